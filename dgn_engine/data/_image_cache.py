@@ -1,22 +1,34 @@
-"""Decoded images in the user's cache: the second start of the same folder is quick."""
+"""Decoded images in the user's cache: the second start of the same folder is quick.
+
+An entry is named by what was decoded, and believed only where it is a file of the user's own that
+holds what was written for just that: a line of JSON, the arrays, and a sha256 of both.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import os
+import stat
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.storage.atomic_write import replace_file
+from dgn_engine.storage.regular_files import open_regular
 from dgn_engine.storage.user_folders import user_cache
 
-FORM = 1  # raise it when decoding changes
+FORM = 2  # raise it when decoding changes, or how an entry is written
 ENTRY_BYTES = 1 << 30
 CACHE_BYTES = 4 << 30
-_ARRAYS = ("train_x", "train_y", "test_x", "test_y")
+_HEAD = 64 << 20  # bytes of the line of JSON
+_ARRAYS = {"train_x": ("u1", 4), "train_y": ("<i8", 1), "test_x": ("u1", 4), "test_y": ("<i8", 1)}
+_ENDING = ".images"
 
 
 @dataclass(frozen=True)
@@ -30,44 +42,113 @@ class DecodedImages:
     class_names: tuple[str, ...]
 
 
-def cached(signature: str) -> DecodedImages | None:
-    """What was decoded from this very source before, or None."""
-    path = _place(signature)
+def cached(identity: str) -> DecodedImages | None:
+    """What was decoded from images of this identity before, or None."""
+    key = _key(identity)
+    path = _folder() / f"{key}{_ENDING}"
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            train_x, train_y, test_x, test_y = (file[name] for name in _ARRAYS)
-            names = json.loads(file["class_names"].tobytes())
-        path.touch()  # the age that `_prune` goes by
+        if not (_is_own(path.parent) and _is_own(path)):
+            return None
+        with open_regular(path, ENTRY_BYTES + _HEAD) as file:
+            found = _read(file, os.fstat(file.fileno()).st_size, key)
+        os.utime(path)  # the age that `_prune` goes by
     except Exception:  # not there, or damaged in whatever way: it will be made again
         return None
-    return DecodedImages(train_x, train_y, test_x, test_y, tuple(names))
+    return found
 
 
-def keep(signature: str, decoded: DecodedImages) -> None:
+def keep(identity: str, decoded: DecodedImages) -> None:
     """Store for the next time; a cache that cannot be written is no trouble."""
     if decoded.train_x.nbytes + decoded.test_x.nbytes > ENTRY_BYTES:
         return
-    path = _place(signature)
-    names = np.frombuffer(json.dumps(decoded.class_names).encode(), np.uint8)
+    key, folder = _key(identity), _folder()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replace_file(path) as file:
-            arrays = {name: getattr(decoded, name) for name in _ARRAYS}
-            np.savez(file, class_names=names, **arrays)
-        _prune(path.parent)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        if not _is_own(folder):
+            return
+        with replace_file(folder / f"{key}{_ENDING}") as file:
+            _write(file, decoded, key)
+        _prune(folder)
     except OSError:
         return
 
 
-def _place(signature: str) -> Path:
-    key = hashlib.sha256(f"{FORM} {signature}".encode(errors="surrogateescape")).hexdigest()
-    return user_cache() / "images" / f"{key[:32]}.npz"
+def _key(identity: str) -> str:
+    """Names what these images decode to: another Pillow may decode otherwise."""
+    text = f"{FORM} {version('pillow')} {identity}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _folder() -> Path:
+    return user_cache() / "images"
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file or folder, not a link to one, is this user's and nobody else may write it."""
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        return False
+    return os.name != "posix" or (status.st_uid == os.geteuid() and not status.st_mode & 0o022)
+
+
+def _write(file: IO[bytes], decoded: DecodedImages, key: str) -> None:
+    arrays = [np.ascontiguousarray(getattr(decoded, name), _ARRAYS[name][0]) for name in _ARRAYS]
+    head = {
+        "key": key,
+        "class_names": decoded.class_names,
+        "shapes": [array.shape for array in arrays],
+    }
+    whole = hashlib.sha256()
+    line: bytes | memoryview = json.dumps(head).encode() + b"\n"
+    for part in (line, *map(_bytes, arrays)):
+        whole.update(part)
+        file.write(part)
+    file.write(whole.digest())
+
+
+def _bytes(array: npt.NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _read(file: IO[bytes], size: int, key: str) -> DecodedImages:
+    """The entry; raises whatever comes of one that is not what was written under this key."""
+    whole = hashlib.sha256()
+    with open(file.fileno(), "rb", closefd=False) as entry:
+        line = entry.readline(_HEAD)
+        whole.update(line)
+        head: dict[str, Any] = json.loads(line)
+        shapes = [tuple(int(side) for side in shape) for shape in head["shapes"]]
+        if head["key"] != key or any(side < 0 for shape in shapes for side in shape):
+            raise ValueError("the entry is another's")
+        if [len(shape) for shape in shapes] != [axes for _, axes in _ARRAYS.values()]:
+            raise ValueError("a shape is not a shape")
+        lengths = [
+            math.prod(shape) * np.dtype(kind).itemsize
+            for shape, (kind, _) in zip(shapes, _ARRAYS.values(), strict=True)
+        ]
+        if len(line) + sum(lengths) + whole.digest_size != size:
+            raise ValueError("the entry has another size")
+        arrays: list[Any] = []
+        for shape, (kind, _) in zip(shapes, _ARRAYS.values(), strict=True):
+            array = np.empty(shape, kind)
+            if entry.readinto(_bytes(array)) != array.nbytes:
+                raise ValueError("the entry is cut")
+            whole.update(_bytes(array))
+            arrays.append(array)
+        if entry.read() != whole.digest():
+            raise ValueError("the entry does not hold what was written")
+    train_x, train_y, test_x, test_y = arrays
+    names = tuple(str(name) for name in head["class_names"])
+    return DecodedImages(train_x, train_y, test_x, test_y, names)
 
 
 def _prune(folder: Path) -> None:
-    """Remove what was not used for longest, until the rest is small enough."""
+    """Remove what was not used for longest, until the rest is small enough; and former forms."""
     kept = 0
-    entries = [(path.stat(), path) for path in folder.glob("*.npz")]
+    for path in folder.glob("*.npz"):
+        path.unlink(missing_ok=True)
+    entries = [(path.lstat(), path) for path in folder.glob(f"*{_ENDING}")]
     for status, path in sorted(entries, key=lambda e: e[0].st_mtime_ns, reverse=True):
         kept += status.st_size
         if kept > CACHE_BYTES:

@@ -1,8 +1,9 @@
-"""Your own images: class-named folders of them, as a directory, a .zip or a .tar(.gz)."""
+"""Your own images: class-named folders of them, as a directory or an archive."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,36 @@ import numpy as np
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
 from dgn_engine.data._image_cache import DecodedImages, cached, keep
-from dgn_engine.data._image_files import ImageFile, image_files, signature
 from dgn_engine.data._image_layout import ImageLayout, lay_out
+from dgn_engine.data._image_shape import common_shape
 from dgn_engine.errors import UserError
+from dgn_engine.storage.images.decoder_pool import DecoderPool, ImageSize
+from dgn_engine.storage.images.image_files import ImageFile, identity
 
-REPORT_EVERY = 500  # images
+HELD = 256 << 20  # bytes of images, as stored, that are kept from the first pass for the second
+REPORT_EVERY = 0.2  # seconds
+
+
+class _Progress:
+    """Says what goes on, a few times a second; a report that raises ends it."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._what, self._told = "", 0.0
+        self._fraction: float | None = None
+
+    def begin(self, what: str, fraction: float | None = 0.0) -> None:
+        self._what, self._fraction = what, fraction
+        self._told = time.monotonic()
+        self._report(what, fraction)
+
+    def tick(self) -> None:
+        if time.monotonic() - self._told >= REPORT_EVERY:
+            self.begin(self._what, self._fraction)
+
+    def at(self, fraction: float) -> None:
+        self._fraction = fraction
+        self.tick()
 
 
 def _load(config: DataConfig, report: Report) -> Examples:
@@ -22,41 +48,71 @@ def _load(config: DataConfig, report: Report) -> Examples:
     if not place:
         raise UserError("Name the folder or archive of images: folder:PATH.")
     path = Path(place).expanduser()
-    report(f"reading {path.name}", None)
-    seen = signature(path) if path.exists() else ""
-    decoded = cached(seen) if seen else None
+    progress = _Progress(report)
+    progress.begin(f"reading {path.name}", None)
+    seen = identity(path, progress.tick)
+    decoded = cached(seen)
     if decoded is None:
-        decoded = _decoded(path, report)
+        decoded = _decoded(path, progress)
+        if identity(path, progress.tick) != seen:
+            raise _changed(path.name)
         keep(seen, decoded)
     train = (decoded.train_x, decoded.train_y)
     test = (decoded.test_x, decoded.test_y)
     return examples_from_levels(f"folder:{path.name}", train, test, decoded.class_names)
 
 
-def _decoded(path: Path, report: Report) -> DecodedImages:
-    """Two passes: sizes and names first, so that memory is known before a pixel is decoded."""
-    from dgn_engine.data import _image_decoder as decoder  # Pillow: only when it is wanted
+def _changed(source: str) -> UserError:
+    return UserError(f"{source} changed while it was read; try again.")
 
+
+def _decoded(path: Path, progress: _Progress) -> DecodedImages:
+    """Two passes: sizes and names first, so that memory is known before a pixel is decoded."""
     source = path.name
-    files = _told(image_files(path), f"looking through {source}", report)
-    measures = {file.name: decoder.measured(file, source) for file in files}
-    layout = lay_out(list(measures), source)
-    places = _places(layout)
-    shape = decoder.common_shape((measures[name] for name in places), source)
-    parts = [np.zeros((len(part), *shape), np.uint8) for part in (layout.train, layout.test)]
-    missing = set(places)
-    for file in _told(image_files(path), f"decoding {source}", report):
-        if file.name in places:
-            part, row = places[file.name]
-            parts[part][row] = decoder.decoded(file, shape, source)
-            missing.discard(file.name)
+    with DecoderPool(path, progress.tick) as pool:
+        progress.begin(f"looking through {source}")
+        measures, held = _measured(pool, progress)
+        layout = lay_out(list(measures), source)
+        places = _places(layout)
+        wanted = {name: measures[name] for name in places}
+        shape = common_shape(wanted.values(), source)
+        largest = max(size.width * size.height for size in wanted.values())
+        parts = [np.zeros((len(part), *shape), np.uint8) for part in (layout.train, layout.test)]
+        missing = set(places)
+        progress.begin(f"decoding {source}")
+        files = (file for file in held or pool.files() if file.name in places)
+        for batch, levels in pool.decoded(files, shape, largest):
+            for file, image in zip(batch, levels, strict=True):
+                part, row = places[file.name]
+                parts[part][row] = image
+                missing.discard(file.name)
+            progress.at(batch[-1].fraction)
     if missing:
-        raise UserError(f"{source} changed while it was read; try again.")
+        raise _changed(source)
     train_y, test_y = (
         np.array([number for _, number in part], dtype=np.int64)
         for part in (layout.train, layout.test)
     )
     return DecodedImages(parts[0], train_y, parts[1], test_y, layout.class_names)
+
+
+def _measured(
+    pool: DecoderPool, progress: _Progress
+) -> tuple[dict[str, ImageSize], list[ImageFile]]:
+    """The size of each image, and all images as they are stored, or none if they are too many."""
+    measures: dict[str, ImageSize] = {}
+    held: list[ImageFile] = []
+    size = 0
+    for file, measure in pool.measured(pool.files()):
+        measures[file.name] = measure
+        progress.at(file.fraction)
+        size += len(file.content)
+        if size <= HELD:
+            held.append(file)
+        else:
+            held.clear()
+    count = len(held)
+    return measures, [replace(one, fraction=place / count) for place, one in enumerate(held)]
 
 
 def _places(layout: ImageLayout) -> dict[str, tuple[int, int]]:
@@ -68,16 +124,9 @@ def _places(layout: ImageLayout) -> dict[str, tuple[int, int]]:
     }
 
 
-def _told(files: Iterator[ImageFile], what: str, report: Report) -> Iterator[ImageFile]:
-    for count, file in enumerate(files):
-        if count % REPORT_EVERY == 0:
-            report(what, file.fraction)
-        yield file
-
-
 DATA = DataSet(
     "Folder of images",
     _load,
-    "Write folder:PATH, a directory, .zip or .tar.gz of class-named folders of images.",
+    "Write folder:PATH, a directory, .zip or .tar(.gz) of class-named folders of images.",
     takes_path=True,
 )

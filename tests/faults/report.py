@@ -47,6 +47,7 @@ def tables(found: dict[str, list[Row]]) -> str:
     lines += ["", "## Fuzzing", "", *fuzzing(found), "", "## Hostile and odd files", ""]
     lines += files(hostile, "verdict")
     lines += ["", "## Honest files", "", *files(honest, "found")]
+    lines += ["", "## Hostile archives and images", "", *files(found.get("images", []), "verdict")]
     return "\n".join(lines) + "\n"
 
 
@@ -81,6 +82,17 @@ def summary(found: dict[str, list[Row]]) -> Iterator[str]:
         yield f"| longest for one file | {max(row['seconds'] for row in both):.1f} s |"
         yield f"| most memory of the reading child | {max(r['child'] for r in both) >> 20} MB |"
         yield f"| most that the parent grew beyond the stated tensors | {beyond:.1f} MB |"
+    images = found.get("images", [])
+    if images:
+        refused = sum(row["refused"] for row in images)
+        wrong = sum(not row["right"] for row in images)
+        child, parent = (max(row[who] for row in images) >> 20 for who in ("child", "parent"))
+        yield (
+            f"| hostile and odd archives, folders and images | {len(images)}: {refused} refused in "
+            f"one sentence, {len(images) - refused} taken, {wrong} wrong verdicts |"
+        )
+        yield f"| most memory of a child that unpacks or decodes | {child} MB |"
+        yield f"| most that its parent grew | {parent} MB |"
     inputs = sum(row["inputs"] for row in (*found.get("fuzzed", []), *found.get("guided", [])))
     yield f"| fuzzed inputs that broke nothing | {inputs:,} |"
     rows = found.get("faults", [])

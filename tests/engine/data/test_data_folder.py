@@ -5,6 +5,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +138,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
     said: list[str] = []
     config = DataConfig(name=f"folder:{tmp_path / 'a.tar.gz'}")
     load_examples(config, lambda what, _fraction: said.append(what))
+    said = [what for what, _ in groupby(said)]  # the same again where it takes long
     assert said == ["reading a.tar.gz", "looking through a.tar.gz", "decoding a.tar.gz"]
 
 
@@ -146,10 +148,10 @@ def test_the_second_time_comes_from_the_cache_until_the_source_changes(tmp_path:
     said: list[str] = []
     first, second = (load_examples(config, lambda w, _f: said.append(w)) for _ in range(2))
     assert first.fingerprint == second.fingerprint
-    assert said.count("decoding images") == 1
+    assert [what for what, _ in groupby(said)].count("decoding images") == 1
     (tmp_path / "images" / "a" / "new.png").write_bytes(png(200))
     third = load_examples(config, lambda w, _f: said.append(w))
-    assert said.count("decoding images") == 2
+    assert [what for what, _ in groupby(said)].count("decoding images") == 2
     assert third.fingerprint != first.fingerprint
 
 
@@ -162,7 +164,7 @@ def test_each_source_has_a_place_of_its_own_in_the_cache(tmp_path: Path) -> None
         config = DataConfig(name=f"folder:{tmp_path / name}")
         examples = load_examples(config, lambda word, _: said.append(word))
         assert examples.class_names == ("a", name)
-    assert [word for word in said if word.startswith("decoding")] == [
+    assert [word for word, _ in groupby(said) if word.startswith("decoding")] == [
         "decoding one",
         "decoding two",
     ]

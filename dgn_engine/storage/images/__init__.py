@@ -1,0 +1,1 @@
+"""Images that others packed: unpacked, measured and decoded in confined children."""

@@ -1,0 +1,154 @@
+"""A process that measures and decodes images: `python -m … SECONDS MEMORY`.
+
+Standard input: requests; standard output: answers (`image_records`). Of Pillow only the readers
+in `FORMATS` are imported. Free of numpy: it starts in a moment.
+"""
+
+from __future__ import annotations
+
+import copy  # noqa: F401 - GIFs want it, and later nothing may be imported
+import io
+import os
+import struct
+import sys
+import warnings
+
+from PIL import Image, ImageFile
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+from PIL.TiffImagePlugin import PREFIXES as TIFF
+from PIL.TiffImagePlugin import TiffImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from dgn_engine.confinement.process import confine, cut_off
+from dgn_engine.storage.images import image_limits as limits
+from dgn_engine.storage.images import image_records as records
+
+# By their first bytes. Image.open() would load every reader that Pillow has where these fail.
+FORMATS: tuple[tuple[tuple[bytes, ...], type[ImageFile.ImageFile]], ...] = (
+    ((b"\xff\xd8\xff",), JpegImageFile),
+    ((b"\x89PNG\r\n\x1a\n",), PngImageFile),
+    ((b"BM",), BmpImageFile),
+    ((b"GIF87a", b"GIF89a"), GifImageFile),
+    ((b"RIFF",), WebPImageFile),
+    (tuple(TIFF), TiffImageFile),
+    (tuple(b"P%c" % kind for kind in b"0123456fy"), PpmImageFile),
+)
+_GREY = ("1", "L", "LA", "La", "I", "F")
+_NONE_OF_THEM = "it is none of the kinds of image that are read"
+_SCAN = b"\xff\xda"  # begins a scan of a JPEG, and occurs nowhere else in its data
+
+
+class UnreadableImage(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
+    """Why an image is not taken, as the end of a sentence that begins with its name."""
+
+
+def main(seconds: int, memory: int) -> None:
+    """Confine this process, then answer requests until standard input ends."""
+    pipe = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what libraries print is no answer
+    Image.MAX_IMAGE_PIXELS = limits.PIXELS
+    warnings.simplefilter("ignore")
+    cut_off()
+    confine(seconds, memory)
+    while head := sys.stdin.buffer.read(records.ASKED.size):
+        task, channels, height, width, count = records.ASKED.unpack(head)
+        lengths = struct.unpack(f"<{count}Q", records.whole(sys.stdin.buffer, 8 * count))
+        contents = [records.whole(sys.stdin.buffer, length) for length in lengths]
+        found = answer(task, (channels, height, width), contents)
+        while found:
+            found = found[pipe.write(found) :]
+
+
+def answer(task: bytes, shape: tuple[int, int, int], contents: list[bytes]) -> memoryview:
+    """Answers for the images up to the first that cannot be taken, and why that cannot."""
+    found: list[bytes] = []
+    reason = b""
+    while contents:
+        content = contents.pop(0)
+        try:
+            found.append(measured(content) if task == records.MEASURE else decoded(content, shape))
+        except Exception as error:  # decoders fail in every type of exception
+            reason = records.as_refusal(_verdict(error))
+            break
+    return memoryview(b"".join((records.COUNT.pack(len(found)), *found, reason)))
+
+
+def _verdict(error: Exception) -> str:
+    if isinstance(error, UnreadableImage):
+        return str(error)
+    if isinstance(error, (Image.DecompressionBombWarning, Image.DecompressionBombError)):
+        return _too_large()
+    reason = str(error) or type(error).__name__
+    if isinstance(error, MemoryError):
+        reason = "decoding it takes too much memory"
+    return f"is damaged or cannot be read ({reason})"
+
+
+def _too_large() -> str:
+    return (
+        f"unpacks to more than {limits.PIXELS >> 20} million pixels and was refused; "
+        "scale it down first"
+    )
+
+
+def opened(content: bytes) -> Image.Image:
+    """The image with its header read and nothing decoded; raises `UnreadableImage` and others."""
+    for marks, kind in FORMATS:
+        if content.startswith(marks):
+            try:
+                image = kind(io.BytesIO(content))
+            except (SyntaxError, IndexError, TypeError, struct.error):  # as in Image.open()
+                continue
+            if image.width * image.height > limits.PIXELS:
+                raise UnreadableImage(_too_large())
+            return image
+    raise UnreadableImage(f"is damaged or cannot be read ({_NONE_OF_THEM})")
+
+
+def measured(content: bytes) -> bytes:
+    """Size and colour from the header alone; a bomb is refused here, undecoded."""
+    with opened(content) as image:
+        grey = image.mode in _GREY or image.mode.startswith("I;")
+        return records.SIZE.pack(image.width, image.height, grey)
+
+
+def decoded(content: bytes, shape: tuple[int, int, int]) -> bytes:
+    """Levels (H, W, C); an image of another size is resized, one without colour repeated."""
+    channels, height, width = shape
+    with opened(content) as image:
+        if isinstance(image, JpegImageFile) and content.count(_SCAN) > limits.SCANS:
+            raise UnreadableImage(f"has more than {limits.SCANS} scans and was refused")
+        image.load()
+        if image.width * image.height > limits.PIXELS:
+            raise UnreadableImage(_too_large())
+        plain = _eight_bits(image).convert("L" if channels == 1 else "RGB")
+    if plain.size != (width, height):
+        plain = plain.resize((width, height), Image.Resampling.BILINEAR)
+    return plain.tobytes()
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Images of 16 bits a pixel, which convert() would clip, by their upper byte."""
+    if image.mode == "LAB":  # a library of its own would turn them into colours
+        raise ValueError("its colours are CIELAB")
+    if image.mode == "F":
+        raise ValueError("its pixels are floating-point numbers")
+    if image.mode != "I" and not image.mode.startswith("I;"):
+        return image
+    if image.mode == "I":  # as wide as four bytes, in the order of this machine
+        low, high = image.getextrema()
+        if not 0 <= low <= high < 1 << 16:  # type: ignore[operator] # one band: two numbers
+            raise ValueError("its pixels have more than 16 bits")
+        upper = image.tobytes()[1::4] if sys.byteorder == "little" else image.tobytes()[2::4]
+    else:
+        big = image.mode == "I;16B" or (image.mode == "I;16N" and sys.byteorder == "big")
+        upper = image.tobytes()[0 if big else 1 :: 2]
+    return Image.frombytes("L", image.size, upper)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,157 @@
+"""Files of a folder or an archive, one by one in memory: nothing is unpacked to disk."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.checkpoints.contents import plain
+from dgn_engine.storage.images import image_limits as limits
+from dgn_engine.storage.images import image_records as records
+from dgn_engine.storage.images.confined_children import (
+    ChildEnded,
+    ConfinedChild,
+    ConfinedChildren,
+)
+from dgn_engine.storage.regular_files import NotRegular, open_regular, read_regular
+
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """`name`: path below the top, with slashes; `fraction`: how far through the source it lies."""
+
+    name: str
+    content: bytes
+    fraction: float
+
+
+def image_files(path: Path, children: ConfinedChildren) -> Iterator[ImageFile]:
+    """Every regular file with the suffix of an image; links, devices and hidden files are not.
+
+    `path` is a directory, a zip, or a tar, which may be packed with gzip, bzip2 or xz; content
+    decides which, and is unpacked by a child. Raises `UserError` with one sentence where there is
+    nothing of the kind, or where it is damaged.
+    """
+    try:
+        if path.is_dir():
+            yield from _of_directory(path)
+        elif not path.exists():
+            raise UserError(f"There is no folder or archive of images at {path}.")
+        else:
+            yield from _of_archive(path, children)
+    except NotRegular as error:
+        raise UserError(f"{error.filename or path} {error.verdict}.") from None
+    except OSError as error:
+        raise UserError(
+            f"Cannot read {error.filename or path}: {error.strerror or error}."
+        ) from None
+
+
+def identity(path: Path, tick: Callable[[], None]) -> str:
+    """A sha256 of the names and contents of what `image_files` reads; raises `UserError`.
+
+    That of a folder does not say where the folder lies. `tick` is called often and may raise.
+    """
+    whole = hashlib.sha256()
+    try:
+        if not path.exists():
+            raise UserError(f"There is no folder or archive of images at {path}.")
+        if not path.is_dir():
+            with open_regular(path, limits.ARCHIVE) as file:
+                whole.update(b"archive")
+                while piece := file.read(_PIECE):
+                    whole.update(piece)
+                    tick()
+            return whole.hexdigest()
+        whole.update(b"folder")
+        for image in _of_directory(path):
+            name = image.name.encode("utf-8", "surrogateescape")
+            whole.update(b"%d %s %d " % (len(name), name, len(image.content)))
+            whole.update(image.content)
+            tick()
+    except NotRegular as error:
+        raise UserError(f"{error.filename or path} {error.verdict}.") from None
+    except OSError as error:
+        raise UserError(f"Cannot read {error.filename or path}: {error.strerror}.") from None
+    return whole.hexdigest()
+
+
+def _of_directory(top: Path) -> Iterator[ImageFile]:
+    names = _names(top)
+    for place, name in enumerate(names):
+        try:
+            content = read_regular(top / name, limits.FILE)
+        except NotRegular as error:
+            if error.errno == errno.EFBIG:
+                raise UserError(
+                    f"{top}/{plain(name)} is larger than {limits.FILE >> 20} MiB; scale it down "
+                    "first."
+                ) from None
+            continue  # put there in the place of a file since it was listed
+        yield ImageFile(_label(name), content, place / len(names))
+
+
+def _label(name: str) -> str:
+    """A name that can be shown; hardly one needs a change."""
+    return name if name.isprintable() else plain(name, 2 * limits.NAME)
+
+
+def _names(top: Path) -> list[str]:
+    """Of the images below a folder, in the order of their folders; no link is followed."""
+    names: list[str] = []
+    waiting = [""]
+    while waiting:
+        below = waiting.pop()
+        if below.count("/") > limits.DEPTH:
+            raise UserError(f"{top} has more than {limits.DEPTH} folders in each other.")
+        folders: list[str] = []
+        with os.scandir(top / below) as entries:
+            for entry in sorted(entries, key=lambda one: one.name):
+                name = f"{below}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{name}/")
+                elif records.is_image(name) and stat.S_ISREG(
+                    entry.stat(follow_symlinks=False).st_mode
+                ):
+                    names.append(name)
+        if len(names) > limits.FILES:
+            raise UserError(f"{top} holds more than {limits.FILES:,} files.")
+        waiting.extend(reversed(folders))
+    return names
+
+
+def _of_archive(path: Path, children: ConfinedChildren) -> Iterator[ImageFile]:
+    with open_regular(path, limits.ARCHIVE) as file:
+        size = os.fstat(file.fileno()).st_size
+        seconds, memory = limits.unpacking_seconds(size), limits.unpacking_memory(size)
+        child = children.start("archive_child", seconds, memory, stdin=file)
+    try:
+        yield from _unpacked(child, path)
+    except ChildEnded as end:
+        raise UserError(f"{path} was refused: {end}.") from None
+    finally:
+        children.end(child)
+
+
+def _unpacked(child: ConfinedChild, path: Path) -> Iterator[ImageFile]:
+    """What the child says, none of it believed; raises `ChildEnded` and `UserError`."""
+    while True:
+        kind, fraction, named, length = records.UNPACKED.unpack(child.read(records.UNPACKED.size))
+        if named > 4 * limits.NAME or length > limits.FILE or not 0.0 <= fraction <= 1.0:
+            raise ChildEnded("its reader gave an answer that makes no sense")
+        name = child.read(named).decode("utf-8", "surrogateescape")
+        content = child.read(length)
+        if kind == records.REFUSED:
+            raise UserError(f"{path} {plain(content.decode('utf-8', 'replace'), 600)}.")
+        if kind == records.END:
+            return
+        if kind == records.FILE:
+            yield ImageFile(_label(name), content, fraction)

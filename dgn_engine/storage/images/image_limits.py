@@ -1,0 +1,43 @@
+"""How much is read of folders and archives of images, and how much their readers may use.
+
+Free of numpy and of Pillow: the children import it.
+"""
+
+from __future__ import annotations
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+ARCHIVE = 1 << 40  # bytes of an archive, as stored
+FILES = 2_000_000  # members, image or not
+FILE = 64 << 20  # bytes of one image, as stored
+NAME = 4096  # characters of a member's name
+HEADER = 64 << 10  # bytes of a long name or of attributes, which a tar has before a member
+DEPTH = 64  # folders in each other
+PIXELS = 1 << 26  # of one image
+PIXELS_TOGETHER = 1 << 30  # of all images that are decoded, before they are scaled
+SCANS = 100  # of one JPEG; progressive ones have about ten, and each costs as much as the image
+DECODER_MEMORY = 1536 << 20  # bytes, of which the largest image takes most: see `DECODING`
+DECODER_SECONDS = 3600  # of processor time, for all images of a folder
+DECODING = 20  # bytes that decoding takes for a pixel, at most
+PATIENCE = 60.0  # seconds without an answer, after which a child is killed
+
+_MOST = 64 << 30
+_USUAL = 512 << 20
+_UNPACKING = 20 << 20  # bytes a second, on a slow machine
+
+
+def unpacked(size: int) -> int:
+    """Bytes to which an archive of `size` bytes may unpack; images hardly shrink in archives."""
+    return min(_MOST, _USUAL + 100 * size)
+
+
+def unpacking_memory(size: int) -> int:
+    """Bytes of memory for reading an archive of `size` bytes.
+
+    For one image in several copies and the list of members, which a zip has as a whole.
+    """
+    return (256 << 20) + min(4 * size, 2 << 30)
+
+
+def unpacking_seconds(size: int) -> int:
+    """Seconds of processor time for reading an archive of `size` bytes once."""
+    return 30 + unpacked(size) // _UNPACKING

@@ -1,0 +1,61 @@
+"""What the children of this folder and their parent write to each other, as bytes.
+
+Free of numpy and of Pillow: the children import it. Everything is little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import IO
+
+from dgn_engine.storage.images import image_limits
+
+# From the child that unpacks: a head, then the name and the content, or the end of a sentence.
+# Its fields: what it is, which fraction of the archive is read, lengths of name and content.
+UNPACKED = struct.Struct("<cdIQ")
+FILE, PROGRESS, REFUSED, END = b"F", b"P", b"R", b"E"
+
+# To a child that decodes: what to do, channels, height, width, how many images; then their
+# lengths, eight bytes each, and their contents.
+ASKED = struct.Struct("<cIIII")
+MEASURE, DECODE = b"M", b"D"
+# From it: how many images went well; an answer for each; if not all, why the next did not.
+COUNT = struct.Struct("<I")
+SIZE = struct.Struct("<IIB")  # width, height, whether it is grey
+VERDICT = 600  # bytes of a reason at most
+
+
+def request(task: bytes, shape: tuple[int, int, int], contents: Sequence[bytes]) -> bytes:
+    """Ask for images (C, H, W); measuring needs no shape."""
+    lengths = struct.pack(f"<{len(contents)}Q", *map(len, contents))
+    return b"".join((ASKED.pack(task, *shape, len(contents)), lengths, *contents))
+
+
+def whole(pipe: IO[bytes], length: int) -> bytes:
+    """So many bytes; raises `EOFError` where the pipe ends before."""
+    content = pipe.read(length)
+    if len(content) != length:
+        raise EOFError("the answer is cut")
+    return content
+
+
+def answer_size(task: bytes, shape: tuple[int, int, int]) -> int:
+    """Bytes of the answer for one image."""
+    return SIZE.size if task == MEASURE else shape[0] * shape[1] * shape[2]
+
+
+def refusal(take: Callable[[int], bytes]) -> str:
+    """The reason behind an answer that is not complete."""
+    return take(min(COUNT.unpack(take(COUNT.size))[0], VERDICT)).decode("utf-8", "replace")
+
+
+def as_refusal(reason: str) -> bytes:
+    text = reason.encode("utf-8", "replace")[:VERDICT]
+    return COUNT.pack(len(text)) + text
+
+
+def is_image(name: str) -> bool:
+    """Whether a name with slashes has the suffix of an image and no part that is hidden."""
+    hidden = any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+    return not hidden and name.lower().endswith(image_limits.SUFFIXES)

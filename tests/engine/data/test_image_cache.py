@@ -1,0 +1,214 @@
+"""Decoded images are kept for their owner alone, and believed only where they are what was kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data import Examples, _image_cache, load_examples
+from dgn_engine.data._image_cache import DecodedImages, cached, keep
+from dgn_engine.errors import UserError
+from dgn_engine.storage.images import image_files
+from tests.faults.hostile_images import SOUND, png
+
+DECODED = DecodedImages(
+    np.arange(6 * 24, dtype=np.uint8).reshape(6, 1, 4, 6),
+    np.array([0, 0, 0, 1, 1, 1]),
+    np.zeros((2, 1, 4, 6), np.uint8),
+    np.array([0, 1]),
+    ("a", "ü"),
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "dgn-viewer" / "images"
+
+
+def entry_of(folder: Path) -> Path:
+    (entry,) = folder.iterdir()
+    return entry
+
+
+def test_what_was_kept_comes_back() -> None:
+    keep("x", DECODED)
+    found = cached("x")
+    assert found is not None
+    for name in ("train_x", "train_y", "test_x", "test_y"):
+        array, wanted = getattr(found, name), getattr(DECODED, name)
+        assert array.dtype == wanted.dtype
+        assert np.array_equal(array, wanted)
+    assert found.class_names == ("a", "ü")
+    assert cached("y") is None
+
+
+def test_nobody_else_may_read_or_write_it(folder: Path) -> None:
+    folder.mkdir(parents=True, mode=0o777)
+    folder.chmod(0o777)
+    before = os.umask(0)
+    try:
+        keep("x", DECODED)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert entry_of(folder).stat().st_mode & 0o777 == 0o600
+
+
+def test_an_entry_with_any_byte_changed_is_not_believed(folder: Path) -> None:
+    keep("x", DECODED)
+    entry = entry_of(folder)
+    whole = entry.read_bytes()
+    for place in range(0, len(whole), 7):
+        entry.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert cached("x") is None, place
+    for cut in (0, 1, 40, len(whole) - 32, len(whole) - 1):
+        entry.write_bytes(whole[:cut])
+        assert cached("x") is None, cut
+    entry.write_bytes(whole + b"\0")
+    assert cached("x") is None
+    entry.write_bytes(whole)
+    assert cached("x") is not None
+
+
+def test_an_entry_of_another_source_is_not_believed(folder: Path) -> None:
+    keep("x", DECODED)
+    first = entry_of(folder)
+    content = first.read_bytes()
+    first.unlink()
+    keep("y", DECODED)
+    entry_of(folder).write_bytes(content)
+    assert cached("y") is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"[]",
+        b"{}",
+        b'{"key": "KEY", "class_names": ["a"], "shapes": [[1e300], [1], [1], [1]]}',
+        b'{"key": "KEY", "class_names": ["a"], "shapes": [[-1, -1, 1, 1], [1], [1, 1, 1, 1], [1]]}',
+        b'{"key": "KEY", "class_names": [], "shapes": [[999999999999, 1, 1, 1], [1], [1], [1]]}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_planted_entry_with_a_right_checksum_is_checked_before_memory_is_taken(
+    head: bytes, folder: Path
+) -> None:
+    keep("x", DECODED)
+    entry = entry_of(folder)
+    head = head.replace(b"KEY", entry.stem.encode()) + b"\n" + bytes(40)
+    entry.write_bytes(head + hashlib.sha256(head).digest())
+    assert cached("x") is None
+
+
+def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    keep("x", DECODED)
+    entry = entry_of(folder)
+    entry.rename(tmp_path / "elsewhere")
+    entry.symlink_to(tmp_path / "elsewhere")
+    assert cached("x") is None
+    keep("x", DECODED)
+    assert not entry.is_symlink()
+    shutil.move(folder, tmp_path / "moved")
+    folder.symlink_to(tmp_path / "moved")
+    assert cached("x") is None
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_what_others_may_write_is_not_believed(mode: int, folder: Path) -> None:
+    keep("x", DECODED)
+    entry_of(folder).chmod(mode)
+    assert cached("x") is None
+    entry_of(folder).chmod(0o600)
+    folder.chmod(mode | 0o100)
+    assert cached("x") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives away")
+def test_an_entry_of_another_user_is_not_believed(folder: Path) -> None:
+    keep("x", DECODED)
+    os.chown(entry_of(folder), 12345, 12345)
+    assert cached("x") is None
+
+
+def test_a_pipe_in_its_place_keeps_nobody_waiting(folder: Path) -> None:
+    keep("x", DECODED)
+    entry = entry_of(folder)
+    entry.unlink()
+    os.mkfifo(entry, 0o600)
+    assert cached("x") is None
+
+
+def test_what_was_not_used_for_longest_is_removed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, name in enumerate("abc"):
+        keep(name, DECODED)
+        newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        os.utime(newest, (place, place))
+    monkeypatch.setattr(_image_cache, "CACHE_BYTES", 2 * newest.stat().st_size)
+    keep("d", DECODED)
+    assert [name for name in "abcd" if cached(name) is not None] == ["c", "d"]
+
+
+def test_another_pillow_decodes_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep("x", DECODED)
+    monkeypatch.setattr(_image_cache, "version", lambda _: "0.0")
+    assert cached("x") is None
+
+
+def written(top: Path) -> Path:
+    for name, content in SOUND.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(content)
+    return top
+
+
+def load(path: Path) -> tuple[Examples, bool]:
+    """The examples, and whether they were decoded for it."""
+    said: list[str] = []
+    found = load_examples(DataConfig(name=f"folder:{path}"), lambda what, _: said.append(what))
+    return found, any(what.startswith("decoding") for what in said)
+
+
+def test_another_content_of_the_same_size_and_time_is_seen(tmp_path: Path) -> None:
+    top = written(tmp_path / "images")
+    first, _ = load(top)
+    path = top / "a" / "1.png"
+    status, other = path.stat(), png(200)
+    assert len(other) == status.st_size
+    path.write_bytes(other)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    second, decoded = load(top)
+    assert decoded
+    assert second.fingerprint != first.fingerprint
+
+
+def test_the_same_content_elsewhere_is_known(tmp_path: Path) -> None:
+    first, _ = load(written(tmp_path / "images"))
+    second, decoded = load(written(tmp_path / "more" / "images"))
+    assert not decoded
+    assert second.fingerprint == first.fingerprint
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused_and_not_kept(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = written(tmp_path / "images")
+    read = image_files.image_files
+
+    def changing(*given: object) -> object:
+        yield from read(*given)  # type: ignore[arg-type] # as they were given
+        (top / "a" / "0.png").write_bytes(png(77))
+
+    monkeypatch.setattr("dgn_engine.storage.images.decoder_pool.image_files", changing)
+    with pytest.raises(UserError, match="images changed while it was read; try again"):
+        load(top)
+    assert not folder.exists()
