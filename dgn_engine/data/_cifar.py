@@ -17,6 +17,7 @@ import numpy.typing as npt
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
 from dgn_engine.data._download import data_root, fetch, missing
+from dgn_engine.data._published_files import published_file
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
 
@@ -75,7 +76,7 @@ class CifarSet:
 
     def _download(self, source: CifarSource, root: Path, report: Report) -> None:
         archive = root / source.url.rpartition("/")[2]
-        fetch([source.url], archive, source.archive_md5, self.title, report)
+        fetch([source.url], archive, published_file(self.kind, archive.name), self.title, report)
         report(f"unpacking {self.title}", None)
         wanted = {f"{source.folder}/{name}": name for name, _ in _files(source)}
         try:

@@ -1,24 +1,28 @@
-"""Where data sets lie on this machine, and how a file of one is downloaded: with progress and a
-checksum, whole or not at all."""
+"""Where data sets lie on this machine, and how a file of one is downloaded: with progress, verified
+by its sha256, whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
 import os
+import threading
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 from dgn_engine.data._dataset import Report
+from dgn_engine.data._published_files import PublishedFile
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
 from dgn_engine.storage.user_folders import user_cache
 
 CHUNK = 1 << 18
-MOST = 2 << 30  # no archive we ask for is larger
 PATIENCE = 30.0  # seconds without a byte
+_TICK = 0.1  # seconds between two reports
 
 
 def data_root(chosen: str | Path | None = None) -> Path:
@@ -35,11 +39,13 @@ def missing(title: str, root: Path) -> UserError:
     )
 
 
-def fetch(urls: Sequence[str], target: Path, md5: str, title: str, report: Report) -> None:
-    """Download `target` from the first address that serves it with this md5.
+def fetch(
+    urls: Sequence[str], target: Path, published: PublishedFile, title: str, report: Report
+) -> None:
+    """Download `target` from the first address that serves what was published.
 
-    The file appears under its name only when it is whole. Raises `UserError` with the last
-    reason when no address serves.
+    The file appears under its name only when it is whole and verified. Raises `UserError` with the
+    last reason when no address serves, and what `report` raises.
     """
     reason = "there is no address to fetch it from"
     try:
@@ -48,7 +54,9 @@ def fetch(urls: Sequence[str], target: Path, md5: str, title: str, report: Repor
         raise UserError(f"Cannot make the folder {target.parent}: {error.strerror}.") from None
     for url in urls:
         try:
-            _fetch_one(url, target, md5, title, report)
+            with replace_file(target) as file:
+                transfer = _Transfer(url, file, published)
+                transfer.follow(title, report)
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = f"{url}: {error}"
         else:
@@ -56,29 +64,81 @@ def fetch(urls: Sequence[str], target: Path, md5: str, title: str, report: Repor
     raise UserError(f"{title} could not be downloaded ({reason}); nothing was kept.")
 
 
-def _fetch_one(url: str, target: Path, md5: str, title: str, report: Report) -> None:
-    request = urllib.request.Request(url, headers={"User-Agent": "dgn-viewer"})
-    with (
-        urllib.request.urlopen(request, timeout=PATIENCE) as response,
-        replace_file(target) as file,
-    ):
-        found = _copy(response, response.length, file, title, report)
-        if found != md5:
-            raise ValueError(f"the checksum is {found}, {md5} was expected")
+class _Transfer(threading.Thread):
+    """One download in a thread, because a connection may be silent while a user wants to stop."""
+
+    def __init__(self, url: str, file: IO[bytes], published: PublishedFile) -> None:
+        super().__init__(name="dgn-download", daemon=True)
+        self._url = url
+        self._file = file
+        self._published = published
+        self._done = 0
+        self._stopped = threading.Event()
+        self._error: Exception | None = None
+
+    def follow(self, title: str, report: Report) -> None:
+        """Wait for the end; raises what went wrong, and what `report` raises."""
+        self.start()
+        try:
+            while True:
+                self.join(_TICK)
+                over = not self.is_alive()
+                if self._done or not over:
+                    report(f"downloading {title}", self._done / self._published.bytes)
+                if over:
+                    break
+        finally:
+            self._stopped.set()
+        if self._error is not None:
+            raise self._error
+
+    def run(self) -> None:
+        try:
+            self._copy()
+        except Exception as error:  # raised where it is waited for
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
+            self._error = error
+
+    def _copy(self) -> None:
+        request = urllib.request.Request(self._url, headers={"User-Agent": "dgn-viewer"})
+        wanted, digest = self._published, hashlib.sha256()
+        opener = urllib.request.build_opener(_SafeRedirects)
+        with opener.open(request, timeout=PATIENCE) as response:
+            if response.length not in (None, wanted.bytes):
+                raise ValueError(f"it has {response.length:,} bytes, not {wanted.bytes:,}")
+            while chunk := response.read1(min(CHUNK, wanted.bytes + 1 - self._done)):
+                if self._stopped.is_set():
+                    return
+                if self._done + len(chunk) > wanted.bytes:
+                    raise ValueError(f"it has more than {wanted.bytes:,} bytes")
+                digest.update(chunk)
+                self._file.write(chunk)
+                self._done += len(chunk)
+        if self._done < wanted.bytes:
+            raise ValueError(
+                f"the connection closed after {self._done:,} of {wanted.bytes:,} bytes"
+            )
+        if digest.hexdigest() != wanted.sha256:
+            raise ValueError(
+                f"the checksum is {digest.hexdigest()}, {wanted.sha256} was expected (sha256)"
+            )
 
 
-def _copy(
-    response: IO[bytes], length: int | None, file: IO[bytes], title: str, report: Report
-) -> str:
-    digest = hashlib.md5(usedforsecurity=False)  # what torchvision publishes
-    done = 0
-    while chunk := response.read(CHUNK):
-        done += len(chunk)
-        if done > MOST:
-            raise ValueError("the answer is larger than any data set we know")
-        digest.update(chunk)
-        file.write(chunk)
-        report(f"downloading {title}", done / length if length else None)
-    if length is not None and done < length:
-        raise ValueError(f"the connection closed after {done:,} of {length:,} bytes")
-    return digest.hexdigest()
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows an address to others of http, and never from https to what is not encrypted."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        scheme = urlsplit(newurl).scheme
+        if scheme != "https" and (urlsplit(req.full_url).scheme == "https" or scheme != "http"):
+            fp.close()
+            raise ValueError(f"it leads to {newurl[:200]}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
 from dgn_engine.data._download import data_root, fetch, missing
+from dgn_engine.data._published_files import published_file
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
 
@@ -63,12 +64,13 @@ class IdxSet:
         from dgn_engine.data._torchvision import mnist_source  # seconds: only when it is wanted
 
         source = mnist_source(self.kind)
-        for name, md5 in source.resources:
+        for name in source.resources:
             packed, plain = folder / name, folder / name.removesuffix(".gz")
             if plain.is_file():
                 continue
             urls = [mirror + name for mirror in source.mirrors]
-            fetch(urls, packed, md5, f"{self.title} ({name})", report)
+            published = published_file(self.kind, name)
+            fetch(urls, packed, published, f"{self.title} ({name})", report)
             try:
                 with gzip.open(packed) as stream, replace_file(plain) as file:
                     file.write(stream.read(MOST))

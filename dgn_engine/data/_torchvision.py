@@ -23,10 +23,10 @@ _SCHEMAS = (
 
 @dataclass(frozen=True)
 class MnistSource:
-    """Where the four files of an MNIST-like set come from: (file name, md5 of the .gz)."""
+    """Where the four files of an MNIST-like set come from, and their names."""
 
     mirrors: tuple[str, ...]
-    resources: tuple[tuple[str, str], ...]
+    resources: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ class CifarSource:
     """One archive, and the md5 of each file in its folder."""
 
     url: str
-    archive_md5: str
     folder: str
     train: tuple[tuple[str, str], ...]
     test: tuple[tuple[str, str], ...]
@@ -43,11 +42,11 @@ class CifarSource:
 
 
 def mnist_source(kind: str) -> MnistSource:
-    """Mirrors and checksums of torchvision's `MNIST` or `FashionMNIST`."""
+    """Mirrors and files of torchvision's `MNIST` or `FashionMNIST`."""
     table = getattr(_datasets(), kind)
     return MnistSource(
         tuple(str(mirror) for mirror in table.mirrors),
-        tuple((str(name), str(md5)) for name, md5 in table.resources),
+        tuple(str(name) for name, _ in table.resources),
     )
 
 
@@ -56,7 +55,6 @@ def cifar_source(kind: str) -> CifarSource:
     table = getattr(_datasets(), kind)
     return CifarSource(
         url=str(table.url),
-        archive_md5=str(table.tgz_md5),
         folder=str(table.base_folder),
         train=tuple((str(name), str(md5)) for name, md5 in table.train_list),
         test=tuple((str(name), str(md5)) for name, md5 in table.test_list),

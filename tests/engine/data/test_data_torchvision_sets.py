@@ -17,6 +17,7 @@ import pytest
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import catalogue, load_examples
+from dgn_engine.data._published_files import PUBLISHED, PublishedFile
 from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.errors import UserError
 
@@ -44,6 +45,13 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 def md5(content: bytes) -> str:
     return hashlib.md5(content).hexdigest()
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, kind: str, files: dict[str, bytes]) -> None:
+    """Let these be the true contents of these files."""
+    for name, content in files.items():
+        true = PublishedFile(len(content), hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(PUBLISHED, (kind, name), true)
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -82,6 +90,7 @@ def serve_mnist(
     table = getattr(import_torchvision()[0], kind)
     monkeypatch.setattr(table, "mirrors", [address + "gone/", address])
     monkeypatch.setattr(table, "resources", [(n, md5(c)) for n, c in packed.items()])
+    publish(monkeypatch, kind, packed)
     return files
 
 
@@ -112,7 +121,7 @@ def serve_cifar(
     (folder / "cifar.tar.gz").write_bytes(buffer.getvalue())
     table = import_torchvision()[0].CIFAR10
     monkeypatch.setattr(table, "url", address + "cifar.tar.gz")
-    monkeypatch.setattr(table, "tgz_md5", md5(buffer.getvalue()))
+    publish(monkeypatch, "CIFAR10", {"cifar.tar.gz": buffer.getvalue()})
     names = ("data_batch_1", "data_batch_2")
     monkeypatch.setattr(table, "train_list", [[n, md5(files[n])] for n in names])
     monkeypatch.setattr(table, "test_list", [["test_batch", md5(files["test_batch"])]])
@@ -189,14 +198,16 @@ def test_only_the_files_that_are_missing_are_fetched(
     """Whichever of them are there; each request says who asks."""
     files = serve_mnist(served, monkeypatch)
     fetched: list[str] = []
-    open_it = urllib.request.urlopen
+    open_it = urllib.request.OpenerDirector.open
 
-    def opened(request: urllib.request.Request, **named: Any) -> Any:
+    def opened(
+        opener: urllib.request.OpenerDirector, request: urllib.request.Request, **named: Any
+    ) -> Any:
         assert request.get_header("User-agent") == "dgn-viewer"
         fetched.append(request.full_url.rpartition("/")[2])
-        return open_it(request, **named)
+        return open_it(opener, request, **named)
 
-    monkeypatch.setattr(urllib.request, "urlopen", opened)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", opened)
     monkeypatch.setattr(import_torchvision()[0].MNIST, "mirrors", [served[1]])
     names = list(files)
     folder = tmp_path / "MNIST" / "raw"
@@ -212,7 +223,8 @@ def test_a_download_with_another_checksum_leaves_nothing(
     served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve_mnist(served, monkeypatch)
-    (served[0] / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"something else"))
+    path = served[0] / "train-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(UserError, match=r"could not be downloaded .*checksum"):
         load_examples(DataConfig(name="mnist", root=str(tmp_path / "root"), download=True))
     assert not list((tmp_path / "root" / "MNIST" / "raw").iterdir())

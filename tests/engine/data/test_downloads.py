@@ -1,0 +1,154 @@
+"""What is downloaded is what was published, or it is removed."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.data import quiet
+from dgn_engine.data._download import fetch
+from dgn_engine.data._published_files import PUBLISHED, PublishedFile, published_file
+from dgn_engine.errors import UserError
+
+TRUE = bytes(range(256)) * 40
+PUBLISHED_AS = PublishedFile(len(TRUE), hashlib.sha256(TRUE).hexdigest())
+
+
+class Odd(BaseHTTPRequestHandler):
+    """Serves by the path: /true, /wrong, /endless, /long, /short, /to/ADDRESS, /silent."""
+
+    hold = threading.Event()  # until it is set, /silent says nothing
+    sent = 0
+
+    def do_GET(self) -> None:
+        what, _, where = self.path[1:].partition("/")
+        answer = {"wrong": TRUE[::-1], "long": TRUE + b"!", "short": TRUE[:99]}.get(what, TRUE)
+        if what == "to":
+            self.send_response(302)
+            self.send_header("Location", where.replace("_", "/"))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(200)
+        if what not in ("endless", "silent"):
+            self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        try:
+            if what == "silent":
+                self.wfile.write(TRUE[:50])
+                self.wfile.flush()
+                self.hold.wait(60.0)
+            self.wfile.write(answer)
+            while what == "endless":
+                self.wfile.write(answer)
+                type(self).sent += len(answer)
+        except OSError:  # the other side has had enough
+            return
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Odd.hold.clear()
+    Odd.sent = 0
+    found = ThreadingHTTPServer(("127.0.0.1", 0), Odd)
+    found.daemon_threads = True
+    thread = threading.Thread(target=found.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"127.0.0.1:{found.server_port}"
+    Odd.hold.set()
+    found.shutdown()
+    thread.join()
+    found.server_close()
+
+
+def test_the_true_bytes_are_kept(server: str, tmp_path: Path) -> None:
+    fetch([f"http://{server}/true"], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    assert (tmp_path / "file").read_bytes() == TRUE
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("wrong", r"the checksum is [0-9a-f]{64}, [0-9a-f]{64} was expected \(sha256\)"),
+        ("endless", "it has more than 10,240 bytes"),
+        ("long", "it has 10,241 bytes, not 10,240"),
+        ("short", "it has 99 bytes, not 10,240"),
+    ],
+)
+def test_other_bytes_are_refused_and_removed(
+    what: str, reason: str, server: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=reason):
+        fetch([f"http://{server}/{what}"], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    assert list(tmp_path.iterdir()) == []
+    assert Odd.sent < 64 << 20  # what lay in the buffers between
+
+
+def test_the_next_address_is_asked_after_one_that_lies(server: str, tmp_path: Path) -> None:
+    urls = [f"http://{server}/{what}" for what in ("wrong", "to/http:__127.0.0.1:9_", "true")]
+    fetch(urls, tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    assert (tmp_path / "file").read_bytes() == TRUE
+
+
+def test_a_redirect_of_http_is_followed(server: str, tmp_path: Path) -> None:
+    url = f"http://{server}/to/http:__{server}_true"
+    fetch([url], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    assert (tmp_path / "file").read_bytes() == TRUE
+
+
+@pytest.mark.parametrize("scheme", ["http", "ftp"])
+def test_a_redirect_from_https_to_what_is_not_encrypted_is_refused(
+    scheme: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server speaks no TLS, so https is spoken plainly to it."""
+
+    def plainly(
+        handler: urllib.request.HTTPSHandler, request: urllib.request.Request
+    ) -> http.client.HTTPResponse:
+        return handler.do_open(http.client.HTTPConnection, request)  # type: ignore[arg-type] # plain
+
+    monkeypatch.setattr(urllib.request.HTTPSHandler, "https_open", plainly)
+    fetch([f"https://{server}/true"], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    (tmp_path / "file").unlink()
+    url = f"https://{server}/to/{scheme}:__{server}_true"
+    with pytest.raises(UserError, match=f"leads to {scheme}://.*, which is not encrypted"):
+        fetch([url], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_redirect_to_a_local_file_is_refused(server: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="could not be downloaded"):
+        fetch([f"http://{server}/to/file:___etc_passwd"], tmp_path / "f", PUBLISHED_AS, "It", quiet)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_download_from_a_silent_server_can_be_stopped(server: str, tmp_path: Path) -> None:
+    def report(what: str, fraction: float | None) -> None:
+        if fraction:  # something has come
+            raise StopIteration
+
+    with pytest.raises(StopIteration):
+        fetch([f"http://{server}/silent"], tmp_path / "file", PUBLISHED_AS, "It", report)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_has_no_sha256_is_not_downloaded() -> None:
+    with pytest.raises(UserError, match=r"x\.gz of MNIST is not downloaded, because no sha256"):
+        published_file("MNIST", "x.gz")
+
+
+def test_every_published_file_has_a_size_and_a_sha256_of_its_own() -> None:
+    assert len({one.sha256 for one in PUBLISHED.values()}) == len(PUBLISHED) == 10
+    for one in PUBLISHED.values():
+        assert len(bytes.fromhex(one.sha256)) == 32
+        assert one.bytes > 0
