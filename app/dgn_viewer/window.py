@@ -9,7 +9,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
-from dgn_engine.protocol.commands import Command, Redo, SetWatchShare, Undo
+from dgn_engine.protocol.commands import CancelLoading, Command, Redo, SetWatchShare, Undo
 from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Measured, ProbeScalars
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
@@ -197,6 +197,7 @@ class Window(QMainWindow):
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
         self.inspector = Inspector(send)
         self.status = StatusBar(self)
+        self.status.cancel_wanted.connect(partial(send, CancelLoading()))
         self.notices = Notices(self, now, partial(send, Undo()), partial(send, Redo()))
         self.notice_line = NoticeLine(self.notices)
         self.notice_list = NoticeList(self.notices, self, self.status)

@@ -179,9 +179,15 @@ def _train(
     def warn(sentence: str) -> None:
         complain(f"dgn train: {as_typed(sentence, arguments)}")
 
-    with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
-        frames = arguments.record_every or 0
-        outcome = work(HeadlessRun(progress, stop.requested, probes, every, named, frames))
+    try:
+        with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
+            frames = arguments.record_every or 0
+            outcome = work(HeadlessRun(progress, stop.requested, probes, every, named, frames))
+    except KeyboardInterrupt:
+        if folder is not None and not folder.begun:
+            folder.discard()
+        complain("dgn train: interrupted while data were read.")
+        return stop.exit_code
     say(outcome.summary)
     if folder is not None and not arguments.quiet and not outcome.unsaved:
         complain(f"Recorded in {folder.path}.{_frames_in_words(folder)}")

@@ -220,6 +220,14 @@ class CancelReading(Command):
 
 
 @dataclass(frozen=True)
+class CancelLoading(Command):
+    """Stop reading data: what wanted them is refused, and the run in progress goes on. It is obeyed
+    at once, not between two steps."""
+
+    title = "stop reading data"
+
+
+@dataclass(frozen=True)
 class GoOnReading(Command):
     """Go on with readings that were cancelled, or that failed."""
 

@@ -264,10 +264,14 @@ class SettingsIgnored(Event):
 
 @dataclass(frozen=True)
 class Working(Event):
-    """Something slow is in progress (reading data, downloading); `fraction` None: unknown."""
+    """Something slow is in progress (reading data, downloading); `fraction` None: unknown.
+
+    `can_cancel`: `CancelLoading` ends it.
+    """
 
     what: str
     fraction: float | None = None
+    can_cancel: bool = False
 
     @property
     def sentence(self) -> str:

@@ -20,10 +20,12 @@ from dgn_engine.protocol.events import (
     Diverged,
     EngineReady,
     Event,
+    Failed,
     Finished,
     HistoryReplayed,
     Paused,
     ProbeSetChanged,
+    Refused,
     RegimeSwapped,
     Rewired,
     Running,
@@ -64,6 +66,7 @@ class RunState:
     scored: FileScored | None = None  # how good the network is that is inspected
     training: TrainingOffered | None = None  # in which regimes that can be trained on
     silent: bool = False  # the engine's process does not answer
+    can_cancel: bool = False  # `CancelLoading` ends what `working` says, where it says something
 
     @property
     def regime_entry(self) -> RegimeEntry | None:
@@ -173,7 +176,11 @@ class RunState:
                     state = state.after(one)
                 return state
             case Working():
-                return dataclasses.replace(self, working=event.sentence)
+                return dataclasses.replace(
+                    self, working=event.sentence, can_cancel=event.can_cancel
+                )
+            case Refused() | Failed() if self.working:
+                return dataclasses.replace(self, working="")
             case EngineSilent() | EngineAnswered():
                 return dataclasses.replace(self, silent=isinstance(event, EngineSilent))
             case Stopped():

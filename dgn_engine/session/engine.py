@@ -5,6 +5,7 @@ Open it to see what a command does: `Engine.__init__` holds the table of all han
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -52,8 +53,11 @@ class Engine:
         publish: Callable[[Frame], None],
         data_root: str = "",
         runs_root: str = "",
+        cancelled: threading.Event | None = None,
     ) -> None:
-        """`runs_root`: where every run writes its folder; empty: none is written."""
+        """`runs_root`: where every run writes its folder; empty: none is written. `cancelled`: set
+        by another thread, it ends the reading of data that is in progress."""
+        self._cancelled = cancelled or threading.Event()
         self._emit_unrecorded = emit
         self._publish = publish
         self._data_root = data_root
@@ -92,6 +96,7 @@ class Engine:
             do.Redo: lambda _: self._undo.redo(self.run),
             do.Watch: lambda command: self._watch(command.requests),
             do.CancelReading: self._on_shown(readings.cancel),
+            do.CancelLoading: lambda _: self._cancelled.clear(),  # nothing is being read any more
             do.GoOnReading: self._on_shown(readings.go_on),
             do.SetProbeExamples: self._on_shown(readings.choose_examples),
             do.SetWatchShare: lambda command: self._set_watch_share(command.share),
@@ -461,7 +466,9 @@ class Engine:
         self._emit_unrecorded(event)
 
     def _report(self, what: str, fraction: float | None) -> None:
-        self._emit(events.Working(what, fraction))
+        if self._cancelled.is_set():
+            raise UserError("Reading the data was cancelled.")
+        self._emit(events.Working(what, fraction, can_cancel=True))
 
     def _fail(self, what: str, error: Exception) -> None:
         self.running = False

@@ -16,6 +16,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self.cancelled = threading.Event()  # whatever reads data now is to end
         self._events: deque[Event] = deque()
         self._frame: Frame | None = None
         self._lock = threading.Lock()

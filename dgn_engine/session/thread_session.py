@@ -10,7 +10,7 @@ import threading
 import traceback
 from typing import TYPE_CHECKING
 
-from dgn_engine.protocol.commands import Command, Shutdown
+from dgn_engine.protocol.commands import CancelLoading, Command, Shutdown
 from dgn_engine.protocol.events import Event, Failed, Stopped
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.mailbox import Mailbox
@@ -36,7 +36,9 @@ class ThreadSession:
         self._thread.start()
 
     def send(self, command: Command) -> None:
-        """Send a command; it is obeyed between two steps."""
+        """Send a command; it is obeyed between two steps, but cancelling at once."""
+        if isinstance(command, (CancelLoading, Shutdown)):
+            self._mailbox.cancelled.set()
         self._mailbox.commands.put(command)
 
     def drain(self) -> list[Event]:
@@ -57,8 +59,9 @@ class ThreadSession:
         try:
             from dgn_engine.session.engine import Engine
 
+            mailbox = self._mailbox
             engine = Engine(
-                self._mailbox.emit, self._mailbox.publish, self._data_root, self._runs_root
+                mailbox.emit, mailbox.publish, self._data_root, self._runs_root, mailbox.cancelled
             )
             try:
                 engine.announce()

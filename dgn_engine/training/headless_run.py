@@ -221,7 +221,10 @@ class HeadlessRun:
         self._watcher.on_event(event)
 
     def _report(self, what: str, fraction: float | None) -> None:
+        """Raises `KeyboardInterrupt` where no run has begun that could be saved."""
         self._emit(events.Working(what, fraction))
+        if self._interrupted():
+            raise KeyboardInterrupt
 
 
 def _steps(count: int) -> str:

@@ -49,7 +49,6 @@ LATE_IMPORTS = {
     "dgn_engine/data/__init__.py": "torch is loaded where images are resized",
     "dgn_engine/data/_cifar.py": "torchvision is loaded by the data sets that need it",
     "dgn_engine/data/_idx.py": "torchvision is loaded by the data sets that need it",
-    "dgn_engine/data/folder.py": "Pillow is loaded by the data set that needs it",
     "dgn_engine/experiments/report/": "matplotlib is loaded by reports with figures",
     "dgn_engine/session/thread_session.py": "torch is loaded in the thread of the engine",
     "dgn_engine/sweep/workers/": "a worker loads what its units need, and dask only if asked for",

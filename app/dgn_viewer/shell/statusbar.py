@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
 
@@ -13,7 +13,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.number_style import written
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import row
+from dgn_viewer.widgets.layouts import push_button, row
 
 _PHASES = {
     "starting": "loading torch",
@@ -79,7 +79,12 @@ class CoreLoad:
 
 
 class StatusBar(QStatusBar):
-    """Shows the state of the run and the newest frame, refreshed a few times a second."""
+    """Shows the state of the run and the newest frame, refreshed a few times a second.
+
+    `cancel_wanted`: what is being read is not wanted any more.
+    """
+
+    cancel_wanted = Signal()
 
     def __init__(
         self, parent: QWidget | None = None, clock: Callable[[], float] = time.monotonic
@@ -104,8 +109,12 @@ class StatusBar(QStatusBar):
             "viewer: processor time of the window's thread, drawing included, as a share of one "
             "core of this machine"
         )
+        self._cancel = push_button("Cancel", self.cancel_wanted, "small", "Stop reading the data")
+        self._cancel.setObjectName("cancel_loading")
+        self._cancel.setAccessibleName("Stop reading the data")
+        self._cancel.hide()
         line = QWidget(self)
-        self._row = row((self._left, 1), self._right, into=line)
+        self._row = row((self._left, 1), self._right, self._cancel, into=line)
         self.addWidget(line, 1)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -144,6 +153,7 @@ class StatusBar(QStatusBar):
 
     def show_state(self, state: RunState) -> None:
         before, self._state = self._state, state
+        self._cancel.setVisible(bool(state.working) and state.can_cancel)
         if state.run is not before.run:
             self._frame, self._step_time = None, 0.0
         if state.running and not before.running:

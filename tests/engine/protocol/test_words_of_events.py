@@ -164,6 +164,7 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.CompareRun("/runs/a"), "compare with a", None),
     (commands.CloseComparison(), "close the comparison", None),
     (commands.CancelReading(("npk",)), "cancel the reading", None),
+    (commands.CancelLoading(), "stop reading data", None),
     (commands.GoOnReading(("npk",)), "go on with the reading", None),
     (commands.SetProbeExamples(32), "choose 32 probe examples", None),
     (commands.InspectFile(1, DataConfig()), "open it as a network", None),
@@ -225,7 +226,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     events.RegimeSwapped: {"source": "", "parameters_feature": 0, "undone": "", "of_step": 0},
     events.UndoChanged: {"undo": "", "redo": ""},
     events.WeightsTaken: {"kept": (), "biases": False},
-    events.Working: {"fraction": None},
+    events.Working: {"fraction": None, "can_cancel": False},
     events.LayerMatch: {"remark": ""},
     events.FileUseCheck: {"matches": (), "with_biases": False, "remarks": ""},
     events.FileListed: {

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
@@ -15,6 +16,7 @@ from dgn_engine.protocol.events import (
     Event,
     Finished,
     Paused,
+    Refused,
     RegimeSwapped,
     Running,
     RunShown,
@@ -225,3 +227,24 @@ def test_the_cost_of_the_window_is_a_share_of_a_core(
     assert load.share() == pytest.approx(0.05)
     bar.catch_up()
     assert bar.text("viewer") == "viewer 12 % of a core"  # 0.35 of 3 seconds
+
+
+def test_what_reads_data_can_be_cancelled_while_it_does(qtbot: QtBot) -> None:
+    bar = StatusBar()
+    qtbot.addWidget(bar)
+    bar.show()
+    button = bar.findChild(QPushButton, "cancel_loading")
+    reading = RunState().after(READY).after(Working("Reading images", 0.4, can_cancel=True))
+    states = (
+        (RunState(), False),
+        (reading, True),
+        (reading.after(Working("Saving")), False),
+        (reading.after(Refused("start this run", "It was cancelled.")), False),
+        (reading.after(BEGUN), False),
+    )
+    for state, shown in states:
+        bar.show_state(state)
+        assert button.isVisible() == shown
+    bar.show_state(reading)
+    with qtbot.waitSignal(bar.cancel_wanted):
+        button.click()

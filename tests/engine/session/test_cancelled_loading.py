@@ -1,0 +1,114 @@
+"""Data that take long to read can be given up: the session lives on, and so does its run."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data import Examples, Report, load_examples
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.session.engine import Engine
+from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.training import run as run_module
+from tests.engine.session.conftest import small
+
+
+class EndlessData:
+    """Reads on and on, unless the data have only ten examples to train with."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def __call__(self, config: DataConfig, report: Report) -> Examples:
+        if config.train_limit == 10:
+            return load_examples(config, report)
+        while True:
+            report("reading for ever", 0.5)
+            self.begun.set()
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> EndlessData:
+    found = EndlessData()
+    monkeypatch.setattr(run_module, "load_examples", found)
+    return found
+
+
+def until(session: ThreadSession, kind: type[events.Event]) -> list[events.Event]:
+    """Every event up to the first of this kind, but for what tells progress."""
+    heard: list[events.Event] = []
+    tick = threading.Event()
+    while not any(isinstance(event, kind) for event in heard):
+        heard += [one for one in session.drain() if not isinstance(one, events.Working)]
+        tick.wait(0.01)
+    return heard
+
+
+def short() -> do.StartRun:
+    config = small()
+    return do.StartRun(
+        type(config)(data=DataConfig("digits", train_limit=10), net=config.net, device="cpu")
+    )
+
+
+@pytest.mark.timeout(120)
+def test_cancelling_ends_it_at_once_and_the_run_in_progress_goes_on(endless: EndlessData) -> None:
+    session = ThreadSession()
+    session.start()
+    try:
+        until(session, events.EngineReady)
+        session.send(short())
+        until(session, events.RunStarted)
+        session.send(do.StartRun(small()))
+        assert endless.begun.wait(60.0)
+        session.send(do.CancelLoading())
+        refused = events.Refused("start this run", "Reading the data was cancelled.")
+        assert refused in until(session, events.Refused)
+        session.send(do.Pause())
+        until(session, events.Paused)  # of the first run, which goes on
+        session.send(short())
+        until(session, events.RunStarted)  # nothing is cancelled any more
+    finally:
+        assert session.close(60.0)
+
+
+@pytest.mark.timeout(120)
+def test_closing_does_not_wait_for_data(endless: EndlessData) -> None:
+    session = ThreadSession()
+    session.start()
+    session.send(do.StartRun(small()))
+    assert endless.begun.wait(60.0)
+    assert session.close(60.0)
+
+
+def test_cancelling_where_nothing_is_read_changes_nothing() -> None:
+    heard: list[events.Event] = []
+    cancelled = threading.Event()
+    engine = Engine(heard.append, lambda _frame: None, cancelled=cancelled)
+    cancelled.set()
+    engine.obey(do.CancelLoading())
+    engine.obey(short())
+    assert isinstance(
+        next(event for event in heard if not isinstance(event, events.Working)), events.RunStarted
+    )
+    engine.close()
+
+
+def test_only_what_reads_data_says_that_it_can_be_cancelled(tmp_path: Path) -> None:
+    heard: list[events.Event] = []
+    engine = Engine(heard.append, lambda _frame: None)
+    engine.obey(short())
+    working = [event for event in heard if isinstance(event, events.Working)]
+    assert working
+    assert all(event.can_cancel for event in working)
+    engine.close()
+    reading = RunState().after(working[0])
+    assert (reading.working, reading.can_cancel) == (working[0].sentence, True)
+    assert RunState().after(events.Working("Saving")).can_cancel is False
+    assert reading.after(events.Refused("start this run", "No.")).working == ""
+    assert reading.after(events.Failed("It failed", "")).working == ""
