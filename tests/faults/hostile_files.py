@@ -78,7 +78,7 @@ def _socket(folder: Path) -> Path:
 
 def _giant(folder: Path) -> Path:
     with (folder / "giant.pt").open("wb") as file:
-        file.truncate(3 << 30)
+        file.truncate(65 << 30)
     return folder / "giant.pt"
 
 
@@ -97,5 +97,5 @@ NO_FILES = {
     "a missing file": Hostile(lambda folder: folder / "gone.pt", "cannot be opened"),
     "a name with NUL": Hostile(lambda folder: folder / "a\0b.pt", "cannot be opened"),
     "an empty file": Hostile(_empty, "is empty"),
-    "three gigabytes": Hostile(_giant, "larger than 2 GiB"),
+    "65 gigabytes of nothing": Hostile(_giant, "larger than 64 GiB"),
 }

@@ -20,9 +20,13 @@ def entry(shape: list[Any], begin: Any, end: Any, dtype: Any = "F32") -> dict[st
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
 
-def npy_header(shape: str, dtype: str = "'<f4'", version: bytes = b"\1\0") -> bytes:
-    text = f"{{'descr': {dtype}, 'fortran_order': False, 'shape': {shape}, }}".encode()
-    return b"\x93NUMPY" + version + len(text).to_bytes(2, "little") + text
+def npy_header(
+    shape: str, dtype: str = "'<f4'", version: bytes = b"\1\0", text: str | None = None
+) -> bytes:
+    """The beginning of a file of NumPy; `text`: another header than the usual dictionary."""
+    usual = f"{{'descr': {dtype}, 'fortran_order': False, 'shape': {shape}, }}"
+    head = (usual if text is None else text).encode()
+    return b"\x93NUMPY" + version + len(head).to_bytes(2, "little") + head
 
 
 class Evil:
@@ -100,6 +104,73 @@ SAFETENSORS: dict[str, tuple[bytes, str]] = {
 }
 
 
+# What Python would take for a number, or for a header, and is none of the form that numpy writes.
+SIDES = (
+    *(
+        "10**9",
+        "2*2",
+        "4-0",
+        "+4",
+        "-4",
+        "~4",
+        "--4",
+        "0x4",
+        "4_0",
+        "04",
+        "4e0",
+        "4j",
+        "'4'",
+        "None",
+    ),
+    *(
+        "True",
+        "4 if 1 else 2",
+        "4 or 2",
+        "[4]",
+        "4;4",
+        "\uff14",
+        "4 # 5",
+        "x",
+        "4.",
+        "not 4",
+        "4 4",
+    ),
+)
+_START = "{'descr': '<f4', 'fortran_order': False, 'shape': "
+HEADERS = (
+    _START + "4}",
+    _START + "(4)}",
+    _START + "[4]}",
+    _START + "(4,)+(4,)}",
+    _START + "(4,)*2}",
+    _START + "((4,))}",
+    _START + "(4,), 'x': 10**9}",
+    _START + "(4,), 'shape': (4,)}",
+    _START + "(4,), 'shape': ()}",
+    _START + "(4,)} | {}",
+    _START + "(4,)}.copy()",
+    _START + "(4,)}\n{}",
+    _START + "(4,), **{}}",
+    _START + "(4,) if 1 else ()}",
+    "{'descr': '<' 'f4', 'fortran_order': False, 'shape': (4,)}",
+    "{'descr': '<f4'[0:], 'fortran_order': False, 'shape': (4,)}",
+    "{'descr': '\\x3cf4', 'fortran_order': False, 'shape': (4,)}",
+    "{'descr': f'<f4', 'fortran_order': False, 'shape': (4,)}",
+    "{'descr': '<f4', 'fortran_order': not True, 'shape': (4,)}",
+    "{'descr': '<f4', 'fortran_order': 0, 'shape': (4,)}",
+    "{'descr': '<f4', 'fortran_order': False, 'sha' 'pe': (4,)}",
+    "{'descr': '<f4',, 'fortran_order': False, 'shape': (4,)}",
+    "{'descr': '<f4' 'fortran_order': False 'shape': (4,)}",
+    "dict(descr='<f4', fortran_order=False, shape=(4,))",
+    "({'descr': '<f4', 'fortran_order': False, 'shape': (4,)})",
+    "# {'descr': '<f4', 'fortran_order': False, 'shape': (4,)}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (4,)} # }",
+    "{'descr': '<f4', 'shape': (4,)}",
+    "{}",
+    "",
+)
+
+
 def npy(canary: Path) -> dict[str, tuple[bytes, str]]:
     """NumPy files; the objects in them would make the canary."""
     objects = io.BytesIO()
@@ -115,6 +186,20 @@ def npy(canary: Path) -> dict[str, tuple[bytes, str]]:
         "npy with code for a side": (npy_header("(exit(),)"), "damaged header"),
         "npy with a header too deep": (npy_header("(" * 5000), "damaged header"),
         "npy with a header too long": (npy_header("(1,)" + " " * 20_000), "damaged header"),
+        **{
+            f"npy with a side that is no plain number, {i}": (
+                npy_header(f"({side},)") + b"0" * 64,
+                "impossible",
+            )
+            for i, side in enumerate(SIDES, 1)
+        },
+        **{
+            f"npy with a header of another form, {i}": (
+                npy_header("", text=text) + b"0" * 64,
+                "damaged header",
+            )
+            for i, text in enumerate(HEADERS, 1)
+        },
         "npy of objects": (npy_header("(1,)", "'|O'") + pickle.dumps(Evil(canary)), "objects"),
         "npy of text": (npy_header("(1,)", "'<U4'") + b"0" * 16, "not read"),
         "npy of records": (npy_header("(1,)", "[('a', '<f4')]") + b"0000", "not read"),

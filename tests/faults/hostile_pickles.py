@@ -253,6 +253,51 @@ def _tensors() -> dict[str, tuple[Any, str]]:
     }
 
 
+def _copied() -> dict[str, tuple[bytes, str]]:
+    """A text or table that is there once, and copied by call after call; nothing is kept."""
+
+    def again(module: str, name: str, arguments: bytes, times: int = 100_000) -> bytes:
+        kept = coded(Name(module, name)) + b"q\1" + b"0" + arguments + b"q\2"
+        return torch_zip(b"\x80\3" + kept + b"0" + b"h\1h\2R0" * times + b"N.")
+
+    text = coded("x" * 1_000_000)
+    table = b"}(" + b"".join(coded(i) + b"N" for i in range(20_000)) + b"u"
+    items = b"](" + b"N" * 100_000 + b"e"
+    inner = coded(legacy(Raw(coded(storage("0", 250_000))), {"0": (250_000, bytes(1_000_000))}))
+    load = coded(Name("torch.storage", "_load_from_bytes")) + b"q\1" + b"0" + inner + b"\x85q\2"
+    reason = "copies its text or tables again and again"
+    return {
+        "a text copied by many calls": (
+            again("_codecs", "encode", text + coded("latin1") + b"\x86"),
+            reason,
+        ),
+        "a table copied by many calls": (
+            again("collections", "OrderedDict", table + b"\x85"),
+            reason,
+        ),
+        "a table copied for many tables with defaults": (
+            again("collections", "defaultdict", b"N" + table + b"\x86"),
+            reason,
+        ),
+        "a list copied by many calls": (again("torch", "Size", items + b"\x85"), reason),
+        "a list of objects copied by copyreg": (
+            again("copyreg", "_reconstructor", b"(" + items + b"q\3" + b"h\3" * 99 + b"t"),
+            reason,
+        ),
+        "a storage that is parsed by many calls": (
+            b"\x80\3" + load + b"0" + b"h\1h\2R0" * 100_000 + b"N.",
+            reason,
+        ),
+        "names that are copied for one object": (
+            torch_zip(
+                b"\x80\4" + coded(Name("a", "B")) + b"q\1" + b"0)q\2" + b"0" + table + b"q\3"
+                b"0" + b"h\1h\2h\3\x920" * 100_000 + b"N."
+            ),
+            reason,
+        ),
+    }
+
+
 def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     """Name → content and the reason of its refusal."""
     array = Call("numpy.core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
@@ -264,6 +309,7 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     many = {f"t{i}": one for i in range(20_001)}
     wide = {f"t{i}": large for i in range(999)}
     return {
+        **_copied(),
         "code alone": (
             torch_zip(Call("os", "mkdir", (str(canary),))),
             r"it would call os\.mkdir; nothing",

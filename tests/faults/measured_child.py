@@ -1,4 +1,4 @@
-"""The reading process and then its peak of memory in a file: `measured_child REPORT SECONDS`."""
+"""The reading process, then its peak of memory in a file: measured_child REPORT SECONDS [PART]."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from dgn_engine.storage.checkpoints import reader_child
 
 
-def main(report: str, seconds: str) -> None:
+def main(report: str, seconds: str, part: str = "") -> None:
     """A fork of this small process reads, so that its peak is its own."""
     forked = os.fork()
     if forked == 0:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent
-        reader_child.main(int(seconds))
+        reader_child.main(int(seconds), part)
         os._exit(0)
     os.close(1)
     _, status, used = os.wait4(forked, 0)

@@ -18,10 +18,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints import checkpoint_reader
+from dgn_engine.storage.checkpoints import checkpoint_reader, wire
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from tests.faults import fuzz_targets, fuzzing, honest_files, hostile_files
+from tests.faults import fuzz_targets, fuzzing, honest_files, hostile_files, sparse_files
 from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.sandbox import Sandbox
 from tests.faults.tables import keep
@@ -88,13 +88,13 @@ class Reader:
         )
         patched.setattr(checkpoint_reader.subprocess, "Popen", _Patient)
 
-    def read(self, path: Path) -> Measured:
+    def read(self, path: Path, part: str = "") -> Measured:
         self.report.unlink(missing_ok=True)
         before = _peak(anew=True)
         begun = time.perf_counter()
         contents, sentence = None, ""
         try:
-            contents = read_tensors(path)
+            contents = read_tensors(path, part=part)
         except UserError as refusal:
             sentence = str(refusal)
         seconds = time.perf_counter() - begun
@@ -284,3 +284,28 @@ def test_a_large_file_takes_of_the_parent_what_its_tensors_take(
     )
     assert found.parent <= tensors + PARENT_SLACK
     assert found.child <= path.stat().st_size + 2 * tensors + CHILD_MOST
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "torch_zip"])
+@pytest.mark.parametrize("part", ["net", ""])
+def test_of_three_gigabytes_only_what_is_taken_takes_memory(
+    kind: str, part: str, reader: Reader, tmp_path: Path, say: Any
+) -> None:
+    """The file is one of holes; all of it is taken where the machine has memory for it."""
+    large = 3 << 30
+    if not part and wire.free_memory() < 3 * large:
+        pytest.skip("too little free memory")
+    path = tmp_path / "large"
+    getattr(sparse_files, kind)(path, large)
+    if path.stat().st_blocks > 1 << 16:
+        pytest.skip("this file system has no holes")
+    found = reader.read(path, part)
+    assert found.contents is not None, found.sentence
+    taken = sum(array.nbytes for array in found.contents.arrays.values())
+    assert taken == 4 * sparse_files.SIDE**2 + (0 if part else large)
+    say(
+        f"\n3 GiB of {kind}, part {part or 'all'}: {found.seconds:.1f} s, taken "
+        f"{taken >> 20:,} MB, parent {found.parent >> 20:,} MB, child {found.child >> 20:,} MB"
+    )
+    assert found.parent <= taken + PARENT_SLACK
+    assert found.child <= CHILD_MOST

@@ -22,6 +22,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
 from dgn_engine.storage.checkpoints.zip_archive import START, checked_zip
 
 _MOST = 200  # names that are kept
+_ARGUMENTS = 32  # that are looked at; no maker of values takes as many
 _DEEPEST = 4  # pickles within each other
 _PICKLES = 8  # one after the other, as a file of torch before 1.6 has five
 _STARTS = (b"\x80", START)
@@ -134,12 +135,12 @@ class CallRecorder(NoCalls):
         self.handed(arguments)
         known = isinstance(callee, GlobalName) and is_harmless(callee)
         if not known or callee.name == "_load_from_bytes":
-            for argument in arguments if isinstance(arguments, (tuple, list)) else ():
+            for argument in _first(arguments):
                 self._look_into(argument)
 
     def handed(self, arguments: Any) -> None:
         """Globals among the arguments of a call, which may call them in its turn."""
-        for argument in arguments if isinstance(arguments, (tuple, list)) else (arguments,):
+        for argument in _first(arguments):
             if isinstance(argument, GlobalName):
                 self._call(argument)
 
@@ -181,6 +182,11 @@ class CallRecorder(NoCalls):
                 self.look_through(inner)
         finally:
             self._depth -= 1
+
+
+def _first(arguments: Any) -> Iterable[Any]:
+    """The arguments that a call can have; a hostile one may have millions, again and again."""
+    return arguments[:_ARGUMENTS] if isinstance(arguments, (tuple, list)) else (arguments,)
 
 
 def _pickles_in(content: bytes) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from dgn_engine.storage.regular_files import NotRegular, open_regular
 
 READER = "dgn_engine.storage.checkpoints.reader_child"
 TIMEOUT = 60.0
+_PIPE = 1 << 20  # bytes that wait between both processes, where the system lets one choose
 TICK = 0.05  # seconds between two checks of the deadline
 Answer = TypeVar("Answer")
 
@@ -48,7 +50,7 @@ def read_tensors(
         return wire.receive(pipe, limits.expanded(size), name)
 
     command = [*child_command(timeout, READER), *([part] if part else [])]
-    found = ask_child(path, command, receive, timeout, cancelled)
+    found = ask_child(path, command, receive, timeout, cancelled, limits.LARGE)
     return found if as_saved else laid_out(found)
 
 
@@ -58,14 +60,16 @@ def ask_child(
     receive: Callable[[IO[bytes], int], Answer],
     timeout: float = TIMEOUT,
     cancelled: threading.Event | None = None,
+    most: int = limits.FILE,
 ) -> Answer:
-    """Give the file to a confined child as its standard input, and return what the child answers.
+    """Give the file, of at most `most` bytes, to a confined child as its standard input, and return
+    what the child answers.
 
     `receive(answer, size of the file)` takes the answer and raises as `wire.receive` does. Raises
     `UserError`, one sentence that begins with the file's name.
     """
     name = plain(path.name) or str(path)
-    file, size = _opened(path, name)
+    file, size = _opened(path, name, most)
     with file:
         try:
             child = subprocess.Popen(
@@ -73,6 +77,7 @@ def ask_child(
                 stdin=file,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                pipesize=_PIPE,
                 env=child_environment(),
                 cwd=Path(sys.executable).parent,
             )
@@ -80,13 +85,14 @@ def ask_child(
             raise UserError(
                 f"{name} was not read: no process could be started ({error})."
             ) from None
+    timeout += size // limits.PACE
     return _answer(child, name, lambda pipe: receive(pipe, size), timeout, cancelled)
 
 
-def _opened(path: FilePath, name: str) -> tuple[IO[bytes], int]:
+def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
     """A regular file and its size; opening never waits, not even for a FIFO."""
     try:
-        file = open_regular(path, limits.FILE)
+        file = open_regular(path, most)
     except NotRegular as error:
         what_to_do = "; drop a single file" if error.errno == errno.EISDIR else ""
         raise UserError(f"{name} {error.verdict}{what_to_do}.") from None
@@ -159,5 +165,7 @@ def _end_of(child: subprocess.Popen[bytes]) -> str:
         code = child.wait(timeout=1.0)
     except subprocess.TimeoutExpired:
         return "was refused: its reader gave an answer that makes no sense"
+    if code == -getattr(signal, "SIGBUS", 0) < 0:
+        return "was cut off while it was read"
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     return f"was refused: reading it ended its process ({how})"

@@ -1,14 +1,15 @@
 """Reads .npy and .npz from bytes: headers first, never a Python object.
 
 The header is a literal of Python with three keys. `np.lib.format` would hand it to Python's
-compiler and give fewer reasons for a refusal, so three patterns take the values out.
+compiler and give fewer reasons for a refusal, so patterns take the values out. Nothing but the
+three keys and plain literals may stand there: no arithmetic, no comments, no other key.
 """
 
 from __future__ import annotations
 
-import io
 import math
 import re
+from io import BufferedReader
 from typing import IO
 
 import numpy as np
@@ -24,19 +25,25 @@ from dgn_engine.storage.checkpoints.contents import (
     is_sound,
     plain,
 )
+from dgn_engine.storage.checkpoints.file_content import Content, ContentStream
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 
 NPY = b"\x93NUMPY"
 _LONGEST = 10_000  # characters of a header
-_SHAPE = re.compile(r"""['"]shape['"]\s*:\s*\(([^()]*)\)""")
-_ORDER = re.compile(r"""['"]fortran_order['"]\s*:\s*(True|False)""")
-_CODE = re.compile(r"""['"]descr['"]\s*:\s*('[^']*'|"[^"]*"|\[.*\])""")
-_SIDE = re.compile(r"[0-9]{1,15}")
+_ENTRY = re.compile(
+    r"""[ ]*(?P<quote>['"])(?:
+        shape(?P=quote)[ ]*:[ ]*\((?P<shape>[^(){}]*)\)
+        | fortran_order(?P=quote)[ ]*:[ ]*(?P<order>True|False)
+        | descr(?P=quote)[ ]*:[ ]*(?P<code>'[^'\\]*'|"[^"\\]*"|\[[^:{}\\]*\])
+    )[ ]*(?:,|(?=\}))""",
+    re.VERBOSE,
+)
+_SIDE = re.compile(r"0|[1-9][0-9]{0,14}")
 _NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
 
 
-def read_npy(content: bytes, calls: CallRecorder) -> ParsedFile:
-    array, dtype = _array("array", io.BytesIO(content), len(content), calls)
+def read_npy(content: Content, calls: CallRecorder) -> ParsedFile:
+    array, dtype = _array("array", BufferedReader(ContentStream(content)), len(content), calls)
     if array is None:
         raise UnreadableFile(f"holds {dtype}, which are not read")
     return ParsedFile({"array": array}, {"array": dtype}, kind="NumPy array")
@@ -101,11 +108,31 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, str]:
     length = int.from_bytes(stream.read(width), "little")
     sound = start.startswith(NPY) and width and length <= _LONGEST
     text = stream.read(length).decode("utf-8", "replace").strip() if sound else ""
-    shape, order, code = _SHAPE.search(text), _ORDER.search(text), _CODE.search(text)
-    braces = text.startswith("{") and text.endswith("}")
-    if not (braces and shape and order and code):
+    values = _literals(text)
+    if values is None:
         raise UnreadableFile(f"has a damaged header in {plain(name)}")
-    sides = [side.strip().removesuffix("L") for side in shape[1].split(",")]
-    if not all(_SIDE.fullmatch(side) for side in sides if side):
+    sides = [side.strip(" ").removesuffix("L") for side in values["shape"].split(",")]
+    if not sides[-1]:  # behind the last comma, or of no side at all
+        sides.pop()
+    elif len(sides) == 1:
+        raise UnreadableFile(f"has a damaged header in {plain(name)}")  # a number is no shape
+    if not all(_SIDE.fullmatch(side) for side in sides):
         raise UnreadableFile(f"declares an impossible shape for {plain(name)}")
-    return tuple(int(side) for side in sides if side), order[1] == "True", code[1].strip("'\"")
+    shape = tuple(int(side) for side in sides)
+    return shape, values["order"] == "True", values["code"].strip("'\"")
+
+
+def _literals(text: str) -> dict[str, str] | None:
+    """The text of the three values; None where the header is anything but their dictionary."""
+    found: dict[str, str] = {}
+    place = 1
+    while entry := _ENTRY.match(text, place):
+        values = entry.groupdict()
+        del values["quote"]
+        value = {key: one for key, one in values.items() if one is not None}
+        if set(value) & set(found):
+            return None
+        found |= value
+        place = entry.end()
+    whole = text[:1] == "{" and text[place:].strip(" ") == "}" and len(found) == 3
+    return found if whole else None

@@ -13,6 +13,7 @@ What a hostile pickle tries, and what stops it:
 - a place of 2^32 in the memo: the memo is a dictionary
 - steps without end, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`, each before
   anything is allocated
+- one large text or table that is copied by many calls: `limits.copied`
 - shared nested tuples, lists that hold themselves: nothing here walks them; see `tensor_tree`
 - extensions, text references, buffers outside the pickle, protocols after 5: refused
 - whatever else takes memory or time: the limits of the process (`confinement`)
@@ -29,7 +30,9 @@ from typing import Any, ClassVar
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
+from dgn_engine.storage.checkpoints.file_content import Content
 
+_ARGUMENTS = 100  # of a call that are counted; none that copies takes as many
 _LINE = 4096  # bytes of an argument that ends with its line
 _OF_MODULE = ("_parameters", "_buffers", "_modules")
 
@@ -114,7 +117,7 @@ Persistent = Callable[[Any], Any]
 
 
 def read_pickle(
-    content: bytes,
+    content: Content,
     start: int,
     build: Build,
     persistent: Persistent,
@@ -178,7 +181,7 @@ class InertUnpickler(pickle._Unpickler):
 
     `build`, `persistent` and `calls` as for `read_pickle`. `at`: the place of the next byte;
     `within`: the code of the number or text that is being read, or 0; `text`: bytes of text up to
-    now.
+    now; `copied`: bytes that calls have copied.
     """
 
     stack: list[Any]
@@ -188,7 +191,7 @@ class InertUnpickler(pickle._Unpickler):
 
     def __init__(
         self,
-        content: bytes,
+        content: Content,
         start: int,
         build: Build,
         persistent: Persistent,
@@ -196,7 +199,7 @@ class InertUnpickler(pickle._Unpickler):
     ) -> None:
         super().__init__(self, encoding="latin-1")  # text of Python 2 may be the bytes of an array
         self.content, self.at = content, start
-        self.within, self.text = 0, 0
+        self.within, self.text, self.copied = 0, 0, 0
         self.build, self.persistent, self.calls = build, persistent, calls
 
     def load(self) -> Any:
@@ -241,8 +244,23 @@ class InertUnpickler(pickle._Unpickler):
         """What stands for the result of a call; nothing is called."""
         self.calls.called(callee, arguments)
         if isinstance(callee, GlobalName) and isinstance(arguments, tuple):
-            return self.build(callee, arguments)
+            result = self.build(callee, arguments)
+            if not isinstance(result, InertObject) or result.arguments is not arguments:
+                self._count(arguments)
+            return result
         return InertObject(type_name(callee), arguments)
+
+    def _count(self, arguments: tuple[Any, ...]) -> None:
+        """Refuse a pickle that has the same text or table copied again and again."""
+        for argument in arguments[:_ARGUMENTS]:
+            if isinstance(argument, (str, bytes)):
+                self.copied += len(argument)
+            elif isinstance(argument, (tuple, list)):
+                self.copied += 8 * len(argument)
+            elif isinstance(argument, InertDict):
+                self.copied += 8 * len(argument.pairs)
+        if self.copied > limits.copied(len(self.content)):
+            raise UnreadableFile("copies its text or tables again and again, and was refused")
 
     def _instantiate(self, callee: Any, arguments: list[Any]) -> None:  # INST and OBJ use it
         self.append(self.call(callee, tuple(arguments)))
@@ -255,6 +273,7 @@ class InertUnpickler(pickle._Unpickler):
         named = self.stack.pop()
         self._reduce()
         if isinstance(result := self.stack[-1], InertObject) and isinstance(named, InertDict):
+            self._count((named,))
             result.pairs.extend(named.pairs)
 
     def _build(self) -> None:

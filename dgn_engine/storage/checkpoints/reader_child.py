@@ -9,6 +9,7 @@ time and no files, and can answer only numbers and text. torch is not imported h
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,10 +17,19 @@ from dataclasses import replace
 from functools import partial
 from typing import IO
 
+import numpy as np
+
 from dgn_engine.confinement.process import confine, cut_off
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
-from dgn_engine.storage.checkpoints.contents import PREFIXES, ParsedFile, UnreadableFile, plain
+from dgn_engine.storage.checkpoints.contents import (
+    PREFIXES,
+    ParsedFile,
+    UnreadableFile,
+    plain,
+    sent_as,
+)
+from dgn_engine.storage.checkpoints.file_content import Content, content_of
 from dgn_engine.storage.checkpoints.numpy_file import NPY, read_npy, read_npz
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
@@ -27,6 +37,8 @@ from dgn_engine.storage.checkpoints.torch_zip import read_torch_zip
 from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
 
 MOST_IGNORED = 200
+_OLD_CALL = re.compile(rb"c[\w.]+\r?\n[\w.]+\r?\n", re.ASCII)
+_LONGEST_START = 256  # bytes by which a format is known
 _MOST_NOTES = 1000  # of metadata, each of 100,000 characters at most
 _OTHER = {
     b"\x89HDF": "is an HDF5 file (Keras or MATLAB), which is not read here",
@@ -42,16 +54,17 @@ def main(seconds: int, part: str = "") -> None:
     serve(partial(answer, part=part), seconds)
 
 
-def serve(answer: Callable[[bytes, IO[bytes]], None], seconds: int) -> None:
+def serve(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
     """Read standard input, answer on standard output, confined."""
     pipe = answer_pipe()
     cut_off()
-    content = sys.stdin.buffer.read(limits.FILE + 1)
+    content = content_of(sys.stdin.buffer)
+    seconds += len(content) // limits.PACE
     confine(seconds, limits.working_memory(len(content)))
     answer(content, pipe)
 
 
-def answer(content: bytes, pipe: IO[bytes], part: str = "") -> None:
+def answer(content: Content, pipe: IO[bytes], part: str = "") -> None:
     calls = CallRecorder()
     with wire.refusals(pipe), _named(calls):
         contents = tidy(read(content, part, calls), calls)
@@ -59,7 +72,21 @@ def answer(content: bytes, pipe: IO[bytes], part: str = "") -> None:
             contents = tidy(_part(contents, part), calls)
         if not contents.arrays:
             raise UnreadableFile(f"holds no tensors that can be taken{_instead(contents)}")
-        wire.send(contents, pipe)
+        _check_size(contents, len(content))
+        wire.send(contents, pipe, content)
+
+
+def _check_size(contents: ParsedFile, size: int) -> None:
+    """Raise `UnreadableFile` where more would be taken than may be."""
+    arrays = contents.arrays.items()
+    total = sum(a.size * np.dtype(sent_as(contents.dtypes[name])).itemsize for name, a in arrays)
+    if total > limits.TAKEN:
+        raise UnreadableFile(
+            f"holds {total / 2**30:.1f} GiB of numbers, of which at most {limits.TAKEN >> 30} GiB "
+            "are taken; name a part of it (--part), or save fewer tensors in a file"
+        )
+    if total > limits.expanded(size):
+        raise UnreadableFile("holds more numbers than its size allows, and was refused")
 
 
 @contextmanager
@@ -68,41 +95,52 @@ def _named(calls: CallRecorder) -> Iterator[None]:
     try:
         yield
     except UnreadableFile as verdict:
-        if not calls.would_call:
-            raise
-        named = [plain(name) for name in calls.would_call]
-        raise UnreadableFile(f"{verdict}; {_would(named)}") from None
+        if calls.would_call:
+            raise UnreadableFile(f"{verdict}; {_would('call', calls.would_call)}") from None
+        raise
 
 
-def read(content: bytes, part: str = "", calls: CallRecorder | None = None) -> ParsedFile:
+def read(content: Content, part: str = "", calls: CallRecorder | None = None) -> ParsedFile:
     """Tensors of a file, by its content and never by its name; of a dictionary with a key called
     `part` what stands there; what loading it would call is told to `calls`. Raises
     `UnreadableFile`."""
     calls = calls or CallRecorder()
     if not content:
         raise UnreadableFile("is empty")
-    if len(content) > limits.FILE:
-        raise UnreadableFile("is larger than 2 GiB")
-    most = limits.expanded(len(content))
-    if content.startswith(NPY):
+    start = content[:_LONGEST_START]
+    most = limits.described(len(content))
+    if start.startswith(NPY):
+        _check_whole(content)
         return read_npy(content, calls)
     if looks_like_safetensors(content):
         calls.look_through(content[: limits.HEADER])  # it may be both
         return read_safetensors(content)
-    if content.startswith((START, EMPTY)):
+    if start.startswith((START, EMPTY)):
         archive = checked_zip(content)
         if any(name.endswith(".npy") for name in archive.members):
+            _check_whole(content)
             return read_npz(archive, calls)
         return read_torch_zip(archive, most, part, calls)
-    if content.startswith(PICKLE):
+    if start.startswith(PICKLE):
+        _check_whole(content)
         return read_pickled(content, most, part, calls)
     calls.look_through(content[: limits.PICKLE])
-    if calls.would_call:
-        raise UnreadableFile("is a pickle of a protocol before 2, which is not read here")
-    for start, verdict in _OTHER.items():
-        if content.startswith(start):
+    if calls.would_call or _OLD_CALL.match(start):
+        only = calls.would_import and not calls.would_call
+        more = f"; {_would('import', calls.would_import)}" if only else ""
+        raise UnreadableFile(f"is a pickle of a protocol before 2, which is not read here{more}")
+    for known, verdict in _OTHER.items():
+        if start.startswith(known):
             raise UnreadableFile(verdict)
     raise UnreadableFile("is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)")
+
+
+def _check_whole(content: Content) -> None:
+    """Raise `UnreadableFile` where a file is too large to be read whole."""
+    if len(content) > limits.FILE:
+        raise UnreadableFile(
+            "is larger than 2 GiB, which only safetensors and files of torch since 1.6 may be"
+        )
 
 
 def tidy(contents: ParsedFile, calls: CallRecorder | None = None) -> ParsedFile:
@@ -156,9 +194,9 @@ def _instead(contents: ParsedFile) -> str:
     return f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
 
 
-def _would(calls: Sequence[str]) -> str:
-    more = f" and {len(calls) - 3:,} more" if len(calls) > 3 else ""
-    return f"it would call {', '.join(calls[:3])}{more}; nothing was run"
+def _would(act: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return f"it would {act} {', '.join(map(plain, names[:3]))}{more}; nothing was run"
 
 
 def answer_pipe() -> IO[bytes]:

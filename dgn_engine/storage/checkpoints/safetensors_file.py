@@ -23,6 +23,7 @@ from dgn_engine.storage.checkpoints.contents import (
     plain,
     width,
 )
+from dgn_engine.storage.checkpoints.file_content import Content
 
 _DTYPES = {
     "F64": "float64",
@@ -43,12 +44,12 @@ _DTYPES = {
 }
 
 
-def looks_like_safetensors(content: bytes) -> bool:
+def looks_like_safetensors(content: Content) -> bool:
     """Eight bytes of length, then an opening brace."""
     return content[8:9] == b"{"
 
 
-def read_safetensors(content: bytes) -> ParsedFile:
+def read_safetensors(content: Content) -> ParsedFile:
     """Every tensor of known type; raises `UnreadableFile` where the header lies."""
     start = 8 + int.from_bytes(content[:8], "little")
     if start > len(content):

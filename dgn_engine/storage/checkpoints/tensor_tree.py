@@ -72,7 +72,7 @@ def parsed_tree(
     dtypes: dict[str, str] = {}
     unsupported: list[str] = []
     total = 0
-    for name, leaf in walk.tensors:
+    for name, leaf in _wanted(walk.tensors, "" if taken else part):
         tensor = read_leaf(leaf, records)
         if isinstance(tensor, Unsupported):
             unsupported.append(f"{name} ({tensor.reason})")
@@ -96,6 +96,11 @@ def parsed_tree(
         part=taken,
         others=others,
     )
+
+
+def _wanted(tensors: list[tuple[str, Leaf]], part: str) -> list[tuple[str, Leaf]]:
+    """Those whose names begin with the part, where there are any: the others are not even read."""
+    return [one for one in tensors if part and one[0].startswith(f"{part}.")] or tensors
 
 
 _MOST_OTHERS = 10

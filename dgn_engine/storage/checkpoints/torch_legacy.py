@@ -11,6 +11,7 @@ from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, width
+from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, NoCalls, read_pickle
 from dgn_engine.storage.checkpoints.pickled_tensors import (
     Records,
@@ -26,7 +27,7 @@ _PROTOCOL = 1001
 
 
 def read_pickled(
-    content: bytes, most: int, part: str = "", calls: NoCalls | None = None
+    content: Content, most: int, part: str = "", calls: NoCalls | None = None
 ) -> ParsedFile:
     """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes; of
     this part alone where one is named."""
@@ -40,7 +41,7 @@ def read_pickled(
     return parsed_tree(tree, records, most, "PyTorch, before 1.6", part)
 
 
-def _legacy(content: bytes, place: int, calls: NoCalls | None = None) -> tuple[Any, Records]:
+def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple[Any, Records]:
     """The tree behind the magic number, and the records of its storages."""
     declared: dict[str, TensorStorage] = {}
 

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -24,12 +25,15 @@ from dgn_engine.storage.checkpoints.contents import (
     sent_as,
     whole_bytes,
 )
+from dgn_engine.storage.checkpoints.file_content import Content, sliced
 from dgn_engine.storage.checkpoints.stated_layers import as_json, received
 
+_SMALL = 256 << 20  # bytes of numbers for which free memory is not asked
 LINE = 64 << 20  # bytes of the JSON line
 
 
-def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
+def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -> None:
+    """Answer; `source`: the mapped file, of which no more than a slice is held while it is sent."""
     head = {
         "tensors": [
             {"name": name, "shape": array.shape, "dtype": contents.dtypes[name]}
@@ -46,7 +50,8 @@ def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
     }
     pipe.write(json.dumps(head).encode() + b"\n")
     for name, array in contents.arrays.items():  # one at a time, because decoding may copy
-        pipe.write(whole_bytes(decoded(array, contents.dtypes[name])))
+        for piece in sliced(source, whole_bytes(decoded(array, contents.dtypes[name]))):
+            pipe.write(piece)
     pipe.flush()
 
 
@@ -79,6 +84,8 @@ def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointConten
     total = sum(math.prod(shape) * np.dtype(sent_as(dtype)).itemsize for _, shape, dtype in tensors)
     if total > most or len(tensors) > limits.MEMBERS:
         raise ValueError("the answer is larger than allowed")
+    if total > _SMALL and total > free_memory():
+        raise MemoryError  # before the system ends other programs to make room
     return CheckpointContents(
         file_name,
         arrays={name: _numbers(pipe, shape, sent_as(dtype)) for name, shape, dtype in tensors},
@@ -103,6 +110,15 @@ def read_head(pipe: IO[bytes]) -> Any:
     if "refused" in head:
         raise UnreadableFile(plain(str(head["refused"]), 600))
     return head
+
+
+def free_memory() -> float:
+    """Bytes that this machine can still give; infinite where it does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text("ascii")
+        return int(text.partition("MemAvailable:")[2].split(maxsplit=1)[0]) << 10
+    except (OSError, ValueError, IndexError):
+        return math.inf
 
 
 def _checked(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import zipfile
-import zlib
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import PurePosixPath
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
+from dgn_engine.storage.checkpoints.file_content import Content, ContentStream, checksum
 
 START = b"PK\x03\x04"
 EMPTY = b"PK\x05\x06"
 _ENCRYPTED = 0x1 | 0x40
 _LOCAL = 30  # bytes of a member's header without its name
 _END = 22  # bytes of the last record without its comment
+_LONGEST_END = _END + 0xFFFF  # with its comment
 _ENTRY = 500  # bytes that a member takes in the list on the average, at most
 
 
@@ -26,7 +27,7 @@ class ZipArchive:
     `places`: where the bytes of each begin.
     """
 
-    content: memoryview
+    content: Content
     file: zipfile.ZipFile
     members: dict[str, zipfile.ZipInfo]
     places: dict[str, int]
@@ -34,7 +35,7 @@ class ZipArchive:
     def stored(self, name: str) -> memoryview:
         """The bytes of a member that is not compressed, as they lie in the file."""
         begin = self.places[name]
-        return self.content[begin : begin + self.members[name].file_size]
+        return memoryview(self.content)[begin : begin + self.members[name].file_size]
 
     def require_stored(self, why: str = "torch never does") -> None:
         """Raise `UnreadableFile` where a member is compressed."""
@@ -42,18 +43,24 @@ class ZipArchive:
             if member.compress_type != zipfile.ZIP_STORED:
                 raise UnreadableFile(f"compresses {plain(member.filename)}, which {why}")
 
+    def checked(self, name: str) -> memoryview:
+        """As `stored`; raises `UnreadableFile` where the bytes are damaged."""
+        found = self.stored(name)
+        if checksum(self.content, found) != self.members[name].CRC:
+            raise UnreadableFile(f"is damaged: the checksum of {plain(name)} is wrong")
+        return found
+
     def check_sums(self) -> None:
         """Raise `UnreadableFile` where a member of an uncompressed archive is damaged."""
-        for name, member in self.members.items():
-            if zlib.crc32(self.stored(name)) != member.CRC:
-                raise UnreadableFile(f"is damaged: the checksum of {plain(name)} is wrong")
+        for name in self.members:
+            self.checked(name)
 
 
-def checked_zip(content: bytes) -> ZipArchive:
+def checked_zip(content: Content) -> ZipArchive:
     """The archive, with nothing unpacked; raises `UnreadableFile`."""
     _check_end(content)
     try:
-        file = zipfile.ZipFile(io.BytesIO(content))
+        file = zipfile.ZipFile(BufferedReader(ContentStream(content)))
     except Exception as error:  # a broken archive fails in many types of exception
         raise UnreadableFile(f"is a damaged zip archive ({plain(str(error))})") from None
     listed = file.infolist()
@@ -64,16 +71,18 @@ def checked_zip(content: bytes) -> ZipArchive:
         raise UnreadableFile("is a zip archive that holds two members of one name")
     for member in listed:
         _check_member(member)
-    if sum(member.file_size for member in listed) > limits.expanded(len(content)):
+    if sum(member.file_size for member in listed) > limits.described(len(content)):
         raise UnreadableFile("unpacks to far more than its size, and was refused")
-    return ZipArchive(memoryview(content), file, members, _places(content, listed))
+    return ZipArchive(content, file, members, _places(content, listed))
 
 
-def _check_end(content: bytes) -> None:
+def _check_end(content: Content) -> None:
     """The last record ends the file, and the list of members that it announces is not too long."""
-    end = content.rfind(EMPTY)
-    if end < 0 or len(content) < end + _END:
+    tail = content[-_LONGEST_END:]
+    found = tail.rfind(EMPTY)
+    if found < 0 or len(tail) < found + _END:
         raise UnreadableFile("is a zip archive that was cut off")
+    end = len(content) - len(tail) + found
     if len(content) != end + _END or content[end + 20 :] != b"\0\0":
         raise UnreadableFile("has bytes behind the end of its archive")
     size = int.from_bytes(content[end + 12 : end + 16], "little")
@@ -99,7 +108,7 @@ def _check_member(member: zipfile.ZipInfo) -> None:
         raise UnreadableFile(f"has a link for a member ({plain(name)})")
 
 
-def _places(content: bytes, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
+def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
     """Where each member's bytes begin, as its own header says; no two members overlap."""
     places: dict[str, int] = {}
     reached = 0

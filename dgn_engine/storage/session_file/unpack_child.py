@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
+from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.reader_child import serve
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
@@ -24,7 +25,7 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.session_file import archive_format
 
 
-def answer(content: bytes, pipe: IO[bytes]) -> None:
+def answer(content: Content, pipe: IO[bytes]) -> None:
     with wire.refusals(pipe):
         archive = checked_session(content)
         names = [name for name in archive.members if name != archive_format.MANIFEST]
@@ -35,11 +36,11 @@ def answer(content: bytes, pipe: IO[bytes]) -> None:
         pipe.flush()
 
 
-def checked_session(content: bytes) -> ZipArchive:
+def checked_session(content: Content) -> ZipArchive:
     """The archive, with every member checked; raises `UnreadableFile`."""
     if len(content) > limits.FILE:
         raise UnreadableFile("is larger than 2 GiB")
-    if not content.startswith(START):
+    if content[: len(START)] != START:
         raise UnreadableFile("is no session file")
     archive = checked_zip(content)
     for name in archive.members:

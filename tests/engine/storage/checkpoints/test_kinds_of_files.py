@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.storage.checkpoints import limits, numpy_file
+from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import (
     CheckpointContents,
     decoded,
@@ -174,7 +175,7 @@ def test_arrays_of_an_archive_are_read_and_the_rest_is_named() -> None:
     assert (alone.kind, alone.dtypes) == ("NumPy array", {"array": "float64"})
     only = archive({"objects.npy": npy(np.array([None], dtype=object))})
     assert "no arrays of numbers" in refusal(read, only)
-    assert numpy_file.read_npz(checked_zip(archive({}))).arrays == {}
+    assert numpy_file.read_npz(checked_zip(archive({})), CallRecorder()).arrays == {}
     assert refusal(read, npy(np.array([None], dtype=object))) == (
         "holds Python objects, which are not read"
     )
@@ -187,8 +188,10 @@ def test_arrays_of_an_archive_are_read_and_the_rest_is_named() -> None:
         (b"GGUF....", "is a GGUF file"),
         (b"\x1f\x8b\x08", "is compressed with gzip"),
         (b"(lp0\n", "is a pickle of a protocol before 2"),
-        (b"cos\nsystem\n(S'x'\n", "is a pickle of a protocol before 2 and no checkpoint; it would "
-         "call os.system; nothing was run"),
+        (b"cos\nsystem\n(S'x'\n", "is a pickle of a protocol before 2, which is not read here; "
+         "it would import os; nothing was run"),
+        (b"cos\nsystem\n(S'x'\ntR.", "is a pickle of a protocol before 2, which is not read here"),
+        (b"common words\nof a text\n", "is no checkpoint that is read here"),
         (b"<html>", "is text, perhaps a web page"),
         (b"version https://git-lfs.github.com/spec/v1", "is a pointer of Git LFS"),
         (b"anything", "is no checkpoint that is read here"),
@@ -199,12 +202,19 @@ def test_other_files_are_told_by_their_first_bytes(content: bytes, words: str) -
     assert refusal(read, content).startswith(words)
 
 
-def test_a_file_is_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = safetensors({"w": entry(0, 4)}, bytes(4))
+def test_a_file_that_is_read_whole_is_no_longer_than_its_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = io.BytesIO()
+    np.save(made, np.ones(2))
+    file = made.getvalue()
     monkeypatch.setattr(limits, "FILE", len(file))
     assert read(file).arrays
     monkeypatch.setattr(limits, "FILE", len(file) - 1)
-    assert refusal(read, file) == "is larger than 2 GiB"
+    assert refusal(read, file).startswith("is larger than 2 GiB, which only safetensors and")
+    named = safetensors({"w": entry(0, 4)}, bytes(4))
+    monkeypatch.setattr(limits, "FILE", len(named) - 1)
+    assert read(named).arrays
 
 
 def test_a_plain_pickle_of_arrays_is_one() -> None:
