@@ -23,7 +23,8 @@ class Gate:
         if self.open:
             return torch.ones_like(q)
         if self.soft:
-            return (1.0 + self.epsilon) * torch.sigmoid(self.beta * q)
+            made = torch.sigmoid(self.beta * q)
+            return (1.0 + self.epsilon) * made if self.epsilon else made
         return (q > 0).to(q.dtype)
 
     def derivative(self, q: Tensor) -> Tensor:
@@ -33,6 +34,17 @@ class Gate:
         # σ(-t) rather than 1 - σ(t), which is 0 in float32 from t = 17 on.
         t = self.beta * q
         return (1.0 + self.epsilon) * self.beta * torch.sigmoid(t) * torch.sigmoid(-t)
+
+    def slope(self, made: Tensor) -> Tensor:
+        """∂γ/∂q of soft gates of which the values are `made`, as autograd has it: no sigmoid is
+        computed again, and where a gate rounds to 1 its slope is 0."""
+        return self.through(torch.ones_like(made), made)
+
+    def through(self, delta: Tensor, made: Tensor) -> Tensor:
+        """∂L/∂q for ∂L/∂γ `delta`, of soft gates of which the values are `made`."""
+        share = made / (1.0 + self.epsilon) if self.epsilon else made
+        passed: Tensor = torch.ops.aten.sigmoid_backward(delta, share)
+        return passed.mul_(self.beta * (1.0 + self.epsilon))
 
     def sensitivity(self, q: Tensor, kappa: float = 0.1) -> Tensor:
         """D of THEORY §5: ∂γ (soft), or 1{|q| < κ·rms(q)} (hard), rms over the whole layer;

@@ -31,6 +31,22 @@ def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits, labels)
 
 
+def loss_and_slope(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """`loss` and its gradient by the logits, (n, C), written out."""
+    examples, classes = logits.shape
+    if kind == "squared":
+        error = logits - signs(labels, classes).to(logits.dtype)
+        return 0.5 * error.square().sum(dim=1).mean(), error / examples
+    if classes == 1:
+        margins = -signs(labels, 1).to(logits.dtype)
+        value = F.softplus(margins * logits).mean()
+        return value, margins * torch.sigmoid(margins * logits) / examples
+    logs = torch.log_softmax(logits, dim=1)
+    value, chosen = F.nll_loss(logs, labels), labels[:, None]
+    slope = logs.exp().scatter_add_(1, chosen, logs.new_full((), -1.0).expand(chosen.shape))
+    return value, slope.div_(examples)
+
+
 def answered_right(logits: Tensor, labels: Tensor) -> Tensor:
     """(n,) bool: which examples are classified as labelled; logits (n, C) or (n, 1)."""
     if logits.shape[1] == 1:

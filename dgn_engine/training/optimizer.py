@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,21 @@ class NetworkOptimizer:
         """Move the weights that have a gradient, then clear the gradients."""
         self.torch.step()
         self.torch.zero_grad(set_to_none=True)
+
+    def update(self, parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor]) -> None:
+        """As `step` for weights whose gradients are given; the others stay.
+
+        Without the bookkeeping of torch's own `step`, which takes longer than the update of a
+        narrow network; the arithmetic is the same kernel's.
+        """
+        states = [self.torch.state.get(parameter) for parameter in parameters]
+        group = self.torch.param_groups[0]
+        if not (group.get("fused") and isinstance(self.torch, torch.optim.Adam) and all(states)):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient
+            self.step()
+            return
+        _fused_adam(group, parameters, gradients, [state for state in states if state])
 
     def forget(self, network: nn.Module) -> None:
         """Drop the state (moments, step counts) of redrawn weights."""
@@ -81,6 +96,33 @@ def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torc
             return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, fused=fused)
         case "rmsprop":
             return torch.optim.RMSprop(groups, lr=rate, alpha=config.smoothing)
+
+
+@torch.no_grad()
+def _fused_adam(
+    group: Mapping[str, Any],
+    parameters: Sequence[nn.Parameter],
+    gradients: Sequence[Tensor],
+    states: Sequence[Mapping[str, Tensor]],
+) -> None:
+    """The call that torch.optim.Adam(fused=True) ends in."""
+    counts = [state["step"] for state in states]
+    torch._foreach_add_(counts, 1)
+    torch._fused_adam_(
+        [parameter.detach() for parameter in parameters],
+        list(gradients),
+        [state["exp_avg"] for state in states],
+        [state["exp_avg_sq"] for state in states],
+        [],
+        counts,
+        lr=group["lr"],
+        beta1=group["betas"][0],
+        beta2=group["betas"][1],
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        amsgrad=False,
+        maximize=False,
+    )
 
 
 def _named(network: GatedNetwork) -> Iterator[tuple[str, nn.Parameter]]:

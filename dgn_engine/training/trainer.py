@@ -21,6 +21,7 @@ from dgn_engine.model.tiling import tiled
 from dgn_engine.model.wiring import check_shifts, check_wiring, routes
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import Regime
+from dgn_engine.training.dense_step import DenseStep, suits
 from dgn_engine.training.device_data import DeviceData, epoch_order
 from dgn_engine.training.losses import correct, loss
 from dgn_engine.training.metrics import Score, TestPass
@@ -60,8 +61,11 @@ class Trainer:
         self.reroute(gating.rotation, gating.shift)
         self.network.to(device)
         self._drawn: RandomGates | None = None
+        self._by_hand: DenseStep | None = None
+        self._may_by_hand = True
         self.regime = regime
         enter(self.network, None, regime, self._draw)
+        self._choose_step()
         self.optimizer = NetworkOptimizer(config.training, self.network)
         self._sums = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32)
         self._sums = self._sums.to(device)
@@ -87,16 +91,35 @@ class Trainer:
         x, y = self.data.train_x[chosen], self.data.train_y[chosen]
         if self._augmentation is not None:
             x = self._augmentation.show(x, chosen, epoch)
+        if self._by_hand is not None and not self.regime.drawn_gates:
+            value, logits = self._by_hand(x, y)
+            self.optimizer.update(self._by_hand.parameters, self._by_hand.gradients)
+        else:
+            value, logits = self._autograd_step(x, y, chosen)
+        self._sums[0].add_(value, alpha=len(y))
+        self._sums[1].add_(correct(logits, y))
+        self._seen += len(y)
+        self.step_count += 1
+
+    def _autograd_step(self, x: Tensor, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean loss and logits of the batch; the weights have moved."""
         self.network.gather(True)
-        logits = self.network_at(chosen)(x)
+        logits = self.network_at(rows)(x)
         self.network.gather(False)
         value = loss(self.config.training.loss, logits, y)
         value.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
         self.optimizer.step()
-        with torch.no_grad():
-            self._sums += torch.stack((value.detach() * len(y), correct(logits, y)))
-        self._seen += len(y)
-        self.step_count += 1
+        return value.detach(), logits.detach()
+
+    def use_autograd(self) -> None:
+        """Take every step by autograd from now on: the slow road, for whoever compares."""
+        self._may_by_hand = False
+        self._by_hand = None
+
+    def _choose_step(self) -> None:
+        """By hand where both networks are chains of dense layers."""
+        by_hand = self._may_by_hand and suits(self.network)
+        self._by_hand = DenseStep(self.network, self.config.training.loss) if by_hand else None
 
     def network_at(self, rows: Tensor) -> GatedNetwork:
         """The network as the training examples `rows` see it: only under FRG does that differ."""
@@ -233,6 +256,7 @@ class Trainer:
             ours.data.copy_(theirs.data)
         network.feature = feature
         self.optimizer.replace_feature(feature)
+        self._choose_step()
 
     def _draw(self, stack: Stack) -> None:
         """Fresh weights; the n-th draw of a run is a function of (seed, n)."""

@@ -55,7 +55,7 @@ class OwnGates:
         assert dz is not None
         if self._gate.soft and not self._gate.open:
             gates = passed.gates[layer]
-            return dz * (gates + passed.pre[layer] * _slope(self._gate, gates))
+            return dz * (gates + passed.pre[layer] * self._gate.slope(gates))
         return dz * passed.gates[layer]
 
     def backward(self) -> None:
@@ -149,7 +149,7 @@ class TrainedGates:
 
     def backward(self) -> None:
         pending = [self._pending[layer] for layer in range(len(self._gates))]
-        deltas = self._wires.back(pending, self._made.shape).mul_(_slope(self._gate, self._made))
+        deltas = self._wires.back(pending, self._made.shape).mul_(self._gate.slope(self._made))
 
         def into_pre(layer: int, dz: Tensor | None) -> Tensor:
             own = deltas[:, layer]
@@ -159,11 +159,6 @@ class TrainedGates:
 
     def _activity(self, layer: int, q: Tensor) -> Tensor:
         return torch.ones_like(q) if self._linear else HARD(q)
-
-
-def _slope(gate: Gate, made: Tensor) -> Tensor:
-    """∂γ of soft gates, βγ(1 - γ/(1+ε)) as autograd has it, without another sigmoid."""
-    return made * (1.0 - made / (1.0 + gate.epsilon)).mul_(gate.beta)
 
 
 def table_bytes(network: GatedNetwork, data: DeviceData) -> int:

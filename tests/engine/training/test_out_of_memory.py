@@ -20,6 +20,7 @@ from dgn_engine.protocol.frames import MISFIT
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.dense_step import DenseStep
 from dgn_engine.training.out_of_memory import batch_that_fits, is_out_of_memory
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 from dgn_engine.training.run import Run
@@ -117,7 +118,17 @@ def narrow(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return forward(network, x)
 
+    by_hand = DenseStep.__call__
+
+    def limited_step(
+        step: DenseStep, x: torch.Tensor, y: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if len(x) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return by_hand(step, x, y)
+
     monkeypatch.setattr(GatedNetwork, "forward", limited)
+    monkeypatch.setattr(DenseStep, "__call__", limited_step)
 
 
 def test_a_batch_that_fits_is_found_by_trying_and_changes_nothing(

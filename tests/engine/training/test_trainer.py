@@ -68,6 +68,7 @@ def with_state(made: Trainer) -> set[str]:
 
 def test_an_epoch_is_every_example_once_in_batches_of_which_the_last_is_smaller() -> None:
     made = trainer()
+    made.use_autograd()  # which calls the network
     seen: list[int] = []
     made.network.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     assert made.steps_per_epoch == 3
@@ -80,6 +81,7 @@ def test_an_epoch_is_every_example_once_in_batches_of_which_the_last_is_smaller(
 
 def test_a_train_score_is_the_mean_over_the_examples_since_the_last() -> None:
     made = trainer(training={"learning_rate": 1e-12, "optimiser": "sgd"})
+    made.use_autograd()
     for count in (1, 3, 2):
         shown: list[Tensor] = []
         handle = made.network.register_forward_pre_hook(

@@ -99,6 +99,7 @@ def packed_and_alone(configs, dtype, steps=STEPS):
         scores, _ = pack.test_scores()
         for run, score in zip(runs, scores, strict=True):
             twin = begun(run.config, dtype)
+            twin.trainer.use_autograd()
             for _ in range(steps):
                 twin.trainer.step()
             yield run, score, twin
