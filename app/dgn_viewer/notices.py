@@ -15,6 +15,7 @@ from dgn_engine.protocol import engine_events, events
 from dgn_engine.protocol.file_events import TrainedOn
 from dgn_engine.protocol.run_list import RunExported
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.text.printable import printable
 
 Kind = Literal["info", "refused", "failed"]
 _INFO = 12.0  # seconds that an info is shown
@@ -30,9 +31,12 @@ class NoticeButton:
     `possible`: whether it would still do what it says; where not, it is not shown.
     """
 
-    text: str
+    text: str  # made printable, as the texts of a notice are
     do: Callable[[], object]
     possible: Callable[[], bool] = lambda: True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text))
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,10 @@ class Notice:
     offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
     asks: bool = False
     listed: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text))
+        object.__setattr__(self, "details", printable(self.details, lines=True))
 
 
 def time_of_day() -> str:

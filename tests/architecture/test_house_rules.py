@@ -236,3 +236,30 @@ def test_text_is_printed_in_one_way_only(module: Path) -> None:
     }
     console = {"rich.console.Console", "rich.text.Text", "rich.print", "rich.markup.render"}
     assert name(module) in STYLED or not console & imported
+
+
+# Who may make a label of Qt itself, and why; every other is a `PlainLabel`.
+LABELS = {
+    "app/dgn_viewer/widgets/layouts.py": "it is where they come from",
+    "app/dgn_viewer/inspector/pages/about_page.py": "our own words with mathematics, escaped",
+}
+WORDS_OF_TIPS = {"tip", "plain_tip", "html"}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name)
+def test_no_name_is_taken_for_markup_by_a_label_or_a_tip(module: Path) -> None:
+    calls = [n for n in nodes(module, ast.Call) if isinstance(n, ast.Call)]
+    made = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "QLabel"]
+    assert name(module) in LABELS or not made
+    tips = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "setToolTip"]
+    assert [ast.unparse(tip) for tip in tips if not is_escaped(tip.args[-1])] == []
+    assert not [c for c in calls if ast.unparse(c.func).rpartition(".")[2] == "QMessageBox"]
+
+
+def is_escaped(words: ast.expr) -> bool:
+    """A string of our own, or what `tip` and its like return."""
+    if isinstance(words, ast.IfExp):
+        return is_escaped(words.body) and is_escaped(words.orelse)
+    if isinstance(words, ast.Call):
+        return isinstance(words.func, ast.Name) and words.func.id in WORDS_OF_TIPS
+    return isinstance(words, ast.Constant)

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 
 from dgn_viewer.actions.action_table import menu_of
 from dgn_viewer.actions.registry import Actions, ActionSpec
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.layouts import column
 
 _WIDTH = 480
@@ -101,7 +102,7 @@ class Palette(QFrame):
         item = QTreeWidgetItem([self._text(spec), keys])
         item.setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         item.setData(0, _ID, spec.id)
-        item.setToolTip(0, action.toolTip())
+        item.setToolTip(0, plain_tip(action.toolTip()))
         item.setDisabled(not action.isEnabled())
         return item
 

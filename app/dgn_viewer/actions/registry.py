@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QIcon, QKeySequence
 
 from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.style.stylesheet import plain_tip
 
 RESERVED = frozenset(
     ("Esc", "Tab", "Shift+Tab", "Return", "Enter", "Left", "Right", "Up", "Down", "Backspace")
@@ -77,7 +78,7 @@ class Actions(QObject):
             action.setObjectName(spec.id)
             action.setCheckable(spec.checked is not None)
             action.setShortcuts(self._sequences(spec))
-            action.setToolTip(self._tip(spec))
+            action.setToolTip(plain_tip(self._tip(spec)))
             action.setStatusTip("")
             action.triggered.connect(lambda _=False, spec=spec: self._perform(spec))
             self._specs[spec.id] = spec
@@ -94,7 +95,7 @@ class Actions(QObject):
             action.setEnabled(spec.enabled(now))
             action.setVisible(spec.visible(now))
             if spec.why_not is not None:
-                action.setToolTip(spec.why_not(now) or self._tip(spec))
+                action.setToolTip(plain_tip(spec.why_not(now) or self._tip(spec)))
             if spec.checked is not None:
                 action.setChecked(spec.checked(now))
             if spec.text_now is not None and (text := spec.text_now(now)) != action.text():
@@ -172,7 +173,7 @@ class Actions(QObject):
     def _put_keys(self, spec: ActionSpec) -> None:
         action = self._actions[spec.id]
         action.setShortcuts(self._sequences(spec))
-        action.setToolTip(self._tip(spec))
+        action.setToolTip(plain_tip(self._tip(spec)))
 
     def _sequences(self, spec: ActionSpec) -> list[QKeySequence]:
         own = self._own_keys.get(spec.id)

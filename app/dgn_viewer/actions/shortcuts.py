@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QWidget
+from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
 from dgn_viewer.actions.registry import Actions
+from dgn_viewer.widgets.layouts import PlainLabel
 
 _ROWS = 14  # in one column of the sheet
 
@@ -38,15 +39,15 @@ class ShortcutSheet(QFrame):
 
     def open(self) -> None:
         self._clear()
-        title = QLabel("Keyboard shortcuts", self)
+        title = PlainLabel("Keyboard shortcuts", self)
         title.setProperty("role", "title")
         self._grid.addWidget(title, 0, 0, 1, 4)
         for place, (keys, text) in enumerate(self.rows()):
             column, row = divmod(place, _ROWS)
-            key_label = QLabel(keys, self)
+            key_label = PlainLabel(keys, self)
             key_label.setProperty("role", "heading")
             self._grid.addWidget(key_label, row + 1, 2 * column)
-            self._grid.addWidget(QLabel(text.removesuffix("…"), self), row + 1, 2 * column + 1)
+            self._grid.addWidget(PlainLabel(text.removesuffix("…"), self), row + 1, 2 * column + 1)
         self.adjustSize()
         window = self._window
         self.move((window.width() - self.width()) // 2, (window.height() - self.height()) // 2)

@@ -39,7 +39,7 @@ from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.elements import Empty, Scene, Shown
 from dgn_viewer.scene.panel_readings import readings_of
 from dgn_viewer.scene.panel_spec import Option, PanelSpec, View, choice
-from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.stylesheet import icon, plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import column, row
@@ -224,7 +224,7 @@ class PanelDock(QWidget):
 
     def _button(self, tip: str) -> QToolButton:
         button = QToolButton()
-        button.setToolTip(tip)
+        button.setToolTip(plain_tip(tip))
         button.setAccessibleName(f"{tip} ({self.spec.title})")
         button.setAutoRaise(True)
         return button

@@ -6,7 +6,7 @@ from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QShowEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QFrame, QMainWindow, QToolButton
 
-from dgn_viewer.style.stylesheet import icon, mixed
+from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import row
@@ -79,7 +79,7 @@ class DockTitle(QFrame):
 
     def _button(self, tip: str) -> QToolButton:
         button = QToolButton(self)
-        button.setToolTip(tip)
+        button.setToolTip(plain_tip(tip))
         button.setAccessibleName(tip)
         button.setIconSize(QSize(12, 12))
         return button

@@ -6,13 +6,13 @@ from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
-from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_readings import before, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
-from dgn_viewer.widgets.layouts import column, push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "failed"]
 
@@ -89,14 +89,13 @@ class PanelMessage(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._heading = QLabel()
+        self._heading = PlainLabel()
         self._heading.setProperty("role", "heading")
-        self._sentence = QLabel()
+        self._sentence = PlainLabel()
         self._sentence.setProperty("role", "muted")
         self._sentence.setWordWrap(True)
         for label in (self._heading, self._sentence):
             label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-            label.setTextFormat(Qt.TextFormat.PlainText)
         self._sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._details = QPlainTextEdit()
         self._details.setAccessibleName("Details of the fault")

@@ -6,7 +6,6 @@ import math
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
-    QLabel,
     QProgressBar,
     QToolButton,
     QWidget,
@@ -15,10 +14,10 @@ from PySide6.QtWidgets import (
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.panel_readings import compared_readings, readings_of
 from dgn_viewer.scene.panel_spec import PanelSpec, View
-from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.stylesheet import icon, plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_box import ElidedBox
-from dgn_viewer.widgets.layouts import push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
 _FEWEST, _MOST = 8, 4096  # probe examples that are offered
 _ROOM = 1 << 28  # … as long as they have fewer gates, of four bytes each, than this
@@ -41,9 +40,8 @@ class RefinementBar(QWidget):
         self._bar.setRange(0, 1000)
         self._bar.setFixedWidth(48)
         self._bar.setAccessibleName(f"Progress of the reading ({spec.title})")
-        self._left = QLabel()
+        self._left = PlainLabel()
         self._left.setProperty("role", "small")
-        self._left.setTextFormat(Qt.TextFormat.PlainText)
         self._cancel = QToolButton()
         self._cancel.setObjectName("cancel_reading")
         self._cancel.setToolTip("Cancel: the picture stays as it is")
@@ -78,7 +76,8 @@ class RefinementBar(QWidget):
             left = f"{time_left(busy.left)} left" if busy.left > 0.0 else ""
             self._left.setText(whose + left)
             self._bar.setValue(round(1000 * busy.progress))
-            self._bar.setToolTip(f"{100 * busy.progress:.0f} % of a better reading is done")
+            done = f"{100 * busy.progress:.0f} % of a better reading is done"
+            self._bar.setToolTip(plain_tip(done))
 
     def words(self) -> str:
         """What it says of the time that is left."""

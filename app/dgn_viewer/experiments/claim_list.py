@@ -9,6 +9,7 @@ from dgn_engine.experiments.report import formatting
 from dgn_engine.protocol.results import Claim
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import PlainLabel
 
 MARKS = {"held": "✓", "not held": "✗"}
 
@@ -73,7 +74,6 @@ def evidence(claim: Claim) -> str:
 
 
 def _label(text: str) -> QLabel:
-    label = QLabel(text)
-    label.setTextFormat(Qt.TextFormat.PlainText)
+    label = PlainLabel(text)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QWidget
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_viewer.style.stylesheet import font
 from dgn_viewer.widgets.elided_label import ElidedLabel
+from dgn_viewer.widgets.layouts import PlainLabel
 
 MOST = 8  # lines
 _BAR = 64  # pixels at least
@@ -55,7 +56,7 @@ class _Line:
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)
         self.bar.setMinimumWidth(_BAR)
-        self.share, self.score = QLabel(), QLabel()
+        self.share, self.score = PlainLabel(), PlainLabel()
         for label in (self.share, self.score):
             label.setAlignment(_RIGHT)
             label.setFont(font(label))
@@ -80,7 +81,7 @@ _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 def _small(text: str, side: Qt.AlignmentFlag) -> QLabel:
-    label = QLabel(text)
+    label = PlainLabel(text)
     label.setProperty("role", "small")
     label.setAlignment(side)
     return label

@@ -18,6 +18,7 @@ from dgn_viewer.figures.provenance import FigurePanel
 from dgn_viewer.figures.set_text import LINE, check_legend, wrapped
 from dgn_viewer.scene.chart_layout import NARROW, Box, ChartPlace
 from dgn_viewer.scene.elements import Chart
+from dgn_viewer.scene.typeset import literal
 from dgn_viewer.style.theme import LIGHT
 
 EDGE = 3.0  # points around everything
@@ -96,12 +97,13 @@ def _caption(panels: Sequence[FigurePanel], style: FigureStyle, width: float) ->
     parts: list[str] = []
     for panel in panels:
         facts = ", ".join(f"{fact.name} = {fact.value}" for fact in panel.scene.facts)
-        said = panel.context.caption
+        said = literal(panel.context.caption)
         if len(panels) > 1:
-            said = panel.context.picture
+            said = literal(panel.context.picture)
         parts.extend(part for part in (said, facts, panel.scene.note) if part)
     if len(panels) > 1:
-        parts.extend(dict.fromkeys(panel.context.run for panel in panels if panel.context.run))
+        runs = (literal(panel.context.run) for panel in panels if panel.context.run)
+        parts.extend(dict.fromkeys(runs))
     return [line for part in parts for line in wrapped(part, style.small, width)]
 
 

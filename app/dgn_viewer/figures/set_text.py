@@ -13,6 +13,7 @@ from matplotlib.mathtext import MathTextParser
 from matplotlib.textpath import TextToPath
 
 from dgn_engine.errors import UserError
+from dgn_engine.text.printable import printable
 
 FAMILY = "DejaVu Sans"
 LINE = 1.3  # distance of two base lines as a share of the size
@@ -35,6 +36,7 @@ def width_of(words: str, size: float, bold: bool = False) -> float:
 @lru_cache(maxsize=4096)
 def settable(words: str) -> str:
     """The words, their dollars as plain letters where what is between them is no formula."""
+    words = printable(words, lines=True)
     if not _dollars(words):
         return words
     return words.replace("$", r"\$") if why_not_set(words) else words
@@ -81,7 +83,7 @@ def wrapped(words: str, size: float, width: float, bold: bool = False) -> list[s
 
 def fitting(words: str, size: float, width: float, bold: bool = False) -> str:
     """The words, cut in their middle where they are wider than this; formulas stay whole."""
-    if width_of(words, size, bold) <= width or "$" in words:
+    if width_of(words, size, bold) <= width or _dollars(words):
         return words
     for kept in range(len(words) - 1, 1, -1):
         cut = f"{words[: (kept + 1) // 2]}…{words[len(words) - kept // 2 :]}"

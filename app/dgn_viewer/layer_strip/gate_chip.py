@@ -18,6 +18,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QWidget
 
+from dgn_engine.text.printable import printable
 from dgn_viewer.style.stylesheet import font, mixed, tip
 from dgn_viewer.style.theme import LIGHT, Theme
 
@@ -69,8 +70,8 @@ class GateChip(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if movable else Qt.FocusPolicy.NoFocus)
         self.setCursor(Qt.CursorShape.OpenHandCursor if movable else Qt.CursorShape.ArrowCursor)
         self.setToolTip(tip(content.about))
-        self.setAccessibleName(content.label)
-        self.setAccessibleDescription(content.about)
+        self.setAccessibleName(printable(content.label))
+        self.setAccessibleDescription(printable(content.about))
         self.update()
 
     @property

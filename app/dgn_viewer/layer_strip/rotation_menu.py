@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QFormLayout, QLabel, QMenu, QWidget, QWidgetAction
+from PySide6.QtWidgets import QFormLayout, QMenu, QWidget, QWidgetAction
 
 from dgn_engine.protocol.commands import Rotate
 from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn
 from dgn_viewer.widgets.integer_field import IntegerField
+from dgn_viewer.widgets.layouts import PlainLabel
 
 _MOST = 10**6
 
@@ -79,7 +80,7 @@ class RotationMenu(QMenu):
         rows.setContentsMargins(12, 8, 12, 8)
         rows.setHorizontalSpacing(8)
         rows.setVerticalSpacing(6)
-        title = QLabel(f"Turn the gates of {name}")
+        title = PlainLabel(f"Turn the gates of {name}")
         title.setProperty("role", "heading")
         rows.addRow(title)
         self.rotation.setAccessibleName(f"Rotate {name} by so many units")
@@ -87,7 +88,7 @@ class RotationMenu(QMenu):
         rows.addRow("channels" if is_map else "units", self.rotation)
         rows.addRow("rows and columns", self.shift)
         rows.setRowVisible(self.shift, is_map)
-        about = QLabel("Cyclic, the same for every example.")
+        about = PlainLabel("Cyclic, the same for every example.")
         about.setProperty("role", "small")
         rows.addRow(about)
         action = QWidgetAction(self)

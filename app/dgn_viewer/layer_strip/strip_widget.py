@@ -23,7 +23,7 @@ from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
 from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn, strip_state
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import LIGHT, Theme
-from dgn_viewer.widgets.layouts import column, push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row
 
 _SIDE = 208  # width of the column of words …
 _NARROW_SIDE = 128  # … and where the chips need the room: the sentence is then in the tip
@@ -175,8 +175,7 @@ class StripBar(QToolBar):
 
 
 def _label(role: str) -> QLabel:
-    label = QLabel()
+    label = PlainLabel()
     label.setProperty("role", role)
-    label.setTextFormat(Qt.TextFormat.PlainText)
     label.setFixedWidth(_SIDE - 12)
     return label

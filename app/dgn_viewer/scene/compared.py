@@ -6,6 +6,7 @@ import dataclasses
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.panel_spec import ComparedRun, View
+from dgn_viewer.scene.typeset import literal
 
 A = "A"
 _LONGEST = 24
@@ -54,4 +55,4 @@ def why_not_compared(view: View, probe: str) -> str:
     reading = view.compared.readings.get(probe)
     if reading is None:
         return f"{b_name(view.compared)}: no reading yet." if view.compared.layers else ""
-    return f"{b_name(view.compared)}: {reading.absent}" if reading.absent else ""
+    return f"{b_name(view.compared)}: {literal(reading.absent)}" if reading.absent else ""

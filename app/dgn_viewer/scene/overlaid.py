@@ -10,6 +10,7 @@ import numpy as np
 from dgn_engine.protocol.run_list import RunCurves
 from dgn_viewer.scene.elements import OVERLAYS, Array, Curve, Dash
 from dgn_viewer.scene.panel_spec import OverlaidRun, Series, View
+from dgn_viewer.scene.typeset import literal
 
 _LONGEST = 16
 _FOLDER = re.compile(r"\d{8}-(\d\d)(\d\d)\d\d-(.+)")  # date, time, regime, network, data
@@ -91,7 +92,7 @@ def spectrum_steps(runs: Iterable[OverlaidRun]) -> str:
     """'Drawn over it: a at step 300, b at step 1,200.'; '' where there is none."""
     words = [
         f"{run.name} at step {run.spectrum_step:,}"
-        f"{f' ({run.spectrum_remark})' if run.spectrum_remark else ''}"
+        f"{f' ({literal(run.spectrum_remark)})' if run.spectrum_remark else ''}"
         for run in runs
         if run.spectrum
     ]

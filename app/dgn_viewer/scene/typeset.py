@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import chain, zip_longest
 
+from dgn_engine.text.printable import printable
+
 
 @dataclass(frozen=True)
 class TextRun:
@@ -23,7 +25,7 @@ def runs(label: str) -> tuple[TextRun, ...]:
     '\$' is the letter itself.
     """
     found: list[TextRun] = []
-    for place, part in enumerate(re.split(r"(?<!\\)\$", label)):
+    for place, part in enumerate(re.split(r"(?<!\\)\$", printable(label, lines=True))):
         if part and place % 2 == 0:
             found.append(TextRun(part.replace(r"\$", "$")))
         elif part:
@@ -33,10 +35,15 @@ def runs(label: str) -> tuple[TextRun, ...]:
 
 def plain(label: str) -> str:
     """The label without marks, for files and screen readers: 'trace K^V'."""
-    parts = re.split(r"(?<!\\)\$", label)
+    parts = re.split(r"(?<!\\)\$", printable(label, lines=True))
     inside = (re.sub("[{}]", "", part) for part in parts[1::2])
     outside = (part.replace(r"\$", "$") for part in parts[::2])
     return "".join(chain.from_iterable(zip_longest(outside, inside, fillvalue="")))
+
+
+def literal(name: str) -> str:
+    """A name as a label that shows these letters: its dollars begin no mathematics."""
+    return name.replace("$", r"\$")
 
 
 def html(label: str) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
-    QLabel,
     QPushButton,
     QSizePolicy,
     QToolBar,
@@ -26,7 +25,7 @@ from dgn_viewer.shell.notice_line import AnswerRow, answers
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.layouts import row
+from dgn_viewer.widgets.layouts import PlainLabel, row
 
 _AS_IN_THE_FILE = "Every panel shows this network as it is in the file; nothing changes it"
 _CUTS = (60, 44, 32, 22)  # letters that names have where there is less and less room
@@ -106,7 +105,7 @@ class Banner(QToolBar):
         self.setMovable(False)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
         self._message = message
-        self._sides = tuple((QLabel(letter), ElidedLabel("", least=12)) for letter in "AB")
+        self._sides = tuple((PlainLabel(letter), ElidedLabel("", least=12)) for letter in "AB")
         self.buttons = {name: _button(action) for name, action in actions.items()}
         line = QWidget(self)
         line.setObjectName("banner")

@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.protocol.commands import Purpose
+from dgn_engine.text.printable import printable
 from dgn_viewer.scene.file_use_text import USES, FileUse
 from dgn_viewer.style.stylesheet import font, icon, mixed
 from dgn_viewer.style.theme import LIGHT, Theme
@@ -43,6 +44,7 @@ class DropZones(QWidget):
         none.
         """
         self._whole = whole
+        headline, sentence = printable(headline), printable(sentence)
         self._headline, self._sentence, self._open = headline, sentence, tuple(purposes)
         self.lit = ""
         words = [f"{zone.title} {zone.where}" for zone in USES if zone.purpose in self._open]

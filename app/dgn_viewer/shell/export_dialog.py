@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QImage, QPixmap
-from PySide6.QtWidgets import QDialog, QFileDialog, QLabel, QScrollArea, QWidget
+from PySide6.QtWidgets import QDialog, QFileDialog, QScrollArea, QWidget
 
 from dgn_engine.errors import UserError
 from dgn_viewer.figures.figure_style import TEXT, FigureStyle
@@ -19,7 +19,15 @@ from dgn_viewer.figures.provenance import FigurePanel
 from dgn_viewer.notices import Notice
 from dgn_viewer.shell.export_form import KINDS, NUMBERS, ExportForm
 from dgn_viewer.shell.figure_thread import FigureThread
-from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import (
+    PlainLabel,
+    column,
+    open_at,
+    plain_label,
+    push_button,
+    row,
+    scrolling,
+)
 
 _PAUSE_MS = 150  # without a change before the preview is drawn
 _DPI = 96.0  # of a screen at 100 %: an inch of the figure is about an inch there
@@ -63,7 +71,7 @@ class ExportDialog(QDialog):
         self._closed = False  # what is still being written says so in a notice only
         self.form = ExportForm()
         self.form.remember(settings.export_choices)
-        self.picture = QLabel()
+        self.picture = PlainLabel()
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.picture.setAccessibleName("Preview of the figure")
         self.said = plain_label(selectable=True)

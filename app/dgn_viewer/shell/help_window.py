@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, open_at
 
@@ -122,7 +123,7 @@ class HelpWindow(QWidget):
         above: list[QTreeWidgetItem] = []
         for place, heading in enumerate(headings(markdown)):
             item = QTreeWidgetItem([heading.text])
-            item.setToolTip(0, heading.text)
+            item.setToolTip(0, plain_tip(heading.text))
             item.setData(0, Qt.ItemDataRole.UserRole, place)
             del above[max(heading.level - 1, 0) :]
             if above:

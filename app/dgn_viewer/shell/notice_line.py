@@ -9,17 +9,16 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QMouseEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
-    QLabel,
     QPushButton,
     QToolButton,
     QWidget,
 )
 
 from dgn_viewer.notices import Kind, NoticeButton, Notices, Told
-from dgn_viewer.style.stylesheet import icon, mixed
+from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.layouts import push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
 ICONS: dict[Kind, str] = {"info": "about", "refused": "warning", "failed": "warning"}
 _KINDS: dict[Kind, str] = {"info": "Notice", "refused": "Refused", "failed": "Failed"}
@@ -101,7 +100,7 @@ class NoticeLine(QFrame):
         self._entry: Told | None = None
         self._showing: tuple[object, ...] = ()
         self._theme = LIGHT
-        self._icon = QLabel()
+        self._icon = PlainLabel()
         self.sentence = _Sentence()
         self.more = self._tool("", "Open the list of notices")
         self.more.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
@@ -163,7 +162,7 @@ class NoticeLine(QFrame):
     def _tool(text: str, about: str) -> QToolButton:
         button = QToolButton()
         button.setText(text)
-        button.setToolTip(about)
+        button.setToolTip(plain_tip(about))
         button.setAccessibleName(about)
         button.setIconSize(QSize(14, 14))
         return button

@@ -6,7 +6,6 @@ from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
-    QLabel,
     QPlainTextEdit,
     QPushButton,
     QToolButton,
@@ -18,7 +17,14 @@ from dgn_viewer.notices import Notices, Told
 from dgn_viewer.shell.notice_line import ICONS, AnswerRow, answers, colour_of
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import LIGHT, Theme
-from dgn_viewer.widgets.layouts import breakable, column, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import (
+    PlainLabel,
+    column,
+    plain_label,
+    push_button,
+    row,
+    scrolling,
+)
 
 _WIDTH, _HEIGHT = 600, 420
 _MARGIN = 8
@@ -33,10 +39,10 @@ class NoticeRow(QFrame):
         self._notices = notices
         self._names: tuple[str, ...] = ("not yet",)
         step = "" if entry.step is None else f"\nstep {entry.step:,}"
-        when = QLabel(f"{entry.time}{step}")
+        when = PlainLabel(f"{entry.time}{step}")
         when.setProperty("role", "small")
-        self._icon = QLabel()
-        self.label = plain_label(breakable(entry.notice.text), selectable=True)
+        self._icon = PlainLabel()
+        self.label = plain_label(entry.notice.text, selectable=True, breaks=True)
         self.label.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.setAccessibleName(f"{entry.time}, {entry.notice.kind}: {entry.notice.text}")
         top = Qt.AlignmentFlag.AlignTop
@@ -105,7 +111,7 @@ class NoticeList(QFrame):
         self._notices, self._window, self._above = notices, window, above
         self._theme = LIGHT
         self._shown: list[NoticeRow] = []
-        heading = QLabel("Recent notices")
+        heading = PlainLabel("Recent notices")
         heading.setProperty("role", "heading")
         self.close_button = QToolButton()
         self.close_button.setToolTip("Close the list")

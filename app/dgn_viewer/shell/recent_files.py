@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Signal
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
+from dgn_engine.text.printable import printable
 from dgn_viewer.settings import RecentItem, Settings
 
 MOST = 10
@@ -89,7 +90,8 @@ class RecentFiles(QObject):
         if len(folder) > _LONGEST:
             folder = f"{folder[: _LONGEST // 2]}…{folder[-_LONGEST // 2 :]}"
         gone = " (missing)" if item.path in self._missing else ""
-        return f"{path.name}{gone} · {item.kind} in {folder}".replace("&", "&&")
+        said = printable(f"{path.name}{gone} · {item.kind} in {folder}")
+        return said.replace("&", "&&")
 
     def is_there(self, place: int) -> bool:
         return place < len(self.items) and self.items[place].path not in self._missing

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
+from PySide6.QtWidgets import QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.number_style import written
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
 _PHASES = {
     "starting": "loading torch",
@@ -101,10 +101,9 @@ class StatusBar(QStatusBar):
         self._busy: Callable[[], bool] = lambda: False
         self._said: dict[str, str] = {}
         self._numbers = ""
-        self._left, self._right = QLabel(self), QLabel(self)
+        self._left, self._right = PlainLabel("", self), PlainLabel("", self)
         for label in (self._left, self._right):
             label.setContentsMargins(8, 0, 8, 0)
-            label.setTextFormat(Qt.TextFormat.PlainText)
         self._left.setToolTip(
             "viewer: processor time of the window's thread, drawing included, as a share of one "
             "core of this machine"

@@ -14,9 +14,11 @@ from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.run_text import run_in_words, weights_in_words
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import number_field
+from dgn_viewer.widgets.layouts import PlainLabel
 from dgn_viewer.widgets.number_field import NumberField
 
 _KEPT = ", kept"  # after a regime's id: a way into it, not a regime of its own
@@ -74,7 +76,7 @@ class RunToolbar(QToolBar):
         soft = entry is not None and entry.soft
         self.regime.setEnabled(now.has_run)
         self.regime.show_value(now.regime)
-        self.regime.setToolTip(entry.about if entry else "Gating regime")
+        self.regime.setToolTip(plain_tip(entry.about if entry else "Gating regime"))
         self.value_input.setEnabled(now.has_run and wired)
         self.beta.setEnabled(now.has_run and soft)
         self.learning_rate.setEnabled(now.has_run)
@@ -157,7 +159,7 @@ class RunToolbar(QToolBar):
 
 
 def _field(field: NumberField, about: str, width: int) -> NumberField:
-    field.setToolTip(about)
+    field.setToolTip(plain_tip(about))
     field.setAccessibleName(about.split(";")[0].split(" β")[0])
     field.setFixedWidth(width)
     field.lineEdit().returnPressed.connect(field.clearFocus)  # so that Space is 'run' again
@@ -166,7 +168,7 @@ def _field(field: NumberField, about: str, width: int) -> NumberField:
 
 
 def _caption(text: str, field: QWidget) -> QLabel:
-    label = QLabel(text)
+    label = PlainLabel(text)
     label.setProperty("role", "small")
     label.setContentsMargins(6, 0, 2, 0)
     label.setBuddy(field)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dgn_engine.protocol import events
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.elements import Mark
+from dgn_viewer.scene.typeset import literal
 
 
 def marks_of(event: events.Event, before: RunState) -> tuple[Mark, ...]:
@@ -43,7 +44,7 @@ def _swap(event: events.RegimeSwapped) -> Mark:
             return Mark(step, "undo", "undo", sentence)
         case "Redo":
             return Mark(step, "redo", "redo", sentence)
-    return Mark(step, event.after, "drop" if event.source else "swap", sentence)
+    return Mark(step, literal(event.after), "drop" if event.source else "swap", sentence)
 
 
 def _rewiring(event: events.Rewired, before: RunState) -> Mark:

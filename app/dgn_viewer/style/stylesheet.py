@@ -5,11 +5,13 @@ from __future__ import annotations
 from html import escape
 from importlib.resources import files
 
+from PySide6 import QtGui
 from PySide6.QtCore import QByteArray, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QWidget
 
+from dgn_engine.text.printable import printable
 from dgn_viewer.style.theme import Theme
 
 _ICONS = files("dgn_resources") / "icons"
@@ -153,5 +155,12 @@ def stylesheet(theme: Theme) -> str:
 
 
 def tip(text: str) -> str:
-    """A tool tip that shows `text` as it is: names from files must not be read as markup."""
-    return f"<span>{escape(text)}</span>"
+    """A tool tip that wraps, and shows `text` as it is: names of files are no markup."""
+    return f"<span>{escape(printable(text, lines=True))}</span>"
+
+
+def plain_tip(text: str) -> str:
+    """A tool tip of our own words, which Qt takes as they are; else as `tip` has them."""
+    said = printable(text, lines=True)
+    markup = QtGui.Qt.mightBeRichText(said)
+    return tip(said) if markup else said

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QLabel, QSizePolicy
+from PySide6.QtWidgets import QSizePolicy
 
+from dgn_engine.text.printable import printable
 from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.widgets.layouts import PlainLabel
 
 
-class ElidedLabel(QLabel):
+class ElidedLabel(PlainLabel):
     """A label that never asks for more than `least` pixels."""
 
     def __init__(
@@ -20,7 +22,6 @@ class ElidedLabel(QLabel):
     ) -> None:
         super().__init__()
         self._least, self._mode = least, mode
-        self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.say(text)
 
@@ -28,8 +29,8 @@ class ElidedLabel(QLabel):
         """Show this, or the first `shorter` text that there is room for; `more` is added to the
         tip.
         """
-        self._texts = (text, *shorter)
-        self.setText(text)
+        self._texts = tuple(printable(one) for one in (text, *shorter))
+        self.setText(self._texts[0])
         self.setToolTip(tip(f"{text}. {more}" if more else text) if text else "")
 
     def sizeHint(self) -> QSize:

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.errors import UserError
 from dgn_engine.setting import Setting
-from dgn_viewer.style.stylesheet import icon, tip
+from dgn_viewer.style.stylesheet import icon, plain_tip, tip
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import row
@@ -89,7 +89,7 @@ class PathField(QWidget):
         self.line.textChanged.connect(lambda text: self.line.setToolTip(tip(text) if text else ""))
         self.browse = QToolButton()
         self.browse.setIconSize(QSize(16, 16))
-        self.browse.setToolTip(f"{title}…")
+        self.browse.setToolTip(plain_tip(f"{title}…"))
         self.browse.setAccessibleName(f"{title}: browse")
         self.browse.clicked.connect(self._ask)
         row((self.line, 1), self.browse, into=self, spacing=4)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QFormLayout, QVBoxLayout, QWidget
 
 from dgn_engine.setting import Conditions, Setting
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.form_fields import field_for, is_changed, show_value, value_of
+from dgn_viewer.widgets.layouts import PlainLabel
 
 LABELS = 116  # width of the column of labels
 
@@ -32,22 +34,22 @@ class Section(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(6)
         if title:
-            heading = QLabel(title)
+            heading = PlainLabel(title)
             heading.setProperty("role", "heading")
             column.addWidget(heading)
         column.addLayout(self._rows)
 
     def add(self, text: str, field: QWidget, about: str = "") -> None:
         """Add a row; a check box says its own name and has no label."""
-        label = QLabel(text)
+        label = PlainLabel(text)
         label.setProperty("role", "small")
         label.setFixedWidth(LABELS)
         label.setWordWrap(True)
         label.setBuddy(field)
         field.setMinimumWidth(48)
         if about:
-            field.setToolTip(about)
-            label.setToolTip(about)
+            field.setToolTip(plain_tip(about))
+            label.setToolTip(plain_tip(about))
         if text and not field.accessibleName():
             field.setAccessibleName(text)
         self._rows.addRow(label, field)

@@ -18,6 +18,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.text.printable import printable
+from dgn_viewer.style.stylesheet import plain_tip
+
 _LONG = 24  # letters of a word
 _TITLE_BAR = QSize(16, 48)  # pixels that a desktop may put around a window
 Part = QWidget | QLayout | tuple[QWidget, int] | int  # with its stretch; a number: empty room
@@ -97,32 +100,52 @@ def breakable(text: str) -> str:
     )
 
 
-class WrappedLabel(QLabel):
+class PlainLabel(QLabel):
+    """Shows its text as it is, never as markup, with what cannot be seen escaped: every label of
+    the window is one.
+    """
+
+    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setText(text)
+
+    def setText(self, text: str) -> None:
+        super().setText(printable(text, lines=True))
+
+    def setAccessibleName(self, name: str) -> None:
+        super().setAccessibleName(printable(name, lines=True))
+
+
+class WrappedLabel(PlainLabel):
     """Wraps its text, `text` is as it was given. `breaks`: long names are broken, too.
 
     What can be selected is not broken: the places would be copied with it.
     """
 
     def __init__(self, text: str, breaks: bool = True) -> None:
-        super().__init__()
         self._said, self._breaks = "", breaks
-        self.setTextFormat(Qt.TextFormat.PlainText)
+        super().__init__(text)
         self.setWordWrap(True)
-        self.setText(text)
 
     def setText(self, text: str) -> None:
-        self._said = text
-        shown = breakable(text) if self._breaks else text
-        self.setAccessibleName(text if shown != text else "")
-        super().setText(shown)
+        self._said = printable(text, lines=True)
+        shown = breakable(self._said) if self._breaks else self._said
+        self.setAccessibleName(self._said if shown != self._said else "")
+        QLabel.setText(self, shown)  # the places to break at are not to be seen
 
     def text(self) -> str:
         return self._said
 
 
-def plain_label(text: str = "", role: str = "", *, selectable: bool = False) -> QLabel:
-    """A label that wraps, and shows its text as it is, never as markup."""
-    label = WrappedLabel(text, breaks=not selectable)
+def plain_label(
+    text: str = "", role: str = "", *, selectable: bool = False, breaks: bool | None = None
+) -> QLabel:
+    """A label that wraps, and shows its text as it is, never as markup.
+
+    `breaks`: long names are broken, also in what can be selected.
+    """
+    label = WrappedLabel(text, breaks=not selectable if breaks is None else breaks)
     if role:
         label.setProperty("role", role)
     if selectable:
@@ -137,6 +160,6 @@ def push_button(
     button = QPushButton(text)
     if role:
         button.setProperty("role", role)
-    button.setToolTip(about)
+    button.setToolTip(plain_tip(about))
     button.clicked.connect(do)
     return button

@@ -22,6 +22,7 @@ from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
 from dgn_viewer.inspector.pages.network_data import NetworkData
 from dgn_viewer.scene.file_use_text import USES, first_use, offer_of
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
@@ -75,7 +76,7 @@ class FilePage(QWidget):
         self.close_file = push_button("Close", self.leave)
         self._lay_out()
         for use in USES:
-            self.uses[use.purpose].setToolTip(use.about)
+            self.uses[use.purpose].setToolTip(plain_tip(use.about))
             self.uses[use.purpose].toggled.connect(self._chosen)
         self.choose(first_use(listed))
 

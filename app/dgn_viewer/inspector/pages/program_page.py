@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 from dgn_engine import __version__
 from dgn_viewer.experiments.papers import PAPERS
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button, row
 
 _PACKAGES = ("PySide6-Essentials", "pyqtgraph", "numpy", "scipy", "matplotlib", "safetensors")
 _LICENCES = (
@@ -66,7 +66,7 @@ class ProgramPage(QWidget):
 
 
 def _heading(text: str) -> QLabel:
-    label = QLabel(text)
+    label = PlainLabel(text)
     label.setProperty("role", "heading")
     return label
 

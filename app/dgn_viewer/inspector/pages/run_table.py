@@ -19,6 +19,7 @@ from PySide6.QtGui import QColor
 
 from dgn_engine.experiments.report.formatting import duration
 from dgn_engine.protocol.run_list import RecordedRun
+from dgn_engine.text.printable import printable, printable_name
 from dgn_viewer.scene.elements import OVERLAYS
 from dgn_viewer.scene.number_style import written
 from dgn_viewer.scene.run_text import ago
@@ -170,6 +171,8 @@ class RunTable(QAbstractTableModel):
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
             known = run.status != "damaged" or column.title in ("name", "size", "status", "notes")
             text = column.text(run) if known else ""
+            if role == Qt.ItemDataRole.DisplayRole:
+                text = printable_name(text)
             return written(text, self._theme.numbers) if column.number else text
         if role == Qt.ItemDataRole.ToolTipRole:
             return tip(self._about(run, index.column()))
@@ -202,7 +205,7 @@ class RunTable(QAbstractTableModel):
             return QColor(self._theme.role(OVERLAYS[self.ticked.index(run.folder)]))
         if role == Qt.ItemDataRole.AccessibleTextRole:
             drawn = ", drawn over the curves" if ticked else ""
-            return f"{run.shown_name}, {', '.join(words_of(run, self._now))}{drawn}"
+            return printable(f"{run.shown_name}, {', '.join(words_of(run, self._now))}{drawn}")
         return None
 
     def _set_ticked(self, run: RecordedRun, ticked: bool) -> bool:

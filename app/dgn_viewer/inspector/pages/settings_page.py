@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QHeaderView,
     QKeySequenceEdit,
-    QLabel,
     QTableWidget,
     QTableWidgetItem,
     QWidget,
@@ -25,7 +24,7 @@ from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button, row, scrolling
 
 _STARTS = (
     ("default", "the default network"),
@@ -164,7 +163,7 @@ class SettingsPage(QWidget):
             "newer pictures and slower training"
         )
         watching.add("budget", self.budget, about)
-        heading = QLabel("Shortcuts")
+        heading = PlainLabel("Shortcuts")
         heading.setProperty("role", "heading")
         buttons = row((self.keys, 1), self.no_keys, self.own_keys, spacing=8)
         form = QWidget()
