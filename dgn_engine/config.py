@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import tomli_w
 
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.setting import OptionValue, Setting, check_value, in_short, setting, settings_of
+from dgn_engine.text.toml import TomlError, parse_toml
 
 Loss = Literal["cross-entropy", "squared"]
 Optimiser = Literal["adam", "sgd", "rmsprop"]
@@ -327,22 +327,10 @@ class RunConfig:
     def from_toml(text: str) -> RunConfig:
         """Read TOML text; raises `UserError` naming what is wrong."""
         try:
-            tree = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise UserError(f"The configuration is not valid TOML: {error}.") from None
+            tree = parse_toml(text)
+        except TomlError as error:
+            raise UserError(f"The configuration {error}.") from None
         return RunConfig.from_dict(tree)
-
-    @staticmethod
-    def from_file(path: Path) -> RunConfig:
-        """Read a TOML file; raises `UserError` naming the file."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"Cannot read the configuration {path}: {error}.") from None
-        try:
-            return RunConfig.from_toml(text)
-        except UserError as refusal:
-            raise UserError(f"{path}: {refusal}") from None
 
 
 PARTS: dict[str, Any] = {

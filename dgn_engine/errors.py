@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from dgn_engine.text.printable import printable
 
-MOST = 4000  # letters of a sentence
+MOST = 2000  # letters of a sentence
 ALIKE = 0.6  # difflib's ratio from which a name is near enough to be offered
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.folder_layout import runs_root
 from dgn_engine.text.printable import complain
 from dgn_viewer import system_libraries
@@ -99,7 +100,7 @@ def _check(given: argparse.Namespace) -> None:
 
 
 def _open(given: argparse.Namespace) -> int:
-    config = RunConfig.from_file(given.config) if given.config else first_run()
+    config = read_config(given.config) if given.config else first_run()
     if given.seed is not None:
         config = dataclasses.replace(config, seed=given.seed)
     with held_back() as asked:

@@ -11,6 +11,7 @@ from typing import Any
 from dgn_engine.config import SETTINGS, RunConfig, with_places_as
 from dgn_engine.errors import UserError
 from dgn_engine.setting import OptionValue, Setting
+from dgn_engine.storage.config_file import read_config
 
 _GROUPS = {"data": "data", "net": "network", "gating": "gating", "training": "training"}
 SHORT = ("width", "depth", "channels", "stride")  # options of networks with an option of their own
@@ -66,7 +67,7 @@ def _argument(setting: Setting) -> dict[str, Any]:
 
 def run_config(arguments: argparse.Namespace) -> RunConfig:
     """The configuration of the file, with the options laid over it; raises `UserError`."""
-    base = RunConfig.from_file(arguments.config) if arguments.config else RunConfig()
+    base = read_config(arguments.config) if arguments.config else RunConfig()
     tree = base.to_dict()
     for option, (part, key) in PLACES.items():
         value = getattr(arguments, option)

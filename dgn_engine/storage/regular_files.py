@@ -123,5 +123,7 @@ def check_file(path: FilePath, written: Digest, thorough: bool = True) -> str:
 
 
 def _too_large(most: int) -> NotRegular:
-    size = f"{most >> 30} GiB" if most >> 30 else f"{most >> 20} MiB"
+    units = (("GiB", 30), ("MiB", 20), ("KiB", 10))
+    unit, bits = next(((unit, bits) for unit, bits in units if most >> bits), units[-1])
+    size = f"{most >> bits} {unit}"
     return NotRegular(errno.EFBIG, f"is larger than {size}")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -23,6 +22,7 @@ from typing import Any
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.storage.config_file import read_config, read_toml
 from dgn_engine.sweep.unit import Training
 
 MOST = 100_000  # runs; more is a slip
@@ -49,12 +49,7 @@ class Sweep:
 
 def read_sweep(path: Path) -> Sweep:
     """Read a sweep's file; raises `UserError`, one sentence that begins with its name."""
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"Cannot read the sweep {path}: {error}.") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UserError(f"{path} is not valid TOML: {error}.") from None
+    tree = read_toml(path, "sweep")
     try:
         return sweep_of(tree, path.parent)
     except UserError as refusal:
@@ -95,7 +90,7 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
 
 def _base(value: object, folder: Path) -> RunConfig:
     if isinstance(value, str):
-        return RunConfig.from_file(folder / value)
+        return read_config(folder / value)
     if not isinstance(value, Mapping):
         raise UserError("base must be the name of a configuration file or a table.")
     return RunConfig.from_dict(value)

@@ -8,6 +8,7 @@ import pytest
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
+from dgn_engine.storage.config_file import read_config
 
 FULL = RunConfig(
     data=DataConfig(name="mnist", root="/data", binary=(4, 7), train_limit=200),
@@ -53,7 +54,7 @@ def test_a_wrong_value_is_refused_by_name(text: str, named: str) -> None:
 
 def test_a_missing_file_is_refused_with_its_name(tmp_path) -> None:
     with pytest.raises(UserError, match="nowhere"):
-        RunConfig.from_file(tmp_path / "nowhere.toml")
+        read_config(tmp_path / "nowhere.toml")
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 from safetensors.numpy import load_file
 
-from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import Advance, Resume, SaveWeights, StartRun, Watch
 from dgn_engine.protocol.events import Event, Paused, WeightsSaved
 from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
 from tests.viewer.conftest import small_run
@@ -113,7 +113,7 @@ def test_the_configuration_is_saved_as_the_dials_stand(
     qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
     window.registry["file.save_configuration"].trigger()
     answer_dialog(window, tmp_path / "run.toml")
-    saved = RunConfig.from_file(tmp_path / "run.toml")
+    saved = read_config(tmp_path / "run.toml")
     assert saved.gating.regime == "FR-II"
     assert saved.training.pace == 200.0
     assert window.settings.export_folder == str(tmp_path)

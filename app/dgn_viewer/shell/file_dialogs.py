@@ -8,10 +8,10 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QMainWindow, QWidget
 
-from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, SaveWeights, StartRun
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.storage.config_file import read_config
 from dgn_viewer.notices import Notice
 from dgn_viewer.settings import Settings
 
@@ -105,7 +105,7 @@ class FileDialogs(QObject):
     def begin_with(self, path: Path) -> None:
         """Begin a new run with a configuration; a bad file is one sentence and changes nothing."""
         try:
-            config = RunConfig.from_file(path)
+            config = read_config(path)
         except UserError as refusal:
             self._tell(Notice("refused", str(refusal)))
             return

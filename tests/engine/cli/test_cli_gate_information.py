@@ -18,6 +18,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.config_file import read_config
 
 FEW = ["--train-limit", "96", "--test-limit", "60", "--lr", "0.003", "--device", "cpu"]
 SHORT = ["--epochs", "1", "--seeds", "1", "--executor", "serial", "--quiet"]
@@ -220,7 +221,7 @@ def test_gates_stand_where_the_file_has_them(
     out = tmp_path / "out"
     assert measure(file, out) == 0
     for name in ("FL-s0", "FR-II-s0"):
-        gating = RunConfig.from_file(out / "units" / name / "config.toml").gating
+        gating = read_config(out / "units" / name / "config.toml").gating
         assert (gating.wiring, gating.rotation, gating.tiling) == ((1, 0), (0, 3), (2, 1))
         assert gating.value_input == "ones"
     printed = capsys.readouterr().out
@@ -228,9 +229,9 @@ def test_gates_stand_where_the_file_has_them(
     assert "value networks are fed ones, not the image" in printed
     other = tmp_path / "other"
     assert measure(file, other, "--value-input", "image") == 0
-    assert RunConfig.from_file(other / "config.toml").gating.value_input == "image"
+    assert read_config(other / "config.toml").gating.value_input == "image"
     assert main([*document.read(other).command, "--quiet"]) == 0
-    assert RunConfig.from_file(other / "config.toml").gating.value_input == "image"
+    assert read_config(other / "config.toml").gating.value_input == "image"
 
 
 def test_biases_of_the_file_are_given_to_value_networks_too(tmp_path: Path) -> None:

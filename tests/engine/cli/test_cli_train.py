@@ -12,7 +12,7 @@ import time
 import pytest
 
 from dgn_engine.cli import main
-from dgn_engine.config import RunConfig
+from dgn_engine.storage.config_file import read_config
 
 SMALL = ["--width", "16", "--depth", "4", "--epochs", "1"]
 
@@ -21,7 +21,7 @@ def test_a_run_leaves_its_configuration_log_and_weights(tmp_path, capsys):
     out = tmp_path / "run"
     assert main(["train", *SMALL, "--regime", "FR-II", "--out", str(out)]) == 0
     assert "best test accuracy" in capsys.readouterr().out
-    config = RunConfig.from_file(out / "config.toml")
+    config = read_config(out / "config.toml")
     assert config.gating.regime == "FR-II"
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert lines[-1]["event"] == "Finished"

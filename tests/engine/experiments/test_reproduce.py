@@ -29,6 +29,7 @@ from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.protocol.results import Figure, PlottedLine, Printed
+from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Training
@@ -378,7 +379,7 @@ def test_gate_information_is_beside_the_files_own_accuracy_and_random_gates(
     itself, copied, random = made.rows
     assert itself.values[0] == pytest.approx(100 * _own(file), abs=1e-6)
     assert len(copied.values) == len(random.values) == 2
-    config = RunConfig.from_file(out / "config.toml")
+    config = read_config(out / "config.toml")
     assert dict(config.net.options) == {"width": 16, "depth": 3}, "as the file says"
     assert "gate-information" in made.command
     capsys.readouterr()

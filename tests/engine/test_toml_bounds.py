@@ -1,0 +1,172 @@
+"""TOML of others is held to bounds: size, depth, parts of a key, digits, and what kind of file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.cli import main
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.storage.config_file import read_config
+from dgn_engine.sweep.sweep_file import read_sweep
+from dgn_engine.text.toml import DEEPEST, LONGEST, MOST, PARTS, TomlError, parse_toml
+
+FAR = 100_000
+HOSTILE = {
+    "a number of 10⁵ digits": ("x = " + "9" * FAR, f"more than {LONGEST} letters in line 1"),
+    "with underscores": ("x = 1" + "_1" * FAR, f"more than {LONGEST} letters"),
+    "a hexadecimal number": ("x = 0x" + "f" * FAR, f"more than {LONGEST} letters"),
+    "a float of 10⁵ digits": ("x = 1." + "9" * FAR, f"more than {LONGEST} letters"),
+    "an exponent": ("x = 1e" + "9" * FAR, f"more than {LONGEST} letters"),
+    "a negative number": ("\n\nx = -" + "9" * FAR, "letters in line 3"),
+    "65 bits": (f"x = [1, {{y = {2**63}}}]", "an integer of more than 64 bits"),
+    "65 bits below 0": (f"x = {-(2**63) - 1}", "an integer of more than 64 bits"),
+    "a dotted key": ("a" + ".a" * FAR + " = 1", f"more than {PARTS} parts in line 1"),
+    "with blanks and quotes": ("a" + " . 'a'\t.\"b\"" * PARTS + " = 1", f"more than {PARTS} parts"),
+    "a dotted table": ("[a" + ".a" * FAR + "]", f"more than {PARTS} parts"),
+    "a dotted table of tables": ("[[a" + ".a" * FAR + "]]", f"more than {PARTS} parts"),
+    "in an inline table": ("x = {a" + ".a" * FAR + " = 1}", f"more than {PARTS} parts"),
+    "lists in lists": ("x = " + "[" * FAR + "]" * FAR, f"deeper than {DEEPEST} levels"),
+    "tables in tables": ("x = " + "{a = " * 9000 + "1" + "}" * 9000, f"deeper than {DEEPEST}"),
+    "behind a string": ("x = ['''[''', \"]\\\"\", " + "[" * DEEPEST, f"deeper than {DEEPEST}"),
+    "a bare key": ("a" * FAR + " = 1", f"more than {LONGEST} letters"),
+    "a file": ("#" * (MOST + 1), "larger than 512 KiB"),
+    "a string that never ends": ('x = """' + '\\"""' * 5000 + "\\", "is not valid TOML"),
+    "no TOML": ("x = ", "is not valid TOML"),
+}
+FINE = {
+    "dots in strings": "x = '" + "a." * 500 + "' # " + "b." * 500 + "\n",
+    "brackets in strings": 'x = "' + "[" * 500 + '"\ny = """\n' + "{" * 500 + '"""',
+    "digits in strings": f"x = '{'9' * 5000}'",
+    "long lists": "x = [" + "1.5, " * 20_000 + "]",
+    "keys of some parts": "a.b.'c d'.e = 1\n[a.f.g]\nh = 1",
+    "64 bits": f"x = [{2**63 - 1}, {-(2**63)}]",
+    "times": "x = 1979-05-27T07:32:00.999999-07:00",
+    "lists in lists": "x = " + "[" * DEEPEST + "]" * DEEPEST,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_out_of_bounds_is_refused_in_one_sentence(name: str) -> None:
+    text, reason = HOSTILE[name]
+    with pytest.raises(TomlError, match=reason):
+        parse_toml(text)
+    with pytest.raises(UserError, match=reason) as refusal:
+        RunConfig.from_toml(text)
+    assert str(refusal.value).startswith("The configuration ")
+    assert len(str(refusal.value)) < 200
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_is_within_bounds_is_parsed(name: str) -> None:
+    assert parse_toml(FINE[name])
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def circle(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def holes(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def no_text(path: Path) -> None:
+    path.write_bytes(b"x = '\xff'")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (fifo, "it is not a regular file"),
+        (device, "it is not a regular file"),
+        (circle, "Too many levels of symbolic links"),
+        (holes, "it is larger than 512 KiB"),
+        (no_text, "it is no text in UTF-8"),
+        (Path.mkdir, "it is a folder"),
+        (lambda path: None, "No such file or directory"),
+    ],
+)
+def test_what_is_no_file_of_text_is_refused_without_waiting(
+    make: Callable[[Path], None],
+    reason: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path, sweep = tmp_path / "base.toml", tmp_path / "sweep.toml"
+    make(path)
+    for read, what in ((read_config, "configuration"), (read_sweep, "sweep")):
+        with pytest.raises(UserError, match=f"^Cannot read the {what} .*base.toml: {reason}"):
+            read(path)
+    sweep.write_text("base = 'base.toml'\n[grid]\nseed = [0, 1]\n")
+    with pytest.raises(UserError, match=f"Cannot read the configuration .*: {reason}"):
+        read_sweep(sweep)
+    for command in (["train", str(path)], ["sweep", str(path)], ["sweep", str(sweep)]):
+        assert main(command) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_base_has_no_base_and_none_is_read_in_a_circle(tmp_path: Path) -> None:
+    first = tmp_path / "first.toml"
+    first.write_text("base = 'first.toml'\n[grid]\nseed = [0, 1]\n")
+    with pytest.raises(UserError, match="Unknown key 'base' in the configuration"):
+        read_sweep(first)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_base_is_held_to_the_same_bounds(name: str, tmp_path: Path) -> None:
+    text, _ = HOSTILE[name]
+    (tmp_path / "base.toml").write_text(text)
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text("base = 'base.toml'\n[grid]\nseed = [0, 1]\n")
+    with pytest.raises(UserError, match=r"sweep\.toml: .*base\.toml") as refusal:
+        read_sweep(sweep)
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_configuration_in_a_run_folder_is_held_to_the_same_bounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dgn_engine.storage.runs.run_folder import RunFolder
+
+    RunFolder.create(tmp_path / "run", RunConfig()).close()
+    (tmp_path / "run" / "config.toml").write_text(HOSTILE["a dotted key"][0])
+    assert main(["runs", "verify", str(tmp_path / "run")]) == 1
+    assert "config.toml" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ('"net.options.width" = [[1], [2]]', "width"),
+        ('"net.options.width" = [{a = 1}, {a = 2}]', "width"),
+        ('"net.options.width" = [1979-05-27, 2]', "width"),
+        ('"data.binary" = [[1], [1, 2, 3]]', "data.binary"),
+        ("seed = [nan, inf]", "seed"),
+        ('"training.learning_rate" = [nan, inf]', "learning_rate"),
+        ("seed = [[0], [1]]", "seed"),
+        ("seed = [{}]", "seed is {}"),
+        ('"a.b.c" = [1]', "a"),
+        ('"." = [1]', "key"),
+        ('"" = [1]', "key"),
+    ],
+)
+def test_odd_values_of_a_sweep_are_refused_in_one_sentence(
+    line: str, named: str, tmp_path: Path
+) -> None:
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text(f"[grid]\n{line}\n")
+    with pytest.raises(UserError, match=named):
+        read_sweep(sweep)
