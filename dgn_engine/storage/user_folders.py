@@ -20,6 +20,16 @@ def user_data() -> Path:
     return base / _PROGRAM
 
 
+def user_config() -> Path:
+    """The user's configuration folder for this program, as Qt has it (it need not exist)."""
+    if sys.platform == "win32":
+        return user_data()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Preferences" / _PROGRAM
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base else Path.home() / ".config") / _PROGRAM
+
+
 def user_cache() -> Path:
     """The user's cache folder for this program (it need not exist)."""
     base = os.environ.get("XDG_CACHE_HOME", "")

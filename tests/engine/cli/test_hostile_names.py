@@ -84,7 +84,7 @@ def test_a_session_of_a_hostile_name_is_written_shown_and_taken(
         assert line.endswith((" files.", " scores."))
     file = str(tmp_path / f"{HOSTILE}.dgn")
     assert len(said(capsys, ["runs", "show", file], 0)) > 5
-    monkeypatch.setenv("DGN_RUNS", str(tmp_path / "mine"))
+    monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "mine"))
     assert len(said(capsys, ["runs", "import", file], 0)) == 1
 
 

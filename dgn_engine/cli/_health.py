@@ -1,0 +1,207 @@
+"""What `dgn doctor` looks at; packages are asked for their versions without being imported."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, entry_points, requires, version
+from pathlib import Path
+from typing import Literal
+
+from dgn_engine import __version__
+from dgn_engine.data._download import data_root
+from dgn_engine.errors import UserError
+from dgn_engine.storage.runs.folder_layout import results_root, runs_root
+from dgn_engine.storage.user_folders import user_cache, user_config
+
+CHECKS = "dgn.checks"  # entry points: a function of os.environ that returns what is wrong, or ''
+OLDEST = (3, 11)
+LITTLE = 1 << 30  # bytes that a disk should have left
+_ALWAYS = ("torch", "torchvision", "numpy", "PySide6-Essentials", "pyqtgraph", "matplotlib")
+State = Literal["ok", "note", "fault"]
+
+
+@dataclass(frozen=True)
+class HealthFinding:
+    """One line. `state`: 'note' is worth a look, 'fault' keeps the program from working."""
+
+    subject: str
+    name: str
+    state: State
+    about: str
+
+
+def examine(ask_torch: bool = False) -> list[HealthFinding]:
+    """Everything, in the order in which it is printed; a few tenths of a second without torch."""
+    return [
+        *_versions(),
+        *_device(ask_torch),
+        *_confinement(),
+        *_folders(),
+        *_display(),
+        *_data(),
+    ]
+
+
+def _versions() -> Iterator[HealthFinding]:
+    yield HealthFinding("versions", "dgn-viewer", "ok", __version__)
+    python = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    old = sys.version_info[:2] < OLDEST
+    needed = f"; {'.'.join(map(str, OLDEST))} or newer is needed" if old else ""
+    yield HealthFinding("versions", "Python", "fault" if old else "ok", python + needed)
+    for name in {name.lower(): name for name in (*_required(), *_ALWAYS)}.values():
+        try:
+            yield HealthFinding("versions", name, "ok", version(name))
+        except PackageNotFoundError:
+            yield HealthFinding("versions", name, "fault", "is not installed")
+
+
+def _required() -> list[str]:
+    """The names of what this distribution cannot do without."""
+    try:
+        found = requires("dgn-viewer") or []
+    except PackageNotFoundError:  # run from the sources
+        return []
+    names = [line.partition(";") for line in found]
+    plain = [head for head, _, marker in names if "extra" not in marker]
+    return ["".join(c if c.isalnum() or c in "-_." else " " for c in n).split()[0] for n in plain]
+
+
+def _device(ask_torch: bool) -> Iterator[HealthFinding]:
+    cores = os.cpu_count() or 1
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    said = f"{here} of {cores} cores" + (f", OMP_NUM_THREADS={threads}" if threads else "")
+    yield HealthFinding("device", "CPU", "ok", said)
+    if ask_torch:
+        from dgn_engine.training.devices import available_devices, choose_device, device_name
+
+        found = available_devices()
+        name = device_name(choose_device("auto"))
+        yield HealthFinding("device", "torch", "ok", f"offers {', '.join(found)}; auto is {name}")
+        return
+    driver = Path("/proc/driver/nvidia/version").exists()
+    try:
+        built = version("torch")
+    except PackageNotFoundError:
+        return
+    if built.endswith("+cpu"):
+        about = "this build of torch is for the CPU alone"
+        about += "; the NVIDIA GPU here is not used" if driver else ""
+        yield HealthFinding("device", "GPU", "note" if driver else "ok", about)
+    else:
+        seen = "an NVIDIA driver is there" if driver else "no NVIDIA driver is there"
+        yield HealthFinding("device", "GPU", "ok", f"{seen}; --devices asks torch")
+
+
+def _confinement() -> Iterator[HealthFinding]:
+    from dgn_engine.confinement.trial import confinement_here
+
+    try:
+        found = confinement_here()
+    except UserError as refusal:
+        yield HealthFinding("confinement", "reading child", "fault", str(refusal))
+        return
+    for name, layer in found["layers"].items():
+        state: State = "ok" if layer["holds"] else "note"
+        yield HealthFinding("confinement", name, state, layer["about"])
+    open_ = [name for name, one in found["attempts"].items() if not one["refused"]]
+    tried = (
+        f"{len(found['attempts'])} attempts in C, refused" if found["attempts"] else "no attempt"
+    )
+    if open_:
+        tried = f"not refused in C: {', '.join(open_)}"
+    yield HealthFinding("confinement", "tried", "note" if open_ else "ok", tried)
+
+
+def _folders() -> Iterator[HealthFinding]:
+    places = {
+        "configuration": user_config(),
+        "runs": runs_root(),
+        "results": results_root(),
+        "cache": user_cache(),
+        "data sets": data_root(),
+    }
+    for name, path in places.items():
+        state, about = _folder(path)
+        yield HealthFinding("folders", name, state, f"{path}: {about}")
+    there = _nearest(runs_root())
+    try:
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        yield HealthFinding(
+            "folders", "free", "note", f"cannot be told of {there}: {error.strerror}"
+        )
+        return
+    words = f"{free / 1e9:,.1f} GB where runs are recorded"
+    yield HealthFinding("folders", "free", "ok" if free >= LITTLE else "note", words)
+
+
+def _folder(path: Path) -> tuple[State, str]:
+    """Whether it can be written, and by whom else."""
+    there = _nearest(path)
+    try:
+        if not there.is_dir():
+            return "fault", f"{there} is no folder"
+        if not os.access(there, os.W_OK | os.X_OK):
+            return "fault", "it cannot be written" if there == path else f"{there} is not writable"
+        who = _other_writers(there)
+    except OSError as error:
+        return "fault", f"it cannot be looked at ({error.strerror})"
+    if who:
+        return "note", f"{who} can write into {'it' if there == path else there}"
+    return "ok", "private" if there == path else "it will be made when it is needed"
+
+
+def _other_writers(folder: Path) -> str:
+    """Who else may change what lies in a folder, through it or a folder above; '' for nobody."""
+    if not hasattr(os, "getuid"):
+        return ""
+    for place in (folder, *_parents(folder)):
+        status = place.stat()
+        sticky = bool(status.st_mode & stat.S_ISVTX) and place != folder
+        if status.st_uid not in (0, os.getuid()):
+            return f"its owner (user {status.st_uid})"
+        if status.st_mode & stat.S_IWOTH and not sticky:
+            return "everybody"
+        if status.st_mode & stat.S_IWGRP and not sticky and status.st_gid != os.getgid():
+            return f"group {status.st_gid}"
+    return ""
+
+
+def _parents(folder: Path) -> Sequence[Path]:
+    return folder.resolve().parents
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest folder above it that is there."""
+    return next((one for one in (path, *path.absolute().parents) if one.exists()), Path("/"))
+
+
+def _display() -> Iterator[HealthFinding]:
+    for entry in entry_points(group=CHECKS):
+        try:
+            trouble = entry.load()(os.environ)
+        except ImportError as error:
+            trouble = f"it needs what is not installed ({error})"
+        yield HealthFinding(
+            "window", entry.name, "note" if trouble else "ok", trouble or "a window can be opened"
+        )
+
+
+def _data() -> Iterator[HealthFinding]:
+    from dgn_engine.data import data_sets
+
+    for name, entry in data_sets().items():
+        if entry.rooted:
+            there = entry.available(None)
+            yield HealthFinding(
+                "data sets", name, "ok", "found" if there else f"not here. {entry.hint}"
+            )
+    more = ", ".join(name for name, entry in data_sets().items() if not entry.rooted)
+    yield HealthFinding("data sets", "without files", "ok", more)
