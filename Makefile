@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers package screenshots notebook clean ready
+.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers package screenshots notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -24,6 +24,7 @@ help:
 	@echo "make package     build the wheel into dist/"
 	@echo "make screenshots take the pictures of README and docs anew (minutes)"
 	@echo "make notebook    run docs/notebooks anew and store what they give"
+	@echo "make lock        resolve requirements/ anew, with digests; make sbom: the list of parts"
 	@echo "make clean       remove .venv and everything built"
 
 run: ready $(VENV)/installed
@@ -104,6 +105,14 @@ screenshots: ready $(VENV)/installed-test
 notebook: export OMP_NUM_THREADS := 1
 notebook: $(VENV)/installed-test
 	for each in docs/notebooks/*.ipynb; do $(IN) -m tests.notebook_runner $$each || exit; done
+
+# TORCH: a wheel of a CPU build, else from the index of PyTorch.
+TORCH ?= torch
+lock: $(IN)
+	$(IN) requirements/lock.py lock --torch $(TORCH)
+
+sbom:
+	$(BASE) requirements/lock.py sbom build/sbom.json
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
