@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from dgn_engine.sweep.unit import Unit
 
 
+_TLS = {  # as the options of `dask scheduler` and `dask worker`
+    "ca-file": "certificates of those who are trusted",
+    "cert": "our certificate",
+    "key": "its key, where that is in a file of its own",
+}
+
+
 def add_executor_options(
     parser: argparse.ArgumentParser, cluster: str, metavar: str | None = None
 ) -> None:
@@ -28,6 +35,13 @@ def add_executor_options(
     )
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="at most so many")
     parser.add_argument("--cluster", default="", metavar=metavar, help=cluster)
+    for name, what in _TLS.items():
+        parser.add_argument(
+            f"--tls-{name}", default="", metavar="PEM", help=f"with --cluster: {what}"
+        )
+    parser.add_argument(
+        "--no-tls", action="store_true", help="with --cluster: unprotected, in a network of yours"
+    )
 
 
 def checked_executor(
@@ -35,14 +49,27 @@ def checked_executor(
 ) -> Executor:
     """The executor that the options name, once the units are known to be possible."""
     from dgn_engine.sweep.checks import check_start
-    from dgn_engine.sweep.workers import find_executor, works_here
+    from dgn_engine.sweep.workers import works_here
 
     check_start(units, folder, works_here(arguments.cluster))
-    return find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
+    return named_executor(arguments, units)
+
+
+def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Executor:
+    """The executor that the options name; a cluster without TLS is warned of on stderr."""
+    from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
+    from dgn_engine.sweep.workers import find_executor
+
+    cluster = arguments.cluster
+    tls = ClusterTls(arguments.tls_ca_file, arguments.tls_cert, arguments.tls_key, arguments.no_tls)
+    executor = find_executor(arguments.executor, units, cluster, arguments.workers, tls)
+    if warning := tls_warning(cluster, tls):
+        print(f"dgn {arguments.command}: {warning}", file=sys.stderr)
+    return executor
 
 
 def add_reproduction_options(parser: argparse.ArgumentParser) -> None:
-    add_executor_options(parser, "of an existing cluster", "tcp://…")
+    add_executor_options(parser, "of an existing cluster", "tls://…")
     parser.add_argument("--out", type=Path, metavar="DIR", help="not among the user's results")
     parser.add_argument("--report-only", action="store_true", help="from what is there already")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")

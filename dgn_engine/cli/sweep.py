@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.cli import FAILED, Subcommand
-from dgn_engine.cli._execution import add_executor_options
+from dgn_engine.cli._execution import add_executor_options, named_executor
 from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.storage.runs.folder_layout import results_root
 from dgn_engine.text.printable import complain, console, say
@@ -25,7 +25,7 @@ WIDE = 160  # columns where there is no terminal
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sweep", type=Path, metavar="SWEEP.toml", help="base, [grid] and [[list]]")
-    add_executor_options(parser, "Dask: tcp://HOST:PORT, local, or slurm[:jobs=8,…]")
+    add_executor_options(parser, "Dask: tls://HOST:PORT, local, or slurm[:jobs=8,…]")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="not among the user's results; shared, for Dask"
     )
@@ -54,12 +54,12 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.sweep.checks import check_folder, check_start, ignored_in
     from dgn_engine.sweep.schedule import OVER, UnitProgress
     from dgn_engine.sweep.summary import rows_of
-    from dgn_engine.sweep.workers import find_executor, works_here
+    from dgn_engine.sweep.workers import works_here
 
     units = [run.unit for run in sweep.runs]
     check_folder(root)
     sizes = check_start(units, root, works_here(arguments.cluster))
-    executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
+    executor = named_executor(arguments, units)
     for sentence in ignored_in(sweep.runs, sweep.fields, sizes):
         complain(f"dgn sweep: {sentence}")
     tally = ProgressTally("sweep", units)

@@ -5,18 +5,35 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from dgn_engine.errors import UserError
+from dgn_engine.sweep.cluster_tls import (
+    INSTALL,
+    SCHEMES,
+    ClusterTls,
+    check_tls,
+    for_jobs,
+    given_security,
+    temporary_security,
+)
 from dgn_engine.sweep.workers.processes import ONE_THREAD, cores
 
-INSTALL = "install it with: pip install 'dgn-viewer[cluster]'"
 CONNECT = 15.0  # seconds
-ANY_PORT = ":0"  # for Dask's own page, so that a second cluster does not meet the first
-SCHEMES = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
+HERE = "127.0.0.1:0"  # where Dask's HTTP servers listen, which cannot be left out
+# and nothing is to be had from them: they have no TLS, and every user of the machine reaches them
+NO_PAGES: Mapping[str, list[str]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+NO_PAGES_THERE = "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'"  # in the script of a job
+PRELOAD = "dgn_engine.sweep.workers.dask_task"
+WARNING = 120  # seconds before its time is up that Slurm tells a job of ours
 # of slurm:NAME=VALUE,…; what is not said is taken from Dask's own configuration of jobqueue
 _SLURM: Mapping[str, type] = {
     "jobs": int,
@@ -33,9 +50,12 @@ _SLURM: Mapping[str, type] = {
 
 
 @contextmanager
-def connected(cluster: str, workers: int) -> Iterator[Any]:
-    """Yield a client of the cluster; a cluster that was started here ends with it."""
-    check_cluster(cluster)
+def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any]:
+    """Yield a client of the cluster; a cluster that was started here ends with it.
+
+    `root`: a folder that all machines see, of this sweep alone.
+    """
+    check_cluster(cluster, tls)
     try:
         from distributed import Client
     except ImportError:
@@ -43,14 +63,17 @@ def connected(cluster: str, workers: int) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         address: Any = cluster
+        options: dict[str, Any] = {}
         if cluster == "local":
-            address = stack.enter_context(_local(workers or cores()))
+            address = stack.enter_context(local_cluster(workers or cores()))
         elif cluster.startswith("slurm"):
-            address = stack.enter_context(_slurm(cluster, workers))
-        if isinstance(address, str):
+            address = stack.enter_context(_slurm(cluster, workers, tls, root))
+        else:
+            if not tls.off:
+                options["security"] = given_security(cluster, tls)
             _require_listener(address)
         try:
-            client = Client(address, timeout=CONNECT, set_as_default=False, name="dgn")
+            client = Client(address, timeout=CONNECT, set_as_default=False, name="dgn", **options)
         except (OSError, ValueError) as error:
             raise UserError(f"No Dask scheduler answers at {cluster}: {error}.") from None
         with client:
@@ -65,23 +88,24 @@ def _require_listener(address: str) -> None:
     except ValueError:  # the port is no number
         host = port = None
     if not host or not port:
-        raise UserError(f"--cluster is '{address}'; it must be of the form tcp://HOST:PORT.")
+        raise UserError(f"--cluster is '{address}'; it must be of the form tls://HOST:PORT.")
     try:
         socket.create_connection((host, port), CONNECT).close()
     except OSError as error:
         raise UserError(f"No Dask scheduler answers at {address}: {error}.") from None
 
 
-def check_cluster(cluster: str) -> None:
-    """Raise `UserError` for a text that names none."""
+def check_cluster(cluster: str, tls: ClusterTls) -> None:
+    """Raise `UserError` for a text that names none, and where it needs TLS and has none."""
     kind = cluster.partition(":")[0]
-    if cluster != "local" and kind != "slurm" and not cluster.startswith(SCHEMES):
+    if cluster != "local" and kind != "slurm" and not cluster.startswith(tuple(SCHEMES)):
         raise UserError(
-            f"--cluster is '{cluster}'; it must be tcp://HOST:PORT, local, or slurm, "
+            f"--cluster is '{cluster}'; it must be tls://HOST:PORT, local, or slurm, "
             "as in slurm:jobs=8,cores=4,memory=8GB."
         )
     if kind == "slurm":
         slurm_options(cluster)
+    check_tls(cluster, tls)
 
 
 def slurm_options(cluster: str) -> dict[str, int | str]:
@@ -100,26 +124,39 @@ def slurm_options(cluster: str) -> dict[str, int | str]:
 
 
 @contextmanager
-def _local(workers: int) -> Iterator[Any]:
+def local_cluster(workers: int) -> Iterator[Any]:
+    """Yield a cluster of this machine, which listens on the loopback alone and speaks TLS."""
+    import dask
     from distributed import LocalCluster
 
-    with LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address=ANY_PORT,
-        silence_logs=logging.CRITICAL,
-        env=ONE_THREAD,
-        memory_limit=0,  # Dask would kill what it holds too large
-        preload=["dgn_engine.sweep.workers.dask_task"],
-    ) as cluster:
+    with (
+        dask.config.set(NO_PAGES),
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            security=temporary_security(),
+            scheduler_kwargs={"dashboard": False, "dashboard_address": HERE},
+            dashboard_address=HERE,
+            silence_logs=logging.CRITICAL,
+            env=ONE_THREAD,
+            memory_limit=0,  # Dask would kill what it holds too large
+            preload=[PRELOAD],
+        ) as cluster,
+    ):
         yield cluster
 
 
 @contextmanager
-def _slurm(text: str, workers: int) -> Iterator[Any]:
+def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any]:
+    """Yield a cluster whose workers are jobs.
+
+    Slurm signals a job's first process before its time is up: that is the worker itself (`exec`),
+    which then lets its run save itself.
+    """
     try:
+        import dask
         from dask_jobqueue import SLURMCluster
     except ImportError:
         raise UserError(f"--cluster slurm needs dask-jobqueue; {INSTALL}") from None
@@ -127,18 +164,34 @@ def _slurm(text: str, workers: int) -> Iterator[Any]:
         raise UserError(
             "--cluster slurm: there is no 'sbatch' here; run this where jobs are begun."
         )
+    arguments, jobs = job_arguments(text, workers)
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set(NO_PAGES))
+        if not tls.off:
+            security = given_security(text, tls) if tls.files else temporary_security()
+            arguments["security"] = stack.enter_context(for_jobs(security, root))
+        cluster = stack.enter_context(SLURMCluster(**arguments))
+        cluster.scale(jobs=jobs)
+        yield cluster
+
+
+def job_arguments(text: str, workers: int) -> tuple[dict[str, Any], int]:
+    """Return the arguments of a `SLURMCluster`, and how many jobs are wanted."""
     options = slurm_options(text)
     jobs = int(options.pop("jobs", workers or 1))
     arguments: dict[str, Any] = {"cores": 1, "memory": "4GB", "processes": 1, **options}
-    if prologue := arguments.pop("prologue", ""):
-        arguments["job_script_prologue"] = [prologue]
-    if directive := arguments.pop("directive", ""):
-        arguments["job_extra_directives"] = [directive]
-    with SLURMCluster(
-        scheduler_options={"dashboard": False, "dashboard_address": ANY_PORT}, **arguments
-    ) as cluster:
-        cluster.scale(jobs=jobs)
-        yield cluster
+    prologue = arguments.pop("prologue", "")
+    arguments["job_script_prologue"] = [NO_PAGES_THERE, *([prologue] if prologue else [])]
+    directive = arguments.pop("directive", "")
+    warned = f"--signal=B:USR1@{WARNING}"
+    own = directive.startswith("--signal")
+    arguments["job_extra_directives"] = [one for one in ("" if own else warned, directive) if one]
+    arguments["python"] = f"exec {arguments.get('python', sys.executable)}"
+    arguments["worker_extra_args"] = [
+        "--dashboard-address", HERE, "--preload", PRELOAD, "--preload-nanny", PRELOAD,
+    ]  # fmt: skip
+    arguments["scheduler_options"] = {"dashboard": False, "dashboard_address": HERE}
+    return arguments, jobs
 
 
 @contextmanager

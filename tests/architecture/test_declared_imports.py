@@ -14,6 +14,7 @@ OURS = {"dgn_engine", "dgn_viewer", "dgn_resources"}
 DISTRIBUTIONS = {  # where the name to import is not that of the distribution
     "PIL": "pillow",
     "PySide6": "PySide6-Essentials",
+    "dask": "distributed",  # it comes with it, in the same release
     "dask_jobqueue": "dask-jobqueue",
     "shiboken6": "PySide6-Essentials",  # it comes with it, in the same release
     "sklearn": "scikit-learn",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.sweep.cluster_tls import ClusterTls, check_tls
 from dgn_engine.sweep.unit import Unit
 
 if TYPE_CHECKING:
@@ -20,15 +21,20 @@ NAMES = ("auto", "serial", "processes", "packed", "dask")
 
 
 def find_executor(
-    name: str = "auto", units: Sequence[Unit] = (), cluster: str = "", workers: int = 0
+    name: str = "auto",
+    units: Sequence[Unit] = (),
+    cluster: str = "",
+    workers: int = 0,
+    tls: ClusterTls | None = None,
 ) -> Executor:
     """Return the executor of this name; 'auto' chooses by the units.
 
     Args:
         name: one of `NAMES`.
         units: what is to be carried out.
-        cluster: for Dask 'tcp://…', 'local' or 'slurm[:options]'; naming one chooses it.
+        cluster: for Dask 'tls://…', 'local' or 'slurm[:options]'; naming one chooses it.
         workers: at most so many at a time; 0: as many as fit.
+        tls: how the processes of a cluster are protected.
 
     Raises:
         UserError: the name is not known, or options would have no effect.
@@ -42,10 +48,12 @@ def find_executor(
         raise UserError(f"--cluster is for the executor 'dask', not for '{name}'; leave one out.")
     if workers < 0:
         raise UserError(f"--workers is {workers}; it must be at least 0.")
+    tls = tls or ClusterTls()
     if cluster or name == "dask":
         from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 
-        return DaskExecutor(cluster or "local", workers)
+        return DaskExecutor(cluster or "local", workers, tls)
+    check_tls(cluster, tls)
     if name == "serial":
         from dgn_engine.sweep.workers.serial import SerialExecutor
 

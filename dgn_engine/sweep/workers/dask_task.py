@@ -1,7 +1,8 @@
 """What runs on a Dask worker: one unit; its updates are events, tasks and updates are JSON.
 
-Also a preload of workers on this machine: `dask_setup` lets them ignore Ctrl-C, which the terminal
-sends to them too; the process that started them stops them.
+Also a preload of the workers that we start: `dask_setup` lets them ignore Ctrl-C and a closed
+terminal, which reach them too (the process that started them stops them), and lets those that are
+jobs of Slurm end in order when they are told that their time is nearly up.
 """
 
 from __future__ import annotations
@@ -58,6 +59,12 @@ def carry_out_here(text: str, topic: str) -> str:
 
 
 def dask_setup(_worker: object) -> None:
-    """Called by Dask in a worker that is told to preload this module."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Called by Dask in a worker, or a nanny, that is told to preload this module."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if "SLURM_JOB_ID" in os.environ:  # SIGTERM is Dask's own way to end in order
+        signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+        return
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)

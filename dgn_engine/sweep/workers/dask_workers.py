@@ -8,12 +8,13 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dgn_engine import __version__
 from dgn_engine.errors import UserError
+from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.slurm import check_cluster, connected
 from dgn_engine.sweep.unit import OnUpdate, ProcessId, Stopped, Unit, UnitTask, UnitUpdate
@@ -25,17 +26,18 @@ PATIENCE = 30.0  # seconds that a cluster which was there before may be without 
 
 @dataclass(frozen=True)
 class DaskExecutor(Executor):
-    """`cluster`: 'tcp://HOST:PORT', 'local' or 'slurm[:options]'; `limit`: of those started."""
+    """`cluster`: 'tls://HOST:PORT', 'local' or 'slurm[:options]'; `limit`: of those started."""
 
     cluster: str = "local"
     limit: int = 0
+    tls: ClusterTls = field(default_factory=ClusterTls)
 
     def __post_init__(self) -> None:
-        check_cluster(self.cluster)
+        check_cluster(self.cluster, self.tls)
 
     def workers_in(self, root: Path) -> DaskWorkers:
         """Return the cluster's workers; every one of them must see the same folder."""
-        return DaskWorkers(self.cluster, self.limit, root)
+        return DaskWorkers(self.cluster, self.limit, self.tls, root)
 
 
 @dataclass
@@ -48,8 +50,8 @@ class _DaskJob:
 class DaskWorkers:
     """Dask workers. Each unit is pinned to one, so that it is known which unit is lost with it."""
 
-    def __init__(self, cluster: str, limit: int, root: Path) -> None:
-        self._cluster, self._limit, self._root = cluster, limit, root
+    def __init__(self, cluster: str, limit: int, tls: ClusterTls, root: Path) -> None:
+        self._cluster, self._limit, self._tls, self._root = cluster, limit, tls, root
         self._topic = f"dgn-{uuid.uuid4().hex}"
         self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._jobs: list[_DaskJob] = []
@@ -65,7 +67,7 @@ class DaskWorkers:
     @contextmanager
     def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         self._on_update = on_update
-        with connected(self._cluster, self._limit) as self._client:
+        with connected(self._cluster, self._limit, self._tls, self._root) as self._client:
             self._client.subscribe_topic(self._topic, lambda event: self._events.put(event[1]))
             self._alone_since = time.monotonic()
             try:

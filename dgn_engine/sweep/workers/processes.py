@@ -20,13 +20,12 @@ from dgn_engine.errors import UserError
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS, last_lines, log_path, write_log
-from dgn_engine.sweep.workers.unit_child import STOP, serve
+from dgn_engine.sweep.workers.unit_child import LEAVE, STOP, serve
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 Batch = tuple[UnitTask, ...]  # what a process is given at once
-LEAVE = 20.0  # seconds a process has to save and end when nobody waits for it any more
 _SHAPE, _CLASSES = (3, 32, 32), 10  # any images: only the kinds of the layers matter here
 _GPU = ("auto", "cuda")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # more slow dense networks down

@@ -4,31 +4,54 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
+IDLE = 0.5  # … while none does
+LEAVE = 20.0  # seconds that a process has to save and end when nobody waits for it any more
 STOP = "stop"  # parent → child: save what runs, then end
+IGNORED = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent acts on them
 
 
 def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
-    """Serve the parent until it says stop or is gone; output goes to the file `log`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
+    """Serve the parent until it says stop or is gone; output goes to the file `log`.
+
+    SIGTERM, which Slurm sends to every process of a job, is a stop too.
+    """
+    parent = _Parent(pipe)
+    for name in IGNORED:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: parent.stop())
     os.environ.update(environment)  # before torch is imported and looks
     _redirect(Path(log))
-    parent = _Parent(pipe)
+    threading.Thread(target=_end_after_parent, name="dgn-parent", daemon=True).start()
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         while not parent.stopped:
+            if not pipe.poll(IDLE):
+                continue
             text = pipe.recv_bytes().decode()
             if text == STOP:
                 break
             _carry_out([str(task) for task in json.loads(text)], parent)
     pipe.close()
+
+
+def _end_after_parent() -> None:
+    """End the process some time after its parent, also in the middle of a long calculation."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        time.sleep(LEAVE)
+        os._exit(1)
 
 
 def _carry_out(tasks: list[str], parent: _Parent) -> None:
@@ -51,6 +74,10 @@ class _Parent:
         self._pipe = pipe
         self._polled = 0.0
         self.stopped = False
+
+    def stop(self) -> None:
+        """Take it as if the parent had said so."""
+        self.stopped = True
 
     def wants_stop(self) -> bool:
         now = time.monotonic()

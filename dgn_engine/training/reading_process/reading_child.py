@@ -162,7 +162,9 @@ def _listen(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
 
 def main() -> None:
     """Serve until the input is closed; nice from when the first pictures are there."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # of the whole group; its parent ends it
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     inbox: queue.SimpleQueue[Order] = queue.SimpleQueue()

@@ -31,6 +31,7 @@ from dgn_engine.training.reading_process.reading_messages import (
     StopJob,
 )
 
+LEAVE = 1.0  # seconds that a process has to end after its last word
 STOP_PATIENCE = 3.0  # seconds that a slice may go on after its job was stopped
 _BELOW_NORMAL = 0x00004000  # Windows' class of priority; elsewhere the process is nice
 
@@ -80,7 +81,7 @@ class ReadingProcess:
         while not self._ended and not self._answers.empty():
             answer = self._answers.get()
             if answer is None:
-                self._ended = _how(self._process.wait())
+                self._ended = _how(self._wait())
                 self._finish()
             else:
                 found.append(answer)
@@ -96,6 +97,16 @@ class ReadingProcess:
         self._process.wait()
         self._ended = self._ended or "it was ended"
         self._finish()
+
+    def _wait(self) -> int:
+        """The exit code; a process that closed its output, or sent what is no message, has little
+        time to end by itself.
+        """
+        try:
+            return self._process.wait(LEAVE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
 
     def _finish(self) -> None:
         self._orders.put(None)

@@ -1,12 +1,15 @@
-"""A real scheduler and two worker processes on the loopback, one of them killed."""
+"""A real scheduler and two worker processes on the loopback: who reaches them, one is killed."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
-import logging
 import multiprocessing
 import os
 import signal
+import ssl
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -16,30 +19,26 @@ from typing import Any
 import pytest
 
 from dgn_engine.errors import UserError
+from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.slurm import local_cluster
 from dgn_engine.sweep.workers import find_executor
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
+from tests.engine.sweep.listeners import Listener, answer_of, descendants, listeners
 from tests.engine.sweep.small import LONG, Seen, content, mixed, run
 
 distributed = pytest.importorskip(
     "distributed", reason="Dask is not installed (it comes with the extra 'cluster')"
 )
+pytest.importorskip("cryptography", reason="TLS within a cluster needs cryptography")
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two worker processes; one that is killed is replaced by its nanny under another address."""
     before = set(threading.enumerate())
-    with distributed.LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        host="127.0.0.1",
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-        memory_limit=0,
-        preload=["dgn_engine.sweep.workers.dask_task"],
-    ) as cluster:
+    with local_cluster(2) as cluster:
         yield cluster
     gc.collect()
     until = time.monotonic() + 120.0  # the loop's thread ends a moment after its cluster
@@ -55,6 +54,80 @@ def _left(before: set[threading.Thread]) -> set[str]:
     return {name for name in names if not name.startswith(("Profile", "Dask-Offload"))}
 
 
+def written(security: Any, folder: Path) -> ClusterTls:
+    """The cluster's certificates as files, as a user has them."""
+    for name in ("ca_file", "client_cert", "client_key"):
+        (folder / name).write_text(getattr(security, f"tls_{name}"))
+    return ClusterTls(*(str(folder / name) for name in ("ca_file", "client_cert", "client_key")))
+
+
+@pytest.fixture
+def ports(cluster: Any) -> list[Listener]:
+    """Where this process (the scheduler lives in it) and the workers listen."""
+    with distributed.Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=120)
+    found = listeners([os.getpid(), *descendants(os.getpid())])
+    assert len(found) >= 6  # of the scheduler, two nannies, two workers; and HTTP servers
+    return found
+
+
+needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who listens")
+
+
+@needs_proc
+@pytest.mark.slow
+def test_nothing_listens_but_on_the_loopback(ports: list[Listener]) -> None:
+    assert {one.address for one in ports} == {"127.0.0.1"}
+
+
+@needs_proc
+@pytest.mark.slow
+def test_who_has_no_certificate_of_the_cluster_is_answered_nothing(
+    cluster: Any, ports: list[Listener]
+) -> None:
+    """On every port: plain Dask, TLS without and with a foreign certificate, and HTTP."""
+    encrypted = 0
+    for one in ports:
+        if answer_of(one, b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/"):  # it has no pages
+            for page in ("/status", "/info/main/workers.html", "/health", "/metrics", "/json"):
+                said = answer_of(one, f"GET {page} HTTP/1.0\r\n\r\n".encode())
+                assert said.startswith(b"HTTP/1.1 404"), (page, said)
+            continue
+        encrypted += 1
+        assert answer_of(one, b"") == b"", "Dask would greet"
+        for context in (stranger(), stranger(distributed.Security.temporary())):
+            assert answer_of(one, b"x", context) == b""
+    assert encrypted >= 5
+    address = cluster.scheduler_address
+    asyncio.run(reach(address, cluster.security))  # so would its own client
+    for place, security in (
+        (address.replace("tls", "tcp"), distributed.Security()),
+        (address, distributed.Security.temporary()),
+    ):
+        with pytest.raises(OSError):  # noqa: PT011 - Dask has several words for it
+            asyncio.run(reach(place, security))
+
+
+async def reach(address: str, security: Any) -> None:
+    """Connect as a client of Dask does; raises `OSError`."""
+    from distributed.comm import connect
+
+    options = security.get_connection_args("client")
+    (await connect(address, timeout=2.0, **options)).abort()
+
+
+def stranger(security: Any = None) -> ssl.SSLContext:
+    """TLS that trusts everybody, without a certificate or with one of another cluster."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if security is not None:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+            file.write(security.tls_client_key + security.tls_client_cert)
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # three processes import torch: seconds, minutes on a crowded machine
 def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
@@ -62,7 +135,9 @@ def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
 ) -> None:
     units, root = mixed(), tmp_path / "sweep"
     run(SerialExecutor(), units, tmp_path / "serial")
-    executor = find_executor("dask", units, cluster.scheduler_address)
+    assert cluster.scheduler_address.startswith("tls://")
+    tls = written(cluster.security, tmp_path)
+    executor = find_executor("dask", units, cluster.scheduler_address, tls=tls)
     far: dict[str, float] = {}
 
     def watch(progress: UnitProgress) -> None:
@@ -92,7 +167,7 @@ def test_a_cluster_that_is_not_there_is_refused(
 ) -> None:
     monkeypatch.setattr("dgn_engine.sweep.slurm.CONNECT", 0.5)
     with pytest.raises(UserError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
-        run(DaskExecutor("tcp://127.0.0.1:9"), [LONG], tmp_path)
+        run(DaskExecutor("tcp://127.0.0.1:9", tls=ClusterTls(off=True)), [LONG], tmp_path)
 
 
 def test_slurm_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from dgn_engine import __version__
 from dgn_engine.errors import UserError
+from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.unit import ProcessId, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import dask_workers
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
@@ -129,7 +130,9 @@ class Bench:
 
     def __init__(self, client: Client, clock: Clock, root: Path, cluster: str) -> None:
         self.client, self.clock, self.root = client, clock, root
-        self.workers = DaskExecutor(cluster, 3).workers_in(root)
+        self.workers = DaskExecutor(
+            cluster, 3, ClusterTls(off=cluster.startswith("tcp"))
+        ).workers_in(root)
         self.updates: list[UnitUpdate] = []
 
     def submit(self, *seeds: int) -> list[str]:
@@ -152,10 +155,11 @@ def begin(
 
     def begun(there: dict[str, Any], cluster: str = "tcp://host:1", slow: float = 0.0) -> Bench:
         client = Client(there)
+        used = ClusterTls(off=cluster.startswith("tcp"))
 
         @contextmanager
-        def connected(name: str, limit: int) -> Iterator[Client]:
-            assert (name, limit) == (cluster, 3)
+        def connected(name: str, limit: int, tls: ClusterTls, root: Path) -> Iterator[Client]:
+            assert (name, limit, tls, root) == (cluster, 3, used, tmp_path)
             clock.now += slow
             yield client
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
+import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
 
 from dgn_engine.errors import UserError
-from dgn_engine.sweep import slurm
+from dgn_engine.sweep import cluster_tls, slurm
+from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
 from dgn_engine.sweep.slurm import check_cluster, connected, slurm_options
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -56,18 +60,63 @@ class SLURMCluster(Thing):
     pass
 
 
+class Security:
+    """Dask's, as far as it is asked; `configured`: what Dask's own configuration says."""
+
+    configured: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, require_encryption: bool = False, **given: str) -> None:
+        assert require_encryption
+        names = ["ca_file", *(f"{role}_{what}" for role in ("client", "scheduler", "worker")
+                              for what in ("cert", "key"))]  # fmt: skip
+        for name in names:
+            known = self.configured.get(f"tls_{name}")
+            setattr(self, f"tls_{name}", given.pop(f"tls_{name}", known))
+        assert not given
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+    @classmethod
+    def temporary(cls) -> Security:
+        return cls(
+            require_encryption=True,
+            tls_ca_file="a\nca",
+            tls_worker_cert="a\ncert",
+            tls_worker_key="a\nkey",
+        )
+
+
+SETTINGS: dict[str, object] = {}  # of Dask, while they hold
+
+
+@contextmanager
+def configured(settings: dict[str, object]) -> Iterator[None]:
+    SETTINGS.update(settings)
+    try:
+        yield
+    finally:
+        SETTINGS.clear()
+
+
 @pytest.fixture(autouse=True)
 def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    distributed, jobqueue = ModuleType("distributed"), ModuleType("dask_jobqueue")
-    vars(distributed).update(Client=Client, LocalCluster=LocalCluster)
-    vars(jobqueue).update(SLURMCluster=SLURMCluster)
-    monkeypatch.setitem(sys.modules, "distributed", distributed)
-    monkeypatch.setitem(sys.modules, "dask_jobqueue", jobqueue)
+    names = ("distributed", "dask_jobqueue", "cryptography", "dask", "dask.config")
+    modules = {name: ModuleType(name) for name in names}
+    vars(modules["distributed"]).update(Client=Client, LocalCluster=LocalCluster, Security=Security)
+    vars(modules["dask_jobqueue"]).update(SLURMCluster=SLURMCluster)
+    vars(modules["dask"]).update(config=modules["dask.config"])
+    vars(modules["dask.config"]).update(set=configured)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(Security, "configured", {})
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(slurm, "cores", lambda: 5)
     Thing.made.clear()
+    SETTINGS.clear()
     yield
     assert not Thing.open
+    assert not SETTINGS
 
 
 @pytest.fixture
@@ -77,9 +126,18 @@ def listener() -> Iterator[str]:
         yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
 
-def start(cluster: str, workers: int = 0) -> list[Thing]:
+OFF = ClusterTls(off=True)
+ON = ClusterTls()
+PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
+
+
+def start(
+    cluster: str, workers: int = 0, tls: ClusterTls = ON, root: Path = Path("/sweep")
+) -> list[Thing]:
     """What is made for it; it must all have ended afterwards."""
-    with connected(cluster, workers) as client:
+    with connected(cluster, workers, tls, root) as client:
+        ours = not cluster.startswith(("tcp", "tls"))
+        assert {name: [] for name in PAGES if ours} == SETTINGS  # nobody is served
         made = list(Thing.made)
         assert Thing.open == made
         assert client is made[-1]
@@ -90,7 +148,7 @@ def start(cluster: str, workers: int = 0) -> list[Thing]:
 
 
 def test_a_running_cluster_is_joined_under_a_name_of_our_own(listener: str) -> None:
-    (client,) = start(listener)
+    (client,) = start(listener, tls=OFF)
     assert client.given == (listener,)
     assert client.options == {"timeout": 15.0, "set_as_default": False, "name": "dgn"}
 
@@ -100,16 +158,29 @@ def test_a_cluster_on_this_machine_has_a_process_of_one_thread_for_each_core(
     workers: int, started: int
 ) -> None:
     cluster, client = start("local", workers)
+    security = cluster.options.pop("security")
+    assert security.tls_worker_key == "a\nkey"
     assert cluster.options == {
         "n_workers": started, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1",
-        "dashboard_address": ":0", "silence_logs": logging.CRITICAL, "env": ONE_THREAD,
+        "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL, "env": ONE_THREAD,
+        "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         "memory_limit": 0, "preload": ["dgn_engine.sweep.workers.dask_task"],
     }  # fmt: skip
     assert client.given == (cluster,)
 
 
-NO_PAGE = {"scheduler_options": {"dashboard": False, "dashboard_address": ":0"}}
-ONE_JOB = {"cores": 1, "memory": "4GB", "processes": 1, **NO_PAGE}
+PRELOAD = "dgn_engine.sweep.workers.dask_task"
+NO_PAGES_THERE = "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'"
+WARNED = "--signal=B:USR1@120"  # Slurm tells the worker that its time is nearly up
+ONE_JOB = {
+    "cores": 1, "memory": "4GB", "processes": 1,
+    "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    "job_script_prologue": [NO_PAGES_THERE], "job_extra_directives": [WARNED],
+    "python": f"exec {sys.executable}",
+    "worker_extra_args": [
+        "--dashboard-address", "127.0.0.1:0", "--preload", PRELOAD, "--preload-nanny", PRELOAD,
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -124,8 +195,15 @@ ONE_JOB = {"cores": 1, "memory": "4GB", "processes": 1, **NO_PAGE}
         (
             "slurm:prologue=module load cuda,directive=--gres=gpu:1", 0, 1,
             {
-                **ONE_JOB, "job_script_prologue": ["module load cuda"],
-                "job_extra_directives": ["--gres=gpu:1"],
+                **ONE_JOB, "job_script_prologue": [NO_PAGES_THERE, "module load cuda"],
+                "job_extra_directives": [WARNED, "--gres=gpu:1"],
+            },
+        ),
+        (
+            "slurm:python=/opt/python,directive=--signal=B:USR1@600", 0, 1,
+            {
+                **ONE_JOB, "python": "exec /opt/python",
+                "job_extra_directives": ["--signal=B:USR1@600"],
             },
         ),
     ],
@@ -133,7 +211,7 @@ ONE_JOB = {"cores": 1, "memory": "4GB", "processes": 1, **NO_PAGE}
 def test_jobs_of_slurm_have_the_options_that_were_given(
     text: str, workers: int, jobs: int, options: dict[str, Any]
 ) -> None:
-    cluster, client = start(text, workers)
+    cluster, client = start(text, workers, OFF)
     assert isinstance(cluster, SLURMCluster)
     assert cluster.options == options
     assert cluster.scaled == {"jobs": jobs}
@@ -148,7 +226,7 @@ def test_options_of_slurm_are_numbers_and_words() -> None:
 
 
 KNOWN = "jobs, cores, memory, queue, account, walltime, interface, python, prologue, directive"
-FORM = "it must be tcp://HOST:PORT, local, or slurm, as in slurm:jobs=8,cores=4,memory=8GB."
+FORM = "it must be tls://HOST:PORT, local, or slurm, as in slurm:jobs=8,cores=4,memory=8GB."
 
 
 @pytest.mark.parametrize(
@@ -159,15 +237,15 @@ FORM = "it must be tcp://HOST:PORT, local, or slurm, as in slurm:jobs=8,cores=4,
         ("slurm:cpus=3", f"--cluster slurm knows no 'cpus=3'; give NAME=VALUE of {KNOWN}."),
         ("slurm:jobs", f"--cluster slurm knows no 'jobs'; give NAME=VALUE of {KNOWN}."),
         ("slurm:jobs=all", "--cluster slurm: jobs is 'all', not a number."),
-        ("tcp://", "--cluster is 'tcp://'; it must be of the form tcp://HOST:PORT."),
-        ("tcp://host", "--cluster is 'tcp://host'; it must be of the form tcp://HOST:PORT."),
-        ("tcp://:80", "--cluster is 'tcp://:80'; it must be of the form tcp://HOST:PORT."),
-        ("tcp://host:x", "--cluster is 'tcp://host:x'; it must be of the form tcp://HOST:PORT."),
+        ("tcp://", "--cluster is 'tcp://'; it must be of the form tls://HOST:PORT."),
+        ("tcp://host", "--cluster is 'tcp://host'; it must be of the form tls://HOST:PORT."),
+        ("tcp://:80", "--cluster is 'tcp://:80'; it must be of the form tls://HOST:PORT."),
+        ("tcp://host:x", "--cluster is 'tcp://host:x'; it must be of the form tls://HOST:PORT."),
     ],
 )
 def test_a_text_that_names_no_cluster_is_one_sentence(cluster: str, sentence: str) -> None:
     with pytest.raises(UserError) as refused:
-        start(cluster)
+        start(cluster, tls=OFF)
     assert str(refused.value) == sentence
     assert not Thing.made
 
@@ -176,14 +254,14 @@ def test_a_text_that_names_no_cluster_is_one_sentence(cluster: str, sentence: st
     "cluster", ["local", "slurm", "tcp://h:1", "tls://h:1", "ws://h:1", "wss://h:1", "ucx://h:1"]
 )
 def test_every_way_to_reach_a_scheduler_is_taken(cluster: str) -> None:
-    check_cluster(cluster)
+    check_cluster(cluster, ON if cluster[:3] in ("loc", "slu", "tls", "wss") else OFF)
 
 
 def test_a_port_where_nobody_listens_is_told_before_a_client_is_made(listener: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(UserError, match=f"No Dask scheduler answers at {address}: .*refused"):
-        start(address)
+        start(address, tls=OFF)
     assert not Thing.made
 
 
@@ -193,7 +271,7 @@ def test_who_listens_and_is_no_scheduler_is_told(
 ) -> None:
     monkeypatch.setattr(Client, "fault", fault)
     with pytest.raises(UserError, match=f"No Dask scheduler answers at {listener}: no handshake."):
-        start(listener)
+        start(listener, tls=OFF)
 
 
 def test_what_is_not_installed_or_not_here_is_said_with_what_to_do(
@@ -202,6 +280,11 @@ def test_what_is_not_installed_or_not_here_is_said_with_what_to_do(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(UserError, match="there is no 'sbatch' here; run this where jobs are begun"):
         start("slurm")
+    monkeypatch.setattr(shutil, "which", lambda _: "sbatch")
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    for cluster in ("local", "slurm"):
+        with pytest.raises(UserError, match=r"TLS within a cluster needs cryptography; install"):
+            start(cluster)
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     with pytest.raises(UserError, match=r"--cluster slurm needs dask-jobqueue; install it with"):
         start("slurm")
@@ -213,8 +296,157 @@ def test_the_log_of_dask_is_as_loud_afterwards_as_it_was(listener: str) -> None:
     try:
         for logger, level in zip(loggers, (logging.INFO, logging.WARNING), strict=True):
             logger.setLevel(level)
-        start(listener)
+        start(listener, tls=OFF)
         assert [logger.level for logger in loggers] == [logging.INFO, logging.WARNING]
     finally:
         for logger, level in zip(loggers, before, strict=True):
             logger.setLevel(level)
+
+
+# TLS
+
+
+@pytest.mark.parametrize(
+    ("cluster", "tls", "sentence"),
+    [
+        (
+            "tcp://h:1", ON,
+            "--cluster tcp://h:1: without TLS whoever reaches that port runs code as you. Start "
+            "the scheduler with certificates and name it tls://HOST:PORT, or accept it with "
+            "--no-tls.",
+        ),
+        ("", OFF, "--no-tls is for --cluster; leave it out, or name a cluster."),
+        ("", ClusterTls(key="k"), "--tls-key is for --cluster; leave it out, or name a cluster."),
+        ("slurm", ClusterTls("a", off=True), "--no-tls contradicts --tls-ca-file; leave one out."),
+        ("local", OFF, "--cluster local makes certificates of its own; leave out --no-tls."),
+        (
+            "local", ClusterTls(cert="c"),
+            "--cluster local makes certificates of its own; leave out --tls-cert.",
+        ),
+        ("tls://h:1", OFF, "--no-tls contradicts tls://h:1; leave it out."),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_or_is_left_open_unasked_is_refused(
+    cluster: str, tls: ClusterTls, sentence: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        cluster_tls.check_tls(cluster, tls)
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("cluster", ["ws://h:1", "ucx://h:1"])
+def test_no_other_way_without_tls_is_open_unasked(cluster: str) -> None:
+    with pytest.raises(UserError, match="runs code as you"):
+        check_cluster(cluster, ON)
+
+
+def test_a_cluster_without_tls_is_warned_of() -> None:
+    assert tls_warning("slurm", ON) == tls_warning("local", ON) == ""
+    assert tls_warning("tcp://h:1", OFF).startswith("--no-tls: whoever reaches the ports of this")
+    assert "scheduler and workers listen unprotected" in tls_warning("slurm:jobs=2", OFF)
+
+
+def test_jobs_find_temporary_certificates_in_a_folder_of_the_user_alone(tmp_path: Path) -> None:
+    left = tmp_path / ".tls-of-a-killed-sweep"
+    left.mkdir()
+    (left / "worker_key.pem").write_text("old")
+    with connected("slurm", 1, ON, tmp_path):
+        security = Thing.made[0].options["security"]
+        (folder,) = tmp_path.iterdir()
+        assert folder.stat().st_mode & 0o777 == 0o700
+        for name, text in (("ca_file", "ca"), ("worker_cert", "cert"), ("worker_key", "key")):
+            path = Path(getattr(security, f"tls_{name}"))
+            assert path.parent == folder
+            assert path.stat().st_mode & 0o777 == 0o600
+            assert path.read_text() == f"a\n{text}"
+        assert security.tls_client_key == security.tls_scheduler_key == security.tls_worker_key
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_a_job_script_cannot_name_is_refused(tmp_path: Path) -> None:
+    odd = tmp_path / "two words; rm"
+    odd.mkdir()
+    with pytest.raises(UserError, match="cannot stand in the script of a job"):
+        start("slurm", root=odd)
+    assert not list(odd.iterdir())
+
+
+@pytest.fixture
+def certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ClusterTls:
+    """Files that pass for certificates."""
+    monkeypatch.setattr(cluster_tls, "check_certificates", lambda security: None)
+    return ClusterTls(*(str(tmp_path / name) for name in ("ca", "cert", "key")))
+
+
+def test_the_users_certificates_are_those_of_client_scheduler_and_jobs(
+    certificates: ClusterTls, tmp_path: Path, listener: str
+) -> None:
+    tls, address = certificates, listener.replace("tcp", "tls")
+    (client,) = start(address, tls=tls)
+    assert client.given == (address,)
+    Thing.made.clear()
+    cluster, _ = start("slurm", tls=tls, root=tmp_path)
+    for security in (client.options["security"], cluster.options["security"]):
+        assert security.tls_ca_file == tls.ca_file
+        for role in ("client", "scheduler", "worker"):
+            assert getattr(security, f"tls_{role}_cert") == tls.cert
+            assert getattr(security, f"tls_{role}_key") == tls.key
+    assert not list(tmp_path.iterdir())
+
+
+def test_tls_without_certificates_is_refused_unless_dask_itself_has_some(
+    certificates: ClusterTls, listener: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = listener.replace("tcp", "tls")
+    with pytest.raises(UserError, match=f"{address} needs --tls-ca-file and --tls-cert"):
+        start(address)
+    with pytest.raises(UserError, match=f"{address} needs --tls-cert"):
+        start(address, tls=ClusterTls("ca"))
+    own = {"tls_ca_file": "/etc/ca", "tls_client_cert": "/etc/cert"}
+    monkeypatch.setattr(Security, "configured", own)
+    (client,) = start(address)
+    assert client.options["security"].tls_client_cert == "/etc/cert"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("nothing", None, "cannot be read: No such file"),
+        ("folder", "", "is a folder"),
+        ("text", "no certificate", "holds no certificates in PEM format"),
+    ],
+)
+def test_files_that_are_no_certificates_are_one_sentence(
+    name: str, content: str | None, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    if content == "":
+        path.mkdir()
+    elif content is not None:
+        path.write_text(content)
+    tls = ClusterTls(str(path), str(path), str(path))
+    with pytest.raises(UserError, match=words):
+        start("tls://127.0.0.1:9", tls=tls)
+
+
+def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(tmp_path / "x")
+
+    class Context:
+        def __init__(self, _: int) -> None:
+            pass
+
+        def load_verify_locations(self, cafile: str) -> None:
+            assert cafile == file
+
+        def load_cert_chain(self, cert: str, key: str, password: Callable[[], str]) -> None:
+            assert password() == ""
+            raise ssl.SSLError("bad password read")
+
+    monkeypatch.setattr(ssl, "SSLContext", Context)
+    (tmp_path / "x").write_text("x")
+    security = Security(require_encryption=True, tls_ca_file=file, tls_client_cert=file)
+    with pytest.raises(UserError, match="a key must have no passphrase"):
+        cluster_tls.check_certificates(security)

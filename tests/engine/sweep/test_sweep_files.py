@@ -12,6 +12,7 @@ from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.sweep import checks
 from dgn_engine.sweep.checks import check_folder, check_start, ignored_in
+from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.sweep_file import Sweep, read_sweep, sweep_of
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers import find_executor, works_here
@@ -255,7 +256,7 @@ def test_every_executor_has_its_name_and_its_limit() -> None:
     assert vars(found["dask"])["cluster"] == "local"
     for name in ("auto", "dask"):
         assert vars(find_executor(name, cluster="slurm", workers=2)) == {
-            "cluster": "slurm", "limit": 2,
+            "cluster": "slurm", "limit": 2, "tls": ClusterTls(),
         }  # fmt: skip
     auto = find_executor("auto", [small(0), small(1)], workers=4)
     assert (type(auto).__name__, vars(auto)["limit"]) == ("BatchedExecutor", 4)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from dgn_engine.sweep.unit import UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import attempt, unit_child
 from dgn_engine.sweep.workers.unit_child import STOP, serve
 from tests.engine.sweep.small import small
+
+IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 class Parent:
@@ -34,7 +37,8 @@ class Parent:
     def stop(self) -> None:
         self.told.append(STOP.encode())
 
-    def poll(self) -> bool:
+    def poll(self, seconds: float = 0.0) -> bool:
+        assert self.told or self.gone or not seconds, "the child would wait for ever"
         return bool(self.told) or self.gone
 
     def recv_bytes(self) -> bytes:
@@ -64,13 +68,16 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     redirected: list[Path] = []
     monkeypatch.setattr(unit_child, "_redirect", redirected.append)
     monkeypatch.setattr(signal, "signal", lambda *given: signals.append(given))
+    monkeypatch.setattr(unit_child, "_end_after_parent", lambda: None)
     monkeypatch.setattr(attempt, "attempt", one)
     monkeypatch.setattr(attempt, "attempt_pack", several)
     monkeypatch.setenv("DGN_CHILD", "no")
     made = Parent()
     yield made
     assert made.closed
-    assert signals == [(signal.SIGINT, signal.SIG_IGN)]  # Ctrl-C is for its parent
+    *ignored, (term, _) = signals  # Ctrl-C and a closed terminal are for its parent
+    assert ignored == [(one, signal.SIG_IGN) for one in IGNORED]
+    assert term == signal.SIGTERM
     assert redirected == [Path("log.txt")]
     assert os.environ["DGN_CHILD"] == "yes"
 
@@ -199,3 +206,86 @@ def _umask() -> int:
     before = os.umask(0)
     os.umask(before)
     return before
+
+
+OF_A_SWEEP = """
+import json, multiprocessing, sys, time
+from multiprocessing.connection import Pipe
+from pathlib import Path
+from dgn_engine.sweep.workers import unit_child
+
+def calculate(tasks, parent):  # it asks nobody whether it should stop
+    parent.send("began")
+    time.sleep(3600)
+
+def serve(pipe, log):
+    unit_child.LEAVE = 0.1
+    unit_child._carry_out = calculate
+    unit_child.serve(pipe, {}, log)
+
+if __name__ == "__main__":
+    ours, theirs = Pipe()
+    context = multiprocessing.get_context("spawn")
+    child = context.Process(target=serve, args=(theirs, sys.argv[1]))
+    child.start()
+    theirs.close()
+    if sys.argv[2] == "busy":
+        ours.send_bytes(json.dumps(["task"]).encode())
+        assert ours.recv_bytes() == b"began"
+    print(child.pid, flush=True)
+    time.sleep(3600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who lives")
+@pytest.mark.parametrize("state", ["idle", "busy"])
+def test_a_process_ends_after_its_parent_was_killed_whatever_it_does(
+    state: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "sweep.py"
+    script.write_text(OF_A_SWEEP)
+    parent = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "log"), state],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    until = time.monotonic() + 60.0
+    while alive(child):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_sigterm_is_a_stop(parent: Parent, monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: dict[int, Callable[..., None]] = {}
+    note = signal.signal
+
+    def install(number: int, handler: Callable[..., None]) -> None:
+        note(number, handler)
+        handlers[number] = handler
+
+    monkeypatch.setattr(signal, "signal", install)
+
+    def interrupted(
+        text: str, on_update: Callable[[str], None], stopped: Callable[[], bool]
+    ) -> str:
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
+        return one(text, on_update, stopped)
+
+    monkeypatch.setattr(attempt, "attempt", interrupted)
+    parent.tell(0)
+    parent.tell(1)
+    serve_from(parent)
+    assert parent.answers == [("s0", "running"), ("s0", "interrupted")]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dgn_engine.training.probes import ProbeResult
+from dgn_engine.training.reading_process import reading_worker
 from dgn_engine.training.reading_process.reading_messages import (
     Answer,
     BeginJob,
@@ -19,7 +23,11 @@ from dgn_engine.training.reading_process.reading_messages import (
     ProcessReady,
     StopJob,
 )
-from dgn_engine.training.reading_process.reading_worker import STOP_PATIENCE, ReadingWorker
+from dgn_engine.training.reading_process.reading_worker import (
+    STOP_PATIENCE,
+    ReadingProcess,
+    ReadingWorker,
+)
 
 
 class Child:
@@ -210,3 +218,31 @@ def test_a_worker_that_is_closed_has_no_process(bench: Bench) -> None:
     assert bench.child.killed
     assert not bench.worker.poll()
     assert bench.heard == []
+
+
+NO_MESSAGE = """
+import sys, time
+sys.stdout.buffer.write(b"no message" * 99)
+sys.stdout.flush()
+time.sleep(3600)
+"""
+
+
+def test_a_process_that_sends_what_is_no_message_is_ended_and_nobody_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = subprocess.Popen
+
+    def started(command: list[str], **given: Any) -> subprocess.Popen[bytes]:
+        return start([sys.executable, "-c", NO_MESSAGE], **given)
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    monkeypatch.setattr(reading_worker, "LEAVE", 0.05)
+    child = ReadingProcess()
+    until = time.monotonic() + 60.0
+    while not child.ended:
+        assert child.take() == []
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert "killed" in child.ended
+    child.kill()
