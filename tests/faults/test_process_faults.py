@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import restore
+from tests.engine.sweep.listeners import descendants
 from tests.faults.faulty_engine import BREAKS_AT, serve_until_cuda_breaks
 from tests.faults.tables import Table
 
@@ -198,3 +201,61 @@ def test_an_engine_that_stands_still_for_a_minute_goes_on_with_all_it_was_asked(
         f"told after {heard.all_of(EngineSilent)[0].seconds:.0f} s; 501 commands given meanwhile "
         f"({longest * 1000:.0f} ms at most) are obeyed afterwards; no step is lost"
     )
+
+
+WINDOW = """
+import sys, time
+from dgn_engine.protocol import commands as do
+from dgn_engine.session.process_session import ProcessSession
+from dataclasses import replace
+from dgn_engine.config import NetConfig
+from tests.faults.test_process_faults import CONFIG
+
+HEAVY = replace(CONFIG, net=NetConfig(options=(("width", 256), ("depth", 6))), probe_examples=300)
+
+if __name__ == "__main__":
+    session = ProcessSession(runs_root=sys.argv[1])
+    session.start()
+    session.send(do.Watch(tuple(map(do.ProbeRequest, ("gates", "npk", "ntk")))))
+    session.send(do.StartRun(HEAVY))
+    while (frame := session.latest()) is None or frame.step < 50:
+        session.drain()
+        time.sleep(0.01)
+    print("trains", flush=True)
+    time.sleep(3600)
+"""
+
+
+def test_engine_and_reading_process_end_after_a_killed_window_and_the_run_is_saved(
+    tmp_path: Path, table: Table
+) -> None:
+    row = table.row("SIGKILL of the window's process (--process)")
+    (tmp_path / "window.py").write_text(WINDOW)
+    (tmp_path / "runs").mkdir()
+    window = subprocess.Popen(
+        [sys.executable, str(tmp_path / "window.py"), str(tmp_path / "runs")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    try:
+        assert window.stdout is not None
+        assert window.stdout.readline() == "trains\n"
+        begun = time.monotonic()
+        while len(children := descendants(window.pid)) < 3:  # engine, reading process, Python's own
+            assert time.monotonic() - begun < 300.0
+            time.sleep(0.05)
+    finally:
+        window.kill()
+        window.communicate()
+    row.injected += 1
+    killed = time.monotonic()
+    while left := [one for one in children if Path(f"/proc/{one}").exists()]:
+        assert time.monotonic() - killed < 120.0, left
+        time.sleep(0.05)
+    (folder,) = (lock.parent for lock in (tmp_path / "runs").glob("*/lock"))
+    assert [str(one) for one in verify(folder) if not one.harmless] == []
+    reader = RunReader(folder)
+    row.lost = max(0, reader.measured[-1].step - reader.checkpoints[-1].step)
+    row.survived += 1
+    row.remark = f"{len(children)} processes end by themselves, the engine saves its run"

@@ -173,6 +173,7 @@ class DaskWorkers:
             if isinstance(answer, str) and not (why := self._unfitness(json.loads(answer))):
                 said = json.loads(answer)
                 self._known[address] = ProcessId(said["pid"], said["host"])
+                self._gone.discard(self._known[address])  # numbers of processes are given again
             elif isinstance(answer, str):
                 self._unfit[address] = f"The Dask worker {address} {why}."
             else:

@@ -272,6 +272,20 @@ def test_units_of_a_worker_that_is_gone_are_lost_and_its_locks_do_not_count_any_
     assert bench.client.asked == [["tcp://a", "tcp://b"], ["tcp://c"]]  # each once
 
 
+def test_a_worker_with_the_number_of_one_that_is_gone_keeps_its_locks(
+    begin: Callable[..., Bench],
+) -> None:
+    bench = begin(dict(TWO))
+    bench.submit(0)
+    for name in ("tcp://a", "tcp://b"):
+        del bench.client.there[name]
+    bench.client.there["tcp://c"] = introduction(1)  # in another container, say
+    bench.clock.now += REFRESH
+    bench.poll()
+    assert bench.submit(0) == ["FR-II-s0"]
+    assert bench.client.jobs[1].task.ended == (ProcessId(2, "node2"),)
+
+
 def test_workers_are_asked_for_once_a_second_at_most(begin: Callable[..., Bench]) -> None:
     bench = begin(dict(TWO))
     bench.submit(0)
