@@ -64,7 +64,7 @@ def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Exec
     tls = ClusterTls(arguments.tls_ca_file, arguments.tls_cert, arguments.tls_key, arguments.no_tls)
     executor = find_executor(arguments.executor, units, cluster, arguments.workers, tls)
     if warning := tls_warning(cluster, tls):
-        print(f"dgn {arguments.command}: {warning}", file=sys.stderr)
+        complain(f"dgn {arguments.command}: {warning}")
     return executor
 
 
