@@ -105,7 +105,7 @@ def test_the_catalogue_tells_the_form_of_a_data_set() -> None:
     ("name", "options", "sentence"),
     [
         ("correlated", {"rho": 1.5}, r"data\.options\.rho is 1\.5; it must be at most 1"),
-        ("correlated", {"rho": float("nan")}, r"data\.options\.rho"),
+        ("correlated", {"rho": float("nan")}, "Option 'rho' is nan"),
         ("correlated", {"rho": "much"}, r"data\.options\.rho is 'much'; it must be of type float"),
         ("correlated", {"n": 2.5}, r"data\.options\.n is 2\.5; it must be of type int"),
         ("correlated", {"n": 1}, r"data\.options\.n is 1; it must be at least 2"),
