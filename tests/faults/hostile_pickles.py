@@ -39,6 +39,20 @@ def odd(canary: Path) -> dict[str, tuple[bytes, tuple[str, ...], str]]:
             W,
             r"^odd \(os\.mkdir\)$",
         ),
+        "averaged weights that are one large table": (
+            torch_zip(
+                b"\x80\2}("
+                + b"".join(coded(i) + b"N" for i in range(20_000))
+                + b"uq\1"
+                + b"0}("
+                + b"".join(coded(f"ema_{i}") + b"h\1" for i in range(20_000))
+                + coded("model")
+                + coded({"w": tensor()})
+                + b"u."
+            ),
+            W,
+            "",
+        ),
         "names of HTML": (
             torch_zip({"<img src=x onerror=1>": tensor()}),
             ("<img src=x onerror=1>",),
@@ -298,6 +312,29 @@ def _copied() -> dict[str, tuple[bytes, str]]:
     }
 
 
+def _shared() -> dict[str, tuple[bytes, str]]:
+    """What is there once, and looked at again for everything that refers to it."""
+    large = b"(" + b"N" * 100_000 + b"tq\1" + b"0" + coded(Name("a", "B")) + b"q\2" + b"0"
+    objects = b"](" + b"h\2h\1R" * 5000 + b"e"
+    name = coded("m" * 5_000_000) + b"q\1" + b"0"
+    return {
+        "objects of one large tuple": (
+            torch_zip(
+                b"\x80\2" + large + b"}" + coded("model") + b"}" + coded("a") + objects + b"ss."
+            ),
+            "nests",
+        ),
+        "names of megabytes, imported": (
+            torch_zip(b"\x80\4" + name + b"h\1h\1\x930" * 100_000 + b"N."),
+            "a name of unreasonable length",
+        ),
+        "names of megabytes, called": (
+            torch_zip(b"\x80\4" + name + b"h\1h\1\x93)R0" * 100_000 + b"N."),
+            "a name of unreasonable length",
+        ),
+    }
+
+
 def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     """Name → content and the reason of its refusal."""
     array = Call("numpy.core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
@@ -310,6 +347,7 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     wide = {f"t{i}": large for i in range(999)}
     return {
         **_copied(),
+        **_shared(),
         "code alone": (
             torch_zip(Call("os", "mkdir", (str(canary),))),
             r"it would call os\.mkdir; nothing",

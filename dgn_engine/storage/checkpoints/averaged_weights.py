@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import Array
 
 _AVERAGED = re.compile(r"(^|_)(ema|swa|polyak|shadow|avg|average|averaged)(_|$|\d)", re.IGNORECASE)
@@ -12,7 +13,7 @@ _AVERAGED = re.compile(r"(^|_)(ema|swa|polyak|shadow|avg|average|averaged)(_|$|\
 
 def is_averaged(key: str) -> bool:
     """Whether it is a name of averaged weights: 'ema', 'state_dict_ema', 'swa_model'."""
-    return _AVERAGED.search(key) is not None
+    return _AVERAGED.search(key[: limits.NAME]) is not None
 
 
 def averaged_beside(arrays: Mapping[str, Array]) -> tuple[str, str] | None:

@@ -110,7 +110,7 @@ class CallRecorder(NoCalls):
         self._imported: dict[str, None] = {}
         self._modules_called: set[str] = set()
         self._depth = 0
-        self._room = limits.PICKLE  # bytes of inner pickles that are still looked through
+        self._room = limits.OPERATIONS  # bytes of inner pickles that are still looked through
 
     @property
     def would_call(self) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ class CallRecorder(NoCalls):
         known = isinstance(callee, GlobalName) and is_harmless(callee)
         if not known or callee.name == "_load_from_bytes":
             for argument in _first(arguments):
-                self._look_into(argument)
+                self._look_into(callee, argument)
 
     def handed(self, arguments: Any) -> None:
         """Globals among the arguments of a call, which may call them in its turn."""
@@ -154,7 +154,7 @@ class CallRecorder(NoCalls):
         try:
             for _ in range(_PICKLES):
                 _, place = read_pickle(content, place, InertObject.of, _anything, self)
-                if place >= len(content):
+                if place >= min(len(content), limits.OPERATIONS):  # an instruction takes a byte
                     return
         except (UnreadableFile, MemoryError, RecursionError):
             return
@@ -168,12 +168,13 @@ class CallRecorder(NoCalls):
         if len(self._called) <= _MOST:
             self._called[name] = None
 
-    def _look_into(self, content: Any) -> None:
+    def _look_into(self, callee: Any, content: Any) -> None:
         if isinstance(content, str) and content[:1] == "\x80":  # protocol 2: bytes as text
             content = content.encode("latin-1", "replace")
         if not isinstance(content, bytes) or not content.startswith(_STARTS):
             return
         if self._depth >= _DEEPEST or len(content) > self._room:
+            self._add(str(callee) if isinstance(callee, GlobalName) else type_name(callee))
             return
         self._room -= len(content)
         self._depth += 1

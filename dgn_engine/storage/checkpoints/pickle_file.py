@@ -232,6 +232,8 @@ class InertUnpickler(pickle._Unpickler):
         return self.read(end - self.at)
 
     def find_class(self, module: str, name: str) -> GlobalName:
+        if len(module) + len(name) > _LINE:  # from the stack, where a text may have megabytes
+            raise UnreadableFile("has a pickle with a name of unreasonable length")
         found = GlobalName(module, name)
         self.calls.named(found)
         return found
@@ -358,7 +360,7 @@ def _members_of_state(state: Any) -> Iterator[tuple[str, Any]]:
 
 def key_text(key: Any) -> str:
     if isinstance(key, str):
-        return key
+        return key[:_LINE]  # many names may be made of one long key
     if key is None or isinstance(key, (bool, int, float)):
         return str(key)
     if isinstance(key, bytes):

@@ -113,7 +113,7 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
         _check_whole(content)
         return read_npy(content, calls)
     if looks_like_safetensors(content):
-        calls.look_through(content[: limits.HEADER])  # it may be both
+        calls.look_through(content[: limits.OPERATIONS])  # it may be both
         return read_safetensors(content)
     if start.startswith((START, EMPTY)):
         archive = checked_zip(content)
@@ -124,7 +124,7 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
     if start.startswith(PICKLE):
         _check_whole(content)
         return read_pickled(content, most, part, calls)
-    calls.look_through(content[: limits.PICKLE])
+    calls.look_through(content[: limits.OPERATIONS])
     if calls.would_call or _OLD_CALL.match(start):
         only = calls.would_import and not calls.would_call
         more = f"; {_would('import', calls.would_import)}" if only else ""

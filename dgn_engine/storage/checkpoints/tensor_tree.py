@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,7 +104,7 @@ def _wanted(tensors: list[tuple[str, Leaf]], part: str) -> list[tuple[str, Leaf]
     return [one for one in tensors if part and one[0].startswith(f"{part}.")] or tensors
 
 
-_MOST_OTHERS = 10
+_MOST_OTHERS, _MOST_LOOKED_AT = 10, 20
 _TOO_DEEP = "nests too many things in each other, and was refused"
 
 
@@ -123,24 +124,31 @@ def _model_in(tree: Any, part: str) -> tuple[str, Any]:
 def _networks_beside(tree: InertDict | InertObject, taken: str) -> tuple[str, ...]:
     """The other keys of a dictionary under which weights of the same network are: averaged ones,
     or beside those the raw ones."""
-    return tuple(
-        name
+    named = (
+        (name, inner)
         for name, inner in members(tree)
         if name != taken
         and (is_averaged(name) or (is_averaged(taken) and name in _WRAPPINGS))
         and isinstance(inner, (InertDict, InertObject))
-        and _holds_tensors(inner)
-    )[:_MOST_OTHERS]
+    )
+    few = itertools.islice(named, _MOST_LOOKED_AT)
+    return tuple(name for name, inner in few if _holds_tensors(inner))[:_MOST_OTHERS]
 
 
 def _holds_tensors(tree: Any) -> bool:
-    """Whether there is a tensor anywhere below; visits every container once."""
-    stack, met = [tree], {id(tree)}
+    """Whether there is a tensor anywhere below; visits every container once.
+
+    Objects may share what they were made of, which is looked at for each: so the steps are limited.
+    """
+    stack, met, steps = [tree], {id(tree)}, 0
     while stack:
         node = stack.pop()
         if _is_leaf(node):
             return True
         for _, inner in members(node):
+            steps += 1
+            if steps > 5 * limits.NODES:
+                raise UnreadableFile(_TOO_DEEP)
             if (is_container(inner) or _is_leaf(inner)) and id(inner) not in met:
                 met.add(id(inner))
                 stack.append(inner)

@@ -31,7 +31,7 @@ def read_pickled(
 ) -> ParsedFile:
     """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes; of
     this part alone where one is named."""
-    embedded = _Embedded()
+    embedded = _Embedded(calls)
     tree, place = read_pickle(content, 0, embedded.build, storage, calls)
     if tree != _MAGIC:
         if place != len(content):
@@ -89,8 +89,9 @@ def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple
 class _Embedded:
     """Builds the tensors of a plain pickle, where each storage is a small torch file of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: NoCalls | None) -> None:
         self.storages = 0
+        self.calls = calls
 
     def build(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
         """As `pickled_tensors.build`, and the storage of such a small file."""
@@ -102,10 +103,10 @@ class _Embedded:
             content = content.encode("latin-1", "replace")
         if not isinstance(content, bytes) or self.storages > limits.MEMBERS:
             raise UnreadableFile("holds a storage that torch did not write")
-        magic, place = read_pickle(content, 0, build, storage)
+        magic, place = read_pickle(content, 0, build, storage, self.calls)
         if magic != _MAGIC:
             raise UnreadableFile("holds a storage that torch did not write")
-        inner, records = _legacy(content, place)
+        inner, records = _legacy(content, place, self.calls)
         if not isinstance(inner, TensorStorage):
             raise UnreadableFile("holds a storage that torch did not write")
         numbers, order = records(inner)

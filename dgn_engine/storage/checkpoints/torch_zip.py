@@ -43,19 +43,23 @@ def read_torch_zip(
     folder = check_torch_zip(archive)
     order = "<"
     if f"{folder}byteorder" in archive.members:
-        stated = bytes(archive.checked(f"{folder}byteorder"))
+        stated = bytes(archive.checked(f"{folder}byteorder", len(b"little")))
         if stated not in (b"little", b"big"):
             raise UnreadableFile("names a byte order that does not exist")
         order = "<" if stated == b"little" else ">"
 
-    checked: set[str] = set()
+    checked: dict[str, memoryview] = {}
+    room = limits.TAKEN
 
     def record(store: TensorStorage) -> tuple[memoryview, str]:
+        nonlocal room
         name = f"{folder}data/{store.key}"
         if name not in archive.members:
             raise UnreadableFile(f"is not all there: the numbers {plain(name)} are missing")
-        content = archive.stored(name) if name in checked else archive.checked(name)
-        checked.add(name)
+        if name not in checked:
+            checked[name] = archive.checked(name, room)
+            room -= len(checked[name])
+        content = checked[name]
         if len(content) != store.count * width(store.dtype):
             raise UnreadableFile(f"declares a size for {plain(name)} that its bytes do not fill")
         return content, order

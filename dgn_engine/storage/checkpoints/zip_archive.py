@@ -43,9 +43,13 @@ class ZipArchive:
             if member.compress_type != zipfile.ZIP_STORED:
                 raise UnreadableFile(f"compresses {plain(member.filename)}, which {why}")
 
-    def checked(self, name: str) -> memoryview:
-        """As `stored`; raises `UnreadableFile` where the bytes are damaged."""
+    def checked(self, name: str, most: int = limits.LARGE) -> memoryview:
+        """As `stored`; raises `UnreadableFile` where the bytes are damaged or more than `most`."""
         found = self.stored(name)
+        if len(found) > most:
+            raise UnreadableFile(
+                f"holds more in {plain(name)} than is taken of a file; name a part of it (--part)"
+            )
         if checksum(self.content, found) != self.members[name].CRC:
             raise UnreadableFile(f"is damaged: the checksum of {plain(name)} is wrong")
         return found
