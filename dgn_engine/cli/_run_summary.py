@@ -8,6 +8,8 @@ from dgn_engine.config import DataConfig
 from dgn_engine.protocol import events
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 
+_CHANGES = 1000  # so many are told
+
 
 def describe(folder: Path, name: str) -> list[str]:
     """Some lines on the run, called so; raises `UserError` where there is no run."""
@@ -43,19 +45,19 @@ def _of_total(reader: RunReader) -> str:
 
 
 def _scores(reader: RunReader) -> list[str]:
-    tested = [one for one in reader.measured if one.test_accuracy is not None]
-    if not tested:
+    best, last = reader.summary.best_of_all, reader.summary.last
+    if best.accuracy != best.accuracy:
         return ["  no test score yet"]
-    best = max(tested, key=lambda one: one.test_accuracy or 0.0)
     return [
-        f"  test accuracy: best {best.test_accuracy:.2%} at step {best.step:,}, "
-        f"last {tested[-1].test_accuracy:.2%} at step {tested[-1].step:,}"
+        f"  test accuracy: best {best.accuracy:.2%} at step {best.step:,}, "
+        f"last {last.accuracy:.2%} at step {last.step:,}"
     ]
 
 
 def _changes(reader: RunReader) -> list[str]:
     words: list[str] = []
-    for event in reader.events:
+    changes = reader.summary.changes
+    for event in changes[:_CHANGES]:
         match event:
             case events.RegimeSwapped():
                 words.append(event.sentence)
@@ -73,6 +75,8 @@ def _changes(reader: RunReader) -> list[str]:
                 )
             case events.Failed():
                 words.append(event.what)
+    if len(changes) > _CHANGES:
+        words.append(f"… and {len(changes) - _CHANGES:,} changes more")
     return [f"  {sentence}" for sentence in words]
 
 

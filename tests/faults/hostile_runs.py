@@ -90,6 +90,8 @@ EVENTS: Mapping[str, Mapping[str, Any]] = {
     "Failed": {"what": "x", "traceback": ""},
     "Lost": {"upto": 99},
 }  # fmt: skip
+FILES = ("run.json", "log.jsonl", "config.toml", "notes.json", "answers.json", "lock")
+FOLDERS = ("checkpoints", "frames", "weights", "damaged")
 STATE = ("step", "order", "lines", "frames", "kept", "finished", "regime", "dials", "config")
 
 
@@ -256,11 +258,9 @@ def seal_state(path: Path, content: bytes) -> None:
 def _files() -> dict[str, Make]:
     """Each file of a run is something else."""
     found: dict[str, Make] = {}
-    files = ("run.json", "log.jsonl", "config.toml", "notes.json", "answers.json", "lock")
-    folders = ("checkpoints", "frames", "weights", "damaged")
-    for name, (what, put) in product((*files, *folders), _THINGS.items()):
+    for name, (what, put) in product((*FILES, *FOLDERS), _THINGS.items()):
         found[f"{name} is {what}"] = _put(name, put)
-    for name, (what, content) in product(files, _CONTENTS.items()):
+    for name, (what, content) in product(FILES, _CONTENTS.items()):
         found[f"{name} holds {what}"] = _put(name, _written(content))
     for name, (what, content) in product(("state.json", "manifest.json"), _CONTENTS.items()):
         found[f"{name} of a checkpoint holds {what}"] = _of_checkpoint(name, content)
@@ -402,6 +402,19 @@ def make_all(root: Path, chosen: Mapping[str, Make] | None = None) -> dict[str, 
         made[name] = kind
     shutil.rmtree(honest)
     return made
+
+
+def family(kind: str) -> str:
+    """What kinds have in common: a row of the table in docs/safety.md."""
+    if kind.startswith("log: "):
+        return "a line of the log"
+    if kind.startswith("state.json") or "checkpoint" in kind:
+        return "a checkpoint"
+    for place, name in (("config", "the configuration"), ("started", "the description")):
+        if kind.startswith(place) and not kind.startswith("config.toml"):
+            return f"{name} in run.json"
+    whole = (*FILES, *FOLDERS, "300 levels", "a file from", "ten thousand", "a log of")
+    return "a whole file or folder" if kind.startswith(whole) else "the rest of run.json"
 
 
 # session files

@@ -44,6 +44,8 @@ def tables(found: dict[str, list[Row]]) -> str:
     hostile, honest = found.get("hostile", []), found.get("honest", [])
     lines = [machine(), "", "## In short", "", *summary(found), "", "## Faults", ""]
     lines += faults(found.get("faults", []))
+    lines += ["", "## Hostile runs", "", *hostile_runs(found.get("hostile_runs", []))]
+    lines += ["", "## Long lists and logs", "", *measured(found.get("measured", []))]
     lines += ["", "## Fuzzing", "", *fuzzing(found), "", "## Hostile and odd files", ""]
     lines += files(hostile, "verdict")
     lines += ["", "## Honest files", "", *files(honest, "found")]
@@ -112,6 +114,27 @@ def faults(rows: Iterable[Row]) -> Iterator[str]:
             f"| {row['fault']} | {row['injected']} | {row['survived']} | {row['lost']:,} | "
             f"{seconds} | {row['remark']} |"
         )
+
+
+def hostile_runs(rows: Iterable[Row]) -> Iterator[str]:
+    """Each family of run folders that lie, and what became of the same in a session file."""
+    yield "Every one of them was one line of the list, in the window too, and hid no other."
+    yield ""
+    yield "| what is wrong | kinds | listed as damaged | listed | sessions refused | taken |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for row in rows:
+        yield (
+            f"| {row['family']} | {row['kinds']:,} | {row['damaged']:,} | {row['listed']:,} | "
+            f"{row['refused']:,} | {row['taken']:,} |"
+        )
+
+
+def measured(rows: Iterable[Row]) -> Iterator[str]:
+    """How long `dgn runs` took, and the peak of its memory."""
+    yield "| what | s | peak, MB |"
+    yield "| --- | ---: | ---: |"
+    for row in rows:
+        yield f"| {row['what']} | {row['seconds']:.1f} | {row['peak'] / 2**20:.0f} |"
 
 
 def fuzzing(found: dict[str, list[Row]]) -> Iterator[str]:

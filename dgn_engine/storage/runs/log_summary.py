@@ -24,11 +24,15 @@ ENDS: Mapping[str, Outcome] = {
     "Closed": "stopped",
 }
 CONTINUED = "RunContinued"
-GOES_ON = ("Measured", CONTINUED)
+_SCORES = "Measured"
+GOES_ON = (_SCORES, CONTINUED)
 RECENT = 50  # lines that say how far a run came
-_CHANGES = ("RegimeSwapped", "Rewired", CONTINUED, "RecordingPaused", "RecordingResumed", "Failed")
+_CHANGES = (
+    *("RegimeSwapped", "Rewired", CONTINUED, "Failed"),
+    *("RecordingPaused", "RecordingMended", "RecordingResumed"),
+)
 _NEVER = b"\n"
-_DECODED = {**dict.fromkeys((*_CHANGES, *ENDS), _NEVER), "Measured": b'"test_accuracy":null'}
+_DECODED = {**dict.fromkeys((*_CHANGES, *ENDS), _NEVER), _SCORES: b'"test_accuracy":null'}
 _MOST = 100_000  # changes
 
 
@@ -79,6 +83,26 @@ def lines_before(line: LogLine) -> int:
     return first if is_count(first) else line.seq
 
 
+def _tested_in(line: LogLine) -> ScoreAt | None:
+    """The test score of a line; None where it has none. An event is made of odd ones only: most of
+    a log are scores.
+    """
+    if line.name != _SCORES:
+        return None
+    step, accuracy = line.fields.get("step"), line.fields.get("test_accuracy")
+    if (
+        isinstance(step, int)
+        and is_count(step)
+        and isinstance(accuracy, float)
+        and 0.0 <= accuracy <= 1.0
+    ):
+        return ScoreAt(step, accuracy)
+    event = event_of(line)
+    if not isinstance(event, events.Measured) or event.test_accuracy is None:
+        return None
+    return ScoreAt(event.step, event.test_accuracy)
+
+
 class _Fold:
     """Test scores lie in arrays: a run of a million epochs has a million of them."""
 
@@ -106,13 +130,15 @@ class _Fold:
             self._note(line)
 
     def _note(self, line: LogLine) -> None:
+        score = _tested_in(line)
+        if score is not None:
+            self._tested.append(line.seq)
+            self._steps.append(score.step)
+            self._scores.append(score.accuracy)
+        if line.name == _SCORES:
+            return
         event = event_of(line)
-        if isinstance(event, events.Measured):
-            if event.test_accuracy is not None:
-                self._tested.append(line.seq)
-                self._steps.append(event.step)
-                self._scores.append(event.test_accuracy)
-        elif event is not None and line.name in _CHANGES:
+        if event is not None and line.name in _CHANGES:
             if len(self._changes) >= _MOST:
                 raise ValueError(f"more than {_MOST:,} changes")
             self._changes.append((line.seq, event))

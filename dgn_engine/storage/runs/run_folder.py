@@ -37,6 +37,7 @@ from dgn_engine.storage.runs.manifest import (
     read_manifest,
 )
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.serial_numbers import NextNumbers, find_next_numbers
 
 CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", "RunContinued", "Diverged", "Failed")
@@ -77,7 +78,7 @@ class RunFolder:
             self._changes = [
                 int(line.fields["step"])
                 for line in lines
-                if line.name in CHANGES and "step" in line.fields
+                if line.name in CHANGES and is_count(line.fields.get("step"))
             ]
             serials = [frame.serial for frame in self._frames]
             self._manifest = ManifestWriter(self.root, known, serials)

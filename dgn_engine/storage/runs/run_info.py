@@ -127,7 +127,7 @@ def read(folder: FilePath) -> dict[str, Any]:
         raise UserError(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
     if tree.get("format") != FORMAT:
         raise UserError(f"{path} was written by another version of dgn-viewer.")
-    if wrong := [name for name, kind in _KINDS.items() if not kind(tree.get(name))]:
+    if wrong := [name for name, kind in _KINDS.items() if name in tree and not kind(tree[name])]:
         raise UserError(
             f"{path} makes no sense ({', '.join(wrong)}); "
             f"'dgn runs repair {folder}' saves what is sound."
@@ -140,22 +140,16 @@ def _is_word(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= WORD
 
 
-def _is_word_or_nothing(value: Any) -> bool:
-    return value is None or _is_word(value)
-
-
 def _is_threads(value: Any) -> bool:
-    return value is None or (is_count(value, THREADS) and value > 0)
+    return is_count(value, THREADS) and value > 0
 
 
 def _are_versions(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and all(map(_is_word, value.values())))
+    return isinstance(value, dict) and all(map(_is_word, value.values()))
 
 
 def _are_frames(value: Any) -> bool:
     match value:
-        case None:
-            return True
         case {"probes": [*probes], "every": every}:
             return all(map(_is_word, probes)) and is_count(every)
     return False
@@ -164,12 +158,12 @@ def _are_frames(value: Any) -> bool:
 # What each part must be that is used as it stands; `config`, `started` and the inventory check
 # themselves.
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "id": _is_word_or_nothing,
-    "created": _is_word_or_nothing,
+    "id": _is_word,
+    "created": _is_word,
     "versions": _are_versions,
-    "device": _is_word_or_nothing,
-    "processor": _is_word_or_nothing,
-    "data_fingerprint": _is_word_or_nothing,
+    "device": _is_word,
+    "processor": _is_word,
+    "data_fingerprint": _is_word,
     "threads": _is_threads,
     _FRAMES: _are_frames,
 }

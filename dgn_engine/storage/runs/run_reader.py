@@ -5,7 +5,8 @@ Reading takes no lock and changes nothing; a run that is being written can be re
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogContents, LogLine, event_of, read_log
+from dgn_engine.storage.runs.log import LogContents, LogLine, LogScan, event_of, read_log
 from dgn_engine.storage.runs.log_summary import (
     CONTINUED,
     LogSummary,
@@ -49,7 +50,7 @@ class RunReader:
         folder_layout.refuse_links(path)
         self.info: dict[str, Any] = run_info.read(self.root)
 
-    @property
+    @cached_property
     def config(self) -> RunConfig:
         return run_info.config_of(self.info)
 
@@ -64,9 +65,7 @@ class RunReader:
         try:
             return read_log(self.root / folder_layout.LOG)
         except OSError as error:
-            raise UserError(
-                f"{self.path / folder_layout.LOG} cannot be read: {error.strerror}."
-            ) from None
+            raise self._unreadable(error) from None
 
     @cached_property
     def summary(self) -> LogSummary:
@@ -76,7 +75,7 @@ class RunReader:
             read = "log" in self.__dict__  # what was read already is not read again
             return summarise(self.log.lines) if read else scan_summary(path)
         except OSError as error:
-            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+            raise self._unreadable(error) from None
         except ValueError as error:
             raise UserError(f"{path} makes no sense: {error}.") from None
 
@@ -96,7 +95,23 @@ class RunReader:
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        return tuple(event for line in self.lines if (event := event_of(line)) is not None)
+        read = "log" in self.__dict__  # what was read already is not read again
+        lines = self.log.lines if read else LogScan(self.root / folder_layout.LOG)
+        numbers, found = array("q"), list[Event]()
+        try:
+            for line in lines:
+                if line.name == CONTINUED:
+                    place = bisect_left(numbers, lines_before(line))
+                    del numbers[place:], found[place:]
+                if (event := event_of(line)) is not None:
+                    numbers.append(line.seq)
+                    found.append(event)
+        except OSError as error:
+            raise self._unreadable(error) from None
+        return tuple(found)
+
+    def _unreadable(self, error: OSError) -> UserError:
+        return UserError(f"{self.path / folder_layout.LOG} cannot be read: {error.strerror}.")
 
     @property
     def measured(self) -> tuple[Measured, ...]:
@@ -149,7 +164,10 @@ class RunReader:
     @cached_property
     def _all_checkpoints(self) -> tuple[run_checkpoints.StoredCheckpoint, ...]:
         folder = self.root / folder_layout.CHECKPOINTS
-        return tuple(run_checkpoints.scan(folder, thorough=False))
+        try:
+            return tuple(run_checkpoints.scan(folder, thorough=False))
+        except OSError as error:
+            raise UserError(f"{folder} cannot be read: {error.strerror}.") from None
 
     def checkpoint(self, step: int | None = None) -> run_checkpoints.StoredCheckpoint:
         """The newest, or the newest of just this step; raises `UserError` where there is none, or
@@ -178,7 +196,20 @@ class RunReader:
     @property
     def step(self) -> int:
         """The last step that something is known of."""
-        return max(self.summary.step, *(one.step for one in self.checkpoints[-1:]), 0)
+        logged = self.summary.step
+        if all(step <= logged for step in self._checkpoint_steps):
+            return logged
+        return max(logged, *(one.step for one in self.checkpoints[-1:]), 0)
+
+    @property
+    def _checkpoint_steps(self) -> list[int]:
+        """By their names alone; raises `UserError`."""
+        folder = self.root / folder_layout.CHECKPOINTS
+        try:
+            names = folder.listing()
+        except OSError as error:
+            raise UserError(f"{folder} cannot be read: {error.strerror}.") from None
+        return [key[0] for name in names if (key := folder_layout.checkpoint_key(name))]
 
     @property
     def diverged_at(self) -> int | None:

@@ -32,6 +32,7 @@ from dgn_engine.storage.session_file.untrusted_run import check_run, escape_word
 TIMEOUT = 120.0  # seconds
 _PIECE = 1 << 20
 _MEMBERS = 20_000
+_WHY = 500  # characters of a refusal: it may repeat a name of the file
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         check_run(reader)
         write_file(run / folder_layout.CONFIG, reader.config.to_toml().encode())
     except UserError as refusal:
-        why = str(refusal).replace(str(run), "").strip("/").rstrip(".")
+        why = plain(str(refusal).replace(str(run), "").strip("/").rstrip("."), _WHY)
         raise UserError(f"{name} holds a run that is refused: {why}.") from None
     except OSError as error:
         raise UserError(f"{name} cannot be unpacked: {error.strerror}.") from None
