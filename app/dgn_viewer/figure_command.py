@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.storage.atomic_write import check_output
 from dgn_engine.text.printable import say
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             f"Figures need {error.name}, which is not installed: pip install {error.name}."
         ) from None
+    if arguments.out is not None:
+        check_output(_named_path(arguments))
     specs = _specs(arguments.panel)
     style = _style(arguments)
     with tempfile.TemporaryDirectory() as place:
@@ -199,7 +202,13 @@ def _path(arguments: argparse.Namespace, panels: Sequence[FigurePanel]) -> Path:
         names = "-".join(panel.name for panel in panels)
         step = max(panel.context.step for panel in panels)
         return Path(f"{names}-step{step}.{ending or 'pdf'}")
-    path: Path = arguments.out
+    return _named_path(arguments)
+
+
+def _named_path(arguments: argparse.Namespace) -> Path:
+    """That of --out, with an ending; raises `UserError` where it has none that is known."""
+    path, ending = arguments.out, arguments.format
+    assert isinstance(path, Path)
     if ending and not path.suffix:
         return path.with_name(f"{path.name}.{ending}")
     if ending and path.suffix.lower() != f".{ending}":

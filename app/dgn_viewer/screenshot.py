@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QEventLoop
+from PySide6.QtCore import QBuffer, QEventLoop, QIODevice
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Advance
 from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
+from dgn_engine.storage.atomic_write import require_replaceable, write_file
 from dgn_engine.text.printable import complain, say, say_lines
 from dgn_viewer.application import Options, Viewer, build, leave
 from dgn_viewer.docks.panel_dock import PanelDock
@@ -143,9 +144,12 @@ class Screenshot:
             "panels": {n: describe(window.docks.hosts[n]) for n in window.docks.visible()},
         }
         try:
-            if not window.grab().save(str(self._shot.picture), "PNG"):
-                raise OSError("the picture could not be written")
-            self._shot.facts.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+            picture = QBuffer()
+            picture.open(QIODevice.OpenModeFlag.WriteOnly)
+            if not window.grab().save(picture, "PNG"):
+                raise OSError("the picture could not be made")
+            write_file(self._shot.picture, bytes(picture.data().data()))
+            write_file(self._shot.facts, (json.dumps(facts, indent=2) + "\n").encode())
         except OSError as error:
             raise _not_writable(self._shot.picture, error) from None
 
@@ -185,8 +189,9 @@ def _check_writable(shot: ScreenshotOptions) -> None:
     if shot.picture.suffix.lower() != ".png":
         raise UserError(f"{shot.picture} is no .png file; the picture is saved as PNG.")
     for path in (shot.picture, shot.facts):
-        existed = path.exists()
         try:
+            require_replaceable(path)
+            existed = path.exists()
             with path.open("ab"):
                 pass
             if not existed:

@@ -85,11 +85,12 @@ def carry_out(
     from dgn_engine.cli._progress_bar import UnitProgressBar
     from dgn_engine.experiments.report.cost import cost_in_words
     from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
+    from dgn_engine.experiments.report.result_layout import FIGURES, TABLES
     from dgn_engine.experiments.report.terminal import print_document
     from dgn_engine.experiments.report.write_report import notices
     from dgn_engine.sweep.checks import check_folder
 
-    check_folder(task.folder)
+    check_folder(task.folder, (FIGURES, TABLES))
     if arguments.report_only:
         document = report_again(task)
     else:

@@ -17,6 +17,7 @@ from dgn_engine.cli._reader_options import (
     normalised_when_trained,
 )
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import check_output_folder
 from dgn_engine.text.printable import console
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dgn_engine.model.importing.from_file import ImportedNetwork
     from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
+KERNEL_FILE, INSPECTION_FILE = "kernels.npz", "inspection.json"  # what --out writes
 SCORED = 1000  # test examples, unless --scored is given
 _NEEDS_DATA = (
     "examples", "layers", "out", "size", "normalise", "net", "norm_eps", "road", "draws", "seconds",
@@ -68,6 +70,8 @@ def add_inspection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_inspection_options(arguments: argparse.Namespace) -> None:
+    if arguments.out is not None:
+        check_output_folder(arguments.out, (KERNEL_FILE, INSPECTION_FILE))
     if arguments.data is None:
         given = [name for name in _NEEDS_DATA if getattr(arguments, name) is not None]
         if given or arguments.option:
@@ -256,9 +260,9 @@ def _write(
         settings=np.array(json.dumps(settings, ensure_ascii=False)),
         **statistics.arrays,
     )
-    save_file(folder / "kernels.npz", content.getvalue())
+    save_file(folder / KERNEL_FILE, content.getvalue())
     text = json.dumps(inspection, ensure_ascii=False, indent=1, allow_nan=False)
-    save_file(folder / "inspection.json", text.encode())
+    save_file(folder / INSPECTION_FILE, text.encode())
 
 
 def print_inspection(inspection: dict[str, Any]) -> None:

@@ -200,11 +200,12 @@ def _write_arrays(document: Document, folder: Path) -> None:
 
     from dgn_engine.experiments._gate_information import arrays_of
     from dgn_engine.storage.atomic_write import write_file
+    from dgn_engine.storage.inner_path import inside
 
     content = io.BytesIO()
     arrays: dict[str, Any] = arrays_of(document.details)
     np.savez(content, **arrays)
-    write_file(folder / ARRAYS, content.getvalue())
+    write_file(inside(folder) / ARRAYS, content.getvalue())
 
 
 COMMAND = Subcommand(

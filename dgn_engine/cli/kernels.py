@@ -19,6 +19,7 @@ from dgn_engine.cli._user_model import (
     check_model_options,
     model_kernels,
 )
+from dgn_engine.storage.atomic_write import check_output
 from dgn_engine.text.printable import console, say_json
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_model_options(arguments)
     inputs.check_options(arguments)
+    if arguments.out:
+        check_output(arguments.out)
     found = model_kernels(arguments) if arguments.model else _kernels_of_file(arguments)
     said = _settings(arguments) | found.settings
     if arguments.out:

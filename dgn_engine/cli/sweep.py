@@ -51,13 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.cli._progress_bar import UnitProgressBar
     from dgn_engine.experiments.report.reproduction_progress import ProgressTally
+    from dgn_engine.experiments.report.result_layout import FIGURES, TABLES
     from dgn_engine.sweep.checks import check_folder, check_start, ignored_in
     from dgn_engine.sweep.schedule import OVER, UnitProgress
     from dgn_engine.sweep.summary import rows_of
     from dgn_engine.sweep.workers import works_here
 
     units = [run.unit for run in sweep.runs]
-    check_folder(root)
+    check_folder(root, (FIGURES, TABLES))
     sizes = check_start(units, root, works_here(arguments.cluster))
     executor = named_executor(arguments, units)
     for sentence in ignored_in(sweep.runs, sweep.fields, sizes):

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.storage.atomic_write import replace_file
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.regular_files import open_regular
 from dgn_engine.storage.user_folders import user_cache
 
@@ -67,7 +68,7 @@ def keep(identity: str, decoded: DecodedImages) -> None:
         folder.chmod(0o700)
         if not _is_own(folder):
             return
-        with replace_file(folder / f"{key}{_ENDING}") as file:
+        with replace_file(inside(folder) / f"{key}{_ENDING}") as file:
             _write(file, decoded, key)
         _prune(folder)
     except OSError:

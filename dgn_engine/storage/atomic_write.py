@@ -1,7 +1,7 @@
 """Writes files and folders whole or not at all, whatever happens meanwhile.
 
-What lies in a folder that is made here can be read by the user alone, unless they share it: a
-new file or folder is for those who may enter the folder that it is put into.
+A folder that is made at a path that the user named is for them alone (0700), unless `DGN_SHARED` is
+set; whatever is put into a folder is for those who may enter that.
 
 Raises `OSError`, except for `save_file`: what a full disk means is decided by whoever writes.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -19,17 +20,65 @@ from typing import IO
 from dgn_engine.errors import UserError
 from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inner
 
+SHARED = "DGN_SHARED"  # the variable that says so
 PART = ".part"  # the ending of what was not finished
+_KINDS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
-def write_file(path: FilePath, content: bytes) -> None:
-    """Write a part next to it, sync, rename, sync the folder. A link there is replaced."""
+class NotReplaced(OSError):  # noqa: N818 - shown as a verdict
+    """Where a file should be written lies something that is none."""
+
+
+def require_replaceable(path: FilePath) -> None:
+    """Raise `NotReplaced` where something lies there that is no regular file."""
+    try:
+        mode = inner(path).status().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "")
+    if kind:
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EEXIST
+        raise NotReplaced(code, f"it is {kind}, and is not replaced")
+
+
+def check_output(path: Path) -> None:
+    """Raise `UserError` before work is done whose result could not be written there."""
+    try:
+        require_replaceable(path)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror}; choose another name.") from None
+
+
+def check_output_folder(folder: Path, names: Sequence[str]) -> None:
+    """The same for files of these names in a folder, which need not be there."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise UserError(f"{folder} is not a folder; choose another one.")
+    for name in names:
+        check_output(folder / name)
+
+
+def write_file(path: FilePath, content: bytes, synced: bool = True) -> None:
+    """Write a part next to it, sync, rename, sync the folder.
+
+    Where the user named the path, only a regular file is replaced (`NotReplaced`); what lies at an
+    inner path gives way, whatever it is. `synced`: else a crash may leave an empty file.
+    """
+    if isinstance(path, Path):
+        require_replaceable(path)
     place = inner(path)
     part = _part(place)
     try:
-        _write(part, content)
+        _write(part, content, synced)
         part.replace(place)
-        place.parent.sync()
+        if synced:
+            place.parent.sync()
     finally:
         part.unlink(missing_ok=True)
 
@@ -47,8 +96,13 @@ def save_file(path: FilePath, content: bytes) -> None:
 
 
 @contextmanager
-def replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write into; it replaces `path` when all went well, else nothing does."""
+def replace_file(path: FilePath) -> Iterator[IO[bytes]]:
+    """A file to write into; it replaces `path` when all went well, else nothing does.
+
+    Raises `NotReplaced` as `write_file` does.
+    """
+    if isinstance(path, Path):
+        require_replaceable(path)
     place = inner(path)
     part = _part(place)
     try:
@@ -70,7 +124,9 @@ def write_folder(path: FilePath, files: Mapping[str, bytes]) -> None:
     try:
         if part.exists():  # what was left when the disk let nothing be removed
             part.remove_tree()
-        part.mkdir()
+        part.mkdir(_new_mode(path))
+        if place.is_dir():  # as the user made it
+            part.allow(stat.S_IMODE(place.status().st_mode))
         for name, content in files.items():
             _write(part / name, content)
         part.sync()
@@ -100,7 +156,7 @@ def make_folder(path: FilePath) -> None:
         return
     place = inner(path)
     try:
-        place.mkdir()
+        place.mkdir(_new_mode(path))
     except FileExistsError:
         if isinstance(path, InnerPath) and path.is_link():
             raise LinkInside(path.within) from None
@@ -112,6 +168,22 @@ def make_folder(path: FilePath) -> None:
         with suppress(OSError):  # another time it would be taken for one that is safe
             place.rmdir()
         raise
+
+
+def _new_mode(path: FilePath) -> int | None:
+    """The permissions of a new folder, before the umask; None: those of the folder above, which is
+    one of ours."""
+    if isinstance(path, InnerPath):
+        return None
+    return 0o700 if os.environ.get(SHARED, "0") in ("", "0") else 0o777
+
+
+def make_private(folder: Path) -> None:
+    """Take the rights of others from a folder that was copied, and from what is in it."""
+    if _new_mode(folder) != 0o700:
+        return
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def sync_tree(folder: Path) -> None:
@@ -160,7 +232,7 @@ def _sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _write(path: InnerPath, content: bytes) -> None:
+def _write(path: InnerPath, content: bytes, synced: bool = True) -> None:
     path.unlink(missing_ok=True)  # what was left by a process of the same number
     handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
@@ -170,6 +242,7 @@ def _write(path: InnerPath, content: bytes) -> None:
             if not written:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             left = left[written:]
-        os.fsync(handle)
+        if synced:
+            os.fsync(handle)
     finally:
         os.close(handle)

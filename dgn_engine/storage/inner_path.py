@@ -203,11 +203,19 @@ class InnerPath:
                     raise LinkInside(self.within) from None
                 raise
 
-    def mkdir(self) -> None:
-        """A new folder, for those who may enter the one above."""
+    def mkdir(self, mode: int | None = None) -> None:
+        """A new folder with these permissions, less the umask; else those of the one above."""
         with self._at() as (name, folder):
-            mode = 0o777 if folder is None else os.fstat(folder).st_mode & 0o777
-            os.mkdir(name, mode, dir_fd=folder)
+            above = 0o777 if folder is None else os.fstat(folder).st_mode & 0o777
+            os.mkdir(name, above if mode is None else mode, dir_fd=folder)
+
+    def allow(self, mode: int) -> None:
+        """Give a folder these permissions."""
+        if os.name != "posix":
+            return
+        with self._folder() as folder:
+            assert isinstance(folder, int)
+            os.fchmod(folder, mode)
 
     def unlink(self, missing_ok: bool = False) -> None:
         try:
@@ -307,6 +315,8 @@ def inner(path: FilePath) -> InnerPath:
     """A path whose last part is not followed, nor any other of an inner path."""
     if isinstance(path, InnerPath):
         return path
+    if path.name in ("", ".."):
+        raise OSError(errno.EISDIR, "it is a folder")
     return InnerPath(Anchor(path.parent), (path.name,))
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.atomic_write import make_folders, write_file
+from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.regular_files import read_regular, read_text
 from dgn_engine.storage.runs.folder_layout import LOCK
@@ -29,7 +30,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
 
     Raises `UserError` where the folder holds another calculation.
     """
-    written, result = _read_unit(folder), _bytes(folder / RESULT)
+    written, result = _read_unit(folder), _bytes(inside(folder) / RESULT)
     if written is None or result is None:
         return False
     digest = written.pop(_DIGEST, None)
@@ -52,8 +53,9 @@ def calculate(unit: Calculation, root: Path) -> None:
         raise UserError(f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.")
     function: Callable[[CalculationInputs], Any] = getattr(importlib.import_module(module), name)
     folder = unit_folder(root, unit.id)
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = Lock(folder / LOCK)
+    make_folders(folder)
+    within = inside(folder)
+    lock = Lock(within / LOCK)
     lock.take()
     try:
         needs = {need: unit_folder(root, need) for need in unit.needs}
@@ -61,8 +63,8 @@ def calculate(unit: Calculation, root: Path) -> None:
         result = json.dumps(function(CalculationInputs(unit.arguments, folder, needs))).encode()
         took = round(time.monotonic() - began, 6)
         written = {**unit_to_plain(unit), _SECONDS: took, _DIGEST: _digest(result)}
-        write_file(folder / UNIT, json.dumps(written).encode())
-        write_file(folder / RESULT, result)  # last: with it, it is done
+        write_file(within / UNIT, json.dumps(written).encode())
+        write_file(within / RESULT, result)  # last: with it, it is done
     finally:
         lock.release()
 
@@ -73,7 +75,7 @@ def read_result(folder: Path) -> Any:
     Raises `UserError` where there is none, and where a name is looked up in it that an older
     version of the calculation did not write.
     """
-    path = folder / RESULT
+    path = inside(folder) / RESULT
 
     def named(tree: dict[str, Any]) -> _Named:
         return _Named(tree, folder)
@@ -107,7 +109,7 @@ class _Named(dict[str, Any]):
 
 
 def _read_unit(folder: Path) -> dict[str, Any] | None:
-    content = _bytes(folder / UNIT)
+    content = _bytes(inside(folder) / UNIT)
     try:
         tree = json.loads(content or b"")
     except (ValueError, RecursionError):
@@ -115,7 +117,7 @@ def _read_unit(folder: Path) -> dict[str, Any] | None:
     return tree if isinstance(tree, dict) else None
 
 
-def _bytes(path: Path) -> bytes | None:
+def _bytes(path: InnerPath) -> bytes | None:
     try:
         return read_regular(path)
     except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,12 @@ from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.regimes import find_regime
 from dgn_engine.setting import filled
+from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.sweep_file import SweepRun
-from dgn_engine.sweep.unit import Training, Unit
+from dgn_engine.sweep.unit import UNITS, Training, Unit
 from dgn_engine.sweep.unit_results import state_of
+from dgn_engine.sweep.workers.attempt import LOGS
 from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.ignored_settings import (
@@ -31,15 +35,25 @@ _SHAPE, _CLASSES = (3, 32, 32), 10  # any images, where the data lie on another 
 _FEW = 2  # examples: of the data only shapes and classes matter here
 
 
-def check_folder(folder: Path) -> None:
-    """Raise `UserError` where the path, or a parent of it, is not a folder."""
+def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
+    """Raise `UserError` where the path, or a parent of it, is not a folder, or where a folder of
+    results has links in it, which are not followed. `names`: what else is written there.
+    """
     try:
-        there = next(place for place in (folder, *folder.parents) if place.exists())
+        there = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
         sound = there.is_dir()
+        root = inside(folder)
+        found = [root / name for name in (UNITS, LOGS, LOCK, *names)] if sound else []
+        links = [path.within for path in (*found, *(root / UNITS).entries()) if path.is_link()]
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror}.") from None
     if not sound:
         raise UserError(f"{there} is not a folder; choose a folder with --out.")
+    if links:
+        raise UserError(
+            f"{folder} is not used: '{links[0]}' in it is a link, and is not followed; choose "
+            "another folder with --out, or take the link out."
+        )
 
 
 def check_start(

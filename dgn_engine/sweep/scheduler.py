@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import make_folders
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, LOCK, LOG, RUN
 from dgn_engine.sweep.schedule import Schedule, UnitProgress, UnitState
@@ -209,9 +211,9 @@ def _score(unit: Unit, root: Path) -> float | None:
 @contextmanager
 def _lock_folder(root: Path) -> Iterator[None]:
     """Allow one sweep at a time in a folder; raises `UserError`."""
-    lock = Lock(root / LOCK)
+    lock = Lock(inside(root) / LOCK)
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_folders(root)
         lock.take()
     except OSError as error:
         raise UserError(f"Cannot write to {root}: {error.strerror}.") from None

@@ -14,6 +14,7 @@ from typing import Any
 from dgn_engine.errors import UserError
 from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.sweep.schedule import SOUND, UnitProgress, UnitState
 from dgn_engine.sweep.sweep_file import Sweep, SweepRun
@@ -101,8 +102,10 @@ def write_results(
         **({} if report is None else {"report": report}),
     }
     try:
-        write_file(root / JSON, (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode())
-        write_file(root / CSV, _csv(sweep, lines).encode())
+        write_file(
+            inside(root) / JSON, (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
+        )
+        write_file(inside(root) / CSV, _csv(sweep, lines).encode())
     except OSError as error:
         raise UserError(f"Cannot write the results to {root}: {error.strerror}.") from None
 

@@ -144,7 +144,12 @@ Stopped = Callable[[], bool]  # asked often
 
 
 def unit_folder(root: Path, unit_id: str) -> Path:
-    return root / UNITS / unit_id
+    """The folder of a unit; raises `UserError` where it, or that of all units, is a link."""
+    folder = root / UNITS / unit_id
+    for place in (folder.parent, folder):
+        if place.is_symlink():
+            raise UserError(f"{place} is a link, which is not followed; take it out of {root}.")
+    return folder
 
 
 def check_units(units: Sequence[Unit]) -> None:

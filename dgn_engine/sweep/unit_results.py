@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured, RegimeSwapped
-from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.atomic_write import make_folders, write_file
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.storage.runs.folder_layout import RUN
@@ -71,8 +72,8 @@ def find_unstartable(unit: Unit, root: Path) -> UnstartableUnit | None:
 def record_unstartable(unit_id: str, unstartable: UnstartableUnit, root: Path) -> None:
     """Say in the unit's folder why it cannot begin, for readers of results."""
     folder = unit_folder(root, unit_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_file(folder / UNSTARTABLE, json.dumps(to_plain(unstartable)).encode())
+    make_folders(folder)
+    write_file(inside(folder) / UNSTARTABLE, json.dumps(to_plain(unstartable)).encode())
 
 
 def read_unstartable(folder: Path) -> UnstartableUnit | None:
@@ -80,7 +81,7 @@ def read_unstartable(folder: Path) -> UnstartableUnit | None:
     if (folder / RUN).exists():
         return None
     try:
-        tree = json.loads(read_text(folder / UNSTARTABLE))
+        tree = json.loads(read_text(inside(folder) / UNSTARTABLE))
         found: UnstartableUnit = from_plain(UnstartableUnit, tree)
     except (OSError, ValueError, TypeError, RecursionError):
         return None

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QMainWindow, QWidget
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, SaveWeights, StartRun
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.config_file import read_config
 from dgn_viewer.notices import Notice
 from dgn_viewer.settings import Settings
@@ -143,7 +144,7 @@ class FileDialogs(QObject):
 
     def _write(self, path: Path, configuration: str) -> None:
         try:
-            path.write_text(configuration, encoding="utf-8")
+            write_file(path, configuration.encode())
         except OSError as error:
             reason = error.strerror or str(error)
             self._tell(Notice("refused", f"Cannot write {path}: {reason}. Choose another folder."))

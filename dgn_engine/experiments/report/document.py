@@ -16,6 +16,7 @@ from typing import Any, Literal
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.results import Claim, Figure, Printed
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.summary import FORMAT as SWEEP_FORMAT
@@ -138,7 +139,7 @@ def goes_on_in(document: Document, folder: Path) -> bool:
 
 def read(folder: Path) -> Document:
     """Read the result in a folder, or a result's file; raises `UserError`."""
-    path = folder if folder.is_file() else folder / RESULTS
+    path = folder if folder.is_file() else inside(folder) / RESULTS
     try:
         tree = json.loads(read_text(path))
     except FileNotFoundError:

@@ -19,7 +19,8 @@ from dgn_engine.experiments.report.result_layout import PLAN, RESULTS
 from dgn_engine.experiments.report.run_scale import scale_of
 from dgn_engine.experiments.report.write_report import ReproductionTask, write_report
 from dgn_engine.regimes import find_regime
-from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.atomic_write import make_folders, write_file
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.schedule import OVER, SOUND, UnitProgress
@@ -130,7 +131,7 @@ def report_again(task: ReproductionTask) -> Document:
 
 def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes]) -> None:
     """Refuse a folder in which a unit of the same name stands for something else."""
-    path = folder / PLAN
+    path = inside(folder) / PLAN
     plain = {unit.id: unit_to_plain(unit) for unit in units}
     try:
         known = json.loads(read_text(path))
@@ -147,9 +148,9 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
                 "with, or choose another folder with --out."
             )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folders(folder)
         for name, content in {PLAN: json.dumps({**known, **plain}).encode(), **files}.items():
-            write_file(folder / name, content)
+            write_file(inside(folder) / name, content)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror}.") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import PROGRESS
 from dgn_engine.regimes import find_regime
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.schedule import OVER, UnitProgress
@@ -125,17 +128,14 @@ def work_of(unit: Unit) -> float:
 
 def write(progress: ReproductionProgress, folder: Path) -> None:
     """Write it whole or not at all; without sync, since it comes again. Trouble is not fatal."""
-    part = folder / f".{PROGRESS}.part"
-    try:
-        part.write_text(json.dumps(to_plain(progress)), encoding="utf-8")
-        part.replace(folder / PROGRESS)
-    except OSError:
-        part.unlink(missing_ok=True)
+    content = json.dumps(to_plain(progress)).encode()
+    with suppress(OSError):
+        write_file(inside(folder) / PROGRESS, content, synced=False)
 
 
 def read(folder: Path) -> ReproductionProgress:
     """Read `progress.json`; raises `UserError` where there is none."""
-    path = folder / PROGRESS
+    path = inside(folder) / PROGRESS
     try:
         tree = json.loads(read_text(path))
         progress: ReproductionProgress = from_plain(ReproductionProgress, tree)

@@ -26,7 +26,8 @@ from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS
 from dgn_engine.experiments.report.run_scale import scale_of, stand_in
 from dgn_engine.protocol.results import PRINTED_RUNS
 from dgn_engine.statistics import mean_and_half_width, welch_p
-from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.atomic_write import make_folder, write_file
+from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.runs import run_info
 from dgn_engine.sweep.schedule import SOUND, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
@@ -104,7 +105,7 @@ def write_report(
         columns=found.columns,
         notices=(*unfinished, *notices(task)),
     )
-    write_file(task.folder / RESULTS, to_bytes(document))
+    write_file(inside(task.folder) / RESULTS, to_bytes(document))
     document = read(task.folder)  # as everybody else will see it
     write_files(document, task.folder)
     return document
@@ -158,7 +159,16 @@ def notices(task: ReproductionTask) -> tuple[str, ...]:
 
 
 def write_files(document: Document, folder: Path) -> None:
-    """Write the report for people; each file is there whole or as it was before."""
+    """Write the report for people; each file is there whole or as it was before. Raises `UserError`
+    where something in the folder is a link, or cannot be written.
+    """
+    try:
+        _write_files(document, inside(folder))
+    except OSError as error:
+        raise UserError(f"Cannot write the report to {folder}: {error.strerror}.") from None
+
+
+def _write_files(document: Document, folder: InnerPath) -> None:
     from dgn_engine.experiments.report.html import html
     from dgn_engine.experiments.report.markdown import markdown
     from dgn_engine.experiments.report.table_files import table_files
@@ -166,7 +176,7 @@ def write_files(document: Document, folder: Path) -> None:
     write_file(folder / f"{REPORT}.md", markdown(document).encode())
     write_file(folder / f"{REPORT}.html", html(document).encode())
     for name, content in table_files(document).items():
-        (folder / TABLES).mkdir(exist_ok=True)
+        make_folder(folder / TABLES)
         write_file(folder / TABLES / name, content)
     if not document.figures:
         return
@@ -174,7 +184,7 @@ def write_files(document: Document, folder: Path) -> None:
         figure_bytes,  # matplotlib takes seconds
     )
 
-    (folder / FIGURES).mkdir(exist_ok=True)
+    make_folder(folder / FIGURES)
     for figure in document.figures:
         for kind in ("pdf", "svg"):
             write_file(folder / FIGURES / f"{figure.name}.{kind}", figure_bytes(figure, kind))

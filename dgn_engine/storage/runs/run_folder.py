@@ -97,7 +97,9 @@ class RunFolder:
         try:
             if path.is_symlink():
                 raise UserError(f"{path} is a link; choose another folder with --out.")
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if path.exists() and not path.is_dir():
+                raise UserError(f"{path} is not a folder; choose another one with --out.")
+            if path.exists() and any(path.iterdir()):
                 raise UserError(f"{path} is not empty; choose another folder with --out.")
             make_folders(path.parent)
             write_folder(
@@ -161,6 +163,7 @@ class RunFolder:
         if time.monotonic() - self._looked >= SYNC_EVERY:
             self._look()
         self._change()
+        self._mend_cut()  # before each line: it would leave a hole
         self._log.append(name, dict(fields))
         if name in CHANGES:
             self._changes.append(int(fields.get("step", 0)))
@@ -278,11 +281,14 @@ class RunFolder:
             folder_layout.set_aside(self.root, log)
             self._log.write_anew()
             self._remark(f"{folder_layout.LOG} was gone, or another file; it was written anew")
-        elif self._log.take_cut():
-            self._remark(f"{folder_layout.LOG} was cut; what was cut off is lost")
+        self._mend_cut()
         if not (self.root / folder_layout.RUN).exists():
             self._write_info(self.info)
             self._remark(f"{folder_layout.RUN} was gone; it was written anew")
+
+    def _mend_cut(self) -> None:
+        if self._log.take_cut():
+            self._remark(f"{folder_layout.LOG} was cut; what was cut off is lost")
 
     def _remark(self, what: str) -> None:
         self._remarks.append(f"In {self.path} {what}. Somebody else changes files in it.")

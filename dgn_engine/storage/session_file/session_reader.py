@@ -16,7 +16,14 @@ from typing import IO, Any
 
 from dgn_engine.confinement.child import child_command
 from dgn_engine.errors import UserError
-from dgn_engine.storage.atomic_write import PART, make_folders, sync_folder, sync_tree, write_file
+from dgn_engine.storage.atomic_write import (
+    PART,
+    make_folders,
+    make_private,
+    sync_folder,
+    sync_tree,
+    write_file,
+)
 from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child
 from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.checkpoints.wire import read_head
@@ -93,6 +100,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
         make_folders(root)
         shutil.copytree(folder, part)
         run_info.write(part, {**run_info.read(part), "id": uuid.uuid4().hex})
+        make_private(part)
         sync_tree(part)
         part.rename(path)
         sync_folder(root)

@@ -14,7 +14,7 @@ from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.storage.atomic_write import replace_file, write_file
+from dgn_engine.storage.atomic_write import check_output, replace_file, write_file
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
@@ -46,6 +46,7 @@ def export_run(folder: Path, out: Path) -> str:
 
     Raises `UserError`.
     """
+    check_output(out)
     reader = RunReader(folder)
     if out.suffix == archive_format.ENDING:
         count = save_session(folder, out)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted
+from dgn_engine.storage.atomic_write import make_folder
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.lock import LockHeldError, free
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.unit import (
@@ -116,8 +118,10 @@ def write_log(root: Path, unit_id: str, text: str) -> None:
     """Add an attempt that failed to the unit's log; a full disk must not hide the cause."""
     head = f"{datetime.now():%Y-%m-%d %H:%M:%S} process {os.getpid()} on {platform.node()}\n"
     try:
-        (root / LOGS).mkdir(exist_ok=True)
-        with log_path(root, unit_id).open("a", encoding="utf-8") as log:
+        make_folder(inside(root) / LOGS)
+        path = inside(root) / LOGS / f"{unit_id}.txt"
+        handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        with os.fdopen(handle, "a", encoding="utf-8") as log:
             log.write(f"{head}{text.rstrip()}\n\n")
     except OSError:
         pass

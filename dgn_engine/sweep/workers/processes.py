@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import make_folder, make_folders
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS, last_lines, log_path, write_log
@@ -78,7 +80,8 @@ class ProcessWorkers:
             self._places = [found[index % len(found)] for index in range(count)]
         else:
             self._places = [""] * (self._limit or cores())
-        (self._root / LOGS).mkdir(parents=True, exist_ok=True)
+        make_folders(self._root)
+        make_folder(inside(self._root) / LOGS)
         try:
             yield
         finally:

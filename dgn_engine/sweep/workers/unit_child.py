@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from dgn_engine.storage.inner_path import inside
+
 EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
 IDLE = 0.5  # … while none does
 LEAVE = 20.0  # seconds that a process has to save and end when nobody waits for it any more
@@ -98,7 +100,8 @@ class _Parent:
 
 def _redirect(log: Path) -> None:
     """What the process prints, to its last word, goes to a file and not onto a progress bar."""
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    path = inside(log.parent.parent) / log.parent.name / log.name
+    handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):
             stream.flush()

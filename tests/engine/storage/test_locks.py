@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import platform
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,77 @@ def test_a_folder_that_was_away_is_locked_again_or_the_reason_is_an_error(
         held.retake()
     held.release()
     assert issubclass(LockHeldError, UserError)
+
+
+def test_asking_who_writes_refuses_no_writer(path: Path) -> None:
+    left(path, pid=os.getpid())  # a living process, which is asked about with a lock
+    over, asked = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            holder(path)
+            lock.is_abandoned(path)
+            asked.set()
+
+    askers = [threading.Thread(target=ask) for _ in range(2)]
+    for one in askers:
+        one.start()
+    try:
+        assert asked.wait(60)
+        for _ in range(200):
+            mine = Lock(path)
+            mine.take()
+            mine.release()
+            left(path, pid=os.getpid())
+    finally:
+        over.set()
+        for one in askers:
+            one.join()
+
+
+def test_a_second_writer_is_refused_at_once_while_others_ask(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "PATIENCE", 1e9)
+    mine = Lock(path)
+    mine.take()
+    with pytest.raises(LockHeldError):
+        Lock(path).take()
+    mine.release()
+
+
+def test_one_who_asks_for_ever_is_a_writer_after_a_while(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "PATIENCE", 0.01)
+    left(path, pid=os.getpid())
+    with path.open() as asker:
+        fcntl.flock(asker, fcntl.LOCK_SH)
+        with pytest.raises(LockHeldError):
+            Lock(path).take()
+
+
+def test_a_lock_whose_name_was_given_away_meanwhile_is_taken_anew(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seize, times = lock._seize, iter(range(9))
+
+    def slow(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
+        seized = seize(handle, owner, ask)
+        if next(times) < 2:  # somebody deletes it, and another makes one
+            path.unlink()
+            path.touch()
+        return seized
+
+    monkeypatch.setattr(lock, "_seize", slow)
+    mine = Lock(path)
+    mine.take()
+    assert mine.is_named
+    monkeypatch.undo()
+    with pytest.raises(LockHeldError):
+        Lock(path).take()
+    path.unlink()
+    assert not mine.is_named
+    mine.retake()
+    assert mine.is_named
+    mine.release()

@@ -1,0 +1,168 @@
+"""Where commands write: a fresh path or a regular file, and nothing else is replaced."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.cli import main
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import (
+    NotReplaced,
+    check_output,
+    check_output_folder,
+    replace_file,
+    require_replaceable,
+    save_file,
+    write_file,
+)
+from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.sweep.checks import check_folder
+from dgn_engine.sweep.unit import unit_folder
+
+
+def a_link(path: Path) -> None:
+    path.symlink_to(path.with_name("precious"))
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.symlink_to(path.with_name("nothing"))
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_socket(path: Path) -> None:
+    place = Path.cwd()
+    os.chdir(path.parent)  # the name of a socket must be short
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(place)
+
+
+THINGS = (os.mkfifo, a_link, a_link_to_nothing, a_folder, a_socket)
+
+
+def kind_of(path: Path) -> int:
+    return stat.S_IFMT(path.lstat().st_mode)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "precious").write_text("precious")
+    return tmp_path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = RunFolder.create(tmp_path / "run", RunConfig())
+    folder.close()
+    return folder.path
+
+
+def test_a_device_is_not_replaced() -> None:
+    with pytest.raises(NotReplaced, match="it is a device, and is not replaced"):
+        require_replaceable(Path(os.devnull))
+    with pytest.raises(UserError, match="Cannot write /dev/null: it is a device"):
+        check_output(Path("/dev/null"))
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_only_a_regular_file_is_replaced(thing: Callable[[Path], None], place: Path) -> None:
+    path = place / "x"
+    thing(path)
+    kind = kind_of(path)
+    with pytest.raises(NotReplaced):
+        write_file(path, b"new")
+    with pytest.raises(NotReplaced), replace_file(path):
+        pass
+    with pytest.raises(UserError, match="and is not replaced"):
+        save_file(path, b"new")
+    with pytest.raises(UserError, match="and is not replaced; choose another name"):
+        check_output_folder(place, ["x"])
+    assert kind_of(path) == kind
+    assert (place / "precious").read_text() == "precious"
+    assert sorted(one.name for one in place.iterdir()) == ["precious", "x"]
+    check_output(place / "new")
+    check_output(place / "precious")
+    check_output(place / "precious" / "deep")  # whoever writes it says what is wrong
+    write_file(place / "precious", b"new")
+    assert (place / "precious").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("thing", [os.mkfifo, a_link, a_link_to_nothing])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["kernels", "no.pt", "--inputs", "no.npy", "--out", "x.npz"],
+        ["runs", "export", "run", "x.dgn"],
+        ["runs", "export", "run", "x.csv"],
+        ["train", "--out", "x.npz"],
+        ["inspect", "no.pt", "--data", "digits", "--out", "folder"],
+        ["sweep", "sweep.toml", "--out", "x.npz"],
+        ["reproduce", "npf-nu", "--out", "x.npz"],
+        ["figure", "run", "--panel", "training", "--out", "x.pdf"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_command_refuses_what_is_no_file_before_it_works(
+    words: list[str],
+    thing: Callable[[Path], None],
+    run: Path,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(run.parent)
+    (place / "sweep.toml").write_text("[grid]\nseed = [0, 1]\n")
+    (place / "folder").mkdir()
+    path = place / ("folder/kernels.npz" if words[0] == "inspect" else words[-1])
+    if thing is a_link:
+        (place / "folder" / "precious").touch()
+    thing(path)
+    before = sorted(one.name for one in place.iterdir())
+    kind = kind_of(path)
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert path.name in said
+    assert "choose a" in said or "is a link" in said
+    assert kind_of(path) == kind
+    assert sorted(one.name for one in place.iterdir()) == before
+    assert (place / "precious").read_text() == "precious"
+
+
+def test_no_path_at_all_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (".", "..", "/"):
+        with pytest.raises(UserError, match="it is a folder"):
+            check_output(Path(name))
+
+
+@pytest.mark.parametrize("name", ["units", "units/one", "logs", "lock", "figures"])
+def test_links_in_a_folder_of_results_are_refused(name: str, tmp_path: Path) -> None:
+    root, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
+    (root / "units").mkdir(parents=True)
+    elsewhere.mkdir()
+    check_folder(root, ("figures",))
+    if name == "units":
+        (root / "units").rmdir()
+    (root / name).symlink_to(elsewhere)
+    with pytest.raises(UserError, match=f"'{name}' in it is a link, and is not followed"):
+        check_folder(root, ("figures",))
+    if name.startswith("units"):
+        with pytest.raises(UserError, match="is a link, which is not followed"):
+            unit_folder(root, "one")
+    with pytest.raises(OSError, match="is a link, and is not followed"):
+        write_file(inside(root) / name / "x", b"")
+    assert list(elsewhere.iterdir()) == []
