@@ -70,6 +70,17 @@ class Anchor:
         except OSError:
             return False
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be said of what `path` names; '' where it is there, or is not."""
+        try:
+            self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
     def find(self) -> Path | None:
         """Where the held folder lies now; None where it is gone, or the system does not tell."""
         if self._handle is None:

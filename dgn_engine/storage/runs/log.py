@@ -12,7 +12,7 @@ import stat
 import time
 import zlib
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -169,21 +169,27 @@ class LogWriter:
             raise
         self._synced = 0.0
 
-    def reopen(self) -> None:
-        """Open anew at the end of the last whole line: after trouble, half a line may be there."""
+    def reopen(self) -> bool:
+        """Open anew at the end of the last whole line: after trouble, half a line may be there.
+
+        Whether lines that were synced are gone.
+        """
+        unsynced = bytes(self._unsynced)
         self.close()
         file = io.FileIO(self._path.open(os.O_RDWR | os.O_CREAT), "r+b")
         try:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise NotRegular(errno.EINVAL, "is not a regular file")
-            if file.seek(0, os.SEEK_END) < self._end:
-                raise OSError(None, "the log has become shorter")
-            file.truncate(self._end)
-            file.seek(self._end)
+            if whole := file.seek(0, os.SEEK_END) >= self._end:
+                file.truncate(self._end)
+                file.seek(self._end)
         except BaseException:
             file.close()
             raise
         self._file = file
+        if not whole:
+            self._unsynced = bytearray(unsynced)
+        return not whole and self.take_cut()
 
     @property
     def is_named(self) -> bool:
@@ -195,8 +201,8 @@ class LogWriter:
         except OSError:
             return False
 
-    def write_anew(self) -> None:
-        """After its name was taken away: all that was written, under its name again."""
+    def read_back(self) -> bytes:
+        """All that was written, also where its name is gone."""
         file = self._file
         if file is None:
             raise OSError(None, "the log is closed")
@@ -205,17 +211,21 @@ class LogWriter:
         content = bytearray()
         while len(content) < synced and (piece := file.read(synced - len(content))):
             content += piece
-        content = content[: content.rfind(b"\n") + 1] + self._unsynced
-        write_file(self._path, bytes(content))
-        file.close()
+        return bytes(content[: content.rfind(b"\n") + 1] + self._unsynced)
+
+    def write_anew(self, content: bytes) -> None:
+        """After its name was taken away: what `read_back` gave, under its name again."""
+        write_file(self._path, content)
+        if self._file is not None:
+            self._file.close()
         self._file, self._end = None, len(content)
         self._unsynced.clear()
         self._dirty = self._doubtful = False
         self.reopen()
 
     def take_cut(self) -> bool:
-        """Whether somebody has cut the log; what follows is written behind the lines that are
-        left, and those that are missing keep their numbers."""
+        """Whether somebody has cut off lines that were synced. What follows is written behind the
+        lines that are left, and those that are missing keep their numbers."""
         file = self._file
         if file is None or os.fstat(file.fileno()).st_size >= self._end:
             return False
@@ -226,7 +236,7 @@ class LogWriter:
         self._end, self._unsynced, self._dirty = left + len(again), again, True
         if file.write(again) != len(again):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return True
+        return left < synced
 
     def close(self) -> None:
         """Sync and close; what cannot be synced any more is left to the system."""
@@ -237,7 +247,8 @@ class LogWriter:
         except OSError:
             pass
         finally:
-            self._file.close()
+            with suppress(OSError):  # of a disk that is away; it is closed all the same
+                self._file.close()
             self._file = None
 
 

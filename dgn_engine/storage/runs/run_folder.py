@@ -40,6 +40,7 @@ from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.serial_numbers import NextNumbers, find_next_numbers
 
+_CUT = f"{folder_layout.LOG} was cut; what was cut off is lost"
 CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", "RunContinued", "Diverged", "Failed")
 
 
@@ -245,7 +246,7 @@ class RunFolder:
             self._return()
         self._look()
         self._sync_names()
-        self._log.reopen()
+        self._reopen_log()
 
     def close(self) -> None:
         """Leave the manifest, if there is room for it, and release the lock."""
@@ -277,18 +278,29 @@ class RunFolder:
             self._lock.retake()
             self._remark(f"{folder_layout.LOCK} was gone, or another file; it was made anew")
         if not self._log.is_named:
-            log = self.root / folder_layout.LOG
-            folder_layout.set_aside(self.root, log)
-            self._log.write_anew()
-            self._remark(f"{folder_layout.LOG} was gone, or another file; it was written anew")
+            self._mend_log()
         self._mend_cut()
         if not (self.root / folder_layout.RUN).exists():
             self._write_info(self.info)
             self._remark(f"{folder_layout.RUN} was gone; it was written anew")
 
+    def _mend_log(self) -> None:
+        try:
+            content = self._log.read_back()
+        except OSError:  # of a disk that was away: the file of this name is looked at
+            self._reopen_log()
+            return
+        folder_layout.set_aside(self.root, self.root / folder_layout.LOG)
+        self._log.write_anew(content)
+        self._remark(f"{folder_layout.LOG} was gone, or another file; it was written anew")
+
     def _mend_cut(self) -> None:
         if self._log.take_cut():
-            self._remark(f"{folder_layout.LOG} was cut; what was cut off is lost")
+            self._remark(_CUT)
+
+    def _reopen_log(self) -> None:
+        if self._log.reopen():
+            self._remark(_CUT)
 
     def _remark(self, what: str) -> None:
         self._remarks.append(f"In {self.path} {what}. Somebody else changes files in it.")
@@ -304,6 +316,8 @@ class RunFolder:
         return True
 
     def _why_gone(self) -> str:
+        if self._anchor.trouble:
+            return f"its folder cannot be reached ({self._anchor.trouble})"
         found = self._anchor.find()
         away = "was removed" if found is None else f"was moved to {found}"
         if os.path.lexists(self.path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.log import LogWriter
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
@@ -237,6 +240,50 @@ def test_a_run_whose_folder_is_removed_is_not_recorded_and_comes_back_with_it(
     run.go_on()
     assert run.close()
     assert_whole(tmp_path / "run", 3)
+
+
+def test_a_disk_that_is_away_for_a_while_is_said_and_waited_for(
+    run: Recorded, tmp_path: Path
+) -> None:
+    stat = Path.stat
+
+    def away(path: Path, **named: Any) -> os.stat_result:
+        if path == tmp_path / "run":
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return stat(path, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "stat", away)
+        run.go_on()
+        run.recorder._try_again()
+        assert run.recorder.paused
+    (reason,) = run.pauses()
+    assert "its folder cannot be reached (Stale file handle)" in reason
+    run.recorder._try_again()
+    run.go_on()
+    assert run.close()
+    assert_whole(tmp_path / "run", 3)
+    assert run.remarks() == []
+
+
+def test_handles_that_are_stale_are_opened_anew(
+    run: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a server of files was started again: the same folder by other handles."""
+
+    def stale(_: object) -> bytes:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(LogWriter, "read_back", stale)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "copy").rename(tmp_path / "run")
+    run.go_on()
+    run.recorder._try_again()
+    run.go_on()
+    assert run.close()
+    assert_whole(tmp_path / "run", 3)
+    assert not (tmp_path / "run" / "damaged").exists()
 
 
 def test_a_run_that_never_began_is_discarded_and_nothing_in_its_place(tmp_path: Path) -> None:
