@@ -104,9 +104,9 @@ class TrainProgressBar(_ProgressBar):
                 for sentence in event.sentences:
                     self._warn(sentence)
             case events.RecordingPaused():
-                self._console.print(f"{event.reason} Training goes on.")
+                self._warn(f"{event.reason} Training goes on.")
             case events.RecordingMended():
-                self._console.print(event.remark)
+                self._warn(event.remark)
             case events.RecordingResumed():
                 lost = f"; {event.lost:,} lines of the log are lost" if event.lost else ""
                 self._console.print(f"Recording goes on at step {event.step:,}{lost}.")

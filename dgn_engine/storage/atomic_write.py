@@ -145,9 +145,12 @@ def write_folder(path: FilePath, files: Mapping[str, bytes]) -> None:
 
 def make_folders(path: FilePath) -> None:
     """A folder and those above it, where they are missing, as safe as what lies in it later."""
-    if not path.is_dir():
-        make_folders(path.parent)
-        make_folder(path)
+    if path.is_dir():
+        return
+    if isinstance(path, InnerPath) and not path.parts:  # it is not made here, if it is gone
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    make_folders(path.parent)
+    make_folder(path)
 
 
 def make_folder(path: FilePath) -> None:

@@ -161,7 +161,10 @@ class InnerPath:
     def status(self) -> os.stat_result:
         """Of the thing itself, where it is a link too."""
         if not self.parts:
-            return self.anchor.path.stat()
+            if not _AT:
+                return self.anchor.path.stat()
+            with self.anchor.opened() as handle:
+                return os.fstat(handle)
         with self._at() as (name, folder):
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 

@@ -183,7 +183,7 @@ class HeadlessRun:
         if run.finished:
             self._emit(events.Finished(run.step_count))
         if recording is not None and not recording.close():
-            unsaved = unsaved or recording.paused or f"{recording.path} could not be finished."
+            unsaved = recording.paused or unsaved or f"{recording.path} could not be finished."
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
 
     def _read_probes(self, run: Run, needed: bool = False) -> None:

@@ -37,7 +37,8 @@ from tests.faults.tables import Table
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 ATTACKED = 12.0  # seconds for each act
-RUN = ("--data", "digits", "--net", "fc", "--width", "8", "--depth", "3", "--pace", "300")
+RUN = ("--data", "digits", "--net", "fc", "--width", "8", "--depth", "3")
+EVER = ("--epochs", "1000000", "--quiet")
 
 
 def started(*words: str | Path) -> subprocess.Popen[str]:
@@ -62,7 +63,7 @@ def training(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A training that has written a checkpoint, and its folder."""
     path = tmp_path / "runs" / "one"
     often = ("--checkpoint-every", "0.2", "--record", "gates")
-    process = started("train", *RUN, "--epochs", "60", "--out", path, *often)
+    process = started("train", *RUN, *EVER, "--out", path, *often)
     try:
         await_checkpoint(path, process)
         yield process, path

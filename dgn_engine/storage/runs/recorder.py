@@ -201,11 +201,13 @@ class Recorder:
         self._tried = time.monotonic()
         if self.paused:
             return
-        reason = error.strerror or str(error.args[-1] if error.args else error)
-        self.paused = f"Recording to {self.folder.path} is paused: {reason}."
+        self.paused = self._why_paused(error)
         event = RecordingPaused(self.paused, self._step)
         self._events.append(event)
         self._waiting.append(_Note(log_word(event), to_plain(event)))
+
+    def _why_paused(self, error: OSError) -> str:
+        return f"Recording to {self.folder.path} is paused: {self.folder.why(error)}."
 
     def _hold(self, job: _Note | _Checkpoint | Frame) -> None:
         """Keep a job in memory until it can be written; of checkpoints the newest."""
@@ -227,7 +229,8 @@ class Recorder:
             event = RecordingResumed(self._step, self._lost)
             self.folder.note(log_word(event), to_plain(event))
             self._tell()
-        except OSError:
+        except OSError as error:
+            self.paused = self._why_paused(error)  # it may be another reason by now
             return
         self.paused = ""
         self._lost = 0

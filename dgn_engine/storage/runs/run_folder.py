@@ -237,6 +237,12 @@ class RunFolder:
         remarks, self._remarks = self._remarks, []
         return remarks
 
+    def why(self, error: OSError) -> str:
+        """Why it cannot be written, as the end of a sentence."""
+        if not self._anchor.is_named:
+            return self._why_gone()
+        return error.strerror or str(error.args[-1] if error.args else error)
+
     def recover(self, last: bool = False) -> None:
         """After trouble: raise `OSError` unless our folder is there and can be written.
 

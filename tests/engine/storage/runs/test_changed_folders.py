@@ -14,9 +14,12 @@ import pytest
 import torch
 
 from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Event, Measured, RecordingMended, RecordingPaused
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
+from dgn_engine.storage.atomic_write import save_file
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LogWriter
@@ -240,6 +243,22 @@ def test_a_run_whose_folder_is_removed_is_not_recorded_and_comes_back_with_it(
     run.go_on()
     assert run.close()
     assert_whole(tmp_path / "run", 3)
+
+
+def test_a_folder_that_is_gone_is_not_made_again_for_its_weights(
+    run: Recorded, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "run")
+    for root in (run.recorder.folder.root, inside(tmp_path / "run")):
+        with pytest.raises(UserError, match="No such file or directory"):
+            save_file(root / folder_layout.WEIGHTS, b"")
+        with pytest.raises(UserError, match="No such file or directory"):
+            save_file(root / folder_layout.KEPT / "best.safetensors", b"")
+    before = stranger(tmp_path / "run")
+    with pytest.raises(UserError, match="No such file or directory"):
+        save_file(run.recorder.folder.weights, b"")
+    assert contents(tmp_path / "run") == before
+    run.close()
 
 
 def test_a_disk_that_is_away_for_a_while_is_said_and_waited_for(

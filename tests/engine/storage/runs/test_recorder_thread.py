@@ -58,6 +58,9 @@ class Folder:
     def take_remarks(self) -> list[str]:
         return []
 
+    def why(self, error: OSError) -> str:
+        return error.strerror or str(error)
+
     def close(self) -> None:
         self.closed = True
 
