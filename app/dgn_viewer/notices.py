@@ -115,6 +115,8 @@ def notice_of(event: events.Event) -> Notice | None:
             return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
         case events.RecordingMended(remark=remark):
             return Notice("refused", remark)
+        case events.RecordThinned():
+            return Notice("refused", event.sentence)
         case events.RunContinued(step=step, remark=remark):
             exact = f" It may differ in the last bits: {remark}." if remark else ""
             return Notice("info", f"The recorded run goes on at step {step:,}.{exact}")

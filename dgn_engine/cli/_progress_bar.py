@@ -110,6 +110,8 @@ class TrainProgressBar(_ProgressBar):
             case events.RecordingResumed():
                 lost = f"; {event.lost:,} lines of the log are lost" if event.lost else ""
                 self._console.print(f"Recording goes on at step {event.step:,}{lost}.")
+            case events.RecordThinned():
+                self._console.print(event.sentence)
             case events.RunContinued():
                 self._first = event.step
                 self._console.print(f"Continuing at step {event.step:,}.")

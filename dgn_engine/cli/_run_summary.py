@@ -27,7 +27,7 @@ def describe(folder: Path, name: str) -> list[str]:
         *_scores(reader),
         *_changes(reader),
         *_checkpoints(reader),
-        _frames(reader),
+        *_frames(reader),
     ]
 
 
@@ -96,9 +96,19 @@ def _checkpoints(reader: RunReader) -> list[str]:
     ]
 
 
-def _frames(reader: RunReader) -> str:
+def _frames(reader: RunReader) -> list[str]:
+    """What there is, and where it was thinned out, how much went and why."""
     words, size = frames_in_words(reader.frames), _size(sum(f.bytes for f in reader.frames))
-    return f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")
+    found = [f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")]
+    frames, checkpoints, limit = reader.summary.thinned
+    gone = [f"{frames:,} frames"] * bool(frames) + [f"{checkpoints:,} checkpoints"] * bool(
+        checkpoints
+    )
+    if gone:
+        found.append(
+            f"  thinned out by age: {' and '.join(gone)} (limit of the folder {_size(limit)})"
+        )
+    return found
 
 
 def _size(amount: float) -> str:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from dgn_engine.cli import DAMAGED, Subcommand
+from dgn_engine.cli import DAMAGED, Subcommand, _run_storage
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.runs import folder_layout
@@ -37,6 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     importer.add_argument("file", type=Path, metavar="FILE.dgn")
     importer.add_argument("--name", default="", help="of the new folder; else as it was saved")
+    limiter = chosen.add_parser("limits", help="show or set what runs may take on disk")
+    _run_storage.add_limits(limiter)
+    thinner = chosen.add_parser("thin", help="thin out the oldest runs, where all take too much")
+    _run_storage.add_thin(thinner)
     deleter = _add(chosen, "delete", "delete a run and everything in it")
     deleter.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -52,6 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _list_json(root) if arguments.json else _list(root)
     if arguments.verb == "import":
         return _import(arguments.file, arguments.name)
+    if arguments.verb in _run_storage.VERBS:
+        return _run_storage.VERBS[arguments.verb](arguments)
     commands: dict[str, Callable[[Path, argparse.Namespace], int]] = {
         "show": _show,
         "verify": _verify,
@@ -90,6 +96,7 @@ def _list(root: Path) -> int:
         parts += ["·", run.given_name] if run.given_name else []
         what = " ".join(map(printable_name, parts))
         say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}")
+    _run_storage.say_if_too_much(root, sum(run.bytes for run in runs))
     return 0
 
 

@@ -456,6 +456,29 @@ class RecordingMended(Event):
 
 
 @dataclass(frozen=True)
+class RecordThinned(Event):
+    """Old frames, and checkpoints before changes, were taken out of the run's folder, which has
+    reached its limit; `frames` by first and last serial number of each stretch, `checkpoints` by
+    name. `limit`: bytes of the folder.
+    """
+
+    step: int
+    frames: tuple[tuple[int, int], ...]
+    checkpoints: tuple[str, ...]
+    limit: int
+
+    @property
+    def sentence(self) -> str:
+        what = "frames" if self.frames else "checkpoints"
+        what += " and checkpoints" if self.frames and self.checkpoints else ""
+        return (
+            f"The run's folder has reached its limit of {self.limit / 2**20:,.0f} MiB at step "
+            f"{self.step:,}: old {what} thin out from now on, the log stays whole. "
+            "'dgn runs limits' and the settings of the window change the limit."
+        )
+
+
+@dataclass(frozen=True)
 class RunContinued(Event):
     """A recorded run goes on from this step; what was recorded later does not count."""
 

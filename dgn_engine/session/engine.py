@@ -28,6 +28,7 @@ from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.reading_commands import ReadingCommands
 from dgn_engine.session.run_library import RunLibrary, is_session_file
 from dgn_engine.session.undo import UndoHistory
+from dgn_engine.session.unused_memory import give_back
 from dgn_engine.storage.runs.index import newest_resumable
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -68,6 +69,7 @@ class Engine:
         self.running = False
         self._runs = 0
         self._stop_at: int | None = None
+        self._left = False  # a network was let go a moment ago
         self._requests: tuple[do.ProbeRequest, ...] = ()
         self._watch_share = SHARE
         worker = ReadingWorker()
@@ -107,8 +109,8 @@ class Engine:
             do.BeginWithBiases: self._in_run(self._begin_with_biases),
             do.CompareFile: self._on_shown(files.compare_file),
             do.CompareRun: self._on_shown(files.compare_run),
-            do.CloseComparison: lambda _: files.close_comparison(self._shown),
-            do.CloseFile: lambda command: files.forget(command.ticket),
+            do.CloseComparison: self._close_comparison,
+            do.CloseFile: self._close_file,
             do.CheckNetwork: self._on_shown(files.check),
             do.InspectFile: self._on_shown(self._inspect),
             do.TrainOn: self._train_on,
@@ -143,6 +145,9 @@ class Engine:
 
     def advance(self) -> None:
         """Take one step if the run is running, then read and publish what is due."""
+        if self._left:
+            self._left = False
+            give_back()
         if (loaded := self._library.take_loaded()) is not None:
             self._attempt(f"show {loaded.name}", lambda: self._show(loaded))
         run, heard = self.run, self._heavy.poll()
@@ -315,8 +320,7 @@ class Engine:
 
     def _replace_run(self, run: Run, paused: bool) -> None:
         """Put `run` in the place of the old one, whose folder is finished."""
-        self._end_recording()
-        self._heavy.release(self._shown)
+        self._leave()
         self._library.close_shown()
         self._heavy.employ(run)
         run.probe_schedule.watch(self._requests)
@@ -390,8 +394,7 @@ class Engine:
         self._heavy.warm()  # it is loaded while the network is made
         opened = self._files.opened(command, shown)
         inspected = InspectedNetwork(self._runs + 1, opened, self._emit, self._report)
-        self._end_recording()
-        self._heavy.release(self._shown)
+        self._leave()
         self._library.close_shown()
         self._runs += 1
         self.run, self._inspected, self.running = None, inspected, False
@@ -402,6 +405,14 @@ class Engine:
         self._files.forget(command.ticket)
         self._files.comparison.renew(probe_inputs_of(inspected))
 
+    def _close_comparison(self, _: do.CloseComparison) -> None:
+        self._files.close_comparison(self._shown)
+        self._left = True
+
+    def _close_file(self, command: do.CloseFile) -> None:
+        self._files.forget(command.ticket)
+        self._left = True
+
     def _save_session(self, command: do.SaveSession) -> None:
         frame = None if self.run is None else self._publisher.frame(self.run, self.running)
         self._library.save_session(command, self._recording, frame)
@@ -409,8 +420,7 @@ class Engine:
     def _show(self, loaded: LoadedRun) -> None:
         """Show a recorded run in the place of the run in progress."""
         before = self._recording
-        self._end_recording()
-        self._heavy.release(self._shown)
+        self._leave()
         self._library.replace_shown(loaded)
         self._runs += 1
         self.run, self._inspected, self.running = None, None, False
@@ -452,6 +462,13 @@ class Engine:
                 self._show_due(run, running=False)
         except Exception as error:  # it ends all the same
             self._emit_unrecorded(events.Failed.from_exception("The last frame failed", error))
+
+    def _leave(self) -> None:
+        """Finish what is shown: its folder, its readings, its history of changes."""
+        self._end_recording()
+        self._heavy.release(self._shown)
+        self._undo.forget()
+        self._left = True
 
     def _end_recording(self, sound: bool = True) -> None:
         if sound and self.run is not None and self.running:

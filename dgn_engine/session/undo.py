@@ -86,6 +86,10 @@ class UndoHistory:
         self._append(change)
         self._emit_names()
 
+    def forget(self) -> None:
+        """The run is replaced: nothing of it can be undone, and its weights are let go."""
+        self._run, self._done, self._undone = 0, [], []
+
     def undo(self, run: Run | None) -> None:
         """Put the run back to before its last change; raises `UserError` where there is none."""
         self._step(run, "undo", self._done, self._undone)

@@ -75,9 +75,10 @@ class ProbeSchedule:
         )
 
     def release(self) -> None:
-        """Stop what is under way."""
+        """Stop what is under way; nothing is read by the worker any more."""
         if self._refined is not None:
             self._refined.release()
+            self._refined = None  # it refers to us: both would wait for the garbage collector
 
     @property
     def busy(self) -> bool:

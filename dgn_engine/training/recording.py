@@ -42,6 +42,7 @@ _WRITTEN = (
     events.RecordingResumed,
     events.RecordingMended,
     events.RunContinued,
+    events.RecordThinned,
 )  # their writer has written these
 
 
@@ -140,10 +141,15 @@ class Recording:
             self.checkpoint()
         if sound and not (self._run.finished or self._run.diverged):
             self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
+        self._run.before_change = _not_recorded  # else run and recording keep each other alive
         whole = self._recorder.close(timeout)
         for event in self._recorder.take_events():
             self._emit(event)
         return whole
+
+
+def _not_recorded(_change: str) -> None:
+    """A run that is recorded no more changes without a word."""
 
 
 def begin_recording(

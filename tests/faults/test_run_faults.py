@@ -9,18 +9,13 @@ import os
 import random
 import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load
 
-from dgn_engine.config import DataConfig
-from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunContinued
 from dgn_engine.storage.atomic_write import find_leftovers
@@ -30,6 +25,13 @@ from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
+from tests.faults.reference_runs import (
+    Reference,
+    assert_equal,
+    assert_sound,
+    fill,
+    go_on,
+)
 from tests.faults.tables import Table
 from tests.faults.victims import Victim, dgn
 
@@ -37,74 +39,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
 KILLS = 200
 SESSION_KILLS = 50
-SMALL = ["--width", "16", "--depth", "4", "--lr", "1e-3", "--quiet", "--checkpoint-every", "0"]
-RUNS = {  # FL: a swap in the middle
-    "DL": ["train", *SMALL, "--regime", "DL", "--epochs", "24"],
-    "FL": ["train", *SMALL, "--regime", "FL", "--epochs", "12", "--pretrain-epochs", "12"],
-    "SGD, frames": [
-        *("train", *SMALL, "--epochs", "24", "--regime", "FR-II", "--optimiser", "sgd"),
-        *("--momentum", "0.9", "--record", "gates"),
-    ],
-}
-
-
-@pytest.fixture
-def quick_disk() -> Iterator[Path]:
-    """In memory where there is such a place: a kill does not care, and waiting would be all."""
-    shared = Path("/dev/shm")
-    place = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
-    yield place
-    shutil.rmtree(place)
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A run that nobody disturbed."""
-
-    arguments: list[str]
-    path: Path
-    seconds: float
-    steps: int
-
-
-@pytest.fixture(scope="module")
-def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reference]:
-    root = tmp_path_factory.mktemp("undisturbed")
-    load_examples(DataConfig())  # what it imports is then there in every child
-    found = {}
-    for name, arguments in RUNS.items():
-        path = root / name.replace(", ", "-")
-        began = time.monotonic()
-        assert dgn(*arguments, "--out", path).wait() == 0
-        seconds = time.monotonic() - began
-        found[name] = Reference(arguments, path, seconds, RunReader(path).step)
-    return found
-
-
-def go_on(path: Path, reference: Reference, **limits: int) -> Victim:
-    """Resume, or begin where not even a folder was made."""
-    if (path / folder_layout.RUN).exists():
-        extra = ["--record", "gates"] if "--record" in reference.arguments else []
-        return dgn("train", "--resume", path, "--quiet", "--checkpoint-every", "0", *extra)
-    return dgn(*reference.arguments, "--out", path, **limits)
-
-
-def assert_sound(path: Path) -> None:
-    assert [str(one) for one in verify(path) if not one.harmless] == []
-
-
-def assert_equal(path: Path, reference: Path) -> None:
-    """Weights, optimiser state and every score, bit for bit."""
-    assert_sound(path)
-    one, other = RunReader(path), RunReader(reference)
-    assert one.status == other.status == "finished"
-    assert one.measured == other.measured
-    last = [reader.checkpoints[-1].path.whole / folder_layout.TENSORS for reader in (one, other)]
-    for pair in ([path / folder_layout.WEIGHTS, reference / folder_layout.WEIGHTS], last):
-        found, wanted = (load(file.read_bytes()) for file in pair)
-        assert found.keys() == wanted.keys()
-        for name, array in wanted.items():
-            assert np.array_equal(found[name], array), name
 
 
 def lost_steps(path: Path, at_kill: int) -> int:
@@ -263,22 +197,6 @@ def test_files_may_not_grow(
     row.survived += 1
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 400 KiB; only root can make one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", place],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode:
-        pytest.skip("a small file system cannot be mounted here")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
 def test_a_disk_that_is_full_for_a_while(
     small_disk: Path, references: dict[str, Reference], table: Table
 ) -> None:
@@ -299,15 +217,6 @@ def test_a_disk_that_is_full_for_a_while(
     assert names.count("RecordingPaused") == names.count("RecordingResumed")
     row.remark = f"paused {names.count('RecordingPaused')} times, no line lost"
     row.survived += 1
-
-
-def fill(path: Path) -> None:
-    with path.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return
 
 
 def test_a_read_only_place_is_refused(

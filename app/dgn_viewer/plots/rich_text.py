@@ -88,7 +88,7 @@ def _metrics(type_: TextStyle, level: int, italic: bool) -> QFontMetricsF:
     return QFontMetricsF(_font(type_, level, italic))
 
 
-@lru_cache(maxsize=4096)  # the same few labels are set at every frame
+@lru_cache(maxsize=512)  # the same few labels are set at every frame
 def _measured(type_: TextStyle, label: str) -> tuple[tuple[TextRun, float], ...]:
     return tuple(
         (run, _metrics(type_, run.level, run.italic).horizontalAdvance(run.text))

@@ -21,10 +21,10 @@ from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.retention import choose_thinned
 from dgn_engine.storage.runs.run_ranges import STEPS, is_count
 
 FORMAT = 1
-CAP = 256 << 20  # bytes of all frames of a run
 NEWEST = 32  # of the frames are never dropped
 ROOM = 0.9  # frames are dropped to this share of the cap, so that it is not done at every frame
 UNPACKED = 1 << 30  # bytes of the gates of one frame
@@ -166,47 +166,32 @@ def _metadata(content: bytes) -> Mapping[str, str]:
 
 
 def choose_dropped(
-    frames: Sequence[StoredFrame], events: Sequence[int], cap: int = CAP
+    frames: Sequence[StoredFrame], events: Sequence[int], cap: int
 ) -> list[StoredFrame]:
     """Frames to delete so that the rest fits under `cap` bytes; none where they fit already.
 
-    The first frame, the newest and the neighbours of events stay; of the others that one goes
-    first whose neighbours are nearest to each other in log(1 + step). Where those that should
-    stay are too many themselves, the same rule takes from them: the cap is kept.
+    The first frame, the newest and the neighbours of events stay; the others thin out as
+    `choose_thinned` says. Where those that should stay are too many themselves, the same rule
+    takes from them: the cap is kept.
 
     Args:
         frames: in the order of their steps.
         events: steps of swaps, rewirings and the like.
         cap: bytes of all frames.
     """
-    total = sum(frame.bytes for frame in frames)
-    if total <= cap:
+    sizes = [frame.bytes for frame in frames]
+    if sum(sizes) <= cap:
         return []
-    left = list(frames)
-    pinned = _pinned(left, events)
-    dropped: list[StoredFrame] = []
-    while total > ROOM * cap and len(left) > 2:
-        place = _least_missed(left, pinned)
-        frame = left.pop(place)
-        total -= frame.bytes
-        dropped.append(frame)
-    return dropped
-
-
-def _least_missed(left: list[StoredFrame], pinned: set[int]) -> int:
-    inner = range(1, len(left) - 1)
-    free = [place for place in inner if left[place].serial not in pinned] or inner
-    return min(
-        free, key=lambda place: math.log1p(left[place + 1].step) - math.log1p(left[place - 1].step)
-    )
-
-
-def _pinned(frames: list[StoredFrame], events: Sequence[int]) -> set[int]:
+    pinned = _pinned(frames, events)
     steps = [frame.step for frame in frames]
-    pinned = {frame.serial for frame in frames[-NEWEST:]}
+    return [frames[place] for place in choose_thinned(steps, sizes, pinned, int(ROOM * cap))]
+
+
+def _pinned(frames: Sequence[StoredFrame], events: Sequence[int]) -> set[int]:
+    """Places of the newest frames, and of those next to events."""
+    steps = [frame.step for frame in frames]
+    pinned = set(range(max(0, len(frames) - NEWEST), len(frames)))
     for event in events:
         before, after = bisect_right(steps, event) - 1, bisect_left(steps, event)
-        for place in (before, after, after + 1):
-            if 0 <= place < len(frames):
-                pinned.add(frames[place].serial)
+        pinned.update(place for place in (before, after, after + 1) if 0 <= place < len(frames))
     return pinned

@@ -57,6 +57,7 @@ LOGGED: Mapping[str, type[Any]] = {
     "RecordingResumed": events.RecordingResumed,
     "RecordingMended": events.RecordingMended,
     "RunContinued": events.RunContinued,
+    "Thinned": events.RecordThinned,
 }
 _WORD_OF = {kind: word for word, kind in LOGGED.items()}
 

@@ -14,7 +14,7 @@ from dgn_engine.protocol import events
 from dgn_engine.protocol.events import Event
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.log import LogLine, LogScan, event_of
-from dgn_engine.storage.runs.run_ranges import LAST, is_count
+from dgn_engine.storage.runs.run_ranges import LAST, STEPS, is_count
 
 Outcome = Literal["finished", "stopped", "diverged", "failed", "interrupted"]
 ENDS: Mapping[str, Outcome] = {
@@ -25,6 +25,7 @@ ENDS: Mapping[str, Outcome] = {
 }
 CONTINUED = "RunContinued"
 _SCORES = "Measured"
+THINNED = "Thinned"
 GOES_ON = (_SCORES, CONTINUED)
 RECENT = 50  # lines that say how far a run came
 _CHANGES = (
@@ -32,7 +33,10 @@ _CHANGES = (
     *("RecordingPaused", "RecordingMended", "RecordingResumed"),
 )
 _NEVER = b"\n"
-_DECODED = {**dict.fromkeys((*_CHANGES, *ENDS), _NEVER), _SCORES: b'"test_accuracy":null'}
+_DECODED = {
+    **dict.fromkeys((*_CHANGES, *ENDS, THINNED), _NEVER),
+    _SCORES: b'"test_accuracy":null',
+}
 _MOST = 100_000  # changes
 
 
@@ -43,13 +47,21 @@ class ScoreAt(NamedTuple):
     accuracy: float = math.nan
 
 
+class Thinned(NamedTuple):
+    """How many frames and checkpoints were taken out by age, and the folder's limit, in bytes."""
+
+    frames: int = 0
+    checkpoints: int = 0
+    limit: int = 0
+
+
 @dataclass(frozen=True)
 class LogSummary:
     """Only lines that count, but for `seconds`, which is the time of all of them.
 
     `step`: of its last lines; `regime`: the last that it was changed to, '' where it never was;
     `best`: in that regime, `best_of_all`: in any; `changes`: swaps, orders and what happened to the
-    recording, in order.
+    recording, in order; `thinned` of all lines.
     """
 
     outcome: Outcome
@@ -60,6 +72,7 @@ class LogSummary:
     last: ScoreAt
     seconds: float
     changes: tuple[Event, ...]
+    thinned: Thinned
 
 
 def summarise(lines: Iterable[LogLine]) -> LogSummary:
@@ -113,9 +126,10 @@ class _Fold:
         self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT)  # number, step
         self._changes: list[tuple[int, Event]] = []
         self._tested, self._steps, self._scores = array("q"), array("q"), array("d")
+        self._thinned = Thinned()
 
     def take(self, line: LogLine) -> None:
-        if self._at is not None and line.name != CONTINUED:
+        if self._at is not None and line.name not in (CONTINUED, THINNED):
             self._seconds = min(LAST, self._seconds + max(0.0, line.at - self._at))
         self._at = line.at
         if line.name == CONTINUED:
@@ -138,10 +152,21 @@ class _Fold:
         if line.name == _SCORES:
             return
         event = event_of(line)
-        if event is not None and line.name in _CHANGES:
+        if isinstance(event, events.RecordThinned):
+            self._add_thinned(event)
+        elif event is not None and line.name in _CHANGES:
             if len(self._changes) >= _MOST:
                 raise ValueError(f"more than {_MOST:,} changes")
             self._changes.append((line.seq, event))
+
+    def _add_thinned(self, event: events.RecordThinned) -> None:
+        """Counted where the run goes on from before, too: what went does not come back."""
+        before, frames = self._thinned, sum(last + 1 - first for first, last in event.frames)
+        self._thinned = Thinned(
+            min(before.frames + frames, STEPS),
+            before.checkpoints + len(event.checkpoints),
+            event.limit,
+        )
 
     def _forget(self, first: int) -> None:
         """Lines from this number on do not count any more."""
@@ -169,6 +194,7 @@ class _Fold:
             last=self._score(len(self._scores) - 1) if self._scores else ScoreAt(),
             seconds=self._seconds,
             changes=tuple(event for _, event in self._changes),
+            thinned=self._thinned,
         )
 
     def _best(self, first: int) -> ScoreAt:

@@ -62,6 +62,7 @@ class Recorder:
         self._retry = retry
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._events: deque[Event] = deque()
+        folder.tell = self._events.append
         self._room = threading.Semaphore(WAITING_FRAMES)
         self._ended = threading.Event()
         self._saving = threading.Event()  # a checkpoint waits or is being written

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import RunStarted
+from dgn_engine.protocol.events import Event, RecordThinned, RunStarted
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.atomic_write import (
     clear_leftovers,
@@ -26,13 +26,16 @@ from dgn_engine.storage.atomic_write import (
 )
 from dgn_engine.storage.inner_path import Anchor, InnerPath, inner
 from dgn_engine.storage.lock import Lock
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import SYNC_EVERY, LogLine, LogWriter, read_log
+from dgn_engine.storage.runs.folder_room import FolderRoom
+from dgn_engine.storage.runs.log import SYNC_EVERY, LogLine, LogWriter, log_word, read_log
 from dgn_engine.storage.runs.manifest import (
     KEY,
     NOTHING,
     Manifest,
     ManifestWriter,
+    find_ranges,
     put_manifest,
     read_manifest,
 )
@@ -53,13 +56,17 @@ class RunFolder:
     (`take_remarks`).
     """
 
-    def __init__(self, path: Path, frames_cap: int = frame_files.CAP) -> None:
-        """Open a folder that holds a run, for writing."""
+    def __init__(self, path: Path, frames_cap: int | None = None) -> None:
+        """Open a folder that holds a run, for writing.
+
+        `frames_cap`: bytes of all frames; None: what the user's limit of a run's folder leaves.
+        """
         folder_layout.refuse_links(path)
         self.info = run_info.read(path)
-        self._cap = frames_cap
         self._anchor = Anchor(path)
         self.root = InnerPath(self._anchor)  # of all that is read and written here
+        self._room = FolderRoom(self.root, frames_cap)
+        self.tell: Callable[[Event], None] = _nobody_hears
         self._lock = Lock(self.root / folder_layout.LOCK)
         self._remarks: list[str] = []
         self._looked = 0.0
@@ -83,6 +90,7 @@ class RunFolder:
             ]
             serials = [frame.serial for frame in self._frames]
             self._manifest = ManifestWriter(self.root, known, serials)
+            self._thinned = any(line.name == "Thinned" for line in lines)
         except UserError:
             self._let_go()
             raise
@@ -93,7 +101,7 @@ class RunFolder:
         self._serial, self._order = numbers.frames, numbers.checkpoints
 
     @staticmethod
-    def create(path: Path, config: RunConfig, frames_cap: int = frame_files.CAP) -> RunFolder:
+    def create(path: Path, config: RunConfig, frames_cap: int | None = None) -> RunFolder:
         """A new folder, or an empty one, becomes a run."""
         try:
             if path.is_symlink():
@@ -204,6 +212,8 @@ class RunFolder:
                 if not (one.path / folder_layout.KEEP).exists():
                     run_checkpoints.remove(one)
                 self.checkpoints.remove(one)
+        self._room.look()
+        self._thin([], self._room.superfluous(self.checkpoints))
 
     def drop(self, checkpoint: run_checkpoints.StoredCheckpoint) -> None:
         """Take a checkpoint out: the run goes on from an earlier one."""
@@ -219,10 +229,47 @@ class RunFolder:
             frame_files.write(self.root / folder_layout.FRAMES, frame, self._serial)
         )
         self._serial += 1
-        for one in frame_files.choose_dropped(self._frames, self._changes, self._cap):
+        room = self._room.frames
+        self._thin(frame_files.choose_dropped(self._frames, self._changes, room), [])
+
+    def thin(self, share: float) -> None:
+        """Leave this share of the bytes of its frames, and of its checkpoints before changes."""
+        room = int(share * sum(frame.bytes for frame in self._frames))
+        frames = frame_files.choose_dropped(self._frames, self._changes, room)
+        self._thin(frames, self._room.superfluous(self.checkpoints, share))
+
+    def _last_step(self) -> int:
+        frames = [frame.step for frame in self._frames[-1:]]
+        return max([0, *frames, *(one.step for one in self.checkpoints[-1:])])
+
+    def _thin(
+        self,
+        frames: Sequence[frame_files.StoredFrame],
+        checkpoints: Sequence[run_checkpoints.StoredCheckpoint],
+    ) -> None:
+        """Write down what goes, then take it out: nothing is gone that the log does not name."""
+        if not frames and not checkpoints:
+            return
+        self._change()
+        event = RecordThinned(
+            step=self._last_step(),
+            frames=find_ranges(sorted(one.serial for one in frames)),
+            checkpoints=tuple(one.path.name for one in checkpoints),
+            limit=self._room.limit,
+        )
+        self._log.append(log_word(event), dict(to_plain(event)))
+        if not self._thinned:
+            self.tell(event)
+        self._thinned = True
+        for frame in frames:
             with suppress(OSError):  # the new one is written: what stays too long does no harm
-                one.path.unlink(missing_ok=True)
-                self._frames.remove(one)
+                frame.path.unlink(missing_ok=True)
+        gone = {frame.serial for frame in frames if not frame.path.exists()}
+        self._frames = [frame for frame in self._frames if frame.serial not in gone]
+        for checkpoint in checkpoints:
+            with suppress(OSError):
+                run_checkpoints.remove(checkpoint)
+                self.checkpoints.remove(checkpoint)
 
     @property
     def lines(self) -> int:
@@ -368,6 +415,10 @@ class RunFolder:
     def _write_info(self, info: dict[str, Any]) -> None:
         run_info.write(self.root, info)
         self.info = info
+
+
+def _nobody_hears(_: Event) -> None:
+    """A folder that is written without a window and without a progress bar."""
 
 
 def _read_lines(folder: InnerPath) -> tuple[LogLine, ...]:

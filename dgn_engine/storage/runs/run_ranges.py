@@ -114,6 +114,14 @@ def _check_lost(event: events.RecordingResumed) -> None:
         raise ValueError("number of lost lines")
 
 
+def _check_thinned(event: events.RecordThinned) -> None:
+    if not all(is_count(first, last) and is_count(last) for first, last in event.frames):
+        raise ValueError("frames that were thinned out")
+    if not is_count(event.limit):
+        raise ValueError("a limit")
+    _check_words(*event.checkpoints)
+
+
 def _check_turns(order: Iterable[int], *turns: tuple[int, ...]) -> None:
     if not all(is_count(layer, LAYERS) for layer in order):
         raise ValueError("order of the gate layers")
@@ -137,6 +145,7 @@ _CHECKS: Mapping[type[events.Event], Callable[[Any], None]] = {
     events.ProbeScalars: _check_scalars,
     events.ProbeSetChanged: _check_probe_set,
     events.RegimeSwapped: _check_swap,
+    events.RecordThinned: _check_thinned,
     events.Rewired: _check_rewired,
     events.SettingChanged: _check_settings,
     events.WeightsTaken: _check_weights,

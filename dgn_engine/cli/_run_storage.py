@@ -1,0 +1,87 @@
+"""`dgn runs limits` and `dgn runs thin`: what recorded runs may take, and what to do above it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.storage_limits import (
+    FILE,
+    limits_that_hold,
+    parse_size,
+    read_limits,
+    size_in_words,
+    write_limits,
+)
+from dgn_engine.text.printable import complain, say
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run", default="", metavar="SIZE", help="of one run: 512MiB, 1.5GiB")
+    parser.add_argument("--all", default="", metavar="SIZE", help="of all runs together: 20GiB")
+
+
+def add_thin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def limits(arguments: argparse.Namespace) -> int:
+    """Show the limits, or set those that are named."""
+    root = folder_layout.runs_root()
+    if arguments.run or arguments.all:
+        known = limits_that_hold(root)
+        chosen = replace(
+            known,
+            run=parse_size(arguments.run) if arguments.run else known.run,
+            all=parse_size(arguments.all) if arguments.all else known.all,
+        )
+        write_limits(root, chosen)
+    now = read_limits(root)
+    say(f"one run: {size_in_words(now.run)}, all runs together: {size_in_words(now.all)}")
+    say(f"They stand in {root / FILE}; without it the usual ones hold.")
+    return 0
+
+
+def thin(arguments: argparse.Namespace) -> int:
+    """Say what would go, ask, and thin out the oldest runs."""
+    from dgn_engine.storage.runs import thin_runs
+
+    root = arguments.root or folder_layout.runs_root()
+    found = thin_runs.plan(root)
+    if not found.over:
+        say(f"{_total(found.total, found.limit)}: nothing has to be thinned out.")
+        return 0
+    say(found.sentence)
+    if not found.folders:
+        return 0
+    for folder in found.folders:
+        say(f"  {folder.name}")
+    say("Of each an eighth of its frames stays, and of its checkpoints before changes.")
+    if not arguments.yes:
+        if not sys.stdin.isatty():
+            raise UserError("say --yes to thin them out.")
+        if input("Thin them out? [y/N] ").strip().lower() not in ("y", "yes"):
+            say("Nothing was thinned out.")
+            return 0
+    freed = thin_runs.thin(found.folders, say)
+    say(f"{size_in_words(freed)} freed.")
+    return 0
+
+
+def say_if_too_much(root: Path, total: int) -> None:
+    """Where runs take more than their limit, how much and what to do, on stderr."""
+    limit = limits_that_hold(root).all
+    if total > limit:
+        complain(f"{_total(total, limit)}; 'dgn runs thin' thins out the oldest.")
+
+
+def _total(total: int, limit: int) -> str:
+    return f"All runs together take {size_in_words(total)} of {size_in_words(limit)}"
+
+
+VERBS = {"limits": limits, "thin": thin}

@@ -1,0 +1,99 @@
+"""How much recorded runs may take: one limit for a run's folder, one for all runs together.
+
+They stand in `limits.toml` in the user's folder of runs, for `dgn` and the window alike.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import make_folders, write_file
+from dgn_engine.storage.regular_files import read_regular
+
+FILE = "limits.toml"
+SMALLEST_RUN = 16 << 20  # bytes
+LARGEST = 1 << 60
+_UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(MiB|GiB|TiB)")
+
+
+@dataclass(frozen=True)
+class StorageLimits:
+    """Bytes. `run`: of one run's folder; `all`: of all runs of a folder of runs together."""
+
+    run: int = 512 << 20
+    all: int = 20 << 30
+
+    def __post_init__(self) -> None:
+        if not SMALLEST_RUN <= self.run <= LARGEST:
+            raise UserError(
+                f"the limit of a run is {size_in_words(self.run)}; it must be "
+                f"{size_in_words(SMALLEST_RUN)} or more."
+            )
+        if not self.run <= self.all <= LARGEST:
+            raise UserError(
+                f"the limit of all runs is {size_in_words(self.all)}; it must be that of one run, "
+                f"{size_in_words(self.run)}, or more."
+            )
+
+
+def read_limits(root: Path) -> StorageLimits:
+    """Those of a folder of runs, or the usual ones; raises `UserError` of a damaged file."""
+    path = root / FILE
+    try:
+        tree = tomllib.loads(read_regular(path).decode("utf-8"))
+        unknown = set(tree) - {"run", "all"}
+        if unknown:
+            raise ValueError(f"{sorted(unknown)[0]!r} is unknown")
+        return StorageLimits(**{name: parse_size(str(size)) for name, size in tree.items()})
+    except FileNotFoundError:
+        return StorageLimits()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError, UserError) as error:
+        raise UserError(
+            f"{path} is damaged ({str(error).rstrip('.')}); 'dgn runs limits' with --run or --all "
+            "writes it anew."
+        ) from None
+
+
+def limits_that_hold(root: Path) -> StorageLimits:
+    """As `read_limits`, the usual ones for a damaged file: a run is recorded all the same."""
+    try:
+        return read_limits(root)
+    except UserError:
+        return StorageLimits()
+
+
+def write_limits(root: Path, limits: StorageLimits) -> None:
+    """Raises `UserError` where they cannot be written."""
+    text = f'run = "{size_in_words(limits.run)}"\nall = "{size_in_words(limits.all)}"\n'
+    try:
+        make_folders(root)
+        write_file(root / FILE, text.encode())
+    except OSError as error:
+        raise UserError(f"{root / FILE} cannot be written: {error.strerror}.") from None
+
+
+def parse_size(text: str) -> int:
+    """Bytes of '512 MiB' or '1.5 GiB'; raises `UserError`."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise UserError(f"'{text}' is no size; write it as 512 MiB, 1.5 GiB or 2 TiB.")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def size_in_words(amount: float) -> str:
+    """'512 MiB', '1.5 GiB': no more digits than are needed, at most two after the point."""
+    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30)):
+        if amount >= size:
+            return f"{_digits(amount / size)} {unit}"
+    return f"{_digits(amount / (1 << 20))} MiB"
+
+
+def _digits(amount: float) -> str:
+    return f"{amount:,.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,69 @@
+"""Short runs that nobody disturbed, and whether a disturbed one ends as they did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load
+
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.run_reader import RunReader
+from tests.faults.victims import Victim, dgn
+
+SMALL = ["--width", "16", "--depth", "4", "--lr", "1e-3", "--quiet", "--checkpoint-every", "0"]
+RUNS = {  # FL: a swap in the middle
+    "DL": ["train", *SMALL, "--regime", "DL", "--epochs", "24"],
+    "FL": ["train", *SMALL, "--regime", "FL", "--epochs", "12", "--pretrain-epochs", "12"],
+    "SGD, frames": [
+        *("train", *SMALL, "--epochs", "24", "--regime", "FR-II", "--optimiser", "sgd"),
+        *("--momentum", "0.9", "--record", "gates"),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A run that nobody disturbed."""
+
+    arguments: list[str]
+    path: Path
+    seconds: float
+    steps: int
+
+
+def go_on(path: Path, reference: Reference, **limits: int) -> Victim:
+    """Resume, or begin where not even a folder was made."""
+    if (path / folder_layout.RUN).exists():
+        extra = ["--record", "gates"] if "--record" in reference.arguments else []
+        return dgn("train", "--resume", path, "--quiet", "--checkpoint-every", "0", *extra)
+    return dgn(*reference.arguments, "--out", path, **limits)
+
+
+def assert_sound(path: Path) -> None:
+    assert [str(one) for one in verify(path) if not one.harmless] == []
+
+
+def assert_equal(path: Path, reference: Path) -> None:
+    """Weights, optimiser state and every score, bit for bit."""
+    assert_sound(path)
+    one, other = RunReader(path), RunReader(reference)
+    assert one.status == other.status == "finished"
+    assert one.measured == other.measured
+    last = [reader.checkpoints[-1].path.whole / folder_layout.TENSORS for reader in (one, other)]
+    for pair in ([path / folder_layout.WEIGHTS, reference / folder_layout.WEIGHTS], last):
+        found, wanted = (load(file.read_bytes()) for file in pair)
+        assert found.keys() == wanted.keys()
+        for name, array in wanted.items():
+            assert np.array_equal(found[name], array), name
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return
