@@ -104,7 +104,7 @@ class TrainProgressBar(_ProgressBar):
                 for sentence in event.sentences:
                     self._warn(sentence)
             case events.RecordingPaused():
-                self._warn(f"{event.reason} Training goes on.")
+                self._console.print(f"{event.reason} Training goes on.")
             case events.RecordingMended():
                 self._warn(event.remark)
             case events.RecordingResumed():

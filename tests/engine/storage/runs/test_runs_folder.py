@@ -327,7 +327,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Cannot write"):
         RunFolder.create(tmp_path / "file" / "run", RunConfig())
-    with pytest.raises(UserError, match="not empty"):
+    with pytest.raises(UserError, match="is not a folder"):
         RunFolder.create(tmp_path / "file", RunConfig())
 
 
