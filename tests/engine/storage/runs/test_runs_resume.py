@@ -184,8 +184,9 @@ def test_other_data_are_refused(tmp_path):
     HeadlessRun(listener, listener.asked).train(config, folder)
     folder = RunFolder(tmp_path / "run")
     folder.info = {**folder.info, "data_fingerprint": "other"}
+    again = Listener(stop_after=10)
     with pytest.raises(UserError, match="fingerprint"):
-        HeadlessRun(listener, listener.asked).go_on(folder)
+        HeadlessRun(again, again.asked).go_on(folder)
     folder.close()
 
 
