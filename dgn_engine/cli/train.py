@@ -171,7 +171,7 @@ def _train(
 ) -> int:
     from dgn_engine.cli._progress_bar import TrainProgressBar
     from dgn_engine.cli._stop_signals import StopSignals
-    from dgn_engine.training.headless_run import HeadlessRun
+    from dgn_engine.training.headless_run import HeadlessRun, NotBegunError
 
     stop = StopSignals()
     probes, every, named = arguments.record, arguments.checkpoint_every, typed_places(arguments)
@@ -183,7 +183,7 @@ def _train(
         with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
             frames = arguments.record_every or 0
             outcome = work(HeadlessRun(progress, stop.requested, probes, every, named, frames))
-    except KeyboardInterrupt:
+    except NotBegunError:
         if folder is not None and not folder.begun:
             folder.discard()
         complain("dgn train: interrupted while data were read.")

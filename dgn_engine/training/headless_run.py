@@ -66,6 +66,10 @@ class Outcome:
         )
 
 
+class NotBegunError(Exception):
+    """Interrupted while its data were read: there is no run that could be saved."""
+
+
 class HeadlessRun:
     """Trains to the last epoch, or until interrupted; a folder gets log and checkpoints.
 
@@ -221,10 +225,10 @@ class HeadlessRun:
         self._watcher.on_event(event)
 
     def _report(self, what: str, fraction: float | None) -> None:
-        """Raises `KeyboardInterrupt` where no run has begun that could be saved."""
+        """Raises `NotBegunError` where somebody asks to stop while data are read."""
         self._emit(events.Working(what, fraction))
         if self._interrupted():
-            raise KeyboardInterrupt
+            raise NotBegunError
 
 
 def _steps(count: int) -> str:

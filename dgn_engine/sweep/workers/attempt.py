@@ -147,7 +147,12 @@ def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Stopped) -> Updat
     if isinstance(unit, Calculation):
         calculate(unit, root)
         return "done"
-    diverged = _train(unit, root, state == "begun", watcher, interrupted)
+    from dgn_engine.training.headless_run import NotBegunError
+
+    try:
+        diverged = _train(unit, root, state == "begun", watcher, interrupted)
+    except NotBegunError:
+        return "interrupted"
     if diverged:
         return "diverged"
     return "interrupted" if interrupted() and state_of(unit, root) != "done" else "done"
@@ -158,14 +163,14 @@ def _train(
 ) -> bool:
     """Train, or go on with, a run; return whether it diverged."""
     from dgn_engine.storage.runs.run_folder import RunFolder
-    from dgn_engine.training.headless_run import HeadlessRun
+    from dgn_engine.training.headless_run import HeadlessRun, NotBegunError
 
     path = unit_folder(root, unit.id)
     headless = HeadlessRun(watcher, interrupted)
     folder = RunFolder(path) if begun else RunFolder.create(path, unit.resolved(root))
     try:
         outcome = headless.go_on(folder) if begun else headless.train(folder.config, folder)
-    except UserError:
+    except (UserError, NotBegunError):
         if not folder.begun:
             folder.discard()  # it never began
         raise

@@ -111,6 +111,13 @@ def test_a_run_that_is_told_to_stop_when_it_has_finished_is_done(tmp_path: Path)
     assert attempt_unit(UnitTask(UNIT, tmp_path), Heard(), stopped).state == "done"
 
 
+def test_a_run_that_is_told_to_stop_while_its_data_are_read_leaves_no_folder(
+    tmp_path: Path,
+) -> None:
+    assert attempt_unit(UnitTask(UNIT, tmp_path), Heard(), lambda: True).state == "interrupted"
+    assert not unit_folder(tmp_path, UNIT.id).exists()
+
+
 def test_a_refusal_is_logged_and_leaves_no_folder(tmp_path: Path) -> None:
     config = replace(SMALL, gating=replace(SMALL.gating, wiring=(0, 1, 2, 3)))
     last = tried(replace(UNIT, config=config), tmp_path)
