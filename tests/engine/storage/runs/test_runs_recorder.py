@@ -208,6 +208,19 @@ def steps_of_frames(path, config, **settings):
     return [frame.step for frame in reader.frames]
 
 
+class Stops(Deaf):
+    """Asks to stop after so many steps."""
+
+    def __init__(self, after):
+        self.after, self.step = after, 0
+
+    def stepped(self, step):
+        self.step = step
+
+    def asked(self):
+        return self.step >= self.after
+
+
 TEN_STEPS = replace(
     SMALL,
     data=DataConfig(train_limit=40, test_limit=10),
@@ -231,8 +244,8 @@ def test_a_frame_is_recorded_every_so_many_steps(tmp_path, monkeypatch):
 def test_an_interrupted_run_has_a_frame_of_its_last_step(tmp_path, monkeypatch):
     monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
     folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
-    asked = iter([False] * 3)
-    HeadlessRun(Deaf(), lambda: next(asked, True), ("npk",)).train(TEN_STEPS, folder)
+    three = Stops(3)
+    HeadlessRun(three, three.asked, ("npk",)).train(TEN_STEPS, folder)
     reader = RunReader(tmp_path / "run")
     assert [frame.step for frame in reader.frames] == [0, 3]
     with pytest.raises(UserError, match=r"no frame of step 2; the nearest are of steps 0 and 3\."):
@@ -243,10 +256,8 @@ def test_an_interrupted_run_has_a_frame_of_its_last_step(tmp_path, monkeypatch):
 def test_a_run_that_goes_on_is_recorded_as_before(tmp_path, monkeypatch):
     monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
     folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
-    asked = iter([False] * 3)
-    HeadlessRun(Deaf(), lambda: next(asked, True), ("npk",), record_every=4).train(
-        TEN_STEPS, folder
-    )
+    three = Stops(3)
+    HeadlessRun(three, three.asked, ("npk",), record_every=4).train(TEN_STEPS, folder)
     folder.close()
     HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(tmp_path / "run"))
     reader = RunReader(tmp_path / "run")
@@ -257,10 +268,8 @@ def test_a_run_that_goes_on_is_recorded_as_before(tmp_path, monkeypatch):
 def test_a_run_that_goes_on_can_be_recorded_otherwise(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
     out = tmp_path / "run"
-    asked = iter([False] * 3)
-    HeadlessRun(Deaf(), lambda: next(asked, True)).train(
-        TEN_STEPS, RunFolder.create(out, TEN_STEPS)
-    )
+    three = Stops(3)
+    HeadlessRun(three, three.asked).train(TEN_STEPS, RunFolder.create(out, TEN_STEPS))
     assert main(["train", "--resume", str(out), "--record-every", "2"]) == 2
     assert "run was not recorded as frames before" in capsys.readouterr().err
     assert main(["train", "--resume", str(out), "--record", "npk, gates"]) == 0

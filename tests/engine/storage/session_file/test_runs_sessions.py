@@ -112,7 +112,7 @@ def test_an_adopted_run_goes_on_under_its_own_identity(
     told = [run_info.read(path)["id"] for path in (recorded, first, second)]
     assert len(set(told)) == 3
     assert verify(first) == []
-    outcome = HeadlessRun(Silent(), lambda: True).go_on(RunFolder(first))
+    outcome = HeadlessRun(Silent(), lambda: False).go_on(RunFolder(first))
     assert outcome.step == RunReader(recorded).step
 
 
