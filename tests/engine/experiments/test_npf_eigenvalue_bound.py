@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from dgn_engine.experiments import Request
 from dgn_engine.experiments import find_experiment as find
@@ -140,11 +141,22 @@ def test_rows_say_how_far_the_bound_is_and_claims_the_worst_case() -> None:
             dynamics, "largest ‖H − ΦᵀΦ‖/‖H‖; at most 1e-12 (exact)", worst["paths"], 12, "held"
         ),
         exact_claim(
-            dynamics, "largest ‖ė + Ke‖/‖Ke‖; at most 1e-06 (exact)", worst["speed"], 11, "held"
+            dynamics, "largest ‖ė + Ke‖/(‖K‖‖e‖); at most 1e-06 (exact)", worst["speed"], 11, "held"
         ),
     ]
     values["bound-s2"][0]["excess"][1] = 1e-6
     assert read("npf-eigenvalue-bound", QUICK, None, values).claims[0].verdict == "not held"
+
+
+def test_an_error_that_the_kernel_does_not_see_stands_still() -> None:
+    """Ke is rounding alone there: ė + Ke is small beside ‖K‖‖e‖, not beside ‖Ke‖."""
+    network = gated(dense(3, 3, 4), 1, own=True, init="kaiming")
+    one = unit_inputs(2, (3,), 1)
+    x = torch.cat([one, one])  # each input twice: K is singular
+    unseen = torch.tensor([1.0, -1.0, -1.0, 1.0]).double()
+    y = network(x)[:, 0].detach() - unseen
+    found = parts_of_bound(network, x, y)
+    assert found["speed"] < 1e-9
 
 
 def test_where_no_path_is_open_both_sides_are_zero() -> None:
