@@ -164,7 +164,7 @@ def make_folder(path: FilePath) -> None:
         if isinstance(path, InnerPath) and path.is_link():
             raise LinkInside(path.within) from None
         if not path.is_dir():
-            raise
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
     try:
         place.parent.sync()
     except OSError:

@@ -160,7 +160,7 @@ class _StoppedError(Exception):
         self.task = task
 
 
-def _stop(_arguments: object, task: ReproductionTask, _show: object) -> None:
+def _stop(_arguments: object, task: ReproductionTask, _signals: object, _show: object) -> None:
     raise _StoppedError(task)
 
 

@@ -35,9 +35,9 @@ def quick_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainedCell, "accuracy_line", lambda *_: PlottedLine("", (), ()))
 
 
-def variance_of(terms: Sequence[tuple[float, TrainedCell]], _at: str) -> float:
+def variance_of(terms: Sequence[_grid._Scored], _size: int, _at: str) -> float:
     """That of the worlds below, of accuracies in percent."""
-    parts = [(factor, 100 * np.mean([run.best for run in cell.runs])) for factor, cell in terms]
+    parts = [(one.coefficient, np.mean(one.accuracies)) for one in terms]
     alone = ALONE * 100 * sum(factor**2 * (100 - mean) for factor, mean in parts)
     common = sum(factor for factor, _ in parts) ** 2
     mean = parts[0][1]

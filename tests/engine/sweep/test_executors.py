@@ -214,7 +214,7 @@ def test_names_of_executors_and_their_options_are_checked() -> None:
     for arguments, words in (
         (("mapreduce",), "There is no executor 'mapreduce'"),
         (("serial", (), "local"), "--cluster is for the executor 'dask'"),
-        (("dask", (), "http://x"), "it must be tcp://HOST:PORT"),
+        (("dask", (), "http://x"), "it must be tls://HOST:PORT"),
         (("dask", (), "slurm:speed=9"), "knows no 'speed=9'"),
         (("dask", (), "slurm:jobs=many"), "not a number"),
         (("processes", (), "", -1), "--workers is -1"),

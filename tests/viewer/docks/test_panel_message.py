@@ -87,16 +87,25 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.step > 3)
     from dgn_engine.model.network import GatedNetwork
+    from dgn_engine.training.dense_step import DenseStep
 
-    forward = GatedNetwork.forward
+    forward, by_hand = GatedNetwork.forward, DenseStep.__call__
 
     def narrow(network: GatedNetwork, x: torch.Tensor) -> torch.Tensor:
         if len(x) > 8:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return forward(network, x)
 
+    def narrow_step(
+        step: DenseStep, x: torch.Tensor, y: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if len(x) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return by_hand(step, x, y)
+
     with monkeypatch.context() as patch:
         patch.setattr(GatedNetwork, "forward", narrow)
+        patch.setattr(DenseStep, "__call__", narrow_step)
         qtbot.waitUntil(lambda: window.run_state.phase == "paused")
         (notice,) = (one for one in window.notices.recent if one.kind == "failed")
         assert notice.text == (

@@ -19,6 +19,7 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage.inner_path import InnerPath
 from dgn_viewer.figures.export_values import save_numbers, write_export
 from dgn_viewer.figures.provenance import Provenance, context_of
 from dgn_viewer.figures.save_figure import save_figure
@@ -167,10 +168,10 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Path, target: Path) -> Path:
+    def full(self: InnerPath, target: InnerPath) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(InnerPath, "replace", full)
     with pytest.raises(UserError, match="the disk is full"):
         write_export(tmp_path / "a.csv", b"x")
     assert not list(tmp_path.iterdir())
