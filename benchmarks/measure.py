@@ -11,8 +11,9 @@ from benchmarks.report import Row
 from benchmarks.timing import alternate, timed
 
 
-def measure(name: str, case: Case, device: torch.device, quick: bool) -> Row:
-    """Run every method of a case. `quick`: fewer examples and three rounds."""
+def measure(name: str, case: Case, device: torch.device, quick: bool, budget: float = 60.0) -> Row:
+    """Run every method of a case. `quick`: fewer examples and three rounds; `budget`: seconds
+    after which no more rounds are begun."""
     n = case.quick if quick else case.n
     works = [method.prepare(device, n) for method in case.methods]
     results = [
@@ -20,7 +21,7 @@ def measure(name: str, case: Case, device: torch.device, quick: bool) -> Row:
         for method, work in zip(case.methods, works, strict=True)
     ]
     difference = max((_difference(results[0], other) for other in results[1:]), default=0.0)
-    rounds, budget = (3, 0.0) if quick else (case.most_rounds, 60.0)
+    rounds = 3 if quick else case.most_rounds
     seconds = alternate([timed(work, device) for work in works], rounds, budget)
     load = machine.load()
     measured = []

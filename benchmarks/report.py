@@ -55,6 +55,12 @@ def duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
 
 
+def spreads(row: Row) -> list[tuple[str, tuple[float, float, float, float]]]:
+    """How many times longer each other method took, round by round."""
+    ours, *others = row.measured
+    return [(each.method.name, quantiles(ours.ratios(each))) for each in others]
+
+
 def text(row: Row) -> str:
     """A few lines: every method with median, quartiles and minimum, every bar with its word."""
     lines = [f"{row.case.title}, n = {row.n:,}"]
@@ -70,6 +76,10 @@ def text(row: Row) -> str:
             line += f" (extrapolated from {each.method.share:.1%} of the work)"
         lines.append(line)
     lines += [f"  {word:>12}: {words}" for words, _, word in row.verdicts()]
+    lines += [
+        f"  round by round {name} took {middle:.3g} times as long [{low:.3g} – {high:.3g}]"
+        for name, (_, low, middle, high) in spreads(row)
+    ]
     if len(row.measured) > 1:
         same = "the methods agree" if row.agrees else "THE METHODS DISAGREE"
         lines.append(f"  {same}: relative difference {row.disagreement:.1e}")
@@ -96,6 +106,7 @@ def tree(row: Row) -> dict[str, object]:
             }
             for each in row.measured
         ],
+        "ratios": {name: list(spread) for name, spread in spreads(row)},
         "bars": [
             {"text": words, "value": value, "verdict": word}
             for words, value, word in row.verdicts()

@@ -32,6 +32,6 @@ CASE = Case(
         Method("dgn_engine", _ours, comparable=lambda kernel: kernel.permute(0, 2, 1, 3)),
         Method("torch.func tutorial", _tutorial),
     ),
-    bars=(Faster("torch.func tutorial", 300),),
+    bars=(Faster("torch.func tutorial", 250),),
     memory=True,
 )

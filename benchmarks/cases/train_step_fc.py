@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -22,22 +23,26 @@ CONFIG = RunConfig(
 )
 
 
-def _trainer(device: torch.device, n: int) -> Trainer:
-    generator = torch.Generator().manual_seed(1)
-    x = torch.rand((n, 784), generator=generator).to(device)
-    y = torch.randint(0, CLASSES, (n,), generator=generator).to(device)
-    data = DeviceData(x, y, x[:BATCH], y[:BATCH])
-    return Trainer(CONFIG, dense(CLASSES), data, find_regime("DL"), device)
+def trainer(
+    device: torch.device, n: int, seed: int = CONFIG.seed, data: DeviceData | None = None
+) -> Trainer:
+    """Of n drawn examples, or of `data`."""
+    if data is None:
+        generator = torch.Generator().manual_seed(1)
+        x = torch.rand((n, 784), generator=generator).to(device)
+        y = torch.randint(0, CLASSES, (n,), generator=generator).to(device)
+        data = DeviceData(x, y, x[:BATCH], y[:BATCH])
+    return Trainer(replace(CONFIG, seed=seed), dense(CLASSES), data, find_regime("DL"), device)
 
 
 def _ours(device: torch.device, n: int) -> Work:
     """An epoch; returns its mean loss."""
-    trainer = _trainer(device, n)
+    made = trainer(device, n)
 
     def work() -> Tensor:
-        for _ in range(trainer.steps_per_epoch):
-            trainer.step()
-        return torch.tensor([trainer.train_score().loss])
+        for _ in range(made.steps_per_epoch):
+            made.step()
+        return torch.tensor([made.train_score().loss])
 
     return work
 
@@ -72,14 +77,14 @@ def _orders(n: int) -> Iterator[Tensor]:
 
 def _hand_tuned(device: torch.device, n: int) -> Work:
     """Resident data, fused Adam, nothing read back before the end."""
-    trainer = _trainer(device, n)
-    module, orders = _Gated(trainer), _orders(n)
+    made = trainer(device, n)
+    module, orders = _Gated(made), _orders(n)
     optimiser = torch.optim.Adam(module.parameters(), lr=1e-4, fused=True)
 
     def work() -> Tensor:
         total = torch.zeros((), device=device)
         for rows in next(orders).to(device).split(BATCH):
-            x, y = trainer.data.train_x[rows], trainer.data.train_y[rows]
+            x, y = made.data.train_x[rows], made.data.train_y[rows]
             loss = F.cross_entropy(module(x), y)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -92,9 +97,9 @@ def _hand_tuned(device: torch.device, n: int) -> Work:
 
 def _tutorial(device: torch.device, n: int) -> Work:
     """A DataLoader, Adam as it comes, the loss read at every step."""
-    trainer = _trainer(device, n)
-    module, orders = _Gated(trainer), _orders(n)
-    examples = TensorDataset(trainer.data.train_x.cpu(), trainer.data.train_y.cpu())
+    made = trainer(device, n)
+    module, orders = _Gated(made), _orders(n)
+    examples = TensorDataset(made.data.train_x.cpu(), made.data.train_y.cpu())
     optimiser = torch.optim.Adam(module.parameters(), lr=1e-4)
 
     def work() -> Tensor:
@@ -119,8 +124,9 @@ PREPARE: dict[str, Callable[[torch.device, int], Work]] = {
 
 CASE = Case(
     title="DGN 784-128×5-10, training in DL, batch 32, an epoch",
-    n=3200,
-    quick=640,
+    n=320,
+    quick=320,
     methods=tuple(Method(name, prepare) for name, prepare in PREPARE.items()),
     bars=(Faster("hand-tuned eager", 1.3), Faster("tutorial style", 2.2)),
+    most_rounds=200,
 )

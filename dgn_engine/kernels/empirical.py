@@ -14,6 +14,7 @@ from dgn_engine.kernels.arguments import check_count, check_finite, check_module
 from dgn_engine.kernels.gram import ROWS_AT_LEAST, product
 from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows
 from dgn_engine.kernels.ntk import Logits
+from dgn_engine.kernels.precision import full_precision
 
 BUDGET = 4 << 30
 PIECE_BYTES = 256 << 20  # of one vectorised call: larger ones are no faster
@@ -51,6 +52,7 @@ class _Blocks:
     piece: int
 
 
+@full_precision
 def empirical_ntk(
     module: nn.Module,
     x: Tensor,
@@ -85,6 +87,7 @@ def empirical_ntk(
     return found.kernel
 
 
+@full_precision
 def module_kernel(
     module: nn.Module, x: Tensor, other: Tensor | None, logits: Logits, budget_bytes: int
 ) -> EmpiricalKernel:

@@ -20,6 +20,7 @@ from dgn_engine.kernels.gram import accumulator, flat_gram
 from dgn_engine.kernels.kernel_average import KernelAverage, KernelEstimate
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.path_kernels import Normalise
+from dgn_engine.kernels.precision import full_precision
 from dgn_engine.kernels.random_paths import PathScales, PathSigns, random_pass
 from dgn_engine.kernels.walk import widths_outside_blocks
 from dgn_engine.model.architecture import Architecture
@@ -64,6 +65,7 @@ class PathEstimator:
         return self._kernels.count
 
     @torch.no_grad()
+    @full_precision
     def draw(self, count: int = 1) -> None:
         """Add so many draws."""
         for _ in range(count):
@@ -114,6 +116,7 @@ class PathEstimator:
 
 
 @torch.no_grad()
+@full_precision
 def estimate_path_kernel(
     architecture: Architecture,
     gates: Sequence[Tensor],
@@ -133,6 +136,7 @@ def estimate_path_kernel(
 
 
 @torch.no_grad()
+@full_precision
 def estimate_overlap(
     architecture: Architecture,
     inputs: PathInputs,

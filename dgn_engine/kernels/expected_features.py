@@ -13,6 +13,7 @@ from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import check_network_inputs
 from dgn_engine.kernels.expectation import check_sigmas, weight_sigmas
 from dgn_engine.kernels.gram import flat_gram
+from dgn_engine.kernels.precision import full_precision
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.network import GatedNetwork
 
@@ -20,6 +21,7 @@ TILE_BYTES = 32 << 20
 
 
 @torch.no_grad()
+@full_precision
 def expected_feature_kernel(
     network: GatedNetwork,
     x: Tensor,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.kernels.arguments import check_inputs, check_tensor
+from dgn_engine.kernels.precision import full_precision
 
 WORTH_IT = 1.2  # oneDNN is used where it is at least this much faster than the BLAS
 TILE_ITEMS = 8 << 20  # numbers in one tile of rows
@@ -22,6 +23,7 @@ def accumulator(tensor: Tensor) -> torch.dtype:
     return torch.float32 if tensor.device.type == "mps" else torch.float64
 
 
+@full_precision
 def input_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
     """Σ[s, s'] = ⟨x_s, x_{s'}⟩ for x (n, ...); (n, n), or (n, m) against `other` (m, ...)."""
     check_tensor("x", x)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import check_count, check_number
+from dgn_engine.kernels.precision import full_precision
 from dgn_engine.kernels.spectra import (
     Nu,
     columns_of,
@@ -40,6 +41,7 @@ class LeadingSpectrum:
 
 
 @torch.no_grad()
+@full_precision
 def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
     """Largest eigenvalues of a symmetric kernel (n, n) by block Krylov iteration, restarted until
     the residuals ‖Ĥu − ρu‖ are below 10⁻¹⁰ ρ_max or 12 rounds are done; `error` is the largest.
@@ -84,6 +86,7 @@ def _krylov(kernel: Tensor, start: Tensor) -> Tensor:
 
 
 @torch.no_grad()
+@full_precision
 def nu(kernel: Tensor, targets: Tensor, ridge: float = 0.0) -> Nu:
     """ν of a kernel (n, n) and targets (n,) or (n, C) of ±1: that of `spectrum`, at every n.
 

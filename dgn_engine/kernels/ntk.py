@@ -19,6 +19,7 @@ from dgn_engine.kernels.arguments import (
 )
 from dgn_engine.kernels.backward_sweep import output_delta
 from dgn_engine.kernels.contraction import Contraction
+from dgn_engine.kernels.precision import full_precision
 from dgn_engine.kernels.tangent_sweep import TangentKernels, examples_passed, sweep, what_trains
 from dgn_engine.model.architecture import Architecture, Conv
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
@@ -31,6 +32,7 @@ MAP_BYTES = 16 << 20
 
 
 @torch.no_grad()
+@full_precision
 def tangent_kernels(
     network: GatedNetwork,
     x: Tensor,

@@ -11,6 +11,7 @@ from torch import Tensor
 from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import check_network_inputs, check_paths, check_tensor
 from dgn_engine.kernels.gram import KernelBlock
+from dgn_engine.kernels.precision import full_precision
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 
@@ -28,6 +29,7 @@ class PathInputs:
 
     @staticmethod
     @torch.no_grad()
+    @full_precision
     def of(network: GatedNetwork, x: Tensor) -> PathInputs:
         """Those of a network at inputs x (n, *input_shape), without sensitivities: a hard gate's
         depends on all examples that it is compared on (`SharedKernels` gives them)."""

@@ -22,6 +22,7 @@ from dgn_engine.kernels.arguments import (
 )
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
+from dgn_engine.kernels.precision import full_precision
 from dgn_engine.kernels.recursion import pair_numbers, path_diagonal, path_recursion
 from dgn_engine.model.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
 
@@ -29,6 +30,7 @@ Normalise = Literal["none", "trace", "width", "cosine"]
 SIDE = 0.5  # a soft gate counts as open from here on
 
 
+@full_precision
 def neural_path_kernel(
     architecture: Architecture,
     gates: Sequence[Tensor],
@@ -51,6 +53,7 @@ def neural_path_kernel(
     return paths(architecture, PathInputs(gates, x_value, masks), normalise, other)[0]
 
 
+@full_precision
 def overlap(
     architecture: Architecture,
     gates: Sequence[Tensor],
@@ -68,6 +71,7 @@ def overlap(
     return paths(architecture, PathInputs(gates, None, masks), normalise, other)[0]
 
 
+@full_precision
 def sensitive_overlap(
     architecture: Architecture,
     gates: Sequence[Tensor],
@@ -90,6 +94,7 @@ def sensitive_overlap(
     return found
 
 
+@full_precision
 def paths(
     architecture: Architecture,
     inputs: PathInputs,
@@ -160,6 +165,7 @@ def normalised(
     raise AssertionError(f"{how!r} was to be refused")
 
 
+@full_precision
 def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
     """τ_l = G_l G_lᵀ (n, n) for gates (n, w) or, averaged over positions, (n, C, H, W); against
     `other` (m, ...) the block (n, m).
@@ -175,6 +181,7 @@ def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
     return (flat @ columns.T) / positions
 
 
+@full_precision
 def layer_sensitivity(sensitivities: Tensor, other: Tensor | None = None) -> Tensor:
     """D_l D_lᵀ (n, n) of one layer, averaged over positions for convolutions; against `other`
     (m, ...) the block (n, m)."""

@@ -24,6 +24,7 @@ from dgn_engine.kernels.joined_traces import JoinedTraces
 from dgn_engine.kernels.ntk import Logits, check_gates_are_made, tangent_kernels
 from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import Normalise, layer_overlap, normalised, paths
+from dgn_engine.kernels.precision import full_precision, products
 from dgn_engine.kernels.recursion import PathKernels, path_diagonal, path_recursion
 from dgn_engine.kernels.tangent_sweep import TangentKernels
 from dgn_engine.model.architecture import Dense
@@ -75,6 +76,7 @@ class SharedKernels:
         self._passed = 0
 
     @cached_property
+    @full_precision
     def trace(self) -> NetworkTrace:
         with torch.no_grad():
             return self.network.trace(self.x)
@@ -90,13 +92,15 @@ class SharedKernels:
             if given is not None:
                 network = network.with_gates(tuple(layer[part] for layer in given))
             self._joined = self._joined or JoinedTraces(len(self.x))
-            self._joined.put(network.trace(self.x[part]), part)
+            with products("ieee"):
+                self._joined.put(network.trace(self.x[part]), part)
             self._passed = part.stop
             if part.stop == len(self.x):
                 self.__dict__["trace"] = self._joined.whole
             yield part.stop / len(self.x)
 
     @cached_property
+    @full_precision
     def other_trace(self) -> NetworkTrace | None:
         if self.other is None:
             return None
@@ -118,10 +122,12 @@ class SharedKernels:
         return tuple(layer[: len(self.x)] for layer in self._all_sensitivities)
 
     @cached_property
+    @full_precision
     def gram(self) -> Tensor:
         return flat_gram(self.x_value, self._other_value)
 
     @cached_property
+    @full_precision
     def tangent(self) -> TangentKernels:
         """K^V, K^F and K^X where they exist, over what trains (see `tangent_kernels`)."""
         return tangent_kernels(
@@ -238,10 +244,12 @@ class SharedKernels:
         return self._paths_by_width if normalise == "width" else self._path_counts
 
     @cached_property
+    @full_precision
     def _path_counts(self) -> PathKernels:
         return self._recursion(by_width=False)
 
     @cached_property
+    @full_precision
     def _paths_by_width(self) -> PathKernels:
         return self._recursion(by_width=True)
 

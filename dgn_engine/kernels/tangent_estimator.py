@@ -24,6 +24,7 @@ from dgn_engine.kernels.arguments import (
 )
 from dgn_engine.kernels.gram import accumulator
 from dgn_engine.kernels.kernel_average import KernelAverage, KernelEstimate
+from dgn_engine.kernels.precision import full_precision
 from dgn_engine.kernels.tangent_sweep import (
     TangentKernels,
     examples_passed,
@@ -46,6 +47,7 @@ class TangentEstimator:
     """
 
     @torch.no_grad()
+    @full_precision
     def __init__(
         self,
         network: GatedNetwork,

@@ -159,6 +159,20 @@ class GatedNetwork(nn.Module):
         return tuple(D * jump for D, jump in zip(found, jumps, strict=True))
 
     @property
+    def settings(self) -> tuple[object, ...]:
+        """What its function depends on beside weights and statistics: two passes prepared under
+        equal settings are alike."""
+        return (
+            self.gate,
+            self.own_gates,
+            self.wiring,
+            self.routes,
+            self.value_input,
+            self.feature_activation,
+            self.trains,
+        )
+
+    @property
     def _maker(self) -> Stack:
         """The stack that makes the gates."""
         return self.value if self.own_gates else self.feature

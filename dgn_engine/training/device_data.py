@@ -51,6 +51,27 @@ def to_device(examples: Examples, architecture: Architecture, device: torch.devi
     )
 
 
+class BatchBuffer:
+    """The examples of a step, gathered into the same memory each time."""
+
+    def __init__(self) -> None:
+        self._room: dict[int, tuple[Tensor, Tensor]] = {}  # by the size of the batch
+
+    def take(self, data: DeviceData, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of some training examples; the next call writes over them."""
+        sources = (data.train_x, data.train_y)
+        room = self._room.get(len(rows))
+        if room is None or any(
+            own.dtype != source.dtype or own.shape[1:] != source.shape[1:]
+            for own, source in zip(room, sources, strict=True)
+        ):
+            x, y = (source.new_empty(len(rows), *source.shape[1:]) for source in sources)
+            self._room[len(rows)] = room = (x, y)
+        for own, source in zip(room, sources, strict=True):
+            torch.index_select(source, 0, rows, out=own)
+        return room
+
+
 def epoch_order(seed: int, epoch: int, examples: int) -> Tensor:
     """The order of the training examples in an epoch: a pure function of (seed, epoch)."""
     return torch.randperm(examples, generator=random_stream("order", seed, epoch))

@@ -13,7 +13,8 @@ def signs(labels: Tensor, classes: int) -> Tensor:
     """Targets ±1: (n, 1) for a pair of classes (the first is -1), one-versus-rest (n, C) else."""
     if classes == 1:
         return (2.0 * labels.to(torch.get_default_dtype()) - 1.0).unsqueeze(1)
-    return 2.0 * F.one_hot(labels, classes).to(torch.get_default_dtype()) - 1.0
+    own = labels[:, None] == torch.arange(classes, device=labels.device)
+    return 2.0 * own.to(torch.get_default_dtype()) - 1.0
 
 
 def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
@@ -31,20 +32,30 @@ def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits, labels)
 
 
-def loss_and_slope(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """`loss` and its gradient by the logits, (n, C), written out."""
-    examples, classes = logits.shape
-    if kind == "squared":
-        error = logits - signs(labels, classes).to(logits.dtype)
-        return 0.5 * error.square().sum(dim=1).mean(), error / examples
-    if classes == 1:
-        margins = -signs(labels, 1).to(logits.dtype)
-        value = F.softplus(margins * logits).mean()
-        return value, margins * torch.sigmoid(margins * logits) / examples
-    logs = torch.log_softmax(logits, dim=1)
-    value, chosen = F.nll_loss(logs, labels), labels[:, None]
-    slope = logs.exp().scatter_add_(1, chosen, logs.new_full((), -1.0).expand(chosen.shape))
-    return value, slope.div_(examples)
+class LossSlope:
+    """`loss` and its gradient by the logits, (n, C), written out for batches of one shape."""
+
+    def __init__(self, kind: Loss, like: Tensor) -> None:
+        """`like`: logits (n, C)."""
+        examples, classes = like.shape
+        self._kind: Loss = kind
+        # Of the logarithms: what the mean of those of the right classes moves by.
+        self._rows = torch.eye(classes, dtype=like.dtype, device=like.device) / -examples
+        self._into_logs = torch.empty_like(like)
+
+    def __call__(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        examples, classes = logits.shape
+        if self._kind == "squared":
+            error = logits - signs(labels, classes).to(logits.dtype)
+            return 0.5 * error.square().sum(dim=1).mean(), error / examples
+        if classes == 1:
+            margins = -signs(labels, 1).to(logits.dtype)
+            value = F.softplus(margins * logits).mean()
+            return value, margins * torch.sigmoid(margins * logits) / examples
+        logs = torch.log_softmax(logits, dim=1)
+        torch.index_select(self._rows, 0, labels, out=self._into_logs)
+        slope = torch._log_softmax_backward_data(self._into_logs, logs, 1, logs.dtype)
+        return F.nll_loss(logs, labels), slope
 
 
 def answered_right(logits: Tensor, labels: Tensor) -> Tensor:

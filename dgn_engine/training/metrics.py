@@ -12,6 +12,7 @@ from dgn_engine.config import Loss
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.training.cuda.host_copies import HostCopy
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.losses import answered_right, correct, loss
 from dgn_engine.training.out_of_memory import is_out_of_memory
@@ -26,6 +27,25 @@ class Score:
     loss: float
     accuracy: float
     examples: int
+
+
+@dataclass(frozen=True)
+class PendingScore:
+    """Sums of loss and of right answers, (2,), over so many examples, on their way to the host."""
+
+    sums: HostCopy
+    examples: int
+
+    @property
+    def ready(self) -> bool:
+        return self.sums.ready
+
+    @property
+    def score(self) -> Score:
+        """Waits where the sums have not arrived; NaN of no examples."""
+        total, right = self.sums.tensor.tolist()
+        seen = self.examples or math.nan
+        return Score(total / seen, right / seen, self.examples)
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,7 @@ class TestPass:
         largest = max(math.prod(shape) for shape in self._network.architecture.gated_shapes)
         self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
         self._begin = 0
-        self._total = 0.0
+        self._losses: list[tuple[Tensor, int]] = []  # mean of each chunk, and its examples
         self._right: list[Tensor] = []  # of each chunk
 
     @torch.no_grad()
@@ -88,13 +108,15 @@ class TestPass:
                 raise
             self._chunk //= 2
             return None  # the same examples again, fewer at once
-        self._total += float(loss(self._loss, logits, labels)) * len(labels)
+        self._losses.append((loss(self._loss, logits, labels), len(labels)))
         self._right.append(answered_right(logits, labels))
         self._begin += len(labels)
         if self._begin < len(self._y):
             return None
         examples = len(self._y)
-        return Score(self._total / examples, float(self.right.sum()) / examples, examples)
+        means = torch.stack([mean for mean, _ in self._losses]).tolist()
+        total = sum(mean * count for mean, (_, count) in zip(means, self._losses, strict=True))
+        return Score(total / examples, float(self.right.sum()) / examples, examples)
 
     @property
     def right(self) -> Tensor:

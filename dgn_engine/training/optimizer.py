@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from dgn_engine.config import TrainingConfig
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.training.flat_weights import FlatWeights
 
 
 class NetworkOptimizer:
@@ -21,39 +23,81 @@ class NetworkOptimizer:
             {"params": list(network.feature.parameters())},
         ]
         self.torch = optimiser_over(groups, config)
+        self._states = 0  # how often states came or went otherwise than by a step
+        self._moments: dict[int, _Moments] = {}  # by the stretch of weights that they belong to
 
     def set_learning_rate(self, rate: float) -> None:
         """From the next step on, for both groups."""
         for group in self.torch.param_groups:
-            group["lr"] = rate
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)  # a captured step reads it there
+            else:
+                group["lr"] = rate
+
+    def make_capturable(self) -> None:
+        """Keep what a step needs where a captured one finds it: the rate, the count of steps."""
+        make_capturable(self.torch)
+
+    @property
+    def layout(self) -> tuple[object, ...]:
+        """Changes where a captured step would not do: states are others, or a rate that is part
+        of its kernels."""
+        rates = (group["lr"] for group in self.torch.param_groups)
+        return (self._states, *(rate for rate in rates if not isinstance(rate, Tensor)))
 
     def step(self) -> None:
         """Move the weights that have a gradient, then clear the gradients."""
+        self._part_moments()
         self.torch.step()
         self.torch.zero_grad(set_to_none=True)
 
-    def update(self, parameters: Sequence[nn.Parameter], gradients: Sequence[Tensor]) -> None:
+    @torch.no_grad()
+    def update(self, groups: Sequence[FlatWeights]) -> None:
         """As `step` for weights whose gradients are given; the others stay.
 
         Without the bookkeeping of torch's own `step`, which takes longer than the update of a
         narrow network; the arithmetic is the same kernel's.
         """
-        states = [self.torch.state.get(parameter) for parameter in parameters]
         group = self.torch.param_groups[0]
-        if not (group.get("fused") and isinstance(self.torch, torch.optim.Adam) and all(states)):
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
+        adam = bool(group.get("fused")) and isinstance(self.torch, torch.optim.Adam)
+        moments = [self._moments_of(flat) for flat in groups] if adam else [None]
+        known = [one for one in moments if one is not None]
+        if len(known) < len(moments):
+            for flat in groups:
+                for parameter, gradient in zip(flat.parameters, flat.gradients, strict=True):
+                    parameter.grad = gradient
             self.step()
             return
-        _fused_adam(group, parameters, gradients, [state for state in states if state])
+        _fused_adam(group, groups, known)
+
+    def _moments_of(self, flat: FlatWeights) -> _Moments | None:
+        """Those of a stretch of weights in one piece; None where one of them has none yet."""
+        states = [self.torch.state.get(parameter) for parameter in flat.parameters]
+        found = self._moments.get(id(flat))
+        if found is not None and found.are(flat, states):
+            return found
+        there = [state for state in states if state]
+        if len(there) < len(states) or len({float(state["step"]) for state in there}) > 1:
+            return None
+        still = {key: moments for key, moments in self._moments.items() if moments.intact}
+        self._moments = {**still, id(flat): _Moments(flat, there)}
+        return self._moments[id(flat)]
+
+    def _part_moments(self) -> None:
+        """Each weight has a count of steps of its own again, as torch's step expects."""
+        for moments in self._moments.values():
+            moments.part()
+        self._moments.clear()
 
     def forget(self, network: nn.Module) -> None:
         """Drop the state (moments, step counts) of redrawn weights."""
+        self._states += 1
         for parameter in network.parameters():
             self.torch.state.pop(parameter, None)
 
     def replace_feature(self, feature: nn.Module) -> None:
         """Θ^f became a new module (an import with biases); its state starts afresh."""
+        self._states += 1
         for parameter in self.torch.param_groups[1]["params"]:
             self.torch.state.pop(parameter, None)
         self.torch.param_groups[1]["params"] = list(feature.parameters())
@@ -69,7 +113,9 @@ class NetworkOptimizer:
 
     def restore(self, network: GatedNetwork, tensors: Mapping[str, Tensor]) -> None:
         """Take over a state that `tensors` gave; weights that it does not name start afresh."""
-        fused = bool(self.torch.param_groups[0].get("fused"))
+        self._states += 1
+        group = self.torch.param_groups[0]
+        resident = bool(group.get("fused") or group.get("capturable"))
         for name, parameter in _named(network):
             prefix = f"optimiser.{name}."
             state: dict[str, Tensor] = {}
@@ -77,7 +123,7 @@ class NetworkOptimizer:
                 if full.startswith(prefix):
                     key = full.removeprefix(prefix)
                     # The count of steps lies on the device only where the kernel reads it there.
-                    counts = key == "step" and not fused
+                    counts = key == "step" and not resident
                     device = torch.device("cpu") if counts else parameter.device
                     state[key] = tensors[full].to(device, copy=True)
             self.torch.state.pop(parameter, None)
@@ -98,21 +144,57 @@ def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torc
             return torch.optim.RMSprop(groups, lr=rate, alpha=config.smoothing)
 
 
-@torch.no_grad()
+def make_capturable(optimiser: torch.optim.Optimizer) -> None:
+    """Rates as tensors that kernels read, counts of steps on the card; before the first step."""
+    for group in optimiser.param_groups:
+        device = group["params"][0].device
+        if device.type == "cuda" and "capturable" in group:
+            group["capturable"] = True
+        if group.get("fused") or group.get("capturable"):
+            group["lr"] = torch.tensor(float(group["lr"]), dtype=torch.float32, device=device)
+
+
+class _Moments:
+    """Adam's moments of some weights that lie side by side, and the one count of their steps."""
+
+    def __init__(self, flat: FlatWeights, states: Sequence[dict[str, Tensor]]) -> None:
+        """The states become views of them, and share the count."""
+        self._flat, self._states = flat, states
+        self.mean, self.square = (torch.zeros_like(flat.values) for _ in range(2))
+        self.step = states[0]["step"].clone()
+        for key, whole in (("exp_avg", self.mean), ("exp_avg_sq", self.square)):
+            for state, own in zip(states, flat.views(whole), strict=True):
+                own.copy_(state[key])
+                state[key] = own
+        for state in states:
+            state["step"] = self.step
+
+    def are(self, flat: FlatWeights, states: Sequence[dict[str, Tensor] | None]) -> bool:
+        """Whether they belong to these weights, whose states nobody has replaced."""
+        return self._flat is flat and all(map(operator.is_, self._states, states))
+
+    @property
+    def intact(self) -> bool:
+        """Whether the weights still lie where they did."""
+        return self._flat.intact
+
+    def part(self) -> None:
+        """Give each state a count of its own."""
+        for state in self._states:
+            state["step"] = self.step.clone()
+
+
 def _fused_adam(
-    group: Mapping[str, Any],
-    parameters: Sequence[nn.Parameter],
-    gradients: Sequence[Tensor],
-    states: Sequence[Mapping[str, Tensor]],
+    group: Mapping[str, Any], weights: Sequence[FlatWeights], moments: Sequence[_Moments]
 ) -> None:
     """The call that torch.optim.Adam(fused=True) ends in."""
-    counts = [state["step"] for state in states]
+    counts = [one.step for one in moments]
     torch._foreach_add_(counts, 1)
     torch._fused_adam_(
-        [parameter.detach() for parameter in parameters],
-        list(gradients),
-        [state["exp_avg"] for state in states],
-        [state["exp_avg_sq"] for state in states],
+        [flat.values for flat in weights],
+        [flat.slopes for flat in weights],
+        [one.mean for one in moments],
+        [one.square for one in moments],
         [],
         counts,
         lr=group["lr"],

@@ -69,7 +69,8 @@ def batch_that_fits(trainer: Trainer, most: int) -> int:
 
     Found by trying; no weight, no gradient and no random number is changed.
     """
-    trainer.optimizer.torch.zero_grad(set_to_none=True)  # of the pass that did not end
+    trainer.drop_gradients()  # of the pass that did not end
+    trainer.steps.forget()  # graphs hold memory of their own
     size = most
     while size >= 1:
         free_memory()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -21,10 +21,15 @@ from dgn_engine.model.tiling import tiled
 from dgn_engine.model.wiring import check_shifts, check_wiring, routes
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import Regime
-from dgn_engine.training.dense_step import DenseStep, suits
-from dgn_engine.training.device_data import DeviceData, epoch_order
+from dgn_engine.training.conv_step import ConvStep, is_chain_of_convolutions
+from dgn_engine.training.cuda.graph import Card, CudaCard
+from dgn_engine.training.cuda.host_copies import Courier, onto
+from dgn_engine.training.cuda.step_precision import full_products, step_precision
+from dgn_engine.training.cuda.step_runner import EagerSteps, GraphSteps, StepRunner
+from dgn_engine.training.dense_step import DenseStep, is_dense_chain
+from dgn_engine.training.device_data import BatchBuffer, DeviceData, epoch_order
 from dgn_engine.training.losses import correct, loss
-from dgn_engine.training.metrics import Score, TestPass
+from dgn_engine.training.metrics import PendingScore, Score, TestPass
 from dgn_engine.training.optimizer import NetworkOptimizer
 
 
@@ -61,7 +66,7 @@ class Trainer:
         self.reroute(gating.rotation, gating.shift)
         self.network.to(device)
         self._drawn: RandomGates | None = None
-        self._by_hand: DenseStep | None = None
+        self._by_hand: DenseStep | ConvStep | None = None
         self._may_by_hand = True
         self.regime = regime
         enter(self.network, None, regime, self._draw)
@@ -69,15 +74,23 @@ class Trainer:
         self.optimizer = NetworkOptimizer(config.training, self.network)
         self._sums = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32)
         self._sums = self._sums.to(device)
+        self._courier = Courier(device)
+        self._loss_sum, self._right_sum = self._sums.unbind()
         self._seen = 0
+        self._batch = BatchBuffer()
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
         augmented = config.training.augmentation != "none"
         self._augmentation = Augmentation(data.train_x, config.seed) if augmented else None
+        self.on_eager: Callable[[str], None] = lambda _: None  # told why steps are not captured
+        self.steps: StepRunner = EagerSteps(self)
+        if device.type == "cuda":
+            full_products()
+            self.capture_steps(CudaCard(device))
 
     @property
     def steps_per_epoch(self) -> int:
         """Batches in an epoch; the last one may be smaller."""
-        return math.ceil(len(self.data.train_y) / self.config.training.batch)
+        return math.ceil(self.examples / self.config.training.batch)
 
     @property
     def epoch(self) -> float:
@@ -87,19 +100,59 @@ class Trainer:
     def step(self) -> None:
         epoch, place = divmod(self.step_count, self.steps_per_epoch)
         batch = self.config.training.batch
-        chosen = self._epoch_order(epoch)[place * batch : (place + 1) * batch]
-        x, y = self.data.train_x[chosen], self.data.train_y[chosen]
+        rows = self._epoch_order(epoch)[place * batch : (place + 1) * batch]
         if self._augmentation is not None:
-            x = self._augmentation.show(x, chosen, epoch)
+            self._augmentation.begin(epoch)
+        self.steps.step(rows)
+        self._seen += len(rows)
+        self.step_count += 1
+
+    def capture_steps(self, card: Card) -> None:
+        """From now on, take steps as graphs of this card where that works."""
+        self.optimizer.make_capturable()
+        self.steps = GraphSteps(self, card)
+
+    def take(self, rows: Tensor) -> None:
+        """Train on these examples (m,) and add up their losses: work of the device alone, for
+        which nothing here waits."""
+        with step_precision(self.config.training.precision, self._sums.device):
+            self._take(rows)
+
+    def _take(self, rows: Tensor) -> None:
+        x, y = self._batch.take(self.data, rows)
+        if self._augmentation is not None:
+            x = self._augmentation.show(x, rows, self.step_count // self.steps_per_epoch)
         if self._by_hand is not None and not self.regime.drawn_gates:
             value, logits = self._by_hand(x, y)
-            self.optimizer.update(self._by_hand.parameters, self._by_hand.gradients)
+            self.optimizer.update(self._by_hand.trained)
         else:
-            value, logits = self._autograd_step(x, y, chosen)
-        self._sums[0].add_(value, alpha=len(y))
-        self._sums[1].add_(correct(logits, y))
-        self._seen += len(y)
-        self.step_count += 1
+            value, logits = self._autograd_step(x, y, rows)
+        self._loss_sum.add_(value, alpha=len(y))
+        self._right_sum.add_(correct(logits, y))
+
+    def structure(self) -> tuple[object, ...]:
+        network = self.network
+        if self._by_hand is not None:
+            self._by_hand.settle()
+        return (
+            self.regime.name,
+            *network.settings,
+            network.value.weights[0].data_ptr(),
+            network.feature.weights[0].data_ptr(),
+            id(self.data),
+            self.optimizer.layout,
+            self._by_hand is None,
+        )
+
+    def moved(self) -> list[Tensor]:
+        return [*self.tensors().values(), self._sums]
+
+    def drop_gradients(self) -> None:
+        self.optimizer.torch.zero_grad(set_to_none=True)
+
+    @property
+    def examples(self) -> int:
+        return len(self.data.train_y)
 
     def _autograd_step(self, x: Tensor, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss and logits of the batch; the weights have moved."""
@@ -117,9 +170,15 @@ class Trainer:
         self._by_hand = None
 
     def _choose_step(self) -> None:
-        """By hand where both networks are chains of dense layers."""
-        by_hand = self._may_by_hand and suits(self.network)
-        self._by_hand = DenseStep(self.network, self.config.training.loss) if by_hand else None
+        """By hand where both networks are chains of dense layers, or of convolutions."""
+        network, kind = self.network, self.config.training.loss
+        autocast = self.config.training.precision == "bf16"  # which only autograd follows
+        may = self._may_by_hand and not autocast
+        self._by_hand = None
+        if may and is_dense_chain(network):
+            self._by_hand = DenseStep(network, kind)
+        elif may and is_chain_of_convolutions(network):
+            self._by_hand = ConvStep(network, kind)
 
     def network_at(self, rows: Tensor) -> GatedNetwork:
         """The network as the training examples `rows` see it: only under FRG does that differ."""
@@ -144,11 +203,14 @@ class Trainer:
 
     def train_score(self) -> Score:
         """Mean over the batches since the last call; NaN where there was none."""
-        total, right = (float(v) for v in self._sums.tolist())
-        examples, seen = self._seen, self._seen or math.nan
+        return self.ask_score().score
+
+    def ask_score(self) -> PendingScore:
+        """The same, for which a card is not waited for."""
+        asked = PendingScore(self._courier.fetch(self._sums), self._seen)
         self._sums.zero_()
         self._seen = 0
-        return Score(total / seen, right / seen, examples)
+        return asked
 
     def test_score(self) -> Score:
         """Loss and accuracy on the whole test set; no randomness, no gradient."""
@@ -267,5 +329,5 @@ class Trainer:
     def _epoch_order(self, epoch: int) -> Tensor:
         if self._order[0] != epoch:
             order = epoch_order(self.config.seed, epoch, len(self.data.train_y))
-            self._order = (epoch, order.to(self.data.train_x.device))
+            self._order = (epoch, onto(order, self.data.train_x.device))
         return self._order[1]

@@ -16,7 +16,8 @@ import numpy as np
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.array_layout import is_kernel
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
-from dgn_engine.storage.checkpoints.contents import Array, plain
+from dgn_engine.storage.checkpoints.contents import Array
+from dgn_engine.text.printable import plain
 
 Door = Literal["command", "window"]
 """Who asked for a network: a command, whose options a sentence may name, or the window."""

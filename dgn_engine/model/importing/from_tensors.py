@@ -17,7 +17,8 @@ from dgn_engine.model.importing.match_layers import LayerMatching, left_over, ma
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.stack import Stack
 from dgn_engine.storage.checkpoints.array_layout import is_kernel, matrices_of, stem
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural, plain
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
+from dgn_engine.text.printable import plain
 
 
 def in_order(listing: CheckpointContents) -> CheckpointContents:

@@ -25,7 +25,8 @@ from dgn_engine.model.importing.foreign_keys import foreign_keys
 from dgn_engine.model.importing.torchvision_nets import has_skips, known_network
 from dgn_engine.protocol.events import LayerMatch
 from dgn_engine.regimes import Regime, find_regime
-from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, plain
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+from dgn_engine.text.printable import plain
 
 Part = Literal["gates", "values"]
 Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]

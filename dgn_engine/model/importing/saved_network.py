@@ -22,7 +22,8 @@ from dgn_engine.model.stack import Stack
 from dgn_engine.model.tiling import tiled
 from dgn_engine.model.wiring import check_shifts, check_wiring, routes, turned
 from dgn_engine.regimes import Regime, find_regime
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, plain
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.text.printable import plain
 
 BuildArchitecture = Callable[[NetConfig, tuple[int, ...], int], Architecture]
 FORMAT = "dgn-viewer weights 2"

@@ -23,7 +23,8 @@ from dgn_engine.model.importing.resnet_keys import (
 )
 from dgn_engine.model.importing.vgg_keys import alexnet, chained, vgg
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
-from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, plain
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+from dgn_engine.text.printable import plain
 
 T = TypeVar("T")
 

@@ -34,6 +34,8 @@ def why_not(config: RunConfig) -> str:
         return f"{regime.name} without gates_from trains in two stages; it is not packed."
     if config.training.augmentation != "none":
         return "Augmented images are shown one network at a time; they are not packed."
+    if config.training.precision == "bf16":
+        return "Steps in bf16 are those of one network at a time; they are not packed."
     if config.training.epochs == 0:
         return "training.epochs is 0, which never ends; it is not packed."
     return ""
@@ -67,6 +69,7 @@ def pack_key(config: RunConfig) -> object:
         training.smoothing,
         training.batch,
         training.epochs,
+        training.precision,
         config.device,
     )
 

@@ -251,6 +251,6 @@ def _outcome_in(reader: RunReader) -> Outcome:
     outcome = Outcome()
     if reader.started is not None:
         outcome = after(outcome, reader.started)
-    for event in reader.events:
+    for event in reader.each_event():
         outcome = after(outcome, event)
     return outcome

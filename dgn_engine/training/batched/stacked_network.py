@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,6 +18,10 @@ from dgn_engine.training.batched.stacked_gates import (
     TrainedGates,
 )
 from dgn_engine.training.batched.stacked_weights import StackedWeights
+from dgn_engine.training.cuda.graph import Card, CudaCard
+from dgn_engine.training.cuda.host_copies import Courier, HostCopy, onto
+from dgn_engine.training.cuda.step_precision import step_precision
+from dgn_engine.training.cuda.step_runner import EagerSteps, GraphSteps, StepRunner
 from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.metrics import CHUNK_VALUES, Score
 from dgn_engine.training.trainer import Trainer
@@ -55,10 +59,48 @@ class TrainerStack:
         self._seen = [int(str(one["train_seen"])) for one in kept]
         largest = max(layer.shape[1] for layer in self._chain.weights)
         self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
+        self._courier = Courier(device)
+        self._looked: HostCopy | None = None
+        self.steps: StepRunner = EagerSteps(self)
+        if device.type == "cuda":
+            self.capture_steps(CudaCard(device))
 
-    @torch.no_grad()
+    def capture_steps(self, card: Card) -> None:
+        """From now on, take steps as graphs of this card where that works."""
+        self._weights.make_capturable()
+        self.steps = GraphSteps(self, card)
+
+    @property
+    def on_eager(self) -> Callable[[str], None]:
+        return self._trainers[0].on_eager
+
+    def structure(self) -> tuple[object, ...]:
+        return ()  # nothing of a stack changes while it trains
+
+    def moved(self) -> list[Tensor]:
+        return [*self._weights.tensors(), self._sums]
+
+    def drop_gradients(self) -> None:
+        """They lie where each step writes them."""
+
+    @property
+    def examples(self) -> int:
+        return self._train.examples
+
     def step(self) -> None:
         rows = self._rows()
+        self.steps.step(rows)
+        self._seen = [seen + rows.shape[-1] for seen in self._seen]
+        self.step_count += 1
+
+    @torch.no_grad()
+    def take(self, rows: Tensor) -> None:
+        """Train every network on its examples, (m,) or (B, m), and add up the losses: work of the
+        device alone, for which nothing here waits."""
+        with step_precision(self._config.precision, self._sums.device):
+            self._take(rows)
+
+    def _take(self, rows: Tensor) -> None:
         labels = self._train.labels(rows)
         passed = self._forward(True, rows)
         assert passed.logits is not None
@@ -74,12 +116,17 @@ class TrainerStack:
         self._weights.step()
         examples = labels.shape[1]
         self._sums += torch.stack((losses * examples, right.sum(dim=1).to(losses.dtype)), dim=1)
-        self._seen = [seen + examples for seen in self._seen]
-        self.step_count += 1
 
-    def diverged(self) -> list[int]:
-        """Places of the networks whose losses since the last score are not all numbers."""
-        finite = torch.isfinite(self._sums[:, 0])
+    def diverged(self, wait: bool = True) -> list[int]:
+        """Places of the networks whose losses since the last score are not all numbers; without
+        `wait` as they were when a card was last asked."""
+        if wait or self._looked is None:
+            self._looked = self._courier.fetch(self._sums[:, 0])
+        asked = self._looked
+        if not (wait or asked.ready):
+            return []
+        self._looked = None
+        finite = torch.isfinite(asked.tensor)
         return [] if bool(finite.all()) else torch.nonzero(~finite).flatten().tolist()
 
     def train_scores(self) -> list[Score]:
@@ -155,7 +202,7 @@ class TrainerStack:
         trainers = self._trainers[:1] if self._one_order else self._trainers
         orders = [epoch_order(t.config.seed, epoch, self._train.examples) for t in trainers]
         found = orders[0] if self._one_order else torch.stack(orders)
-        return found.to(self._trainers[0].data.train_x.device)
+        return onto(found, self._trainers[0].data.train_x.device)
 
 
 def _fixed_inputs(first: Trainer, trainers: Sequence[Trainer]) -> Tensor | None:

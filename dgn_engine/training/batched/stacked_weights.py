@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dgn_engine.config import RunConfig
 from dgn_engine.training.batched.dense import DenseChain
-from dgn_engine.training.optimizer import optimiser_over
+from dgn_engine.training.optimizer import make_capturable, optimiser_over
 from dgn_engine.training.trainer import Trainer
 
 
@@ -37,6 +37,16 @@ class StackedWeights:
     def step(self) -> None:
         """Move all that is trained by the gradients that lie ready."""
         self._optimiser.step()
+
+    def make_capturable(self) -> None:
+        """Keep rates and counts of steps where a captured step finds them."""
+        make_capturable(self._optimiser)
+
+    def tensors(self) -> list[Tensor]:
+        """Everything that a step moves."""
+        stacked = [tensor for part in self._parts for tensor in part.stacked.values()]
+        states = self._optimiser.state.values()
+        return stacked + [v for state in states for v in state.values() if isinstance(v, Tensor)]
 
     def publish(self) -> None:
         """Show each trainer its optimiser's state, as views."""

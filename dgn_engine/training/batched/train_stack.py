@@ -134,8 +134,8 @@ class StackTraining:
         every = self._every
         while not interrupted():
             pack.step()
-            diverged = pack.diverged()
             epoch_ends = pack.step_count % pack.steps_per_epoch == 0
+            diverged = pack.diverged(wait=epoch_ends)
             now = time.monotonic()
             due = now - saved >= every
             if not (diverged or epoch_ends or due or now - reported >= REPORT_EVERY):

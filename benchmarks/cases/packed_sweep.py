@@ -1,0 +1,77 @@
+"""A sweep of 48 dense networks (three regimes, 16 seeds) in stacks, against one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.cases.train_step_fc import BATCH, CLASSES, CONFIG
+from benchmarks.networks import dense
+from dgn_engine.regimes import find_regime
+from dgn_engine.training.batched.stacked_network import TrainerStack
+from dgn_engine.training.device_data import DeviceData
+from dgn_engine.training.trainer import Trainer
+
+REGIMES, SEEDS = ("ReLU", "FR-II", "DL"), range(16)
+
+
+def _trainers(device: torch.device, n: int) -> list[list[Trainer]]:
+    """Of each regime, 16 seeds on the same examples."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand((n, 784), generator=generator).to(device)
+    y = torch.randint(0, CLASSES, (n,), generator=generator).to(device)
+    data = DeviceData(x, y, x[:BATCH], y[:BATCH])
+
+    def trainer(name: str, seed: int) -> Trainer:
+        config = replace(CONFIG, seed=seed, gating=replace(CONFIG.gating, regime=name))
+        return Trainer(config, dense(CLASSES), data, find_regime(name), device)
+
+    return [[trainer(name, seed) for seed in SEEDS] for name in REGIMES]
+
+
+def _means(losses: Sequence[float]) -> Tensor:
+    return torch.tensor(losses)
+
+
+def _packed(device: torch.device, n: int) -> Work:
+    """An epoch of each stack; the mean losses of all 48."""
+    stacks = [TrainerStack(group) for group in _trainers(device, n)]
+
+    def work() -> Tensor:
+        for stack in stacks:
+            for _ in range(stack.steps_per_epoch):
+                stack.step()
+        return _means([score.loss for stack in stacks for score in stack.train_scores()])
+
+    return work
+
+
+def _one_by_one(device: torch.device, n: int) -> Work:
+    """An epoch of each network, by the step that a run by itself takes."""
+    trainers = [trainer for group in _trainers(device, n) for trainer in group]
+
+    def work() -> Tensor:
+        for trainer in trainers:
+            for _ in range(trainer.steps_per_epoch):
+                trainer.step()
+        return _means([trainer.train_score().loss for trainer in trainers])
+
+    return work
+
+
+PREPARE: dict[str, Callable[[torch.device, int], Work]] = {
+    "dgn_engine, packed": _packed,
+    "dgn_engine, one by one": _one_by_one,
+}
+
+CASE = Case(
+    title="48 networks 784-128×5-10 (ReLU, FR-II, DL; 16 seeds each), batch 32, an epoch",
+    n=640,
+    quick=128,
+    methods=tuple(Method(name, prepare) for name, prepare in PREPARE.items()),
+    bars=(Faster("dgn_engine, one by one", 3.0),),
+)

@@ -1,0 +1,7 @@
+"""A kernel on the card against torch.func on the card: the case of `make bench`."""
+
+from __future__ import annotations
+
+from benchmarks.cases.cnn_small import CASE
+
+__all__ = ["CASE"]

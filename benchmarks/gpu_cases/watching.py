@@ -1,0 +1,66 @@
+"""A run whose probes are all watched, and the same run that nobody watches."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import Case, Method, Within, Work
+from benchmarks.timing import Seconds
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events
+from dgn_engine.session.engine import Engine
+from dgn_engine.training.probes import all_probes
+
+
+class _Steps:
+    """Steps of a session's engine, by the clock on the wall."""
+
+    def __init__(self, device: torch.device, steps: int, watched: bool) -> None:
+        self._steps = steps
+        self._said: list[events.Event] = []
+        self._engine = Engine(self._said.append, lambda _: None)
+        config = RunConfig(
+            data=DataConfig("digits"),
+            net=NetConfig(options=(("width", 128), ("depth", 5))),
+            training=TrainingConfig(epochs=0),
+            device="cuda" if device.type == "cuda" else "cpu",
+        )
+        if watched:
+            self._engine.obey(do.Watch(tuple(do.ProbeRequest(name) for name in all_probes())))
+        self._engine.obey(do.StartRun(config))
+
+    def __call__(self) -> Tensor:
+        self.seconds()
+        return torch.empty(0)
+
+    def seconds(self) -> Seconds:
+        run = self._engine.run
+        assert run is not None, self._said
+        last = run.step_count + self._steps
+        began = time.perf_counter()
+        while run.step_count < last:
+            self._engine.advance()
+        run.settle()
+        wall = time.perf_counter() - began
+        return wall, wall
+
+
+def _watched(device: torch.device, n: int) -> Work:
+    return _Steps(device, n, watched=True)
+
+
+def _unwatched(device: torch.device, n: int) -> Work:
+    return _Steps(device, n, watched=False)
+
+
+CASE = Case(
+    title="fc 128×5 on digits, steps of a session with all probes watched",
+    n=20_000,
+    quick=60,
+    methods=(Method("watched", _watched), Method("not watched", _unwatched)),
+    bars=(Within("not watched", 1 / 0.97),),
+)

@@ -1,0 +1,29 @@
+"""In which numbers a step is computed; weights and moments are float32 in all of them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from dgn_engine.config import Precision
+from dgn_engine.kernels.precision import products
+
+
+def step_precision(kind: Precision, device: torch.device) -> AbstractContextManager[object]:
+    """In here a step is computed as asked: 'bf16' by autocast, 'tf32' by what the card multiplies.
+
+    Without caches of cast weights: a captured step must cast those that it moved. Steps in float32
+    switch nothing, or they would wait for a probe that is read meanwhile: `full_products` did.
+    """
+    if kind == "bf16":
+        return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+    if kind == "tf32" and device.type == "cuda":
+        return products("tf32")
+    return nullcontext()
+
+
+def full_products() -> None:
+    """From now on products of float32 on cards are full ones, unless somebody asks otherwise."""
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]  # set at import

@@ -1,0 +1,187 @@
+"""Who takes the steps: one operation after the other, or as graphs that are launched whole.
+
+Both have one method. Graphs are proved before they are trusted: the same two steps are taken
+eagerly and by the graph, from the same weights, and what comes out is compared. Where anything of
+that fails, all steps are eager from then on, and the reason is said once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dgn_engine.training.cuda.graph import Card, Graph
+
+WARM_UP = 3  # eager steps before a capture, in which libraries find their memory
+# Of how far the weights move, in norm. Sums in another order give some 1e-6; a graph that reads
+# what is no longer there differs by as much as the step itself.
+TOLERANCE = 0.05
+
+
+class Stepped(Protocol):
+    """What is trained: one network, or a stack of them. Its runner holds it weakly, so that both
+    are freed at once where they are let go."""
+
+    @property
+    def on_eager(self) -> Callable[[str], None]:
+        """Told why, once, where steps cannot be captured."""
+
+    def take(self, rows: Tensor) -> None:
+        """One step on these examples; nothing in it waits for the device."""
+
+    def structure(self) -> Hashable:
+        """All that a captured step would not notice: another value needs another graph."""
+
+    def moved(self) -> Sequence[Tensor]:
+        """Every tensor that a step changes."""
+
+    def drop_gradients(self) -> None:
+        """Forget what a step left that did not end."""
+
+    @property
+    def examples(self) -> int:
+        """Rows are numbers below this."""
+
+
+class StepRunner(Protocol):
+    """Takes steps eagerly or as graphs; whoever trains need not know."""
+
+    def step(self, rows: Tensor) -> None:
+        """One step on the training examples `rows`, (m,) or (B, m) of a stack."""
+
+    def forget(self) -> None:
+        """Give back what is held for the steps to come."""
+
+
+class EagerSteps:
+    """One operation after the other."""
+
+    def __init__(self, stepped: Stepped) -> None:
+        self._stepped: Stepped = weakref.proxy(stepped)
+
+    def step(self, rows: Tensor) -> None:
+        self._stepped.take(rows)
+
+    def forget(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass
+class _Size:
+    """Steps of one shape of rows: the last batch of an epoch may be smaller."""
+
+    warmed: int = 0
+    rows: Tensor | None = None  # what the graph reads
+    graph: Graph | None = None
+
+
+class GraphSteps:
+    """As graphs, one for each size of batch.
+
+    A new structure (a swap, another wiring, a dial that is part of the kernels) is warmed up by
+    real steps, then captured anew. `trouble`: why steps are eager for good; '' while they are not.
+    """
+
+    def __init__(self, stepped: Stepped, card: Card) -> None:
+        self._stepped: Stepped = weakref.proxy(stepped)
+        self._card = card
+        self._structure: Hashable = None
+        self._sizes: dict[torch.Size, _Size] = {}
+        self.trouble = ""
+        self.captures = 0
+        self.exact = True  # every graph so far gave the same bits as eager steps
+
+    def step(self, rows: Tensor) -> None:
+        if self.trouble:
+            return self._stepped.take(rows)
+        structure = self._stepped.structure()
+        if structure != self._structure:
+            self.forget()
+            self._structure = structure
+        size = self._sizes.setdefault(rows.shape, _Size())
+        if size.graph is None and size.warmed < WARM_UP:
+            with self._card.aside():
+                self._stepped.take(rows)
+            size.warmed += 1
+            return None
+        if size.graph is None:
+            try:
+                self._capture(size, rows)
+            except Exception as error:
+                self._fall_back(f"{type(error).__name__}: {_first_line(error)}")
+        if self.trouble or size.rows is None or size.graph is None:
+            return self._stepped.take(rows)
+        size.rows.copy_(rows)
+        return size.graph.replay()
+
+    def forget(self) -> None:
+        """Give back the memory of all graphs."""
+        if any(size.graph is not None for size in self._sizes.values()):
+            self._card.wait()  # a graph must not go while it runs
+        self._sizes.clear()
+        self._structure = None
+
+    def _capture(self, size: _Size, rows: Tensor) -> None:
+        """Raises what the capture raises; falls back where the graph is wrong."""
+        read = rows.clone()
+        graph = self._card.captured(lambda: self._stepped.take(read))
+        size.rows, size.graph = read, graph
+        self.captures += 1
+        off = self._distance(size, rows)
+        if off > TOLERANCE:
+            self._fall_back(f"two captured steps differ from eager ones by {off:.0%} of their way")
+
+    def _distance(self, size: _Size, rows: Tensor) -> float:
+        """How far two steps by the graph lead from two eager ones, as a share of the way; the
+        weights are what they were."""
+        assert size.rows is not None
+        assert size.graph is not None
+        batches = (rows, (rows + 1) % self._stepped.examples)
+        tensors = self._stepped.moved()
+        before = [tensor.detach().clone() for tensor in tensors]
+        try:
+            for batch in batches:
+                self._stepped.take(batch)
+            eager = [tensor.detach().clone() for tensor in tensors]
+            _put_back(tensors, before)
+            for batch in batches:
+                size.rows.copy_(batch)
+                size.graph.replay()
+            captured = [tensor.detach().clone() for tensor in tensors]
+        finally:
+            _put_back(tensors, before)
+        pairs = zip(before, eager, captured, strict=True)
+        shares = [_share(*three) for three in pairs]
+        self.exact = self.exact and not any(shares)
+        return max(shares, default=0.0)
+
+    def _fall_back(self, reason: str) -> None:
+        self.forget()
+        self._stepped.drop_gradients()
+        self.trouble = reason
+        self._stepped.on_eager(reason)
+
+
+@torch.no_grad()
+def _put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)
+
+
+def _share(before: Tensor, eager: Tensor, captured: Tensor) -> float:
+    """‖captured - eager‖ / ‖eager - before‖; 0 for the same bits, and where eager steps end in
+    what is no number, which the run will find by itself."""
+    if torch.equal(eager, captured) or not bool(torch.isfinite(eager).all()):
+        return 0.0
+    off = float((captured.double() - eager.double()).norm())
+    way = float((eager.double() - before.double()).norm())
+    return off / way if way and off == off else float("inf")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".")

@@ -1,0 +1,168 @@
+"""A card that is none: it captures on the CPU what a CUDA graph would, and refuses what that would.
+
+While it captures it writes down every operation with the very tensors that it reads and writes, and
+puts back what was changed: as on a card nothing has happened yet. A replay does the same operations
+on the same memory with the same Python numbers, so that what a graph would not notice (a number
+that was changed, a tensor that was replaced) is not noticed here either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# What leaves the card, or brings numbers of Python to it, whatever the device of the test is.
+LEAVES = {Tensor.cpu, Tensor.tolist, Tensor.numpy, Tensor.item, Tensor.pin_memory, Tensor.cuda}
+BRINGS = {torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray}
+SIZED_BY_DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
+
+
+class CaptureError(RuntimeError):
+    """What cudaErrorStreamCaptureUnsupported is on a card."""
+
+
+def refuse(what: str) -> None:
+    raise CaptureError(f"operation not permitted when stream is capturing: {what}")
+
+
+def _refuse_to_wait(*_: object) -> None:
+    refuse("synchronize")
+
+
+class _Words(TorchFunctionMode):
+    """What is asked in Python and leaves no trace among the operations of a CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in LEAVES or func in BRINGS:
+            refuse(getattr(func, "__name__", str(func)))
+        if func is Tensor.to and not kwargs.get("non_blocking", False):
+            asked = [a for a in (*args[1:], kwargs.get("device")) if _is_device(a)]
+            if asked:
+                refuse("a copy between devices that waits")
+        if func is Tensor.__getitem__ and _has_list(args[1]):
+            refuse("an index that is a list of Python")
+        return func(*args, **kwargs)
+
+
+def _is_device(argument: object) -> bool:
+    return isinstance(argument, (torch.device, str))
+
+
+def _has_list(index: object) -> bool:
+    if isinstance(index, tuple):
+        return any(_has_list(each) for each in index)
+    return isinstance(index, list)
+
+
+@dataclass
+class FakeGraph:
+    """The operations of one captured piece of work."""
+
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = field(default_factory=list)
+    replays: int = 0
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        self.replays += 1
+        for operation, args, kwargs, results in self.calls:
+            again = operation(*args, **kwargs)
+            for result, new in zip(_tensors(results), _tensors(again), strict=True):
+                if new is not result and new.data_ptr() != result.data_ptr():
+                    result.detach().copy_(new)
+
+
+class _Recorder(TorchDispatchMode):
+    """Writes operations down; remembers what the memory was that they changed."""
+
+    def __init__(self, graph: FakeGraph) -> None:
+        super().__init__()
+        self._graph = graph
+        self._before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self._own: set[int] = set()  # memory that came with the capture
+        self._kept: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(tag in func.tags for tag in SIZED_BY_DATA) and not _is_plain_index(func, args):
+            refuse(f"{func} waits for data")
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            refuse(f"{func} draws random numbers")
+        for declared, given in zip(func._schema.arguments, args, strict=False):
+            if declared.alias_info is not None and declared.alias_info.is_write:
+                self._remember(given)
+        for declared in func._schema.arguments:
+            if declared.name in kwargs and declared.alias_info is not None:
+                self._remember(kwargs[declared.name])
+        results = func(*args, **kwargs)
+        self._graph.calls.append((func, args, kwargs, results))
+        known = {t.untyped_storage().data_ptr() for t in _tensors((args, tuple(kwargs.values())))}
+        for result in _tensors(results):
+            if (address := result.untyped_storage().data_ptr()) not in known:
+                self._own.add(address)
+        return results
+
+    def _remember(self, given: object) -> None:
+        for tensor in _tensors(given):
+            storage = tensor.untyped_storage()
+            address = storage.data_ptr()
+            if address not in self._own and address not in self._before:
+                self._before[address] = (storage, storage.clone())
+
+    def put_back(self) -> None:
+        for storage, before in self._before.values():
+            storage.copy_(before)
+
+
+def _is_plain_index(func: Any, args: Any) -> bool:
+    """An index of whole numbers has the size of the index, a mask has not."""
+    if func is not torch.ops.aten.index.Tensor:
+        return False
+    return all(one is None or one.dtype not in (torch.bool, torch.uint8) for one in args[1])
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    if isinstance(values, Tensor):
+        return [values]
+    if isinstance(values, (tuple, list)):
+        return [tensor for value in values for tensor in _tensors(value)]
+    return []
+
+
+class FakeCard:
+    """A `Card`; `graphs`: all that were captured, `aside_count`: pieces of work on the side."""
+
+    def __init__(self) -> None:
+        self.graphs: list[FakeGraph] = []
+        self.aside_count = 0
+        self.waits = 0
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        self.aside_count += 1
+        yield
+
+    def captured(self, work: Callable[[], None]) -> FakeGraph:
+        graph = FakeGraph()
+        recorder = _Recorder(graph)
+        waits = mock.patch.object(torch.cuda, "synchronize", _refuse_to_wait)
+        try:
+            with waits, _Words(), recorder:
+                work()
+        finally:
+            with contextlib.suppress(RuntimeError):
+                recorder.put_back()
+        self.graphs.append(graph)
+        return graph
+
+    def wait(self) -> None:
+        self.waits += 1

@@ -1,0 +1,141 @@
+"""TF32 and bf16 are for steps that ask for them; kernels never meet them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from dgn_engine import kernels
+from dgn_engine.config import Precision, RunConfig
+from dgn_engine.kernels import precision
+from dgn_engine.kernels.precision import products
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.training.batched.stack_groups import pack_key, why_not
+from dgn_engine.training.cuda.step_precision import full_products, step_precision
+from dgn_engine.training.cuda.step_runner import GraphSteps
+from dgn_engine.training.run import Run
+from tests.engine.conftest import SMALL
+from tests.engine.training.cuda.fake_card import FakeCard
+from tests.engine.training.cuda.tiny_trainers import chain_trainer
+
+CUDA = torch.device("cuda")
+Make = Callable[..., Run]
+
+
+def switches() -> tuple[str, str]:
+    backends = torch.backends
+    return backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision
+
+
+@pytest.fixture(autouse=True)
+def as_with_a_card(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(precision, "_has_card", lambda: True)
+    before = switches()
+    yield
+    assert switches() == before
+
+
+def test_a_step_has_the_products_that_it_asks_for_and_leaves_what_was_there() -> None:
+    with step_precision("tf32", CUDA):
+        assert switches() == ("tf32", "tf32")
+        with products("ieee"):
+            assert switches() == ("ieee", "ieee")
+        assert switches() == ("tf32", "tf32")
+    before = switches()
+    try:
+        full_products()  # as a trainer on a card does; cuDNN's own choice would be TF32
+        with step_precision("float32", CUDA):
+            assert switches() == ("ieee", "ieee")
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before[0]
+        torch.backends.cudnn.conv.fp32_precision = before[1]  # type: ignore[attr-defined]
+
+
+def test_every_kernel_of_a_network_is_computed_in_full_float32(
+    make_run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[tuple[str, str]] = set()
+    trace = GatedNetwork.trace
+
+    def watched(network: GatedNetwork, x: Tensor) -> object:
+        seen.add(switches())
+        return trace(network, x)
+
+    monkeypatch.setattr(GatedNetwork, "trace", watched)
+    run = make_run()
+    network, x = run.trainer.network, run.trainer.data.train_x[:6]
+    with products("tf32"):  # as whoever calls may have it
+        shared = kernels.SharedKernels(network, x)
+        for found in (shared.tangent.whole, shared.npk(), shared.overlap()):
+            assert found.shape == (6, 6)
+        kernels.tangent_kernels(network, x)
+    assert seen == {("ieee", "ieee")}
+
+
+def test_probes_read_in_full_float32_while_a_step_elsewhere_waits() -> None:
+    inside, order = threading.Event(), []
+
+    def step() -> None:
+        inside.wait(10.0)
+        with step_precision("tf32", CUDA):
+            order.append(switches())
+
+    thread = threading.Thread(target=step)
+    thread.start()
+    with products("ieee"):
+        inside.set()
+        thread.join(0.05)
+        order.append(switches())
+    thread.join(10.0)
+    assert order == [("ieee", "ieee"), ("tf32", "tf32")]
+
+
+@pytest.mark.parametrize("kind", ["bf16", "tf32"])
+def test_captured_steps_of_any_precision_are_the_eager_ones(
+    make_run: Make, kind: Precision
+) -> None:
+    training = replace(SMALL.training, precision=kind, learning_rate=2.0**-9)
+    runs = [make_run("DL", replace(SMALL, training=training)) for _ in range(2)]
+    runs[0].trainer.capture_steps(FakeCard())
+    for _ in range(6):
+        for run in runs:
+            run.trainer.step()
+    for name, tensor in runs[1].trainer.tensors().items():
+        assert torch.equal(runs[0].trainer.tensors()[name], tensor), name
+    steps = runs[0].trainer.steps
+    assert isinstance(steps, GraphSteps)
+    assert steps.trouble == ""
+
+
+def test_steps_in_bf16_are_near_those_in_float32_and_not_the_same(make_run: Make) -> None:
+    moved = []
+    for kind in ("float32", "bf16"):
+        training = replace(SMALL.training, precision=kind, optimiser="sgd", learning_rate=0.1)
+        trainer = make_run("DL", replace(SMALL, training=training)).trainer
+        before = trainer.network.value.weights[0].detach().clone()
+        trainer.step()
+        moved.append(trainer.network.value.weights[0].detach() - before)
+    off = float((moved[1] - moved[0]).norm() / moved[0].norm())
+    assert 1e-4 < off < 0.05
+
+
+def test_a_pack_has_one_precision_and_not_bf16() -> None:
+    def config(kind: Precision) -> RunConfig:
+        return replace(SMALL, training=replace(SMALL.training, precision=kind))
+
+    assert pack_key(config("tf32")) != pack_key(config("float32"))
+    assert why_not(config("tf32")) == ""
+    assert why_not(config("bf16")).startswith("Steps in bf16 are those of one network")
+
+
+def test_by_hand_or_not_a_chain_in_float64_takes_no_notice() -> None:
+    made = chain_trainer("DL", training={"precision": "tf32"})
+    other = chain_trainer("DL")
+    made.step()
+    other.step()
+    assert torch.equal(made.network.value.weights[0], other.network.value.weights[0])

@@ -1,0 +1,348 @@
+"""Captured steps are the eager ones, bit for bit, whatever happens to the run; or there are none.
+
+The card is a fake one (`fake_card`), which captures on the CPU what a CUDA graph would.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from dgn_engine.data._augmentation import Augmentation
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.engine_events import StepsNotCaptured
+from dgn_engine.protocol.events import Event
+from dgn_engine.regimes import all_regimes, find_regime
+from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
+from dgn_engine.training.device_data import DeviceData
+from dgn_engine.training.run import Run
+from dgn_engine.training.trainer import Trainer
+from tests.engine.kernels.tiny import every_architecture
+from tests.engine.training.chains import CHAIN_WEIGHTS, SETTINGS
+from tests.engine.training.cuda.fake_card import CaptureError, FakeCard
+from tests.engine.training.cuda.tiny_trainers import EPOCH, chain_trainer, of_architecture
+from tests.plugins import each
+
+REGIMES = [regime.name for regime in all_regimes()]
+Change = Callable[[Trainer], object]
+
+
+def graphs(made: Trainer) -> GraphSteps:
+    assert isinstance(made.steps, GraphSteps)
+    return made.steps
+
+
+def captured(made: Trainer) -> Trainer:
+    """The same trainer, with steps as graphs of a fake card."""
+    made.capture_steps(FakeCard())
+    return made
+
+
+def card_of(made: Trainer) -> FakeCard:
+    card = graphs(made)._card
+    assert isinstance(card, FakeCard)
+    return card
+
+
+def assert_same(one: Trainer, other: Trainer) -> None:
+    for name, tensor in other.tensors().items():
+        assert torch.equal(one.tensors()[name], tensor), name
+    assert one.counters() == other.counters()
+
+
+def step_both(one: Trainer, other: Trainer, steps: int) -> None:
+    for _ in range(steps):
+        one.step()
+        other.step()
+    assert_same(one, other)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "sgd", "rmsprop"])
+@pytest.mark.parametrize("regime", each(REGIMES))
+def test_captured_steps_of_every_regime_are_the_eager_ones_bit_for_bit(
+    regime: str, optimiser: str
+) -> None:
+    parts = {"training": {"optimiser": optimiser, "momentum": 0.5}}
+    ours, theirs = captured(chain_trainer(regime, **parts)), chain_trainer(regime, **parts)
+    step_both(ours, theirs, (WARM_UP + 1) * EPOCH)
+    assert graphs(ours).trouble == ""
+    assert graphs(ours).exact
+    assert len(card_of(ours).graphs) == 2  # of whole batches and of the last of an epoch
+
+
+@pytest.mark.parametrize("setting", [name for name in SETTINGS if name != "tiled"])
+def test_captured_steps_follow_every_setting_of_gates_and_losses(setting: str) -> None:
+    parts = SETTINGS[setting]
+    ours, theirs = captured(chain_trainer("DL", **parts)), chain_trainer("DL", **parts)
+    step_both(ours, theirs, 8)
+    assert graphs(ours).trouble == ""
+
+
+@every_architecture
+@pytest.mark.parametrize("regime", ["ReLU", "DL", "FRG"])
+def test_captured_steps_of_every_network_are_the_eager_ones(name: str, regime: str) -> None:
+    ours, theirs = captured(of_architecture(name, regime)), of_architecture(name, regime)
+    step_both(ours, theirs, 6)
+    assert graphs(ours).trouble == ""
+    assert graphs(ours).captures == 1
+
+
+def test_what_is_captured_is_replayed_and_not_done_again() -> None:
+    made = captured(chain_trainer("DL"))
+    taken: list[Tensor] = []
+    take = made.take
+    made.take = lambda rows: (taken.append(rows), take(rows))[1]  # type: ignore[method-assign]
+    for _ in range(3 * EPOCH):
+        made.step()
+    assert len(taken) == WARM_UP + 3 + WARM_UP  # captured and proved; the last batch warms up
+    graph = card_of(made).graphs[0]
+    assert graph.replays == 2 + 2 * 3 - WARM_UP  # the proof is two steps
+    assert card_of(made).aside_count == 2 * WARM_UP
+
+
+def gates(made: Trainer) -> None:
+    generator = torch.Generator().manual_seed(8)
+    weights = [torch.randn(w.shape, generator=generator) for w in CHAIN_WEIGHTS[:3]]
+    made.take_gates(weights, [torch.full((6,), 0.1)] * 3)
+    made.network.double()
+
+
+CHANGES: dict[str, Change] = {
+    "swap to FL": lambda made: made.swap(find_regime("FL"), restart_value=False),
+    "swap to FR-II": lambda made: made.swap(find_regime("FR-II"), restart_value=True),
+    "swap to ReLU": lambda made: made.swap(find_regime("ReLU"), restart_value=False),
+    "swap to FRG": lambda made: made.swap(find_regime("FRG"), restart_value=False),
+    "permute": lambda made: made.rewire((1, 2, 0)),
+    "rotate": lambda made: made.reroute((0, 2, 1), ()),
+    "beta": lambda made: made.network.set_gate(beta=2.0, epsilon=0.3),
+    "value input": lambda made: setattr(made.network, "value_input", "ones"),
+    "imported gates": gates,
+    "restored": lambda made: made.restore(
+        {name: tensor.clone() for name, tensor in made.tensors().items()}, made.counters()
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_in_mid_run_is_captured_anew(change: str) -> None:
+    ours, theirs = captured(chain_trainer("DL")), chain_trainer("DL")
+    step_both(ours, theirs, 6)
+    before = graphs(ours).captures
+    CHANGES[change](ours)
+    CHANGES[change](theirs)
+    step_both(ours, theirs, 7)
+    assert graphs(ours).captures > before
+    assert graphs(ours).trouble == ""
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_while_steps_are_still_warmed_up_is_seen(change: str) -> None:
+    ours, theirs = captured(chain_trainer("DL")), chain_trainer("DL")
+    step_both(ours, theirs, WARM_UP - 1)
+    CHANGES[change](ours)
+    CHANGES[change](theirs)
+    step_both(ours, theirs, 7)
+    assert graphs(ours).trouble == ""
+
+
+@pytest.mark.parametrize(("optimiser", "more"), [("adam", 0), ("sgd", 0), ("rmsprop", 1)])
+def test_the_learning_rate_is_read_by_the_graph_where_the_optimiser_allows_it(
+    optimiser: str, more: int
+) -> None:
+    parts = {"training": {"optimiser": optimiser, "batch": 11}}
+    ours, theirs = captured(chain_trainer("DL", **parts)), chain_trainer("DL", **parts)
+    step_both(ours, theirs, 5)
+    for made in (ours, theirs):
+        made.optimizer.set_learning_rate(2.0**-4)
+    step_both(ours, theirs, 5)
+    assert graphs(ours).captures == 1 + more
+
+
+def test_augmented_images_of_a_new_epoch_are_seen_by_the_graph() -> None:
+    ours, theirs = (of_architecture("cnn4", "ReLU", images=12) for _ in range(2))
+    for made in (ours, theirs):
+        made._augmentation = Augmentation(made.data.train_x, 0)
+    step_both(captured(ours), theirs, 8)
+    assert graphs(ours).trouble == ""
+
+
+def test_a_graph_that_does_something_else_is_found_and_steps_are_eager_from_then_on() -> None:
+    ours, theirs = chain_trainer("DL"), chain_trainer("DL")
+    said: list[str] = []
+    ours.on_eager = said.append
+
+    class Broken(FakeCard):
+        def captured(self, work: Callable[[], None]) -> Any:
+            graph = super().captured(work)
+            graph.calls = graph.calls[: len(graph.calls) // 2]
+            return graph
+
+    ours.capture_steps(Broken())
+    step_both(ours, theirs, 9)
+    (reason,) = said
+    assert reason.startswith("two captured steps differ from eager ones by ")
+    assert graphs(ours).trouble == reason
+
+
+def test_a_capture_that_fails_is_said_once_and_costs_nothing() -> None:
+    ours, theirs = chain_trainer("FR-II"), chain_trainer("FR-II")
+    said: list[str] = []
+    ours.on_eager = said.append
+
+    class Failing(FakeCard):
+        def captured(self, work: Callable[[], None]) -> Any:
+            def half() -> None:
+                work()
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
+
+            return super().captured(half)
+
+    ours.capture_steps(Failing())
+    step_both(ours, theirs, 9)
+    ours.swap(find_regime("DL"), restart_value=False)
+    theirs.swap(find_regime("DL"), restart_value=False)
+    step_both(ours, theirs, 9)
+    assert said == ["OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"]
+    assert all(parameter.grad is None for parameter in ours.network.parameters())
+
+
+def test_a_run_that_diverges_is_not_taken_for_a_graph_that_is_wrong() -> None:
+    made = captured(chain_trainer("DL"))
+    with torch.no_grad():
+        made.network.value.weights[-1].fill_(math.inf)
+    for _ in range(6):
+        made.step()
+    assert graphs(made).trouble == ""
+    assert not made.finite
+
+
+def test_other_examples_are_read_by_another_graph() -> None:
+    ours, theirs = captured(chain_trainer("DL")), chain_trainer("DL")
+    step_both(ours, theirs, 5)
+    for made in (ours, theirs):
+        data = made.data
+        made.data = DeviceData(data.train_x.flip(0), data.train_y, data.test_x, data.test_y)
+    step_both(ours, theirs, 6)
+
+
+def test_what_graphs_hold_is_given_back_when_asked_for() -> None:
+    ours, theirs = captured(chain_trainer("DL")), chain_trainer("DL")
+    step_both(ours, theirs, 5)
+    ours.steps.forget()
+    assert card_of(ours).waits == 1
+    assert graphs(ours)._sizes == {}
+    step_both(ours, theirs, 5)
+
+
+def test_on_a_cpu_steps_are_eager() -> None:
+    assert type(chain_trainer("DL").steps) is EagerSteps
+
+
+WAITS: dict[str, Callable[[Tensor], object]] = {
+    "item": lambda x: x.sum().item(),
+    "float": lambda x: float(x.sum()),
+    "bool": lambda x: bool(x.any()),
+    "if": lambda x: 1 if x.sum() > 0 else 0,
+    "tolist": lambda x: x.tolist(),
+    "cpu": lambda x: x.cpu(),
+    "to": lambda x: x.to("cpu"),
+    "numpy": lambda x: x.numpy(),
+    "nonzero": lambda x: x.nonzero(),
+    "mask": lambda x: x[x > 0],
+    "list": lambda x: x[[0, 1]],
+    "tensor": lambda x: x + torch.tensor(1.0),
+    "random": lambda x: torch.rand_like(x),
+    "synchronize": lambda _: torch.cuda.synchronize(),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_the_fake_card_refuses_what_waits_for_a_card(name: str) -> None:
+    x = torch.arange(4.0)
+    with pytest.raises(CaptureError, match="not permitted when stream is capturing"):
+        FakeCard().captured(lambda: WAITS[name](x))
+
+
+def test_the_fake_card_does_nothing_before_a_replay_and_keeps_its_numbers() -> None:
+    x, rate = torch.ones(3), 2.0
+    graph = FakeCard().captured(lambda: x.mul_(rate).add_(x[1].clone()))
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    rate = 5.0
+    graph.replay()
+    graph.replay()
+    assert x.tolist() == [16.0, 16.0, 16.0]
+
+
+def test_a_run_whose_graphs_leave_no_memory_ends_in_a_sentence_without_them(
+    make_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run()
+    run.trainer.capture_steps(FakeCard())
+    for _ in range(6):
+        run.step()
+    assert card_of(run.trainer).graphs
+
+    def too_much(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(graphs(run.trainer), "step", too_much)
+    with pytest.raises(UserError, match="does not fit in memory with a batch of 32"):
+        run.step()
+    assert graphs(run.trainer)._sizes == {}
+    monkeypatch.undo()
+    run.step()  # a user may go on with less
+    assert run.step_count == 7
+
+
+class _OtherDevices(TorchDispatchMode):
+    """Collects operations whose tensors do not all lie where the network lies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        results = func(*args, **(kwargs or {}))
+        leaves = tree_leaves((args, kwargs, results))
+        if {leaf.device.type for leaf in leaves if isinstance(leaf, Tensor)} - {"meta"}:
+            self.found.add(str(func))
+        return results
+
+
+@every_architecture
+@pytest.mark.parametrize("regime", ["ReLU", "FR-DI", "DL", "FRG"])
+def test_no_operation_of_a_step_touches_a_tensor_of_the_cpu(name: str, regime: str) -> None:
+    """Meta tensors lie on a device of their own, as those of a card do."""
+    made = of_architecture(name, regime, device="meta")
+    rows = torch.arange(4, device="meta")
+    made.take(rows)  # what is made once may come from the CPU
+    with _OtherDevices() as devices:
+        made.take(rows)
+    assert devices.found == set()
+
+
+def test_a_run_says_in_one_sentence_that_its_steps_are_not_captured(
+    make_run: Callable[..., Run], events: list[Event]
+) -> None:
+    run = make_run()
+
+    class Failing(FakeCard):
+        def captured(self, work: Callable[[], None]) -> Any:
+            raise RuntimeError("CUDA driver version is insufficient.")
+
+    run.trainer.capture_steps(Failing())
+    for _ in range(8):
+        run.step()
+    (said,) = [event for event in events if isinstance(event, StepsNotCaptured)]
+    assert said.sentence == (
+        f"From step {WARM_UP} on, steps are not launched as CUDA graphs but one operation at a "
+        "time, which is slower and gives the same numbers: RuntimeError: CUDA driver version is "
+        "insufficient."
+    )

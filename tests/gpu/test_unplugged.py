@@ -1,0 +1,85 @@
+"""A card whose assertion fails takes the engine's process with it, and not the run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+import torch
+
+from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events as told
+from dgn_engine.protocol.engine_events import EngineRestarted
+from dgn_engine.session.process_session import ProcessSession, serve_engine
+
+BREAKS_AT = 60
+CONFIG = RunConfig(
+    net=NetConfig(options=(("width", 16), ("depth", 4))),
+    training=TrainingConfig(learning_rate=1e-3, epochs=0, pace=100.0),
+    probe_examples=20,
+    device="cuda",
+)
+
+
+def assert_on_the_card() -> None:
+    """An index beyond the end: the kernel asserts, and CUDA refuses everything from then on."""
+    place = torch.full((1,), 1 << 20, device="cuda")
+    torch.zeros(1, device="cuda")[place].sum()
+    torch.cuda.synchronize()
+
+
+def serve_until_the_card_breaks(pipe: Connection, data_root: str, runs_root: str) -> None:
+    """As the real one; a run that was begun here meets a failed assertion at a step."""
+    from dgn_engine.training.trainer import Trainer
+
+    step = Trainer.step
+    begun: list[bool] = []
+
+    def broken(trainer: Trainer) -> None:
+        begun.append(trainer.step_count == 0)
+        if begun[0] and trainer.step_count >= BREAKS_AT:
+            assert_on_the_card()
+        step(trainer)
+
+    Trainer.step = broken  # type: ignore[method-assign]
+    serve_engine(pipe, data_root, runs_root)
+
+
+@pytest.mark.gpu
+def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(tmp_path: Path) -> None:
+    session = ProcessSession(runs_root=str(tmp_path), serve=serve_until_the_card_breaks)
+    heard: list[told.Event] = []
+
+    def wait_for(kind: type[told.Event], seconds: float = 90.0) -> told.Event:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            heard.extend(session.drain())
+            found = [event for event in heard if isinstance(event, kind)]
+            if found:
+                return found[0]
+            time.sleep(0.01)
+        raise AssertionError(heard[-5:])
+
+    session.start()
+    try:
+        session.send(do.StartRun(replace(CONFIG), paused=True))
+        session.send(do.Advance(40))
+        wait_for(told.Paused)
+        session.send(do.SwapRegime("FR-II"))  # before which a checkpoint is written
+        wait_for(told.RegimeSwapped)
+        session.send(do.Resume())
+        restarted = wait_for(EngineRestarted)
+        assert isinstance(restarted, EngineRestarted)
+        assert restarted.how == "a fault of CUDA"
+        assert restarted.step >= 40
+        deadline = time.monotonic() + 90.0
+        while (frame := session.latest()) is None or frame.step < restarted.step + 20:
+            assert time.monotonic() < deadline
+            session.drain()
+            time.sleep(0.01)
+    finally:
+        assert session.close(30.0)
