@@ -1,7 +1,13 @@
-"""The one place where the engine's thread and Qt meet: a 16 ms tick carries events and frames."""
+"""The one place where the engine's thread and Qt meet: it carries events and frames.
+
+The engine tells that something has arrived; scores alone wait for the next frame, or the next tick.
+While nothing arrives nobody is woken: each time the window wakes up it takes the interpreter from
+the thread that trains.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
@@ -10,7 +16,11 @@ from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import Event, Stopped
 from dgn_engine.protocol.frames import Frame
 
-TICK_MS = 16
+TICK_MS = 200  # between two looks at what nobody has told of
+
+
+def _nobody() -> None:
+    """Told of news that are not wanted any more."""
 
 
 class EngineClient(Protocol):
@@ -21,6 +31,10 @@ class EngineClient(Protocol):
 
     def send(self, command: Command) -> None:
         """Queue a command; returns at once."""
+
+    def notify(self, tell: Callable[[], None]) -> None:
+        """Call this, in any thread, when a frame or an event that is no score has arrived; once
+        until they are taken. Whoever was to be called before is called no more."""
 
     def drain(self) -> list[Event]:
         """All events since the last call, in order."""
@@ -33,10 +47,12 @@ class EngineClient(Protocol):
 
 
 class Pump(QObject):
-    """Polls the engine from the GUI thread: every event in order, of the frames only the newest."""
+    """Takes what the engine has, in the GUI thread: every event in order, of the frames only the
+    newest."""
 
     event_arrived = Signal(object)
     frame_arrived = Signal(object)
+    _news = Signal()
 
     def __init__(self, engine: EngineClient, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -45,18 +61,24 @@ class Pump(QObject):
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(TICK_MS)
         self._timer.timeout.connect(self.tick)
+        # Queued: it comes from the engine's thread.
+        self._news.connect(self.tick, Qt.ConnectionType.QueuedConnection)
         self.stopped = False  # the engine said its last word
 
     def start(self) -> None:
+        self._engine.notify(self._news.emit)
         self._timer.start()
 
     def take_over(self, engine: EngineClient) -> None:
-        """Poll this engine from now on."""
+        """Take what this engine has from now on."""
+        self._engine.notify(_nobody)
         self._engine = engine
         self.stopped = False
+        engine.notify(self._news.emit)
 
     def stop(self) -> None:
-        """Poll no more; what has arrived until now is still delivered."""
+        """Take no more; what has arrived until now is still delivered."""
+        self._engine.notify(_nobody)
         self._timer.stop()
         self.tick()
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
-from dgn_engine.protocol.commands import CancelLoading, Command, Redo, SetWatchShare, Undo
+from dgn_engine.protocol.commands import CancelLoading, Command, ListRuns, Redo, SetWatchShare, Undo
 from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Measured, ProbeScalars
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
@@ -95,17 +95,25 @@ class Window(QMainWindow):
     def on_event(self, event: Event) -> None:
         """Take in one event and pass it on; each part is its own slot, so a fault stays in it."""
         if isinstance(event, HistoryReplayed):  # it happened before: no notices
-            for one in event.events:
-                self._take(one, replayed=True)
+            self._replay(event)
         else:
             self._take(event)
             self.notices.on_event(event)
         self.display.refresh()
 
-    def _take(self, event: Event, replayed: bool = False) -> None:
+    def _replay(self, past: HistoryReplayed) -> None:
+        """Take in what happened before: scores, which are many, by the history alone."""
         before = self.run_state
-        self.history.on_event(event, replayed)
-        state = self.run_state
+        for one in past.events:
+            self.history.on_event(one, replayed=True)
+            if not isinstance(one, (Measured, ProbeScalars)):
+                self.event_taken.emit(one, self.run_state)
+        self.history.note_left_out(past)
+        self._show_state(before)
+
+    def _take(self, event: Event) -> None:
+        before = self.run_state
+        self.history.on_event(event)
         if isinstance(event, EngineReady):
             self._torch_version = event.torch_version
             if self.settings.budget:
@@ -114,18 +122,24 @@ class Window(QMainWindow):
             entries, runner = event.catalogue.experiments, self.experiments
             self.registry.add(table.experiment_actions(entries, runner.open_page, runner.made))
         self.run_control.on_event(event)
+        self._show_state(before)
+        if not isinstance(event, (Measured, ProbeScalars)):  # many, and only history needs them
+            self.event_taken.emit(event, self.run_state)
+
+    def _show_state(self, before: RunState) -> None:
+        """Show the state of the run where it is another than before."""
+        state = self.run_state
         if state is not before:
             self.registry.refresh()
             self.status.show_state(state)
             self.docks.compare(state.comparison is not None)
             for row in self.banners:
                 row.show_state(state)
-        if not isinstance(event, (Measured, ProbeScalars)):  # many, and only history needs them
-            self.event_taken.emit(event, state)
 
     def on_frame(self, frame: Frame) -> None:
         if self.history.on_frame(frame):
             self.status.show_frame(frame)
+            self.display.follow(frame.watching)
             self.display.refresh()
             if self._tour_due:
                 self._tour_due = False
@@ -146,6 +160,11 @@ class Window(QMainWindow):
         if keep:
             self.settings.theme = name
         self._apply_theme()
+
+    def complete(self) -> None:
+        """Make what is not to be seen in the first picture: the window is shown before it."""
+        self.docks.make_scene_views()
+        self.inspector.make_pages()
 
     # Qt
 
@@ -300,6 +319,7 @@ class Window(QMainWindow):
                 self._set_watch_share,
                 self._set_numbers,
                 self._theme_choice,
+                lambda: self.send(ListRuns()),
             )
         )
 
@@ -351,7 +371,8 @@ class Window(QMainWindow):
         self.menus.opening.connect(self._on_menu)
         self.recorded.layout_opened.connect(self._apply_layout)
         self.recorded.list_wanted.connect(self.inspector.show_runs)
-        self.recorded.trash_missing.connect(self.inspector.runs_page.ask_for_good)
+        self.recorded.settings_wanted.connect(self._open_settings)
+        self.recorded.trash_missing.connect(self.inspector.ask_for_good)
         self.inspector.run_export_wanted.connect(self.recorded.export_run)
         self.inspector.run_trash_wanted.connect(self.recorded.to_trash)
         self.experiments.changed.connect(self.registry.refresh)

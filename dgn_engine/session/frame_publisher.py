@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.training.run import Run
 
-PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go out at once
+PUBLISH_EVERY = 0.4  # seconds, for the position and the rate; new readings go out at once
 
 
 class FramePublisher:
@@ -42,9 +43,10 @@ class FramePublisher:
         new = heard or bool(due)
         if not new and running and now - self._published < PUBLISH_EVERY:
             return None
-        self._published = now
+        self._published, began = now, run.budget.busy()
         frame = self.frame(run, running)
         self._publish(frame)
+        run.budget.charge("frames", run.budget.busy() - began)
         return frame if new else None
 
     def frame(self, run: Run, running: bool) -> Frame:
@@ -59,6 +61,7 @@ class FramePublisher:
             eta_seconds=left / rate if run.total_steps and rate > 0 else None,
             readings=dict(run.probe_schedule.readings),
             compared=self._comparison.readings,
+            watching=run.budget.account if running else None,
         )
 
 
@@ -83,9 +86,9 @@ class StepRate:
     def per_second(self) -> float:
         """Steps of the last `WINDOW` seconds over the time since the step before them."""
         now = time.monotonic()
-        before = max((t for t in self._times if t < now - WINDOW), default=self._began)
-        steps = sum(1 for t in self._times if t >= now - WINDOW)
-        return steps / max(now - before, 1e-3)
+        earlier = tuple(itertools.takewhile(lambda t: t < now - WINDOW, self._times))
+        before = earlier[-1] if earlier else self._began
+        return (len(self._times) - len(earlier)) / max(now - before, 1e-3)
 
     def wait(self) -> float:
         return max(0.0, self._next - time.monotonic())

@@ -4,41 +4,67 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from dgn_engine.protocol.events import Event, Measured
-from dgn_engine.training.metrics import Score, TestPass
+from dgn_engine.training.metrics import PendingScore, Score, TestPass
 from dgn_engine.training.trainer import Trainer
+from dgn_engine.training.watch_budget import WatchBudget
 
-TEST_SHARE = 0.05  # of the run's time that live test scores may take
 TEST_SHORTEST = 0.5  # seconds between two live test scores
+TEST = "test scores"  # in the budget of watching: those that are no epoch's
 RISE = 0.005  # of train accuracy: what rises by less while patience lasts is flat
 QUICK_TEST = 0.25  # seconds; what is quicker is done at the first step
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A train score that was asked for, and whether an epoch ends or a test pass begins there."""
+
+    step: int
+    epoch: float
+    score: PendingScore
+    epoch_ends: bool
+    tested: bool
 
 
 class EvaluationSchedule:
     """Emits `Measured`: train scores about 20 times an epoch, test scores at each epoch's end.
 
-    `live`: also test in between as often as its share of time allows. Measuring draws no random
-    number and changes no weight, so that it cannot alter the run. A test pass is taken a chunk
-    at a time while `pending`, so that the engine can listen in between.
+    `live`: also test in between as often as the budget of watching allows. Measuring draws no
+    random number and changes no weight, so that it cannot alter the run. A test pass is taken a
+    chunk at a time while `pending`, so that the engine can listen in between. A card is waited
+    for at the end of an epoch and before a test; else train scores are emitted when they have
+    arrived.
     """
 
-    def __init__(self, trainer: Trainer, emit: Callable[[Event], None], live: bool) -> None:
+    def __init__(
+        self,
+        trainer: Trainer,
+        emit: Callable[[Event], None],
+        live: bool,
+        budget: WatchBudget | None = None,
+    ) -> None:
+        self._budget = budget or WatchBudget()
         self._trainer = trainer
         self._emit = emit
         self._live = live
         self._every = max(5, trainer.steps_per_epoch // 20)
         self._pass: tuple[TestPass, Measured] | None = None
+        self._asked: deque[_Asked] = deque()
+        self._finite = True
         self._cost = 0.0
+        self._between = False  # the pending test is none of an epoch's end
         self._epoch = (0.0, 0)  # right answers and examples of the epoch that is under way
         self.right: Tensor | None = None  # (n,) bool: the right answers of the last test pass
         self.epoch_accuracy = math.nan  # on the training examples, over the last whole epoch
         self.peaks: list[float] = []  # best train accuracy after each epoch, the last of them
         self._test_due = self._first_test() if live else 0.0
+        self._due_at_once = True  # … at that time, else when the budget has room
 
     @property
     def pending(self) -> bool:
@@ -50,41 +76,71 @@ class EvaluationSchedule:
         step = self._trainer.step_count
         epoch_ends = step % self._trainer.steps_per_epoch == 0
         tests = self._trainer.regime.generalises
-        test_due = self._live and tests and time.monotonic() >= self._test_due
-        if not (epoch_ends or test_due or step % self._every == 0):
-            return self._trainer.finite
-        train = self._trainer.train_score()
-        self._add_to_epoch(train, epoch_ends)
-        measured = Measured(step, self._trainer.epoch, train.loss, train.accuracy)
-        if (epoch_ends or test_due) and tests:
-            self._pass = (self._test_pass(), measured)
-            self._cost = 0.0
-        else:
-            self._emit(measured)
-        return math.isfinite(train.loss)
+        test_due = self._live and tests and time.monotonic() >= self._next_test()
+        waits = epoch_ends or test_due
+        if waits or step % self._every == 0:
+            score = self._trainer.ask_score()
+            asked = _Asked(step, self._trainer.epoch, score, epoch_ends, waits and tests)
+            self._asked.append(asked)
+        elif not self._trainer.finite:
+            return False
+        return self._take_scores(waits)
+
+    def settle(self) -> bool:
+        """Wait for the train scores that were asked for; False if one was not finite."""
+        return self._take_scores(wait=True)
+
+    def _take_scores(self, wait: bool) -> bool:
+        """Emit those that have arrived, or all, in their order; False if one was not finite."""
+        while self._asked and (wait or self._asked[0].score.ready):
+            asked = self._asked.popleft()
+            train = asked.score.score
+            self._add_to_epoch(train, asked.epoch_ends)
+            measured = Measured(asked.step, asked.epoch, train.loss, train.accuracy)
+            self._finite = self._finite and math.isfinite(train.loss)
+            if asked.tested:
+                self._pass = (self._test_pass(), measured)
+                self._cost, self._between = 0.0, not asked.epoch_ends
+            else:
+                self._emit(measured)
+        return self._finite
 
     def advance(self) -> None:
         """One chunk of the pending test pass; the scores are emitted at its end."""
         if self._pass is None:
             return
-        began = time.monotonic()
+        began = self._budget.busy()
         test_pass, measured = self._pass
         score = test_pass.advance()
-        now = time.monotonic()
-        self._cost += now - began
+        self._cost += self._budget.busy() - began
         if score is not None:
             self._pass = None
             self.right = test_pass.right
-            self._test_due = now + max(TEST_SHORTEST, self._cost / TEST_SHARE)
+            self._tested()
             self._emit(replace(measured, test_loss=score.loss, test_accuracy=score.accuracy))
+
+    def _tested(self) -> None:
+        """A test at an epoch's end is the run's own, and spares one in between."""
+        if self._between:
+            self._budget.took(TEST, TEST, self._cost)
+        else:
+            self._budget.forget((TEST,))
+        self._test_due, self._due_at_once = time.monotonic() + TEST_SHORTEST, False
+
+    def _next_test(self) -> float:
+        """When a test in between is due, by what they cost."""
+        if self._due_at_once:
+            return self._test_due
+        return self._test_due + max(self._budget.interval(TEST) - TEST_SHORTEST, 0.0)
 
     def restart(self) -> None:
         """The network changed between two steps: emit the train scores and test again soon."""
+        self.settle()
         self.peaks.clear()
         if self._pass is not None:
             self._emit(self._pass[1])
             self._pass = None
-            self._test_due = 0.0
+            self._test_due, self._due_at_once = 0.0, True
 
     def is_flat(self, accuracy: float) -> bool:
         """Whether an epoch of this train accuracy (0…1) ends `training.patience` epochs in which
@@ -108,6 +164,7 @@ class EvaluationSchedule:
     def resume(self, awaited: Measured | None, epoch: tuple[float, int] = (0.0, 0)) -> None:
         """Begin the test pass again that was pending when the run was recorded."""
         self._epoch = epoch
+        self._finite = True
         if awaited is not None:
             self._pass = (self._test_pass(), awaited)
 
@@ -135,4 +192,4 @@ class EvaluationSchedule:
         self._test_pass(few).advance()
         now = time.monotonic()
         seconds = (now - began) * examples / few
-        return now if seconds < QUICK_TEST else now + seconds / TEST_SHARE
+        return now if seconds < QUICK_TEST else now + seconds / self._budget.share

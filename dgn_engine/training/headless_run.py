@@ -127,7 +127,7 @@ class HeadlessRun:
         self._watch(run)
         self._plan_frames(folder)
         self._emit(run.started(paused=False))
-        for event in RunReader(folder.path).events:
+        for event in RunReader(folder.path).each_event():
             self._outcome = after(self._outcome, event)
         self._keep(run, folder)
         self._emit(continued)
@@ -174,7 +174,9 @@ class HeadlessRun:
                 self._read_probes(run)
                 if recording is not None:
                     recording.tick()
+                run.budget.settle(running=True)
                 self._watcher.stepped(run.step_count)
+            run.settle()
             self._read_probes(run, needed=True)
         except BaseException as error:
             if recording is not None:
@@ -188,6 +190,8 @@ class HeadlessRun:
             self._emit(events.Finished(run.step_count))
         if recording is not None and not recording.close():
             unsaved = recording.paused or unsaved or f"{recording.path} could not be finished."
+        elif recording is not None and unsaved:  # its folder was removed, and has a successor now
+            unsaved = _save(run, recording.root / WEIGHTS)
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
 
     def _read_probes(self, run: Run, needed: bool = False) -> None:

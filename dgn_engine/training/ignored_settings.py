@@ -36,13 +36,14 @@ class RunFacts:
 
     `examples`: of the training and of the test set, where they are loaded. `weights_given`: every
     weight comes from a file. `live`: in a window, where another regime may follow and no weights
-    are kept; `recorded`: there is a folder.
+    are kept; `recorded`: there is a folder. `device`: 'cuda', 'cpu'; '' where it is not known.
     """
 
     examples: tuple[int, int] | None = None
     weights_given: bool = False
     live: bool = False
     recorded: bool = True
+    device: str = ""
 
 
 def check_contradictions(config: RunConfig) -> None:
@@ -151,6 +152,8 @@ def _by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
         for name, there in zip(("train_limit", "test_limit"), facts.examples, strict=True):
             if getattr(data, name) > there:
                 yield f"data.{name}", f"{data.name} has {there:,} of them"
+    if training.precision == "tf32" and facts.device not in ("", "cuda"):
+        yield "training.precision", f"only CUDA cards multiply in TF32, and this is {facts.device}"
     if facts.weights_given:
         for name in ("init", "sigma"):
             yield f"net.{name}", "every weight comes from a file"

@@ -1,4 +1,4 @@
-"""When each probe is read: only what somebody watches, and never more than its share of time.
+"""When each probe is read: only what somebody watches, within the budget of watching.
 
 In a window a reading that would hold training up goes to the reading process (`employ`), and
 until that has a picture one of a few probe examples is read here, where it is quick. Without such
@@ -14,20 +14,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.kernels.precision import products
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import MISFIT, Reading, freeze
 from dgn_engine.setting import OptionValue
+from dgn_engine.training.cuda.side_reader import Read, SideReader, SideResult, read_now
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
-from dgn_engine.training.probes import Probe, ProbeContext, all_probes
+from dgn_engine.training.probes import Probe, ProbeContext, ProbeResult, all_probes
 from dgn_engine.training.reading_process.reading_child import FEWEST
 from dgn_engine.training.reading_process.reading_messages import NetworkSnapshot
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.refined_readings import RefinedReadings, words
+from dgn_engine.training.watch_budget import WatchBudget
 
-SHARE = 0.05  # of the run's time, for each probe
-SHORTEST = 0.25  # seconds between two readings of one probe
+TOGETHER = 0.25  # of the time between two rounds: what is due so soon is read with what is due
 FIRST_LOOK = 0.5  # seconds that a reading may take where a process reads what takes more
 UNSURE = 0.1  # … that it may be expected to take before one was measured
 HELD_UP = 1.5  # … while a network trains, where there is no such process
@@ -51,22 +53,29 @@ class ProbeSchedule:
     `fewer`: a reading that would take long is one of fewer probe examples, and says so.
     """
 
-    def __init__(self, emit: Callable[[Event], None], fewer: bool = False) -> None:
+    def __init__(
+        self,
+        emit: Callable[[Event], None],
+        fewer: bool = False,
+        budget: WatchBudget | None = None,
+    ) -> None:
         self._emit = emit
+        self._budget = budget or WatchBudget()
         self._fewer = fewer
         self._refined: RefinedReadings | None = None
         self.dropped = False  # readings that the newest frame may still show are no more
         self.counted_as = 0  # in recorded scalars: what 'all probe examples' are
         self._probes: dict[str, Probe] = all_probes()
         self._watched: dict[str, Mapping[str, OptionValue]] = {}
-        self._due: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}  # what is not in it is due at once
         self._memory: dict[str, object] = {}
         self._broken: set[str] = set()
         self._every: dict[str, int] = {}  # of the probe examples each n-th is seen; 0: none fits
         self._speed: dict[str, float] = {}  # FLOP a second that the probe was measured to do
         self._sharper: dict[str, float] = {}  # seconds that twice as many examples would take
         self.readings: dict[str, Reading] = {}
-        self.share = SHARE  # of the run's time, that each probe may take
+        self._aside: SideReader | None = None
+        self._early: dict[tuple[str, int], SideResult] = {}  # by probe and examples: read aside
 
     def employ(self, worker: ReadingWorker) -> None:
         """Have this worker read what takes long. `release` when nobody looks any more."""
@@ -74,8 +83,15 @@ class ProbeSchedule:
             worker, self._probes, self.readings, self._emit_counted, self._due_at_once
         )
 
+    def read_aside(self, reader: SideReader) -> None:
+        """Read on a stream of its own what is read here while the network trains on a card."""
+        self._aside = reader
+
     def release(self) -> None:
         """Stop what is under way; nothing is read by the worker any more."""
+        if self._aside is not None:
+            self._aside.close()
+            self._aside = None
         if self._refined is not None:
             self._refined.release()
             self._refined = None  # it refers to us: both would wait for the garbage collector
@@ -109,17 +125,20 @@ class ProbeSchedule:
             watched[request.probe] = {**watched.get(request.probe, {}), **dict(request.options)}
         for name in {*watched, *self._watched}:
             if self._watched.get(name) != watched.get(name):
-                self._due[name] = 0.0
+                self._read_at.pop(name, None)
                 self._every.pop(name, None)
+                self._drop_aside()
                 if self._refined is not None:
                     self._refined.forget(name)
+        self._budget.forget(set(self._watched) - set(watched))
         self._watched = watched
 
     def invalidate(self) -> None:
         """Something other than a step changed the gates: everything is due at once."""
         if self._refined is not None and self._refined.invalidate():
             self.dropped = True
-        self._due = dict.fromkeys(self._watched, 0.0)
+        self._drop_aside()
+        self._read_at.clear()
         self._every.clear()
 
     def begin_anew(self, counted_as: int) -> None:
@@ -132,27 +151,42 @@ class ProbeSchedule:
 
     def invalidate_comparing(self) -> None:
         """The comparison changed: every probe that compares is due at once."""
-        self._due.update({name: 0.0 for name in self._watched if self._probes[name].compares})
+        for name in self._watched:
+            if self._probes[name].compares:
+                self._due_at_once(name)
 
     def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
         """Probes whose time has come; `catch_up`: all that have not seen this step."""
-        now = time.monotonic()
-        return tuple(name for name in self._watched if self._is_due(name, step, catch_up, now))
+        due = self._due_by(time.monotonic(), step, catch_up)
+        if not due or catch_up:
+            return due
+        # What they have in common is computed once for all that are read together.
+        soon = time.monotonic() + TOGETHER * self._budget.every
+        return self._due_by(soon, step, catch_up)
+
+    def _due_by(self, when: float, step: int, catch_up: bool) -> tuple[str, ...]:
+        return tuple(name for name in self._watched if self._is_due(name, step, catch_up, when))
 
     def _is_due(self, name: str, step: int, catch_up: bool, now: float) -> bool:
-        if self._due.get(name, 0.0) == 0.0:
+        aside, compares = self._aside, self._probes[name].compares
+        if aside is not None and aside.busy and not aside.done and not compares:
+            return False
+        if aside is not None and aside.holds(name):
+            return True
+        if name not in self._read_at:
             return True
         if self._refined is not None:
             if self._refined.holds(name):
                 return False
             if (under_way := self._refined.step_of(name)) is not None:
                 return catch_up and under_way != step  # else it is finished first
-        if self._stale(name, step) and (catch_up or self._due[name] <= now):
+        next_time = self._read_at[name] + self._budget.interval(name)
+        if self._stale(name, step) and (catch_up or next_time <= now):
             return True
         return catch_up and 0.0 < self._sharper.get(name, 0.0) <= SHARPEN_BELOW * TOO_LONG
 
     def _due_at_once(self, name: str) -> None:
-        self._due[name] = 0.0
+        self._read_at.pop(name, None)
 
     @property
     def seconds(self) -> float:
@@ -177,11 +211,84 @@ class ProbeSchedule:
         `standing`: nothing trains meanwhile, so that a reading may take longer.
         """
         contexts = {1: context}
+        if standing:
+            self._drop_aside()
+        elif self._aside is not None:
+            names = self._fold_aside(names, self._aside)
         heavy = [name for name in names if self._is_heavy(name, context)]
+        if self._aside is not None and not standing:
+            names = self._begin_aside(names, heavy, context, step, self._aside)
         for name in names:
             if name not in heavy:
+                busy = self._budget.busy()
                 self._read_here(name, contexts, step, TOO_LONG if standing else HELD_UP)
+                self._account(name, self._budget.busy() - busy, standing)
+        busy = self._budget.busy()
         self._hand_over(heavy, contexts, step)
+        for name in heavy:
+            self._account(name, (self._budget.busy() - busy) / len(heavy), standing)
+        self._read_at.update(dict.fromkeys(names, time.monotonic()))
+
+    def _account(self, name: str, seconds: float, standing: bool) -> None:
+        """What was read while nothing trains is free, and may have been of more examples."""
+        if not standing:
+            self._budget.took(name, "readings", seconds)
+            if name in self.readings:
+                every = self._budget.interval(name)
+                self.readings[name] = replace(self.readings[name], interval=every)
+
+    # On a card, while it trains
+
+    def _drop_aside(self) -> None:
+        if self._aside is not None:
+            self._aside.drop()
+
+    def _fold_aside(self, names: tuple[str, ...], aside: SideReader) -> tuple[str, ...]:
+        """Take what was read aside, as of the step it is of; returns what is left to be read."""
+        taken = aside.take()
+        if taken is None:
+            return names
+        for name, result in taken.results.items():
+            if name in self._watched:
+                self._early[name, len(taken.contexts[taken.every[name]].x)] = result
+                self._read_here(name, taken.contexts, taken.step, HELD_UP, took=result.seconds)
+                self._account(name, result.seconds, standing=False)
+                self._read_at[name] = time.monotonic()
+        self._early.clear()
+        return tuple(name for name in names if name not in taken.results)
+
+    def _begin_aside(
+        self,
+        names: tuple[str, ...],
+        heavy: list[str],
+        whole: ProbeContext,
+        step: int,
+        aside: SideReader,
+    ) -> tuple[str, ...]:
+        """Begin those that can be read aside; returns the others. While one is being read, those
+        that came due meanwhile wait for it."""
+        here = [n for n in names if n in heavy or self._probes[n].compares or not self._fits(n)]
+        every = {n: self._thinned(n, whole, HELD_UP) for n in names if n not in here}
+        if every and not aside.busy:
+            aside.begin(whole, step, every, {name: self._reader(name) for name in every})
+        return tuple(here)
+
+    def _fits(self, name: str) -> bool:
+        return self._every.get(name, 1) > 0
+
+    def _thinned(self, name: str, whole: ProbeContext, limit: float) -> int:
+        """Of how many probe examples one is read, by memory and time."""
+        return max(self._every.get(name, 1), self._affordable(name, whole, limit))
+
+    def _reader(self, name: str) -> Read:
+        """The probe with its options and its memory as they are now."""
+        probe, options, memory = self._probes[name], self._watched[name], self._memory.get(name)
+
+        def read(context: ProbeContext) -> ProbeResult:
+            with products("ieee"):  # whatever steps are computed in
+                return probe.read(context, options, memory)
+
+        return read
 
     def _read_here(
         self,
@@ -190,15 +297,16 @@ class ProbeSchedule:
         step: int,
         limit: float,
         quick: int = 1,
+        took: float = 0.0,
     ) -> None:
-        """Read it now, each `quick`-th example or fewer, within `limit` seconds."""
+        """Read it now, each `quick`-th example or fewer, within `limit` seconds; `took`: those that
+        it took elsewhere."""
         began = time.monotonic()
         if self._refined is not None:
             self._refined.forget(name)
         every, reading = self._fitting(name, contexts, step, limit, quick)
-        seconds = time.monotonic() - began
-        interval = max(SHORTEST, seconds / self.share)
-        self._due[name] = time.monotonic() + interval
+        seconds = time.monotonic() - began + took
+        interval = self._budget.interval(name)
         self.readings[name] = replace(reading, seconds=seconds, interval=interval)
         if reading.scalars:
             seen = (len(contexts[every].x), len(contexts[1].x)) if every > 1 else (0, 0)
@@ -234,15 +342,12 @@ class ProbeSchedule:
         if not heavy or self._refined is None:
             return
         whole, refined = contexts[1], self._refined
-        began = time.monotonic()
         snapshot = NetworkSnapshot(whole)
-        took = time.monotonic() - began
         for name in sorted(heavy, key=lambda name: self._seconds(name, whole, 1)):
             quick, first = self._quick_share(name, whole), not refined.has_picture(name)
             if quick and first:
                 self._read_here(name, contexts, step, FIRST_LOOK, quick)
             refined.begin(name, snapshot, step, self._watched[name])
-            self._due[name] = time.monotonic() + max(SHORTEST, took / self.share)
 
     def _stale(self, name: str, step: int) -> bool:
         return name not in self.readings or self.readings[name].step != step
@@ -316,17 +421,19 @@ class ProbeSchedule:
 
     def _reading(self, name: str, context: ProbeContext, step: int) -> Reading | None:
         """None where there is not enough memory."""
-        probe, options = self._probes[name], self._watched[name]
-        cost = probe.cost(context.architecture, len(context.x))
+        probe = self._probes[name]
+        early = self._early.pop((name, len(context.x)), None)
+        cost = 0.0 if early else probe.cost(context.architecture, len(context.x))
         if cost / max(_assumed(context), self._speed.get(name, 0.0)) > TOO_LONG:
             why = _too_long(probe, len(context.x), self._trouble)
             return Reading(name, step, absent=why, facts={"fault": "too long"})
-        began = time.monotonic()
-        try:
-            result = probe.read(context, options, self._memory.get(name))
-        except Exception as error:  # the run must outlive a faulty probe
+        read = early or read_now(self._reader(name), context, time.monotonic)
+        if read.error is not None:
+            error = read.error
             return None if is_out_of_memory(error) else self._broke(name, step, error)
-        self._measure(name, context, time.monotonic() - began)
+        result = read.result
+        assert result is not None
+        self._measure(name, context, read.seconds)
         self._broken.discard(name)
         self._memory[name] = result.memory
         return Reading(
@@ -350,7 +457,7 @@ class ProbeSchedule:
         if name not in self._broken:
             self._broken.add(name)
             what = f"The probe '{self._probes[name].title}' failed: {str(error).rstrip('.')}."
-            self._emit(Failed(what, traceback.format_exc()))
+            self._emit(Failed(what, "".join(traceback.format_exception(error))))
         why = f"The probe failed at step {step}: {str(error).rstrip('.')}."
         return Reading(name, step, facts={"fault": type(error).__name__}, absent=why)
 

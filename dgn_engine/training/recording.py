@@ -25,8 +25,9 @@ from dgn_engine.training.run_snapshot import capture, restore
 
 CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
 LATEST = 9.0  # but no more than this
-COPY_SHARE = 0.02  # of the run's time that copying may take
+COPY_SHARE = 0.4  # of the budget of watching that copying may take
 FRAME_EVERY = 1.0  # seconds
+NOTES_EVERY = 0.5  # seconds between two looks at the scores that wait to be written
 PATIENCE = 30.0  # seconds that a frame waits for the disk where it must be written
 _CHANGES = (
     events.RegimeSwapped,
@@ -37,6 +38,7 @@ _CHANGES = (
 )  # after these the next frame is recorded
 
 
+_SAMPLES = (events.Measured, events.ProbeScalars)  # many: they are written together
 _WRITTEN = (
     events.RecordingPaused,
     events.RecordingResumed,
@@ -61,10 +63,11 @@ class Recording:
         self._every = every
         self._recorder = Recorder(folder)
         self.before_checkpoint: Callable[[], None] = lambda: None  # what is to be on disk by then
-        self._saved = self._framed = time.monotonic()
+        self._saved = self._framed = self._noted = time.monotonic()
         self._state: tuple[int, int] = (-1, 0)  # step, changes: what the last checkpoint shows
         self._changes = 0
         self._frame_due = True
+        self._billed = 0.0  # processor seconds of the recorder
         run.recorded = True
         run.before_change = lambda change: self.checkpoint(f"before {change}")
 
@@ -87,7 +90,10 @@ class Recording:
         if isinstance(event, _WRITTEN):
             return
         if is_logged(event):
-            self._recorder.note(log_word(event), to_plain(event))
+            began = self._run.budget.busy()
+            soon = not isinstance(event, _SAMPLES)
+            self._recorder.note(log_word(event), to_plain(event), soon)
+            self._charge(self._run.budget.busy() - began)
         if isinstance(event, _CHANGES):
             self._changes += 1
             self._frame_due = True
@@ -107,7 +113,13 @@ class Recording:
         """Between two steps: write a checkpoint where one is due, emit the recorder's events."""
         for event in self._recorder.take_events():
             self._emit(event)
+        if (busy := self._recorder.busy) != self._billed:
+            self._charge(busy - self._billed, own=False)
+            self._billed = busy
         now = time.monotonic()
+        if now - self._noted >= NOTES_EVERY:
+            self._recorder.pass_on()
+            self._noted = now
         if now - self._saved >= self._every and not self._recorder.saving:
             if self._state != (self._run.step_count, self._changes):
                 self.checkpoint()
@@ -115,15 +127,20 @@ class Recording:
 
     def checkpoint(self, kept: str = "") -> None:
         """Copy the run and have the copy written."""
-        began = time.monotonic()
+        began, busy = time.monotonic(), self._run.budget.busy()
         self.before_checkpoint()
         snapshot = capture(self._run)
+        self._charge(self._run.budget.busy() - busy)
         if snapshot is None:
             return
         self._recorder.checkpoint(snapshot, kept)
         self._state = (self._run.step_count, self._changes)
         self._saved = time.monotonic()
-        self._every = max(self._every, min(LATEST, (self._saved - began) / COPY_SHARE))
+        share = COPY_SHARE * self._run.budget.share
+        self._every = max(self._every, min(LATEST, (self._saved - began) / share))
+
+    def _charge(self, seconds: float, own: bool = True) -> None:
+        self._run.budget.charge("recording", seconds, own)
 
     def mark(self) -> WriteMarker:
         """Write a checkpoint now; returns a marker that is done when it is on disk."""

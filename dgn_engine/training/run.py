@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -16,9 +19,11 @@ from dgn_engine.model.network import layer_infos
 from dgn_engine.model.regime_entry import RegimeChange, check_entry
 from dgn_engine.model.wiring import need_wires, turned
 from dgn_engine.protocol import events
+from dgn_engine.protocol.engine_events import StepsNotCaptured
 from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.training.cuda.side_reader import SideReader
 from dgn_engine.training.device_data import choose_probe_set, chosen_on_device, to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
@@ -38,6 +43,7 @@ from dgn_engine.training.out_of_memory import does_not_fit, is_out_of_memory, re
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
 from dgn_engine.training.trainer import Trainer
+from dgn_engine.training.watch_budget import WatchBudget
 from dgn_engine.training.weight_keeper import save_trainer
 
 Report = Callable[[str, float | None], None]
@@ -89,14 +95,21 @@ class Run:
             check_entry(self.trainer.network, regime, self.target)
             epochs = config.gating.pretrain_epochs or config.training.epochs
             self.pretrain_steps = (epochs or ENDLESS_PRETRAINING) * self.trainer.steps_per_epoch
+        # Weakly: what is replaced is freed at once, not when the garbage collector comes.
+        self.trainer.on_eager = partial(Run._on_eager, weakref.proxy(self))
         copies.copy_into(self.trainer)
         self.total_steps = config.training.epochs * self.trainer.steps_per_epoch
         if self.total_steps:
             self.total_steps += self.pretrain_steps
         self.pace = config.training.pace
         self.learning_rate = config.training.learning_rate
-        self.evaluation = EvaluationSchedule(self.trainer, emit, live)
-        self.probe_schedule = ProbeSchedule(emit, fewer=live)
+        # A GPU works on while this thread sleeps: there the clock tells what training takes.
+        clock = time.thread_time if self.device.type == "cpu" else time.monotonic
+        self.budget = WatchBudget(busy=clock)
+        self.evaluation = EvaluationSchedule(self.trainer, emit, live, self.budget)
+        self.probe_schedule = ProbeSchedule(emit, live, self.budget)
+        if live and self.device.type == "cuda":
+            self.probe_schedule.read_aside(SideReader(self.device))
         self._took_probe_examples(choose_probe_set(examples, config.probe_examples, config.seed))
         self._first_probe_examples = len(self.probe_set.indices)
         self.diverged = False
@@ -136,7 +149,8 @@ class Run:
         self, *, live: bool, recorded: bool, named: Collection[str] = ()
     ) -> tuple[IgnoredSetting, ...]:
         """Settings of the configuration that have no effect in this run; see `ignored_settings`."""
-        facts = RunFacts(self.examples, self._weights_given, live, recorded)
+        device = self.device.type
+        facts = RunFacts(self.examples, self._weights_given, live, recorded, device)
         return ignored_settings(self.config, facts, named)
 
     @property
@@ -175,10 +189,18 @@ class Run:
                 raise UserError(does_not_fit(self.trainer)) from None
             raise
         if not self.evaluation.after_step():
-            self.diverged = True
-            self._emit(events.Diverged(self.step_count))
+            self._diverge()
         elif self.step_count % self.trainer.steps_per_epoch == 0:
             self.stop_if_trained(self.evaluation.epoch_accuracy)
+
+    def settle(self) -> None:
+        """Have all train scores up to here; only a card is waited for."""
+        if not self.diverged and not self.evaluation.settle():
+            self._diverge()
+
+    def _diverge(self) -> None:
+        self.diverged = True
+        self._emit(events.Diverged(self.step_count))
 
     def stop_if_trained(self, accuracy: float) -> None:
         """End the run after an epoch of this train accuracy (0…1) that reaches `training.until`, or
@@ -304,6 +326,9 @@ class Run:
     def save(self, path: FilePath) -> None:
         save_trainer(path, self.trainer)
         self._emit(events.WeightsSaved(self.step_count, str(path)))
+
+    def _on_eager(self, reason: str) -> None:
+        self._emit(StepsNotCaptured(self.step_count, reason))
 
     def _changed(self) -> None:
         """Something other than a step changed what the network computes."""

@@ -25,6 +25,7 @@ def capture(run: Run) -> Snapshot | None:
     if run.snapshot is not None:
         return run.snapshot
     trainer, network = run.trainer, run.trainer.network
+    run.settle()
     counters = trainer.counters()
     sums = counters["train_sums"]
     assert isinstance(sums, list)

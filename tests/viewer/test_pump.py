@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.commands import Command, Pause
 from dgn_engine.protocol.events import Event, Paused, Running, Stopped
 from dgn_engine.protocol.frames import Frame
+from dgn_viewer import pump as pump_module
 from dgn_viewer.pump import TICK_MS, Pump
 
 
@@ -22,12 +24,16 @@ class ScriptedEngine:
         self.asked: list[str] = []
         self.sent: list[Command] = []
         self.meanwhile: Callable[[], None] = lambda: None
+        self.tell: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         self.asked.append("start")
 
     def send(self, command: Command) -> None:
         self.sent.append(command)
+
+    def notify(self, tell: Callable[[], None]) -> None:
+        self.tell = tell
 
     def drain(self) -> list[Event]:
         self.asked.append("events")
@@ -126,4 +132,29 @@ def test_it_ticks_by_itself_until_it_is_stopped(
     asked = len(engine.asked)
     qtbot.wait(3 * TICK_MS)
     assert len(engine.asked) == asked
-    assert TICK_MS == 16
+
+
+def test_it_takes_what_it_is_told_of_without_waiting_for_a_tick(
+    pump_of: PumpOf, delivered: list[object], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "TICK_MS", 3_600_000)
+    engine = ScriptedEngine()
+    pump = pump_of(engine)
+    pump.start()
+    engine.events.append(Running(1))
+    teller = threading.Thread(target=engine.tell)  # as the engine does
+    teller.start()
+    teller.join()
+    assert delivered == [], "in the window's own thread"
+    qtbot.waitUntil(lambda: delivered == [Running(1)])
+    another = ScriptedEngine()
+    pump.take_over(another)
+    engine.events.append(Paused(2))
+    engine.tell()  # nobody is called any more
+    another.events.append(Running(2))
+    another.tell()
+    qtbot.waitUntil(lambda: delivered == [Running(1), Running(2)])
+    pump.stop()
+    another.tell()
+    qtbot.wait(20)
+    assert delivered == [Running(1), Running(2)]

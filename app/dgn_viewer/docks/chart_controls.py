@@ -6,20 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QPoint, Signal
 from PySide6.QtGui import QAction, QGuiApplication
-from PySide6.QtWidgets import QMenu
+from PySide6.QtWidgets import QMenu, QWidget
 
 from dgn_viewer.docks.range_popup import RangePopup
 from dgn_viewer.figures.export_values import csv_text
-from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.axes import Range, chart_range
 from dgn_viewer.scene.chart_choices import ChartChoice, Drawn, asked_range, choices
 from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings, adjusted
 from dgn_viewer.scene.elements import Chart, Scene
 from dgn_viewer.scene.matrix_difference import DrawnWith, as_it_is
 from dgn_viewer.scene.typeset import plain
+
+if TYPE_CHECKING:
+    from dgn_viewer.plots.scene_view import SceneView
 
 _MENUS = ("Range", "Smoothing", "Colours", "Difference")
 
@@ -37,20 +40,23 @@ class _MenuEntry:
 class ChartControls(QObject):
     """Shows scenes in a view as the user set its charts; the settings outlive scenes.
 
-    `changed`: the user set something, draw again. `save`, `about`: what the entries 'Save as…' and
-    'What am I seeing?' do; without them they are absent.
+    The view is made when it is first needed, because pyqtgraph takes long to import. `changed`: the
+    user set something, draw again. `save`, `about`: what the entries 'Save as…' and 'What am I
+    seeing?' do; without them they are absent.
     """
 
     changed = Signal()
 
     def __init__(
         self,
-        view: SceneView,
+        parent: QWidget,
+        make_view: Callable[[], SceneView],
         save: Callable[[], object] | None = None,
         about: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__(view)
-        self._view = view
+        super().__init__(parent)
+        self._make_view = make_view
+        self._made: SceneView | None = None
         self._settings: dict[str, ChartSettings] = {}
         self._drawn = Drawn(Scene(()), {})
         self._shown = Scene(())
@@ -58,13 +64,25 @@ class ChartControls(QObject):
             _MenuEntry(0, "Copy image", self._copy_image, lambda _: True),
             _MenuEntry(0, "Copy values", self._copy_values, lambda _: True),
             _MenuEntry(0, "Save as…", lambda _: save and save(), lambda _: save is not None),
-            _MenuEntry(2, "Follow again", view.follow_chart, self._strayed),
+            _MenuEntry(2, "Follow again", self._follow, self._strayed),
             _MenuEntry(2, "As the panel draws it", self._reset, lambda key: key in self._settings),
             _MenuEntry(
                 3, "What am I seeing?", lambda _: about and about(), lambda _: about is not None
             ),
         )
-        view.menu_wanted.connect(self.open_menu)
+
+    @property
+    def view(self) -> SceneView:
+        """What the charts are shown in."""
+        if self._made is None:
+            self._made = self._make_view()
+            self._made.menu_wanted.connect(self.open_menu)
+        return self._made
+
+    @property
+    def made(self) -> SceneView | None:
+        """The view, if anything was shown in it yet."""
+        return self._made
 
     def show(
         self,
@@ -78,7 +96,7 @@ class ChartControls(QObject):
         """
         self._drawn = Drawn(scene, self._settings, drawn_with, others)
         self._shown = adjusted(scene, self._settings, drawn_with)
-        self._view.show_scene(self._shown)
+        self.view.show_scene(self._shown)
         return self._shown
 
     def settings(self) -> dict[str, ChartSettings]:
@@ -96,20 +114,23 @@ class ChartControls(QObject):
         merged = self._settings | dict(settings)
         self._settings = {key: one for key, one in merged.items() if one != PLAIN}
         for key in settings:
-            self._view.follow_chart(key)
+            if self._made is not None:
+                self._made.follow_chart(key)
         self.changed.emit()
 
     def open_menu(self, key: str = "", place: QPoint | None = None) -> None:
         """Open the menu of a chart; without one, by the keyboard, that of the chart in sight."""
         by_keys = place is None
-        key = key or self._view.chart_in_sight()
+        if self._made is None:
+            return
+        key = key or self._made.chart_in_sight()
         chart = self._chart(key)
-        if chart is None or not self._view.isVisible():
+        if chart is None or not self._made.isVisible():
             return
         if by_keys:
-            self._view.choose_chart(key)  # it may be behind a tab
-        at = place or self._view.mapToGlobal(self._view.area(key).center().toPoint())
-        menu = QMenu(self._view)
+            self.view.choose_chart(key)  # it may be behind a tab
+        at = place or self.view.mapToGlobal(self.view.area(key).center().toPoint())
+        menu = QMenu(self.view)
         menu.setObjectName("chart_menu")
         menu.setAccessibleName(f"Chart {plain(chart.title)}")
         menu.aboutToHide.connect(menu.deleteLater)
@@ -176,19 +197,22 @@ class ChartControls(QObject):
             reach, log, title = (chart.matrix.low, chart.matrix.high), False, f"Colours of {name}"
         else:
             reach, log, title = chart_range(chart)[1], chart.y.log, f"{name}, y"
-        window = self._view.window()
+        window = self.view.window()
         for older in window.findChildren(RangePopup):
             older.close()
         RangePopup(title, reach, log, take, window).open(at)
 
+    def _follow(self, key: str) -> None:
+        self.view.follow_chart(key)
+
     def _strayed(self, key: str) -> bool:
-        return key in self._view.shown_charts() and not self._view.is_following(key)
+        return key in self.view.shown_charts() and not self.view.is_following(key)
 
     def _reset(self, key: str) -> None:
         self.put({key: PLAIN})
 
     def _copy_image(self, key: str) -> None:
-        QGuiApplication.clipboard().setImage(self._view.picture(key))
+        QGuiApplication.clipboard().setImage(self.view.picture(key))
 
     def _copy_values(self, key: str) -> None:
         chart = self._chart(key)

@@ -7,6 +7,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QContextMenuEvent
@@ -35,7 +36,6 @@ from dgn_viewer.docks.panel_message import (
 )
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
-from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.elements import Empty, Scene, Shown
 from dgn_viewer.scene.panel_readings import readings_of
 from dgn_viewer.scene.panel_spec import Option, PanelSpec, View, choice
@@ -43,6 +43,9 @@ from dgn_viewer.style.stylesheet import icon, plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import column, row
+
+if TYPE_CHECKING:
+    from dgn_viewer.plots.scene_view import SceneView
 
 CHART = "chart"  # the option of every panel that names the chart below a tab
 LEAST_HEIGHT = 48  # pixels: in a low window a panel gives way
@@ -88,16 +91,15 @@ class PanelDock(QWidget):
         self._export = self._button("Export this panel")
         self._about.clicked.connect(self._ask_about)
         self._export.clicked.connect(self._ask_export)
-        self._scene = SceneView(theme)
-        self._scene.chosen.connect(self.set_choice)
-        self.charts = ChartControls(self._scene, save=self._ask_export, about=self._ask_about)
+        self._theme = theme
+        self.charts = ChartControls(
+            self, self._make_scene_view, save=self._ask_export, about=self._ask_about
+        )
         self.charts.changed.connect(lambda: self.show_view(self._view, self._every))
-        self._scene.chart_chosen.connect(lambda key: self.set_choice(CHART, key))
         self._message = PanelMessage()
         self._message.accepted.connect(self._go_on)
         self._pages = QStackedWidget()
         self._pages.addWidget(self._message)
-        self._pages.addWidget(self._scene)
         self._footer = TextLine(theme)
         self._dial = ProbeExamplesDial(self.spec)
         self._dial.chosen.connect(lambda n: self.command_wanted.emit(SetProbeExamples(n)))
@@ -115,8 +117,8 @@ class PanelDock(QWidget):
     def show_view(self, view: View, every: float = 0.0) -> None:
         """Draw the view with this panel's own choices; `every`: seconds between drawings."""
         self._every = every
-        if view.run is not self._view.run:  # it has other steps
-            self.scene_view().follow_steps()
+        if view.run is not self._view.run and self.charts.made is not None:
+            self.charts.made.follow_steps()  # it has other steps
         self._view = dataclasses.replace(view, choices=dict(self._choices))
         now = self._clock()
         for probe in self.spec.probes:
@@ -142,7 +144,7 @@ class PanelDock(QWidget):
                 self._facts.set_facts(shown.facts)
                 words = footer(self._state, self.spec, self._view, shown, self._every)
                 self._footer.set_text(words)
-                self._pages.setCurrentWidget(self._scene)
+                self._pages.setCurrentWidget(self.charts.view)
             case Empty():
                 self._facts.set_facts(())
                 self._footer.set_text("")
@@ -170,7 +172,8 @@ class PanelDock(QWidget):
         `CHART` is an option of every panel: the key of the chart where only one has room.
         """
         if option_id == CHART:
-            self._scene.choose_chart(value)
+            if self.charts.made is not None:
+                self.charts.made.choose_chart(value)
         elif option_id not in self._combos:
             raise ValueError(f"panel {self.panel_id!r} has no option {option_id!r}")
         if self._choices.get(option_id) == value:
@@ -190,7 +193,12 @@ class PanelDock(QWidget):
         return self._state
 
     def scene_view(self) -> SceneView:
-        return self._scene
+        """Where the charts are drawn; it is made when it is asked for first."""
+        return self.charts.view
+
+    def painting(self) -> float:
+        """Seconds of processor time that painting the charts has taken so far."""
+        return self.charts.made.painting() if self.charts.made is not None else 0.0
 
     def words(self) -> tuple[str, str, str]:
         return self._message.words()
@@ -201,8 +209,11 @@ class PanelDock(QWidget):
     def set_theme(self, theme: Theme) -> None:
         self._about.setIcon(icon("about", theme, colour=theme.muted))
         self._export.setIcon(icon("export", theme, colour=theme.muted))
-        for part in (self._facts, self._footer, self._progress, self._scene):
+        self._theme = theme
+        for part in (self._facts, self._footer, self._progress):
             part.set_theme(theme)
+        if self.charts.made is not None:
+            self.charts.made.set_theme(theme)
         self.setAutoFillBackground(True)
         palette = self.palette()
         palette.setColor(self.backgroundRole(), theme.panel)
@@ -221,6 +232,16 @@ class PanelDock(QWidget):
         header = row((self._facts, 1), *combos, self._dial, self._about, self._export, spacing=4)
         below = row((self._footer, 1), self._progress)
         column(header, (self._pages, 1), below, into=self, margins=(8, 2, 8, 2), spacing=0)
+
+    def _make_scene_view(self) -> SceneView:
+        from dgn_viewer.plots.scene_view import SceneView
+
+        scene = SceneView(self._theme)
+        scene.chosen.connect(self.set_choice)
+        scene.chart_chosen.connect(lambda key: self.set_choice(CHART, key))
+        scene.choose_chart(self._choices.get(CHART, ""))
+        self._pages.addWidget(scene)
+        return scene
 
     def _button(self, tip: str) -> QToolButton:
         button = QToolButton()

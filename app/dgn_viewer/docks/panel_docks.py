@@ -110,6 +110,11 @@ class PanelDocks(QObject):
         self._front = name
         self._mark_front()
 
+    def make_scene_views(self) -> None:
+        """Import what draws charts, which takes long, and make room for them in every panel."""
+        for host in self.hosts.values():
+            host.scene_view()
+
     def go_to_step(self, step: int) -> bool:
         """Show this step on the time axes of the panels in sight; False where there are none."""
         scenes = [self.hosts[name].scene_view() for name in self.visible()]

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT
 from dgn_viewer.scene.elements import Empty, Scene
-from dgn_viewer.scene.panel_readings import before, readings_of, remarks
+from dgn_viewer.scene.panel_readings import before, left_out, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row
 
@@ -61,6 +61,7 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     if longest > 0 and not (view.paused or refined):
         parts.append(f"every {in_seconds(longest)}")
     parts.extend(remarks(spec, view))
+    parts.extend(left_out(spec, view, scene))
     parts.extend(_gaps(spec, view, scene))
     return " · ".join([*parts, scene.note] if scene.note else parts)
 

@@ -10,13 +10,16 @@ from functools import partial
 from PySide6.QtCore import QObject, Qt, QTimer
 
 from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
+from dgn_engine.protocol.frames import Watching
+from dgn_engine.protocol.run_curves import TRAINING
 from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.docks.redraw_budget import LONGEST, RedrawBudget
+from dgn_viewer.docks.redraw_pace import SHORTEST, RedrawPace
 from dgn_viewer.scene.panel_spec import PanelSpec
-from dgn_viewer.state.history import TRAINING, History
+from dgn_viewer.state.history import History
 
-OVERDUE = 2.0  # seconds after which a panel is drawn without new data, to say that they are late
+OVERDUE = 2.0  # seconds, and as many rounds, after which a panel is drawn to say that it is late
+Revision = tuple[int, int, int]  # runs, what concerns all panels, one source
 
 
 class PanelScheduler(QObject):
@@ -34,8 +37,9 @@ class PanelScheduler(QObject):
         self._docks = docks
         self._specs = specs
         self._send = send
-        self._pace = RedrawBudget([name for name, spec in specs.items() if spec.prompt])
-        self._drawn: dict[str, Hashable] = {}  # what each panel showed when it was last drawn
+        self._pace = RedrawPace()
+        self._drawn: dict[str, tuple[tuple[Revision, ...], Hashable]] = {}  # what each panel showed
+        self._owed: set[str] = set()  # panels whose next new reading follows a user's change
         self._when: dict[str, float] = {}
         self._steps: dict[str, int] = {}
         self._painting: dict[str, float] = {}  # what painting had taken when it was last drawn
@@ -58,11 +62,21 @@ class PanelScheduler(QObject):
     def stop(self) -> None:
         self._timer.stop()
 
+    def follow(self, watching: Watching | None) -> None:
+        """Draw at the engine's pace, and tell it what the window takes."""
+        self._pace.follow(watching)
+        if watching is not None:
+            report = self._pace.report(time.monotonic(), time.thread_time())
+            if report is not None:
+                self._send(report)
+
     def stale(self) -> tuple[str, ...]:
         """Panels in sight that do not show the newest data, the one to be drawn first in front."""
         names = [name for name in self._docks.visible() if self._is_stale(name)]
-        prompt = self._pace.is_prompt
-        return tuple(sorted(names, key=lambda name: (not prompt(name), self._when.get(name, 0.0))))
+        specs = self._specs
+        return tuple(
+            sorted(names, key=lambda name: (not specs[name].prompt, self._when.get(name, 0.0)))
+        )
 
     def draw_now(self) -> None:
         for name in self.stale():
@@ -85,7 +99,26 @@ class PanelScheduler(QObject):
         """When a panel may be drawn again; one never drawn has been due for ever."""
         if name not in self._when:
             return 0.0
-        return self._when[name] + self._pace.interval(name, self._docks.visible())
+        if self._is_urgent(name):
+            return self._when[name] + SHORTEST
+        paced = self._specs[name].probes
+        return self._when[name] + (self._pace.spacing if paced else self._pace.every)
+
+    def _is_urgent(self, name: str) -> bool:
+        """Whether it shows what a user has caused, or a reading that is as good as it gets: such
+        come when the budget has room for them."""
+        before, now = self._drawn[name][0], self._key(name)[0]
+        if [one[:2] for one in before] != [one[:2] for one in now]:
+            return True
+        if not self._specs[name].probes or before == now:
+            return False
+        readings = self._history.readings
+        refining = any(
+            readings[probe].progress < 1.0
+            for probe in self._specs[name].probes
+            if probe in readings
+        )
+        return name in self._owed or not refining
 
     def _turn(self) -> None:
         self._asked = False
@@ -105,25 +138,32 @@ class PanelScheduler(QObject):
     def _draw(self, name: str) -> None:
         host = self._docks.hosts[name]
         now, began = time.monotonic(), time.thread_time()
-        painting = host.scene_view().painting()
+        painting = host.painting()
         painted = painting - self._painting.get(name, painting)
-        self._drawn[name] = self._key(name)  # first: a panel that fails is not drawn in a circle
-        since, self._when[name] = now - self._when.get(name, now - LONGEST), now
+        before = self._drawn.get(name)
+        key = self._drawn[name] = self._key(name)  # first: one that fails is not drawn in a circle
+        self._owe(name, before[0] if before is not None else (), key[0])
+        self._when[name] = now
         self._steps[name] = self._history.step
         self._painting[name] = painting
-        every = self._pace.interval(name, self._docks.visible())
-        host.show_view(self._history.view(host.choices()), every)
-        ended = time.thread_time()
-        self._pace.drawn(name, ended - began + painted, since)
-        self._pace.settle(now, ended)
+        host.show_view(self._history.view(host.choices()), self._pace.every)
+        self._pace.drawn(time.thread_time() - began + painted)
+
+    def _owe(self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]) -> None:
+        """After a change that concerns all panels the reading that follows it is shown at once."""
+        if [one[:2] for one in before] != [one[:2] for one in now]:
+            self._owed.add(name)
+        else:
+            self._owed.discard(name)
 
     def _is_stale(self, name: str) -> bool:
         if self._drawn.get(name) != self._key(name):
             return True
         waited = time.monotonic() - self._when.get(name, 0.0)
-        return waited > OVERDUE and self._steps.get(name) != self._history.step
+        late = max(OVERDUE, OVERDUE * self._pace.every)
+        return waited > late and self._steps.get(name) != self._history.step
 
-    def _key(self, name: str) -> Hashable:
+    def _key(self, name: str) -> tuple[tuple[Revision, ...], Hashable]:
         sources = self._specs[name].probes or (TRAINING,)
         revisions = tuple(self._history.revision(source) for source in sources)
         return revisions, tuple(sorted(self._docks.hosts[name].choices().items()))

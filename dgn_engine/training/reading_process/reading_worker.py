@@ -12,10 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
-import dgn_engine
+from dgn_engine.confinement.child import one_thread
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.reading_process.reading_messages import (
     Answer,
@@ -56,7 +55,7 @@ class ReadingProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(),
+            env={**os.environ, **one_thread()},
             creationflags=_BELOW_NORMAL if sys.platform == "win32" else 0,
         )
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
@@ -284,20 +283,6 @@ def _how(code: int) -> str:
     if code == -9:
         return "it was killed, as a system does that runs out of memory"
     return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _environment() -> dict[str, str]:
-    """As ours, with modules from where ours are; it computes on the CPU with one thread."""
-    engine = str(Path(dgn_engine.__file__).resolve().parents[1])
-    places = [engine, *(place for place in sys.path if Path(place).is_absolute())]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)),
-        "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
 
 
 __all__ = ["JobOver", "JobSlice", "ReadingProcess", "ReadingWorker", "WorkerChild"]

@@ -4,68 +4,24 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from dgn_engine.config import RunConfig, TrainingConfig
+from dgn_engine.config import TrainingConfig
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
-from dgn_engine.regimes import all_regimes, find_regime
-from dgn_engine.training.dense_step import suits
-from dgn_engine.training.device_data import DeviceData
+from dgn_engine.regimes import find_regime
+from dgn_engine.training.dense_step import is_dense_chain
+from dgn_engine.training.flat_weights import side_by_side
 from dgn_engine.training.optimizer import NetworkOptimizer
 from dgn_engine.training.trainer import Trainer
+from tests.engine.training.chains import CHAIN, CHAIN_WEIGHTS, HIDDEN, SETTINGS, trainer
+from tests.engine.training.step_cases import BY_HAND, assert_equal_steps
 from tests.plugins import each
-
-BY_HAND = [regime.name for regime in all_regimes() if not regime.drawn_gates]
-CHAIN = Architecture((5,), (Dense(5, 6), Dense(6, 6), Dense(6, 6), Dense(6, 3, gated=False)))
-SETTINGS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "biases": {"net": {"bias": True}},
-    "turned": {"gating": {"wiring": (2, 0, 1), "rotation": (1, 0, 4)}},
-    "tiled": {"gating": {"tiling": (2, 1, 3), "rotation": (0, 5, 2), "wiring": (1, 2, 0)}},
-    "ones": {"gating": {"value_input": "ones", "beta": 3.0}, "net": {"bias": True}},
-    "random input": {"gating": {"value_input": "random", "epsilon": 0.2}},
-    "squared": {"training": {"loss": "squared"}},
-    "momentum": {"training": {"optimiser": "sgd", "momentum": 0.9}},
-    "plain descent": {"training": {"optimiser": "sgd"}},
-    "rmsprop": {"training": {"optimiser": "rmsprop"}},
-}
-
-
-def trainer(regime: str, classes: int = 3, **parts: dict[str, Any]) -> Trainer:
-    """In float64, on 11 drawn examples in batches of 4."""
-    config = RunConfig()
-    parts = {**parts, "training": {"batch": 4, "learning_rate": 0.02, **parts.get("training", {})}}
-    for part, values in parts.items():
-        config = replace(config, **{part: replace(getattr(config, part), **values)})
-    nodes = (*CHAIN.nodes[:-1], Dense(6, classes, gated=False))
-    generator = torch.Generator().manual_seed(5)
-    x = torch.randn((11, 5), generator=generator)
-    y = torch.randint(0, max(2, classes), (11,), generator=generator)
-    data = DeviceData(x, y, x[:4], y[:4])
-    cpu = torch.device("cpu")
-    made = Trainer(config, Architecture((5,), nodes), data, find_regime(regime), cpu)
-    made.network.double()
-    made.data = DeviceData(x.double(), y, x[:4].double(), y[:4])
-    return made
-
-
-def assert_equal_steps(ours: Trainer, theirs: Trainer, steps: int = 8) -> None:
-    theirs.use_autograd()
-    for _ in range(steps):
-        ours.step()
-        theirs.step()
-    found, expected = ours.tensors(), theirs.tensors()
-    assert found.keys() == expected.keys()
-    for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-9, atol=1e-11, msg=name)
-    assert ours.train_score().loss == pytest.approx(theirs.train_score().loss, rel=1e-12)
 
 
 def chosen() -> list[tuple[str, str]]:
@@ -93,6 +49,44 @@ def test_eight_steps_by_hand_are_those_of_autograd_to_1e_11(regime: str, setting
 def test_a_network_with_one_logit_is_stepped_alike(regime: str, loss: str) -> None:
     parts = {"training": {"loss": loss}}
     assert_equal_steps(trainer(regime, 1, **parts), trainer(regime, 1, **parts))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("hidden", [HIDDEN[:1], (Dense(5, 7), Dense(7, 4), Dense(4, 6))])
+@pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL", "soft-ReLU"])
+def test_one_hidden_layer_and_layers_of_other_widths_are_stepped_alike(
+    regime: str, hidden: tuple[Dense, ...], bias: bool
+) -> None:
+    parts = {"net": {"bias": bias}}
+    assert_equal_steps(trainer(regime, 3, hidden, **parts), trainer(regime, 3, hidden, **parts))
+
+
+def test_weights_that_are_moved_in_mid_run_are_followed() -> None:
+    """Who packs networks lays their weights elsewhere, and gives them back as copies."""
+    pair = [trainer("DL"), trainer("DL")]
+    assert_equal_steps(*pair, steps=3)
+    for made in pair:
+        for parameter in made.network.parameters():
+            parameter.data = parameter.data.clone()
+            made.optimizer.torch.state[parameter] = {
+                key: value.clone() for key, value in made.optimizer.torch.state[parameter].items()
+            }
+    assert_equal_steps(*pair, steps=3)
+
+
+def test_a_run_by_hand_goes_on_from_its_state_bit_for_bit() -> None:
+    whole, first = trainer("DL"), trainer("DL")
+    for _ in range(4):
+        whole.step()
+        first.step()
+    kept = {name: tensor.clone() for name, tensor in first.tensors().items()}
+    second = trainer("DL")
+    second.restore(kept, first.counters())
+    for _ in range(4):
+        whole.step()
+        second.step()
+    expected = whole.tensors()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in second.tensors().items())
 
 
 def test_it_follows_swaps_orders_dials_and_imported_biases() -> None:
@@ -125,9 +119,6 @@ def test_it_follows_swaps_orders_dials_and_imported_biases() -> None:
     both(lambda made: made.swap(find_regime("FR-II"), restart_value=True))
 
 
-CHAIN_WEIGHTS = [torch.empty(6, 5), torch.empty(6, 6), torch.empty(6, 6), torch.empty(3, 6)]
-
-
 def test_a_network_whose_steps_are_not_numbers_is_seen_as_such() -> None:
     made = trainer("DL")
     with torch.no_grad():
@@ -144,43 +135,49 @@ def test_only_chains_of_gated_dense_layers_are_stepped_by_hand() -> None:
     maps = (Conv(1, 2), GlobalAveragePool(), Dense(2, 2, gated=False))
     factor = (Dense(5, 4, factor=0.5), Dense(4, 2, gated=False))
     linear = (Dense(5, 4), Dense(4, 4, gated=False), Dense(4, 2, gated=False))
-    assert suits(GatedNetwork(CHAIN))
-    assert not suits(GatedNetwork(Architecture((1, 4, 4), maps)))
-    assert not suits(GatedNetwork(Architecture((5,), factor)))
-    assert not suits(GatedNetwork(Architecture((5,), linear)))
-    assert not suits(GatedNetwork(Architecture((5,), (Dense(5, 2, gated=False),))))
+    assert is_dense_chain(GatedNetwork(CHAIN))
+    assert not is_dense_chain(GatedNetwork(Architecture((1, 4, 4), maps)))
+    assert not is_dense_chain(GatedNetwork(Architecture((5,), factor)))
+    assert not is_dense_chain(GatedNetwork(Architecture((5,), linear)))
+    assert not is_dense_chain(GatedNetwork(Architecture((5,), (Dense(5, 2, gated=False),))))
     other = GatedNetwork(CHAIN)
     other.feature = Leaky(CHAIN)
-    assert not suits(other)
+    assert not is_dense_chain(other)
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd", "rmsprop"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_an_update_by_given_gradients_is_torchs_step_bit_for_bit(
-    optimiser: str, dtype: torch.dtype
-) -> None:
+def test_an_update_by_given_gradients_is_torchs_step(optimiser: str, dtype: torch.dtype) -> None:
+    """Also where some weights begin anew, and where torch's own step comes in between."""
     config = TrainingConfig(optimiser=optimiser, momentum=0.5)
     network = GatedNetwork(CHAIN, True).to(dtype)
     twin = copy.deepcopy(network)
+    flat = side_by_side([list(network.value.parameters()), list(network.feature.parameters())])
     ours, theirs = NetworkOptimizer(config, network), NetworkOptimizer(config, twin)
     generator = torch.Generator().manual_seed(1)
-    trained = [list(net.value.parameters()) for net in (network, twin)]
-    for step in range(4):
-        if step == 2:  # what was forgotten begins anew
+    for step in range(9):
+        if step in (2, 7):
             ours.forget(network.value)
             theirs.forget(twin.value)
-        gradients = [torch.randn(p.shape, generator=generator).to(dtype) for p in trained[0]]
-        ours.update(trained[0], gradients)
-        for parameter, gradient in zip(trained[1], gradients, strict=True):
-            parameter.grad = gradient
+        for group in flat:
+            group.slopes.copy_(torch.randn(group.slopes.shape, generator=generator).to(dtype))
+        pairs = zip(network.parameters(), twin.parameters(), strict=True)
+        gradients = [gradient for group in reversed(flat) for gradient in group.gradients]
+        for (parameter, other), gradient in zip(pairs, gradients, strict=True):
+            other.grad = gradient.clone()
+            parameter.grad = gradient if step == 5 else None
         theirs.step()
-        assert_same(network, twin)
+        ours.step() if step == 5 else ours.update(flat)
+        for parameter, other in zip(network.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(parameter, other, **TOLERANCE[dtype])
         assert all(parameter.grad is None for parameter in network.parameters())
     ours_state, theirs_state = ours.tensors(network), theirs.tensors(twin)
     assert ours_state.keys() == theirs_state.keys()
-    assert all(torch.equal(ours_state[name], theirs_state[name]) for name in ours_state)
+    for name, tensor in theirs_state.items():
+        torch.testing.assert_close(ours_state[name], tensor, **TOLERANCE[dtype], msg=name)
 
 
-def assert_same(one: nn.Module, other: nn.Module) -> None:
-    pairs = zip(one.parameters(), other.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
+TOLERANCE = {
+    torch.float32: {"rtol": 1e-6, "atol": 1e-7},
+    torch.float64: {"rtol": 1e-14, "atol": 1e-15},
+}

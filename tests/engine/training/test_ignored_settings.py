@@ -64,6 +64,7 @@ OTHER: dict[str, Any] = {
     "training.momentum": 0.9,
     "training.smoothing": 0.5,
     "training.batch": 7,
+    "training.precision": "bf16",
     "training.epochs": 3,
     "seed": 1,
     "probe_examples": 8,

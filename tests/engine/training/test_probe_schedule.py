@@ -16,6 +16,7 @@ from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probe_schedule import ASSUMED_FLOPS, ProbeSchedule
 from dgn_engine.training.probes import Probe, ProbeResult
+from dgn_engine.training.watch_budget import WatchBudget
 
 
 class Context:
@@ -47,7 +48,8 @@ class Bench:
         }
         patch.setattr(probe_schedule, "all_probes", lambda: probes)
         patch.setattr(probe_schedule, "time", SimpleNamespace(monotonic=lambda: self.clock))
-        self.schedule = ProbeSchedule(self.emit, fewer)
+        budget = WatchBudget(clock=lambda: self.clock, busy=lambda: self.clock)
+        self.schedule = ProbeSchedule(self.emit, fewer, budget)
 
     def emit(self, event: Event) -> None:
         self.events.append(event)
@@ -75,7 +77,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(monkeypatch)
 
 
-def test_what_is_watched_is_due_at_once_and_then_as_seldom_as_its_share_allows(
+def test_what_is_watched_is_due_at_once_and_then_as_seldom_as_the_budget_allows(
     bench: Bench,
 ) -> None:
     bench.watch("p")
@@ -99,6 +101,24 @@ def test_a_quick_probe_is_read_four_times_a_second(bench: Bench) -> None:
     assert bench.schedule.due(2, catch_up=True) == ("p",)
     bench.clock += 0.02
     assert bench.schedule.due(2) == ("p",)
+
+
+def test_what_would_be_due_in_a_moment_is_read_with_what_is_due(bench: Bench) -> None:
+    bench.watch("p", "q")
+    bench.schedule.read(("p",), Context(), 1)  # type: ignore[arg-type]
+    bench.clock += 0.05
+    bench.schedule.read(("q",), Context(), 2)  # type: ignore[arg-type]
+    bench.clock += 0.19
+    assert bench.schedule.due(3) == ()
+    bench.clock += 0.02
+    assert bench.schedule.due(3) == ("p", "q"), "a quarter of a second after the first"
+
+
+def test_what_was_read_while_nothing_trained_is_free(bench: Bench) -> None:
+    bench.watch("p")
+    bench.taken = 1 / 64
+    assert bench.look(standing=True).interval == 0.25
+    assert bench.look().interval == pytest.approx(20.0)
 
 
 def test_other_options_and_changes_of_the_gates_make_it_due(bench: Bench) -> None:

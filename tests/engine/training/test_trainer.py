@@ -85,7 +85,7 @@ def test_a_train_score_is_the_mean_over_the_examples_since_the_last() -> None:
     for count in (1, 3, 2):
         shown: list[Tensor] = []
         handle = made.network.register_forward_pre_hook(
-            lambda _, given, shown=shown: shown.append(given[0])  # type: ignore[misc]
+            lambda _, given, shown=shown: shown.append(given[0].clone())  # type: ignore[misc]
         )
         stepped(made, count)
         handle.remove()

@@ -112,6 +112,30 @@ def _(_: Path) -> None:
     assert trainer.train_score().loss == pytest.approx(float(by_hand), rel=1e-5)
 
 
+@case("training.precision")
+def _(_: Path) -> None:
+    losses = []
+    for precision, dtype in (("float32", torch.float32), ("bf16", torch.bfloat16)):
+        training = {"precision": precision, "batch": 50}
+        run = run_of(gating={"regime": "ReLU"}, training=training)
+        z, labels = run.trainer.data.train_x.to(dtype), run.trainer.data.train_y
+        *hidden, last = (weight.to(dtype) for weight in value_weights(run))
+        for weight in hidden:
+            z = torch.relu(z @ weight.t())
+        logits = (z @ last.t()).float()
+        by_hand = -torch.log_softmax(logits, 1)[torch.arange(50), labels].mean()
+        run.trainer.step()
+        losses.append(run.trainer.train_score().loss)
+        assert losses[-1] == pytest.approx(float(by_hand), rel=1e-5)
+        assert {weight.dtype for weight in run.trainer.network.parameters()} == {torch.float32}
+    assert losses[0] != losses[1]
+    run = run_of(training={"precision": "tf32"})  # a mode of cards
+    (ignored,) = run.ignored(live=False, recorded=True)
+    assert ignored.sentence == (
+        "training.precision has no effect: only CUDA cards multiply in TF32, and this is cpu."
+    )
+
+
 @case("training.keep_epochs", "training.keep_best")
 def _(place: Path) -> None:
     config = changed(training={"epochs": 3, "keep_epochs": (0, 2), "keep_best": True})

@@ -379,7 +379,7 @@ def test_charts_of_results_have_the_menu_without_a_panel(qtbot: QtBot) -> None:
     qtbot.addWidget(view)
     view.show()
     line = PlottedLine("a", (1.0, 2.0, 4.0), (1.0, 2.0, 3.0))
-    controls = ChartControls(view)
+    controls = ChartControls(view, lambda: view)
     controls.show(scene_of((Figure("nu", "ν", "epoch", "ν", (line,)),)))
     menu = _right_click(view, view.area("nu").center().toPoint())
     assert _texts(menu) == ["Copy image", "Copy values", "Range"]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from pytestqt.qtbot import QtBot
@@ -13,6 +14,11 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.commands import StartRun
 from dgn_viewer.application import Viewer
+from dgn_viewer.docks.panel_message import footer
+from dgn_viewer.figures.provenance import context_of
+from dgn_viewer.panels.training import PANEL
+from dgn_viewer.scene.elements import Scene
+from dgn_viewer.scene.panel_spec import Series, View
 
 RUN = RunConfig(
     data=DataConfig(name="digits"),
@@ -115,3 +121,20 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
     viewer.pump.send(StartRun(RUN))
     qtbot.waitUntil(lambda: window.run_state.phase == "running")
     qtbot.waitUntil(lambda: window.run_state.step > 3)
+
+
+def test_a_panel_says_how_many_of_its_points_and_events_are_drawn() -> None:
+    points = Series(np.arange(3), np.ones(3))
+    left_out = {"training": (3, 4000), "ntk": (5, 6000), "": (2000, 2500)}
+    view = View(series={("training", "train_loss"): points}, left_out=left_out)
+    scene = PANEL.draw(view)
+    assert isinstance(scene, Scene)
+    said = footer("live", PANEL, view, scene, 0.0)
+    assert "3 of 4,000 points drawn" in said
+    assert "2,000 of 2,500 events marked" in said
+    assert "6,000" not in said
+    shown = context_of(view, PANEL, scene).examples
+    assert shown == "3 of 4,000 points drawn · 2,000 of 2,500 events marked"
+    whole = footer("live", PANEL, replace(view, left_out={}), scene, 0.0)
+    assert "drawn" not in whole
+    assert footer("live", PANEL, view, Scene(()), 0.0) == "step 0"

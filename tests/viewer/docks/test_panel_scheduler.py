@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,16 +10,18 @@ import pytest
 from PySide6.QtCore import QObject, Signal
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
-from dgn_engine.protocol.events import Measured, Paused, ProbeScalars
-from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.commands import Command, ProbeRequest, ReportWindow, Watch
+from dgn_engine.protocol.events import Measured, Paused, ProbeScalars, RegimeSwapped
+from dgn_engine.protocol.frames import Frame, Reading, Watching
 from dgn_viewer.docks.panel_scheduler import OVERDUE, PanelScheduler
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec, View
 from dgn_viewer.state.history import History
 from tests.viewer.panels.pictures import run
 
-COST = 0.0045  # seconds of one drawing: alone it may be drawn every 0.1 s
+COST = 0.0045  # seconds of one drawing
+SWAPPED = RegimeSwapped(4, "DL", "ReLU", (), (), (), ())
+TRAINS = Watching(0.05, every=1.0)  # seconds between two rounds
 
 
 def spec(*probes: str, prompt: bool = False) -> PanelSpec:
@@ -67,8 +70,8 @@ class DrawnHost(QObject):
     def requests(self) -> tuple[ProbeRequest, ...]:
         return self.asks
 
-    def scene_view(self) -> Any:
-        return SimpleNamespace(painting=lambda: self.painted)
+    def painting(self) -> float:
+        return self.painted
 
 
 class ScriptedDocks(QObject):
@@ -163,42 +166,81 @@ def test_of_equally_stale_panels_the_one_longest_not_drawn_is_next(stage: Stage)
     assert stage.scheduler.stale() == ("training", "npk")
 
 
-def test_a_panel_waits_for_its_interval(stage: Stage) -> None:
-    stage.docks.seen = ["npk"]
+def test_while_a_run_trains_curves_are_drawn_once_a_round(stage: Stage) -> None:
+    stage.docks.seen = ["training"]
+    stage.scheduler.follow(TRAINS)
     stage.turn()
-    stage.frame(3, "npk")
-    assert stage.turn(0.04) == []
-    assert stage.scheduler._timer.interval() == pytest.approx(60, abs=1)  # ms until it is due
-    assert stage.turn(0.05) == []
-    assert stage.turn(0.02) == ["npk"]
+    stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
+    assert stage.turn(0.4) == []
+    assert stage.scheduler._timer.interval() == pytest.approx(600, abs=1)  # ms until it is due
+    assert stage.turn(0.5) == []
+    assert stage.turn(0.2) == ["training"]
     assert stage.scheduler._timer.interval() == 1  # after what has arrived
-    assert [every for _, every in stage.docks.hosts["npk"].views][1:] == [0.1]
+    assert [every for _, every in stage.docks.hosts["training"].views] == [1.0, 1.0]
+    stage.history.on_event(Measured(5, 0.1, 1.0, 0.5))
+    stage.scheduler.follow(None)  # nothing trains: nothing is delayed
+    assert stage.turn(0.04) == ["training"]
 
 
-def test_another_panel_that_is_due_does_not_wait_for_the_one_before_it(stage: Stage) -> None:
-    stage.docks.seen = ["npk", "training"]
+def test_a_reading_is_drawn_when_it_comes(stage: Stage) -> None:
+    """The engine takes it when the budget has room for both."""
+    stage.docks.seen = ["npk"]
+    stage.scheduler.follow(TRAINS)
+    stage.turn()
     stage.all_drawn()
     stage.frame(3, "npk")
-    stage.turn(1.0)
+    stage.turn(0.1)
     stage.frame(4, "npk")
-    stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
-    assert stage.turn() == ["training"]
-    assert stage.turn() == []  # npk was drawn just now: 0.2 s for two panels
-    assert stage.turn(0.25) == ["npk"]
+    assert stage.turn(0.04) == ["npk"]
+    assert stage.turn(0.04) == []
 
 
-def test_what_painting_takes_counts_as_a_cost_of_the_panel(stage: Stage) -> None:
+def test_a_reading_that_sharpens_is_drawn_twice_a_round(stage: Stage) -> None:
+    stage.docks.seen = ["npk"]
+    stage.scheduler.follow(TRAINS)
+    stage.frame(3, "npk")
+    stage.turn()
+    stage.frame(3, "npk")
+    stage.turn(0.1)  # what was owed since it came into sight
+    for progress, after, drawn in ((0.2, 0.1, []), (0.4, 0.3, []), (0.6, 0.2, ["npk"])):
+        reading = Reading("npk", 3, progress=progress)
+        stage.history.on_frame(Frame(1, 3, 0.0, 0.0, None, {"npk": reading}))
+        assert stage.turn(after) == drawn
+
+
+def test_what_the_user_causes_is_drawn_at_once_and_so_is_the_reading_that_follows(
+    stage: Stage,
+) -> None:
+    stage.scheduler.follow(TRAINS)
+    stage.frame(3, "npk")
+    stage.all_drawn()
+    stage.turn(1.0)
+    stage.history.on_event(SWAPPED)
+    drawn = [stage.turn(0.04)[0] for _ in SPECS]
+    assert set(drawn) == set(SPECS)
+    reading = Reading("npk", 4, progress=0.2)
+    stage.history.on_frame(Frame(1, 4, 0.0, 0.0, None, {"npk": reading}))
+    assert stage.turn(0.04) == ["npk"]
+    reading = Reading("npk", 4, progress=0.4)
+    stage.history.on_frame(Frame(1, 4, 0.0, 0.0, None, {"npk": reading}))
+    assert stage.turn(0.04) == [], "the next one is paced again"
+
+
+def test_what_painting_takes_is_reported_with_what_drawing_takes(stage: Stage) -> None:
     stage.docks.seen = ["npk"]
     host = stage.docks.hosts["npk"]
     host.painted = 5.0  # before it was first drawn: not counted
+    stage.scheduler.follow(TRAINS)
     stage.turn()
+    host.painted += 0.02
     stage.frame(3, "npk")
-    host.painted += 0.0285 - COST  # 0.0285 s: with three tenths weight 0.0045 becomes 0.0117
-    assert stage.turn(0.11) == ["npk"]
-    stage.frame(4, "npk")
-    host.painted += 0.024
-    assert stage.turn(0.15) == []
-    assert stage.turn(0.11) == ["npk"]
+    assert stage.turn(0.5) == ["npk"]
+    stage.clock.busy += 0.1
+    stage.clock.now += 0.6
+    stage.scheduler.follow(TRAINS)
+    assert stage.sent[-1] == ReportWindow(
+        pytest.approx(2 * COST + 0.02), pytest.approx(0.08), os.getpid()
+    )
 
 
 def test_a_choice_is_drawn_at_once(stage: Stage) -> None:

@@ -1,0 +1,173 @@
+"""The budget of watching: one share of a run's time for everything that is not training.
+
+Every expense is charged here, in processor seconds: readings, test scores between epochs, frames,
+copies and the recorder's thread, and the thread of a window in this process, which delays training
+about one to one because both share the interpreter. What comes by itself (the window at rest,
+recording) is paid first; what is left is divided over rounds, in which all that is watched is read
+and drawn. What the user causes is read and drawn at once, on credit.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection
+
+from dgn_engine.protocol.frames import Watching
+
+SHARE = 0.05  # of the run's time, as long as the user sets no other
+SHORTEST = 0.25  # seconds between two rounds
+LONGEST = 5.0  # … unless a round alone costs more than half of the share of that
+SURE = 0.25  # of what may be spent goes to rounds, however much the rest takes
+IDLE_SHARE = 0.2  # of the time in which a paced run waits is free: nothing is delayed by it
+PAYBACK = 15.0  # seconds over which debts are paid back
+DEBT = 60.0  # seconds of allowance that are paid back at most, so that an hour of overload is
+# not followed by an hour without pictures
+SETTLE = 0.25  # seconds between two accounts
+MEMORY = 4.0  # seconds over which rates are smoothed
+LONG = 20.0  # … what a picture costs
+_NEWEST = 0.3  # weight of the newest cost
+_LEAST = 1e-4  # seconds: what is cheaper is counted so
+_HIGHEST = 0.95  # share of all time that can be spent
+DRAWING = "drawing"
+ROUNDS = ("readings", "test scores", DRAWING)  # expenses that are divided; the others come first
+
+
+class _Rate:
+    """So much of something a second, smoothed over `memory` seconds."""
+
+    def __init__(self, memory: float = MEMORY) -> None:
+        self._memory = memory
+        self._total = self._time = 0.0
+
+    def add(self, amount: float, seconds: float) -> None:
+        kept = math.exp(-seconds / self._memory)
+        self._total = kept * self._total + amount
+        self._time = kept * self._time + seconds
+
+    @property
+    def value(self) -> float:
+        return self._total / self._time if self._time else 0.0
+
+
+class WatchBudget:
+    """The ledger of one run. `interval` says how long each of what is watched has to wait.
+
+    `clock`: wall seconds. `busy`: seconds that the calling thread has worked, which are those of
+    the processor; where a GPU does the work, those of the clock.
+    """
+
+    def __init__(
+        self,
+        share: float = SHARE,
+        clock: Callable[[], float] = time.monotonic,
+        busy: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._share = share
+        self._clock = clock
+        self.busy = busy
+        self._open: dict[str, float] = {}  # charged since the last account
+        self._own = 0.0  # of it by the thread that trains
+        self._account: tuple[float, float] | None = None  # wall and busy then
+        self._rates: dict[str, _Rate] = {}  # of each expense
+        self._allowed, self._idle, self._trained = _Rate(), _Rate(), _Rate()
+        self._cost: dict[str, float] = {}  # of the last readings of each
+        self._strides: dict[str, int] = {}  # every so many rounds it is read
+        self._readings = 0  # since the last account
+        self._read, self._drawn = _Rate(LONG), _Rate(LONG)  # readings, and seconds of drawing
+        self._balance = 0.0  # seconds saved, or owed
+        self.every = SHORTEST  # seconds between two rounds
+        self.account = Watching(share)
+
+    @property
+    def share(self) -> float:
+        """Of the run's time, that may be spent."""
+        return self._share
+
+    @share.setter
+    def share(self, share: float) -> None:
+        self._share = share
+        self._plan()
+
+    def charge(self, expense: str, seconds: float, own: bool = True) -> None:
+        """Somebody took so many processor seconds; `own`: the thread that trains."""
+        self._open[expense] = self._open.get(expense, 0.0) + seconds
+        if own:
+            self._own += seconds
+
+    def took(self, name: str, expense: str, seconds: float) -> None:
+        """A reading of `name` took so long; it is charged, and decides when the next one is due."""
+        self.charge(expense, seconds)
+        self._readings += 1
+        before = self._cost.get(name, seconds)
+        self._cost[name] = before + _NEWEST * (seconds - before)
+        self._plan()
+
+    def forget(self, names: Collection[str]) -> None:
+        """These are not watched any more."""
+        for name in names:
+            self._cost.pop(name, None)
+        self._plan()
+
+    def interval(self, name: str) -> float:
+        """Seconds from one reading of it to the next."""
+        return self.every * self._strides.get(name, 1)
+
+    def settle(self, running: bool, paced: bool = False) -> None:
+        """Between two steps: account for what was trained and spent. While the run stands still,
+        nothing is earned and nothing charged. `paced`: it waits between its steps."""
+        now = self._clock()
+        if running and self._account is not None and now - self._account[0] < SETTLE:
+            return
+        busy, spent, own = self.busy(), self._open, self._own
+        before, self._account = self._account, (now, busy) if running else None
+        readings, self._readings = self._readings, 0
+        self._open, self._own = {}, 0.0
+        if before is None or not running:
+            return
+        wall = now - before[0]
+        trained = max(busy - before[1] - own, 0.0)
+        idle = max(wall - (busy - before[1]), 0.0) if paced else 0.0
+        share = min(self._share, _HIGHEST)
+        allowed = share / (1.0 - share) * trained + IDLE_SHARE * idle
+        self._allowed.add(allowed, wall)
+        self._idle.add(idle, wall)
+        self._trained.add(trained + idle, wall)
+        self._read.add(readings, wall)
+        self._drawn.add(spent.get(DRAWING, 0.0), wall)
+        for expense in {*self._rates, *spent}:
+            self._rates.setdefault(expense, _Rate()).add(spent.get(expense, 0.0), wall)
+        self._balance += allowed - sum(spent.values())
+        self._balance = max(self._balance, -DEBT * self._allowed.value)
+        self._plan()
+        self.account = self._told()
+
+    def _plan(self) -> None:
+        """How long a round takes, what is left for it, and so the time between two rounds.
+
+        What is dearer is read in every so many-th round: intervals go as the root of the costs,
+        which makes their sum the least that the share allows.
+        """
+        drawing = self._drawn.value * self.every  # of a round
+        picture = self._drawn.value / self._read.value if self._read.value else 0.0
+        costs = {name: max(c, _LEAST) + picture for name, c in self._cost.items()}
+        least = min(costs.values(), default=_LEAST)
+        self._strides = {name: max(1, int(math.sqrt(c / least))) for name, c in costs.items()}
+        whole = sum(c / self._strides[name] for name, c in costs.items()) or drawing
+        allowed = self._allowed.value or self._share
+        self._balance = min(self._balance, whole)
+        fixed = sum(rate.value for name, rate in self._rates.items() if name not in ROUNDS)
+        left = max(allowed - fixed + self._balance / PAYBACK, SURE * allowed)
+        longest = max(LONGEST, 2.0 * whole / min(self._share, _HIGHEST))
+        self.every = max(min(whole / left, longest), SHORTEST)
+
+    def _told(self) -> Watching:
+        """What watching takes at present, as shares of the run's time."""
+        free = self._idle.value
+        rates = {name: rate.value for name, rate in self._rates.items()}
+        spent = sum(rates.values())
+        whole = self._trained.value + spent
+        if not whole:
+            return Watching(self._share, every=self.every)
+        parts = {name: rate / whole for name, rate in sorted(rates.items()) if rate}
+        return Watching(self._share, max(spent - free, 0.0) / whole, self.every, parts)
