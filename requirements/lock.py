@@ -1,11 +1,12 @@
 """Writes the lock files of this folder, and from them the list of parts (SBOM).
 
-    python requirements/lock.py lock [--torch WHEEL]    # make lock: lock.txt and torch-cpu.txt
+    python requirements/lock.py lock [--torch WHEEL]    # make lock: the three files
     python requirements/lock.py sbom OUT.json           # make sbom: CycloneDX 1.6
 
 pip resolves the dependencies of pyproject.toml for this Python and this platform; what it would
 install is written with its digests. The lock is of a CPU build of torch, which pip takes from the
-index of PyTorch, or from a wheel that is there already.
+index of PyTorch, or from a wheel that is there already. `cluster.txt` holds what the extra
+`cluster` adds to `lock.txt`, resolved so that it changes no version there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-LOCK, TORCH = HERE / "lock.txt", HERE / "torch-cpu.txt"
+LOCK, TORCH, CLUSTER = HERE / "lock.txt", HERE / "torch-cpu.txt", HERE / "cluster.txt"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 _PIN = re.compile(
     r"^(?P<name>[\w.-]+)==(?P<version>[^ ]+) \\\n    --hash=sha256:(?P<digest>\w{64})$", re.M
@@ -47,23 +48,29 @@ def main() -> int:
 
 
 def write_lock(torch: str) -> None:
-    """Resolve torch alone, by its own index, then all else by the usual one with that torch."""
+    """Resolve torch alone, by its own index, then all else by the usual one with that torch, and
+    what the cluster needs beside exactly that."""
     wanted = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["project"]
     window = next(line for line in wanted["dependencies"] if line.startswith("torch>"))
     alone = [torch] if torch != "torch" else ["--index-url", CPU_INDEX, window]
     [chosen] = _resolved(["--no-deps", *alone])
-    wheel = chosen["download_info"]["url"]
+    wheel = f"torch @ {chosen['download_info']['url']}"
     others = [line for line in wanted["dependencies"] if not line.startswith("torch>")]
-    found = _resolved([f"torch @ {wheel}", *others])
+    found = [item for item in _resolved([wheel, *others]) if _name(item) != "torch"]
+    exactly = [f"{_name(item)}=={item['metadata']['version']}" for item in found]
+    known = {"torch", *map(_name, found)}
+    together = _resolved([wheel, *exactly, *wanted["optional-dependencies"]["cluster"]])
+    _write(TORCH, [chosen], f"--index-url {CPU_INDEX} ")
+    _write(LOCK, found)
+    _write(CLUSTER, [item for item in together if _name(item) not in known])
+
+
+def _write(path: Path, items: list[dict[str, Any]], index: str = "") -> None:
     made = f"CPython {platform.python_version_tuple()[0]}.{platform.python_version_tuple()[1]}"
     head = f"# Made by `make lock` for {made} on {platform.system()} {platform.machine()}.\n"
-    how = "pip install --require-hashes --no-deps"
-    TORCH.write_text(
-        f"{head}# {how} --index-url {CPU_INDEX} -r requirements/torch-cpu.txt\n{_pin(chosen)}",
-        "utf-8",
-    )
-    rest = sorted((_pin(item) for item in found if _name(item) != "torch"), key=str.lower)
-    LOCK.write_text(f"{head}# {how} -r requirements/lock.txt\n{''.join(rest)}", "utf-8")
+    how = f"# pip install --require-hashes --no-deps {index}-r requirements/{path.name}\n"
+    pinned = sorted(map(_pin, items), key=str.lower)
+    path.write_text(f"{head}{how}{''.join(pinned)}", "utf-8")
 
 
 def _resolved(requirements: list[str]) -> list[dict[str, Any]]:
@@ -88,8 +95,8 @@ def _pin(item: dict[str, Any]) -> str:
 
 
 def pins() -> list[dict[str, str]]:
-    """Name, version and digest of everything that both files name."""
-    texts = [path.read_text("utf-8") for path in (TORCH, LOCK)]
+    """Name, version and digest of everything that the files name."""
+    texts = [path.read_text("utf-8") for path in (TORCH, LOCK, CLUSTER)]
     return [found.groupdict() for text in texts for found in _PIN.finditer(text)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -55,17 +55,23 @@ class Augmentation:
         self.pad, self.hole = side // PAD, side // HOLE
         self.fill = images.mean(dim=(0, 2, 3), dtype=torch.float64).to(images.dtype)
         self._seed, self._examples = seed, len(images)
-        self._views: tuple[int, AugmentedViews] | None = None
+        self._epoch = -1
+        self._begun: AugmentedViews | None = None
 
-    def views(self, epoch: int) -> AugmentedViews:
-        """How every training example is shown in this epoch."""
-        if self._views is None or self._views[0] != epoch:
-            self._views = (epoch, self._drawn(epoch))
-        return self._views[1]
+    def begin(self, epoch: int) -> AugmentedViews:
+        """The views of this epoch, in tensors that stay the same: a captured step reads them."""
+        if self._begun is None:
+            self._begun = self.views(epoch)
+        elif self._epoch != epoch:
+            drawn = self.views(epoch)
+            for field in fields(AugmentedViews):
+                getattr(self._begun, field.name).copy_(getattr(drawn, field.name))
+        self._epoch = epoch
+        return self._begun
 
     def show(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
         """The training examples `rows` (m,), whose images (m, C, H, W) these are, as shown then."""
-        views = self.views(epoch)
+        views = self.begin(epoch)
         down = torch.arange(self.height, device=images.device)
         across = torch.arange(self.width, device=images.device)
         flipped = torch.where(views.mirrored[rows][:, None], across.flip(0), across)  # (m, W)
@@ -86,7 +92,8 @@ class Augmentation:
         offset = places - begin[:, None]
         return (offset >= 0) & (offset < self.hole)
 
-    def _drawn(self, epoch: int) -> AugmentedViews:
+    def views(self, epoch: int) -> AugmentedViews:
+        """How every training example is shown in this epoch."""
         generator = random_stream("augmentation", self._seed, epoch)
 
         def draw(choices: int) -> Tensor:

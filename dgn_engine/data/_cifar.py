@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import pickle
+import os
 import tarfile
+import threading
 import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
+from dgn_engine.confinement.child import child_command, usable_cores
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
 from dgn_engine.data._download import data_root, fetch, missing
 from dgn_engine.data._published_files import published_file
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
+from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints.batch_child import DATA, LABELS
+from dgn_engine.storage.checkpoints.checkpoint_reader import TICK, TIMEOUT, ask_child
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 if TYPE_CHECKING:
     from dgn_engine.data._torchvision import CifarSource
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
 Batch = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
 MOST = 1 << 28  # bytes of one file
 SHAPE = (-1, 3, 32, 32)
+_MOST_CHILDREN = 4
+_CHILD = "dgn_engine.storage.checkpoints.batch_child"
 
 
 @dataclass(frozen=True)
@@ -58,21 +67,16 @@ class CifarSet:
             self._download(source, root, report)
         report(f"reading {self.title}", None)
         folder = root / source.folder
-        names = _unpickled(folder / source.meta[0], source.meta[1]).get(source.names_key)
-        if not isinstance(names, list):
-            raise _damaged(folder / source.meta[0])
-        train = _joined([self._batch(folder / name, md5) for name, md5 in source.train])
-        test = _joined([self._batch(folder / name, md5) for name, md5 in source.test])
-        return examples_from_levels(self.name, train, test, tuple(str(name) for name in names))
-
-    def _batch(self, path: Path, md5: str) -> Batch:
-        batch = _unpickled(path, md5)
-        pixels, labels = batch.get("data"), batch.get(self.labels)
-        if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
-            raise _damaged(path)
-        if pixels.shape[1:] != (3072,) or not isinstance(labels, list):
-            raise _damaged(path)
-        return pixels.reshape(SHAPE), np.array(labels, dtype=np.int64)
+        wanted = [(folder / name, md5, self.labels) for name, md5 in (*source.train, *source.test)]
+        meta = (folder / source.meta[0], source.meta[1], source.names_key)
+        *found, named = _read_all([*wanted, meta], partial(report, f"reading {self.title}", None))
+        names = named.metadata
+        if not names:
+            raise _damaged(meta[0])
+        batches = [_batch(one[0], read) for one, read in zip(wanted, found, strict=True)]
+        train = _joined(batches[: len(source.train)])
+        test = _joined(batches[len(source.train) :])
+        return examples_from_levels(self.name, train, test, tuple(names.values()))
 
     def _download(self, source: CifarSource, root: Path, report: Report) -> None:
         archive = root / source.url.rpartition("/")[2]
@@ -98,6 +102,15 @@ def _files(source: CifarSource) -> tuple[tuple[str, str], ...]:
     return (*source.train, *source.test, source.meta)
 
 
+def _batch(path: Path, read: CheckpointContents) -> Batch:
+    pixels, labels = read.arrays.get(DATA), read.arrays.get(LABELS)
+    if pixels is None or labels is None or pixels.dtype != np.uint8 or labels.dtype != np.int64:
+        raise _damaged(path)
+    if pixels.shape != (len(labels), 3072):
+        raise _damaged(path)
+    return pixels.reshape(SHAPE), labels
+
+
 def _joined(batches: list[Batch]) -> Batch:
     return (
         np.concatenate([pixels for pixels, _ in batches]),
@@ -110,36 +123,39 @@ def _damaged(path: Path) -> UserError:
 
 
 # torchvision keeps CIFAR as pickles, and users have them in that layout already, so that is what
-# is read, in two locks: the very bytes that are read must have the published md5, and even then
-# the unpickler knows three builders of arrays and nothing else.
-_BUILDERS = {
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-}
+# is read, behind two locks: the very bytes that are read must have the published md5, and even then
+# only a confined child looks at them, in which nothing is imported or called.
+def _read_all(
+    files: Sequence[tuple[Path, str, str]], tick: Callable[[], None]
+) -> list[CheckpointContents]:
+    """What `_read` finds in each, several side by side; raises what `tick` raises, at once."""
+    cancelled = threading.Event()
+    children = min(usable_cores(), _MOST_CHILDREN)
+    with ThreadPoolExecutor(children, thread_name_prefix="dgn-cifar") as pool:
+        found = [pool.submit(_read, *file, cancelled) for file in files]
+        try:
+            while wait(found, TICK, FIRST_EXCEPTION).not_done:
+                for one in found:
+                    if one.done():
+                        one.result()
+                tick()
+            return [one.result() for one in found]
+        except BaseException:
+            cancelled.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _BUILDERS:
-            raise pickle.UnpicklingError(f"{module}.{name} is not part of an array")
-        # numpy.core is only the former name of numpy._core.
-        return super().find_class(module.replace("numpy.core.", "numpy._core."), name)
-
-
-def _unpickled(path: Path, md5: str) -> dict[str, Any]:
+def _read(
+    path: Path, md5: str, key: str, cancelled: threading.Event | None = None
+) -> CheckpointContents:
+    """The images with the labels under `key`, or the names there; raises `UserError`."""
+    command = [*child_command(TIMEOUT, _CHILD), md5, key]
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST)
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
-    if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
-        raise _damaged(path)
-    try:
-        table = _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
-    except Exception as error:  # a pickle fails in every type of exception
-        raise UserError(f"{path} cannot be read: {error}.") from None
-    if not isinstance(table, dict):
-        raise _damaged(path)
-    return table
+        return ask_child(path, command, _received, TIMEOUT, cancelled, MOST)
+    except UserError as refusal:
+        raise UserError(f"{path.parent}{os.sep}{refusal}") from None
+
+
+def _received(pipe: IO[bytes], size: int) -> CheckpointContents:
+    return wire.receive(pipe, limits.expanded(size))

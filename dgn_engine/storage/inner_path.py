@@ -71,6 +71,14 @@ class Anchor:
             return False
 
     @property
+    def is_removed(self) -> bool:
+        """Whether the held folder is deleted for good: it has no name anywhere."""
+        try:
+            return self._handle is not None and os.fstat(self._handle).st_nlink == 0
+        except OSError:
+            return False
+
+    @property
     def trouble(self) -> str:
         """Why nothing can be said of what `path` names; '' where it is there, or is not."""
         try:

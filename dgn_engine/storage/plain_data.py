@@ -81,17 +81,18 @@ def check_tree(tree: Any) -> None:
         seen += len(level)
         if seen > NODES:
             raise ValueError("it holds too much")
+        inner: list[Any] = []
         for value in level:
-            if isinstance(value, str):
+            if isinstance(value, dict):
+                inner += value
+                inner += value.values()
+            elif isinstance(value, list):
+                inner += value
+            elif isinstance(value, str) and not value.isascii():
                 value.encode()  # raises a ValueError
-        level = [
-            inner
-            for value in level
-            if isinstance(value, (dict, list))
-            for inner in ((*value, *value.values()) if isinstance(value, dict) else value)
-        ]
-        if not level:
+        if not inner:
             return
+        level = inner
     raise ValueError("it is nested too deep")
 
 
@@ -116,7 +117,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if kind is Path:
         return lambda plain: Path(_scalar(str, plain))
     if hasattr(kind, "from_dict"):
-        return kind.from_dict  # type: ignore[no-any-return]
+        return partial(_own, kind)
     if dataclasses.is_dataclass(kind):
         return partial(_dataclass, kind)
     origin, inner = get_origin(kind), get_args(kind)
@@ -136,6 +137,11 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
 @cache
 def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
     return {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+
+
+def _own(kind: Any, plain: Any) -> Any:
+    """Of a class that reads itself; what is one already stays."""
+    return plain if isinstance(plain, kind) else kind.from_dict(plain)
 
 
 def _scalar(kind: Any, plain: Any) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from dgn_engine.confinement.child import usable_cores
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.cluster_tls import (
     INSTALL,
@@ -22,7 +23,7 @@ from dgn_engine.sweep.cluster_tls import (
     given_security,
     temporary_security,
 )
-from dgn_engine.sweep.workers.processes import ONE_THREAD, cores
+from dgn_engine.sweep.workers.processes import ONE_THREAD
 
 CONNECT = 15.0  # seconds
 HERE = "127.0.0.1:0"  # where Dask's HTTP servers listen, which cannot be left out
@@ -65,7 +66,7 @@ def connected(cluster: str, workers: int, tls: ClusterTls, root: Path) -> Iterat
         address: Any = cluster
         options: dict[str, Any] = {}
         if cluster == "local":
-            address = stack.enter_context(local_cluster(workers or cores()))
+            address = stack.enter_context(local_cluster(workers or usable_cores()))
         elif cluster.startswith("slurm"):
             address = stack.enter_context(_slurm(cluster, workers, tls, root))
         else:

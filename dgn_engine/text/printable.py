@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _SPACES = " \u00a0"
+_LONGEST = 300  # characters of a word that is shown, where nothing else is said
 _MARKS = 4  # accents on one letter; more of them cover the lines above and below
 # letters and marks that are drawn as nothing, or as a space
 _INVISIBLE = frozenset(
@@ -57,8 +58,19 @@ def printable_name(name: str, longest: int = 255) -> str:
     """A name for a cell of a table: `printable`, at most so long, and without a gap in it that
     could pass for the space between two columns.
     """
+    if "  " not in name and len(name) <= longest and name.isascii() and name.isprintable():
+        return name  # most are, and a list may hold ten thousand
     shown = _GAP.sub(r"\\x20", printable(name[: longest + 1]))
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+
+
+def plain(text: str, longest: int = _LONGEST) -> str:
+    """Text that can be shown: cut to `longest`, unprintable characters escaped.
+
+    Line breaks and marks that change the direction of writing are escaped as well.
+    """
+    shown = printable(text[: longest + 1])
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def printable_tree(value: Any, kept: frozenset[str] = frozenset()) -> Any:
@@ -84,6 +96,15 @@ def csv_cell(value: Any) -> Any:
         return value
     said = printable(value)
     return f"'{said}" if said.startswith(_FORMULA) and not _NUMBER.fullmatch(said) else said
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written down; a name of bytes that are no UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def say(line: str = "", *, stream: TextIO | None = None) -> None:

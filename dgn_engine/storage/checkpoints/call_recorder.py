@@ -7,6 +7,8 @@ on it is not known to be harmful either, but nobody here can say what it does.
 from __future__ import annotations
 
 import re
+import zipfile
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,7 +21,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     read_pickle,
     type_name,
 )
-from dgn_engine.storage.checkpoints.zip_archive import START, checked_zip
+from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 
 _MOST = 200  # names that are kept
 _ARGUMENTS = 32  # that are looked at; no maker of values takes as many
@@ -158,6 +160,15 @@ class CallRecorder(NoCalls):
                     return
         except (UnreadableFile, MemoryError, RecursionError):
             return
+
+    def look_through_members(self, archive: ZipArchive) -> None:
+        """Record the calls of the pickles that lie in an archive."""
+        for name in [name for name in archive.members if name.endswith(".pkl")][:_PICKLES]:
+            try:
+                with archive.file.open(name) as member:
+                    self.look_through(member.read(limits.OPERATIONS))
+            except (zipfile.BadZipFile, zlib.error, EOFError):
+                continue
 
     def _call(self, name: GlobalName) -> None:
         if not is_harmless(name):

@@ -6,24 +6,22 @@ import errno
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import IO, TypeVar
 
-from dgn_engine.confinement.child import child_command, child_environment
+from dgn_engine.confinement.child import child_command, start_child
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.array_layout import laid_out
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile, plain
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import NotRegular, open_regular
+from dgn_engine.text.printable import plain
 
 READER = "dgn_engine.storage.checkpoints.reader_child"
 TIMEOUT = 60.0
-_PIPE = 1 << 20  # bytes that wait between both processes, where the system lets one choose
 TICK = 0.05  # seconds between two checks of the deadline
 Answer = TypeVar("Answer")
 
@@ -72,15 +70,7 @@ def ask_child(
     file, size = _opened(path, name, most)
     with file:
         try:
-            child = subprocess.Popen(
-                command,
-                stdin=file,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                pipesize=_PIPE,
-                env=child_environment(),
-                cwd=Path(sys.executable).parent,
-            )
+            child = start_child(command, file)
         except OSError as error:
             raise UserError(
                 f"{name} was not read: no process could be started ({error})."

@@ -10,13 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.text.printable import printable
 
 if TYPE_CHECKING:
     from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 Array = npt.NDArray[Any]
 PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile, taken off when read
+
+TAKES_A_PART = (
+    "dgn inspect and dgn kernels take a part of it (--part); for anything else save fewer tensors "
+    "in a file"
+)
 
 
 class UnreadableFile(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
@@ -71,15 +75,6 @@ class CheckpointContents:
     others: tuple[str, ...] = ()
     would_call: tuple[str, ...] = ()
     would_import: tuple[str, ...] = ()
-
-
-def plain(text: str, longest: int = limits.NAME) -> str:
-    """Text that can be shown: cut to `longest`, unprintable characters escaped.
-
-    Line breaks and marks that change the direction of writing are escaped as well.
-    """
-    shown = printable(text[: longest + 1])
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
 def is_sound(shape: tuple[Any, ...]) -> bool:

@@ -23,10 +23,10 @@ from dgn_engine.storage.checkpoints.contents import (
     ParsedFile,
     UnreadableFile,
     is_sound,
-    plain,
 )
 from dgn_engine.storage.checkpoints.file_content import Content, ContentStream
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
+from dgn_engine.text.printable import plain
 
 NPY = b"\x93NUMPY"
 _LONGEST = 10_000  # characters of a header

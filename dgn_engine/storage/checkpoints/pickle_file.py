@@ -15,7 +15,9 @@ What a hostile pickle tries, and what stops it:
   anything is allocated
 - one large text or table that is copied by many calls: `limits.copied`
 - shared nested tuples, lists that hold themselves: nothing here walks them; see `tensor_tree`
-- extensions, text references, buffers outside the pickle, protocols after 5: refused
+- extensions (named by their numbers), text references, buffers outside the pickle, protocols after
+  5: refused
+- one long key under very many names: `key_text` cuts it; see `tensor_tree` for long paths
 - whatever else takes memory or time: the limits of the process (`confinement`)
 """
 
@@ -122,6 +124,7 @@ def read_pickle(
     build: Build,
     persistent: Persistent,
     calls: NoCalls | None = None,
+    most_text: int | None = None,
 ) -> tuple[Any, int]:
     """Read the pickle that begins at `start`; raises `UnreadableFile`.
 
@@ -129,10 +132,13 @@ def read_pickle(
         build: gives what stands for the result of a call, from its name and arguments.
         persistent: gives what stands for a reference out of the pickle, from its id.
         calls: is told of every call and name, also of those before a refusal.
+        most_text: bytes of text that it may hold, `limits.PICKLE` where it is not said; Python 2
+            pickles arrays as text.
 
     Returns: the tree, and the position behind the pickle.
     """
     machine = InertUnpickler(content, start, build, persistent, calls or NoCalls())
+    machine.most_text = limits.PICKLE if most_text is None else most_text
     try:
         return machine.load(), machine.at
     except (
@@ -148,6 +154,19 @@ def read_pickle(
 
 def _refuse(_: InertUnpickler) -> None:
     raise UnreadableFile("has a pickle with instructions that no checkpoint needs")
+
+
+def _extension(length: int) -> Callable[[InertUnpickler], None]:
+    """A step whose number stands for a name in the program that wrote it, and for none here."""
+
+    def step(machine: InertUnpickler) -> None:
+        code = int.from_bytes(machine.read(length), "little", signed=length == 4)
+        raise UnreadableFile(
+            f"has a pickle with the registered extension {code}, which no checkpoint needs and "
+            "which has no name here"
+        )
+
+    return step
 
 
 _NUMBERS = pickle.INT + pickle.LONG + pickle.LONG1 + pickle.LONG4
@@ -200,6 +219,7 @@ class InertUnpickler(pickle._Unpickler):
         super().__init__(self, encoding="latin-1")  # text of Python 2 may be the bytes of an array
         self.content, self.at = content, start
         self.within, self.text, self.copied = 0, 0, 0
+        self.most_text = limits.PICKLE
         self.build, self.persistent, self.calls = build, persistent, calls
 
     def load(self) -> Any:
@@ -218,7 +238,7 @@ class InertUnpickler(pickle._Unpickler):
             raise UnreadableFile("has a pickle with a number of unreasonable length")
         if self.within in _TEXTS:
             self.text += length
-            if self.text > limits.PICKLE:
+            if self.text > self.most_text:
                 raise UnreadableFile("has more text in its pickle than any checkpoint")
         begin, self.at = self.at, self.at + length
         if self.at > len(self.content):
@@ -297,6 +317,8 @@ class InertUnpickler(pickle._Unpickler):
         **dict.fromkeys(range(256), _refuse),
         **_STANDARD,
         **{code: _limited(code) for code in _NUMBERS + _TEXTS},
+        **{pickle.EXT1[0]: _extension(1), pickle.EXT2[0]: _extension(2)},
+        pickle.EXT4[0]: _extension(4),
         pickle.PROTO[0]: lambda machine: machine.read(1),  # the instructions say enough
         pickle.FRAME[0]: lambda machine: machine.read(8),  # its content is read as it comes
         pickle.BYTEARRAY8[0]: _STANDARD[pickle.BINBYTES8[0]],
@@ -360,9 +382,9 @@ def _members_of_state(state: Any) -> Iterator[tuple[str, Any]]:
 
 def key_text(key: Any) -> str:
     if isinstance(key, str):
-        return key[:_LINE]  # many names may be made of one long key
+        return key[: limits.NAME + 1]  # many names may be made of one long key
     if key is None or isinstance(key, (bool, int, float)):
         return str(key)
     if isinstance(key, bytes):
-        return key[:1000].decode("latin-1")
+        return key[: limits.NAME + 1].decode("latin-1")
     return f"<{type_name(key)}>"

@@ -17,20 +17,14 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import (
-    LAYOUT,
-    Array,
-    UnreadableFile,
-    is_sound,
-    plain,
-    width,
-)
+from dgn_engine.storage.checkpoints.contents import LAYOUT, Array, UnreadableFile, is_sound, width
 from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
     InertDict,
     InertObject,
     is_container,
 )
+from dgn_engine.text.printable import plain
 
 
 @dataclass(frozen=True, eq=False, slots=True)

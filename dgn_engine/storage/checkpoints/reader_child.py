@@ -19,14 +19,14 @@ from typing import IO
 
 import numpy as np
 
-from dgn_engine.confinement.process import confine, cut_off
+from dgn_engine.confinement.process import confine, cut_off, end_with_parent
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import (
     PREFIXES,
+    TAKES_A_PART,
     ParsedFile,
     UnreadableFile,
-    plain,
     sent_as,
 )
 from dgn_engine.storage.checkpoints.file_content import Content, content_of
@@ -35,6 +35,7 @@ from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetenso
 from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
 from dgn_engine.storage.checkpoints.torch_zip import read_torch_zip
 from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
+from dgn_engine.text.printable import plain
 
 MOST_IGNORED = 200
 _OLD_CALL = re.compile(rb"c[\w.]+\r?\n[\w.]+\r?\n", re.ASCII)
@@ -44,6 +45,9 @@ _OTHER = {
     b"\x89HDF": "is an HDF5 file (Keras or MATLAB), which is not read here",
     b"GGUF": "is a GGUF file of quantised weights, which is not read here",
     b"\x1f\x8b": "is compressed with gzip; unpack it first",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it first",
+    b"\xfd7zXZ": "is compressed with xz; unpack it first",
+    b"BZh": "is compressed with bzip2; unpack it first",
     b"(": "is a pickle of a protocol before 2, which is not read here",
     b"<": "is text, perhaps a web page that was saved instead of the file behind it",
     b"version https://git-lfs": "is a pointer of Git LFS, not the file; fetch it with git lfs pull",
@@ -58,6 +62,7 @@ def serve(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
     """Read standard input, answer on standard output, confined."""
     pipe = answer_pipe()
     cut_off()
+    end_with_parent()
     content = content_of(sys.stdin.buffer)
     seconds += len(content) // limits.PACE
     confine(seconds, limits.working_memory(len(content)))
@@ -83,7 +88,7 @@ def _check_size(contents: ParsedFile, size: int) -> None:
     if total > limits.TAKEN:
         raise UnreadableFile(
             f"holds {total / 2**30:.1f} GiB of numbers, of which at most {limits.TAKEN >> 30} GiB "
-            "are taken; name a part of it (--part), or save fewer tensors in a file"
+            f"are taken; {TAKES_A_PART}"
         )
     if total > limits.expanded(size):
         raise UnreadableFile("holds more numbers than its size allows, and was refused")
@@ -119,6 +124,7 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
         archive = checked_zip(content)
         if any(name.endswith(".npy") for name in archive.members):
             _check_whole(content)
+            calls.look_through_members(archive)  # it may be a file of torch, too
             return read_npz(archive, calls)
         return read_torch_zip(archive, most, part, calls)
     if start.startswith(PICKLE):

@@ -20,10 +20,10 @@ from dgn_engine.storage.checkpoints.contents import (
     UnreadableFile,
     is_sound,
     natural,
-    plain,
     width,
 )
 from dgn_engine.storage.checkpoints.file_content import Content
+from dgn_engine.text.printable import plain
 
 _DTYPES = {
     "F64": "float64",
@@ -59,6 +59,8 @@ def read_safetensors(content: Content) -> ParsedFile:
     try:
         head = json.loads(str(content[8:start], "utf-8"), object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
+        if "int_max_str_digits" in str(error):
+            error = ValueError("a number of unreasonable length")
         raise UnreadableFile(
             f"has a safetensors header that is not sound ({plain(str(error))})"
         ) from None

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text
+from dgn_engine.text.printable import plain
 
 LAYERS = 1000  # of one file
 _DEPTH = 20  # sequences in each other

@@ -182,6 +182,7 @@ class _TensorCollector:
     ignored: list[str] = field(default_factory=list)
     barren: set[int] = field(default_factory=set)  # ids of containers without a tensor
     entered: set[int] = field(default_factory=set)
+    letters: int = 0  # of all names that were put together
     stack: list[tuple[str, Any, bool] | _Entered] = field(default_factory=list)
 
     def over(self, tree: Any) -> None:
@@ -215,6 +216,9 @@ class _TensorCollector:
             (f"{path}.{name}" if path else name, value, quiet or isinstance(node, InertObject))
             for name, value in members(node)
         ]
+        self.letters += sum(len(name) for name, _, _ in inner)
+        if self.letters > limits.PICKLE:
+            raise UnreadableFile("has more text in its names than any checkpoint")
         deep = len(self.entered) > limits.DEPTH or len(path) > 4 * limits.NAME
         if deep or len(self.stack) + len(inner) > limits.NODES:
             raise UnreadableFile(_TOO_DEEP)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, plain, width
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, width
 from dgn_engine.storage.checkpoints.pickle_file import NoCalls, read_pickle
 from dgn_engine.storage.checkpoints.pickled_tensors import TensorStorage, build, storage
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 from dgn_engine.storage.session_file import archive_format
+from dgn_engine.text.printable import plain
 
 
 def check_torch_zip(archive: ZipArchive) -> str:

@@ -21,12 +21,12 @@ from dgn_engine.storage.checkpoints.contents import (
     UnreadableFile,
     decoded,
     is_sound,
-    plain,
     sent_as,
     whole_bytes,
 )
 from dgn_engine.storage.checkpoints.file_content import Content, sliced
 from dgn_engine.storage.checkpoints.stated_layers import as_json, received
+from dgn_engine.text.printable import plain
 
 _SMALL = 256 << 20  # bytes of numbers for which free memory is not asked
 LINE = 64 << 20  # bytes of the JSON line

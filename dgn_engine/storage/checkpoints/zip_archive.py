@@ -8,8 +8,9 @@ from io import BufferedReader
 from pathlib import PurePosixPath
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
+from dgn_engine.storage.checkpoints.contents import TAKES_A_PART, UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content, ContentStream, checksum
+from dgn_engine.text.printable import plain
 
 START = b"PK\x03\x04"
 EMPTY = b"PK\x05\x06"
@@ -48,7 +49,7 @@ class ZipArchive:
         found = self.stored(name)
         if len(found) > most:
             raise UnreadableFile(
-                f"holds more in {plain(name)} than is taken of a file; name a part of it (--part)"
+                f"holds more in {plain(name)} than is taken of a file; {TAKES_A_PART}"
             )
         if checksum(self.content, found) != self.members[name].CRC:
             raise UnreadableFile(f"is damaged: the checksum of {plain(name)} is wrong")
@@ -108,8 +109,11 @@ def _check_member(member: zipfile.ZipInfo) -> None:
     leads_out = ".." in PurePosixPath(name).parts or name.startswith("/") or ":" in name[:3]
     if leads_out or "\\" in member.orig_filename or "\0" in member.orig_filename:
         raise UnreadableFile(f"has a member whose path leads elsewhere ({plain(name)})")
-    if (member.external_attr >> 16) & 0xF000 == 0xA000:
+    kind = (member.external_attr >> 16) & 0xF000
+    if kind == 0xA000:
         raise UnreadableFile(f"has a link for a member ({plain(name)})")
+    if kind not in (0, 0x8000, 0x4000):
+        raise UnreadableFile(f"has a device or a pipe for a member ({plain(name)})")
 
 
 def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Self
 
-from dgn_engine.confinement.process import confine, cut_off
+from dgn_engine.confinement.process import confine, cut_off, end_with_parent
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 
@@ -54,6 +54,7 @@ def main(seconds: int, memory: int) -> None:
     pipe = os.fdopen(os.dup(1), "wb", buffering=1 << 18)
     os.dup2(2, 1)  # what libraries print is no answer
     cut_off()
+    end_with_parent()
     confine(seconds, memory)
     send(sys.stdin.buffer, os.fstat(0).st_size, pipe)
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 from typing import IO
 
-from dgn_engine.confinement.child import child_command, child_environment
+from dgn_engine.confinement.child import child_command, start_child
 from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits, image_records
-
-_BUFFER = 1 << 18
 
 
 class ChildEnded(Exception):  # noqa: N818 - a verdict on what it was reading
@@ -26,19 +21,8 @@ class ConfinedChild:
 
     def __init__(self, command: list[str], stdin: IO[bytes] | int) -> None:
         """Raises `UserError` where no process can be started."""
-        # Ctrl-C is for the parent, which ends its children in the order that it needs.
-        own_group = {"process_group": 0} if os.name == "posix" else {}
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=_BUFFER,
-                env=child_environment(),
-                cwd=Path(sys.executable).parent,
-                **own_group,  # type: ignore[call-overload] # a whole number
-            )
+            self._process = start_child(command, stdin)
         except OSError as error:
             raise UserError(f"No process could be started to read images ({error}).") from None
         self._asked: float | None = None  # since when it is waited for

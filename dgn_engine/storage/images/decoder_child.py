@@ -23,7 +23,7 @@ from PIL.TiffImagePlugin import PREFIXES as TIFF
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from dgn_engine.confinement.process import confine, cut_off
+from dgn_engine.confinement.process import confine, cut_off, end_with_parent
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 
@@ -53,6 +53,7 @@ def main(seconds: int, memory: int) -> None:
     Image.MAX_IMAGE_PIXELS = limits.PIXELS
     warnings.simplefilter("ignore")
     cut_off()
+    end_with_parent()
     confine(seconds, memory)
     while head := sys.stdin.buffer.read(records.ASKED.size):
         task, channels, height, width, count = records.ASKED.unpack(head)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -17,8 +16,8 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from dgn_engine.confinement.child import usable_cores
 from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 from dgn_engine.storage.images.confined_children import (
@@ -27,6 +26,7 @@ from dgn_engine.storage.images.confined_children import (
     ConfinedChildren,
 )
 from dgn_engine.storage.images.image_files import ImageFile, image_files
+from dgn_engine.text.printable import plain
 
 TICK = 0.1  # seconds between two looks at whether to go on
 _STARVED = 0.005  # seconds until it is looked for files again where a child has nothing to do
@@ -221,10 +221,3 @@ class DecoderPool:
         if count < len(batch):
             raise UserError(f"{self._source}: {batch[count].name} {plain(refused, 600)}.")
         return found
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 from dgn_engine.storage.images.confined_children import (
@@ -20,6 +19,7 @@ from dgn_engine.storage.images.confined_children import (
     ConfinedChildren,
 )
 from dgn_engine.storage.regular_files import NotRegular, open_regular, read_regular
+from dgn_engine.text.printable import plain
 
 _PIECE = 1 << 20
 

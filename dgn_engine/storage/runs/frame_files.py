@@ -1,36 +1,28 @@
-"""Frames on disk, one safetensors file each that never changes; and which go when they are many."""
+"""Frames on disk, one file each that never changes; and which go when they are many.
+
+Runs are listed with their frames: numpy is loaded when one is opened.
+"""
 
 from __future__ import annotations
 
-import json
-import math
 import stat
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
-from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.retention import choose_thinned
-from dgn_engine.storage.runs.run_ranges import STEPS, is_count
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from dgn_engine.protocol.frames import Frame
+
 NEWEST = 32  # of the frames are never dropped
 ROOM = 0.9  # frames are dropped to this share of the cap, so that it is not done at every frame
-UNPACKED = 1 << 30  # bytes of the gates of one frame
-_SIDES = 32  # of an array
-# Of a reading:
-_STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark", "error")
 
 
 @dataclass(frozen=True)
@@ -46,6 +38,8 @@ class StoredFrame:
 
 def write(folder: FilePath, frame: Frame, serial: int) -> StoredFrame:
     """A new file. Raises `OSError`."""
+    from dgn_engine.storage.runs.frame_content import encode
+
     folder = inner(folder)
     make_folder(folder)
     content = encode(frame)
@@ -79,90 +73,15 @@ def check(frame: StoredFrame) -> str:
 
 def read(frame: StoredFrame) -> Frame:
     """The frame; raises `UserError` where the file is not sound."""
+    from dgn_engine.storage.runs.frame_content import UNSOUND, decode
+
     try:
         content = read_regular(frame.path, FILE)
         return decode(content)
     except OSError as error:
         raise UserError(f"{frame.path} cannot be read: {error.strerror}.") from None
-    except (
-        *(SafetensorError, ValueError, KeyError, TypeError, AttributeError),
-        *(OverflowError, RecursionError),
-    ) as error:
+    except UNSOUND as error:
         raise UserError(f"{frame.path} is damaged ({error}).") from None
-
-
-def encode(frame: Frame) -> bytes:
-    """Tensors 'probe/array'; zeros and ones are packed, eight in a byte; the rest is JSON."""
-    tensors: dict[str, Array] = {}
-    packed: dict[str, list[int]] = {}
-    readings: dict[str, Any] = {}
-    for probe, reading in frame.readings.items():
-        if reading.pending:  # what comes is recorded when it is there
-            continue
-        for name, array in reading.arrays.items():
-            key = f"{probe}/{name}"
-            if array.dtype in (np.uint8, np.bool_) and array.size and array.max() <= 1:
-                packed[key] = list(array.shape)
-                tensors[key] = np.packbits(array.reshape(-1))
-            else:
-                tensors[key] = np.ascontiguousarray(array)
-        readings[probe] = {name: to_plain(getattr(reading, name)) for name in _STORED}
-        readings[probe]["scalars"] = {k: repr(float(v)) for k, v in reading.scalars.items()}
-    head = {
-        "format": FORMAT,
-        "step": frame.step,
-        "epoch": frame.epoch,
-        "packed": packed,
-        "readings": readings,
-    }
-    head_text = json.dumps(to_plain(head, "word"), allow_nan=False)
-    return save(tensors, metadata={"frame": head_text})
-
-
-def decode(content: bytes) -> Frame:
-    """The inverse of `encode`, with read-only arrays."""
-    head = parse_json(_metadata(content)["frame"].encode())
-    arrays: dict[str, dict[str, Array]] = {probe: {} for probe in head["readings"]}
-    unpacked = 0
-    for key, stored_array in load(content).items():
-        probe, _, name = key.partition("/")
-        array = stored_array
-        if key in head["packed"]:
-            shape = tuple(head["packed"][key])
-            if len(shape) > _SIDES or not all(map(is_count, shape)):
-                raise ValueError(f"the shape of {key}")
-            count = math.prod(shape)
-            unpacked += count
-            if count > 8 * array.size or unpacked > UNPACKED:
-                raise ValueError(f"the shape of {key} is not that of its bits")
-            array = np.unpackbits(array, count=count).reshape(shape)
-        array.flags.writeable = False
-        arrays[probe][name] = array
-    step, epoch = head["step"], from_plain(float, head["epoch"])
-    if not is_count(step) or epoch > STEPS:
-        raise ValueError("a step")
-    readings = {
-        probe: replace(from_plain(Reading, {"probe": probe, **fields}), arrays=arrays[probe])
-        for probe, fields in head["readings"].items()
-    }
-    if not all(is_count(reading.step) for reading in readings.values()):
-        raise ValueError("a step")
-    return Frame(
-        run=0,
-        step=step,
-        epoch=epoch,
-        steps_per_second=0.0,
-        eta_seconds=None,
-        readings=readings,
-    )
-
-
-def _metadata(content: bytes) -> Mapping[str, str]:
-    size = int.from_bytes(content[:8], "little")
-    if size > len(content):
-        raise ValueError("its header is cut off")
-    metadata: Mapping[str, str] = parse_json(content[8 : 8 + size])["__metadata__"]
-    return metadata
 
 
 def choose_dropped(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from bisect import bisect_left
 from collections import deque
@@ -13,7 +14,7 @@ from typing import Literal, NamedTuple
 from dgn_engine.protocol import events
 from dgn_engine.protocol.events import Event
 from dgn_engine.storage.inner_path import FilePath
-from dgn_engine.storage.runs.log import LogLine, LogScan, event_of
+from dgn_engine.storage.runs.log import FINITE, NUMBER, LogLine, LogScan, Wanted, event_of
 from dgn_engine.storage.runs.run_ranges import LAST, STEPS, is_count
 
 Outcome = Literal["finished", "stopped", "diverged", "failed", "interrupted"]
@@ -32,11 +33,12 @@ _CHANGES = (
     *("RegimeSwapped", "Rewired", CONTINUED, "Failed"),
     *("RecordingPaused", "RecordingMended", "RecordingResumed"),
 )
-_NEVER = b"\n"
-_DECODED = {
-    **dict.fromkeys((*_CHANGES, *ENDS, THINNED), _NEVER),
-    _SCORES: b'"test_accuracy":null',
-}
+# Behind the step of a line of scores, as `Measured` is written.
+_SCORE = re.compile(
+    rb',"epoch":%s,"train_loss":%s,"train_accuracy":%s,"test_loss":%s,"test_accuracy":'
+    rb"(?:null|(?P<test_accuracy>%s))" % (*4 * (NUMBER,), FINITE)
+)
+_DECODED: Wanted = {**dict.fromkeys((*_CHANGES, *ENDS, THINNED)), _SCORES: _SCORE}
 _MOST = 100_000  # changes
 
 
@@ -79,7 +81,7 @@ def summarise(lines: Iterable[LogLine]) -> LogSummary:
     """Of every line of a log in order; raises `ValueError` where it holds more changes than any
     run has.
     """
-    fold = _Fold()
+    fold = LogFold()
     for line in lines:
         fold.take(line)
     return fold.summary()
@@ -97,12 +99,12 @@ def lines_before(line: LogLine) -> int:
 
 
 def _tested_in(line: LogLine) -> ScoreAt | None:
-    """The test score of a line; None where it has none. An event is made of odd ones only: most of
-    a log are scores.
+    """The test score of a line of scores; None where it has none. An event is made of odd ones
+    only: most of a log are scores.
     """
-    if line.name != _SCORES:
-        return None
     step, accuracy = line.fields.get("step"), line.fields.get("test_accuracy")
+    if accuracy is None:
+        return None
     if (
         isinstance(step, int)
         and is_count(step)
@@ -116,8 +118,11 @@ def _tested_in(line: LogLine) -> ScoreAt | None:
     return ScoreAt(event.step, event.test_accuracy)
 
 
-class _Fold:
-    """Test scores lie in arrays: a run of a million epochs has a million of them."""
+class LogFold:
+    """Takes line after line.
+
+    Test scores lie in arrays: a run of a million epochs has a million of them.
+    """
 
     def __init__(self) -> None:
         self._outcome: Outcome = "interrupted"
@@ -129,28 +134,31 @@ class _Fold:
         self._thinned = Thinned()
 
     def take(self, line: LogLine) -> None:
-        if self._at is not None and line.name not in (CONTINUED, THINNED):
-            self._seconds = min(LAST, self._seconds + max(0.0, line.at - self._at))
-        self._at = line.at
-        if line.name == CONTINUED:
+        number, at, name, fields = line
+        if self._at is not None and at > self._at and name not in (CONTINUED, THINNED):
+            self._seconds = min(LAST, self._seconds + at - self._at)
+        self._at = at
+        if name == CONTINUED:
             self._forget(lines_before(line))
-        if line.name in ENDS:
-            self._outcome = ENDS[line.name]
-        elif line.name in GOES_ON:
+        if name in ENDS:
+            self._outcome = ENDS[name]
+        elif name in GOES_ON:
             self._outcome = "interrupted"
-        step = line.fields.get("step", 0)
-        self._recent.append((line.seq, step if is_count(step) else 0))
-        if line.name in _DECODED:
+        step = fields.get("step", 0)
+        self._recent.append((number, step if is_count(step) else 0))
+        if name == _SCORES:
+            self._note_score(line)
+        elif name in _DECODED:
             self._note(line)
 
-    def _note(self, line: LogLine) -> None:
+    def _note_score(self, line: LogLine) -> None:
         score = _tested_in(line)
         if score is not None:
             self._tested.append(line.seq)
             self._steps.append(score.step)
             self._scores.append(score.accuracy)
-        if line.name == _SCORES:
-            return
+
+    def _note(self, line: LogLine) -> None:
         event = event_of(line)
         if isinstance(event, events.RecordThinned):
             self._add_thinned(event)

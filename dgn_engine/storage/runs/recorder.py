@@ -26,6 +26,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 
 RETRY = 2.0  # seconds between two tries while recording is paused
 HELD_LINES = 200_000  # of the log, in memory, while it is
+TOGETHER = 256  # lines that wait to be passed on at most
 WAITING_FRAMES = 4  # a frame more is dropped: the disk is slower than the probes
 
 
@@ -64,6 +65,7 @@ class Recorder:
         self._events: deque[Event] = deque()
         folder.tell = self._events.append
         self._room = threading.Semaphore(WAITING_FRAMES)
+        self._later: list[_Note] = []  # of the thread that asks
         self._ended = threading.Event()
         self._saving = threading.Event()  # a checkpoint waits or is being written
         # Of the writing thread alone:
@@ -71,6 +73,7 @@ class Recorder:
         self._waiting: deque[_Note | _Checkpoint | Frame] = deque()
         self._lost = 0
         self._tried = 0.0
+        self.busy = 0.0  # processor seconds that its thread has taken
         self.paused = ""  # why; empty: it is not
         self._thread = threading.Thread(target=self._serve, name="dgn-recorder", daemon=True)
         self._thread.start()
@@ -80,8 +83,19 @@ class Recorder:
         """Whether the last checkpoint is not on disk yet."""
         return self._saving.is_set() and not self.paused
 
-    def note(self, name: str, fields: Mapping[str, Any]) -> None:
-        self._put(_Note(name, fields))
+    def note(self, name: str, fields: Mapping[str, Any], soon: bool = True) -> None:
+        """Write a line; where it need not be `soon`, with the next one, or `pass_on`: waking the
+        thread that writes holds up the one that asks."""
+        if soon or len(self._later) >= TOGETHER:
+            self._put(_Note(name, fields))
+        else:
+            self._later.append(_Note(name, fields))
+
+    def pass_on(self) -> None:
+        """Write now what waits for the next line."""
+        later, self._later = self._later, []
+        for each in later:
+            self._jobs.put(each)
 
     def add_frame(self, frame: Frame, patience: float = 0.0) -> bool:
         """Write a frame, unless too many wait for so many seconds; whether it was accepted."""
@@ -114,18 +128,21 @@ class Recorder:
 
     def close(self, timeout: float = 30.0) -> bool:
         """Write what waits and close the folder; whether all of it is on disk."""
+        self.pass_on()
         self._jobs.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive() and not self.paused
 
     def _put(self, job: _Job) -> None:
         if not self._ended.is_set():
+            self.pass_on()
             self._jobs.put(job)
 
     def _serve(self) -> None:
         try:
             while (job := self._next()) is not None:
                 self._do(job)
+                self.busy = time.thread_time()
             if self.paused:
                 self._try_again(last=True)
         except Exception as error:  # a bug must not end the run

@@ -17,17 +17,17 @@ def choose_thinned(
     """Places of what should go so that the rest has at most `room` bytes, in that order.
 
     The first and the last stay. Of the others that one goes first whose neighbours are nearest to
-    each other, both in log(1 + step) and in log(1 + age), the age counted in steps from the last;
+    each other, both in log(1 + step) and in log(1 + age), the age counted in steps from the latest;
     of several the earliest. Those in `pinned` go only when no other is left.
 
     Args:
-        steps: of each, ascending.
+        steps: of each, ascending; in a folder that others made they may be in any order.
         sizes: bytes of each.
         pinned: places of those that should stay.
         room: bytes.
     """
     total, count = sum(sizes), len(steps)
-    last = steps[-1] if steps else 0
+    last = max(steps, default=0)
     early = [math.log1p(step) for step in steps]
     late = [-math.log1p(last - step) for step in steps]
     before, after = list(range(-1, count - 1)), list(range(1, count + 1))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, write_folder
-from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
@@ -106,6 +105,8 @@ def scan(folder: FilePath, thorough: bool = True) -> list[StoredCheckpoint]:
 def load(checkpoint: StoredCheckpoint) -> Snapshot:
     """Read it for going on; raises `UserError` naming the damaged file."""
     import torch
+
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     checkpoint = _check(checkpoint.path, checkpoint.step, thorough=True)
     if not checkpoint.sound:

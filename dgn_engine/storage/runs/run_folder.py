@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +30,8 @@ from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.folder_room import FolderRoom
-from dgn_engine.storage.runs.log import SYNC_EVERY, LogLine, LogWriter, log_word, read_log
+from dgn_engine.storage.runs.log import SYNC_EVERY, LogLine, LogScan, LogWriter, Wanted, log_word
+from dgn_engine.storage.runs.log_summary import CONTINUED, THINNED
 from dgn_engine.storage.runs.manifest import (
     KEY,
     NOTHING,
@@ -42,9 +44,11 @@ from dgn_engine.storage.runs.manifest import (
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.serial_numbers import NextNumbers, find_next_numbers
+from dgn_engine.text.printable import is_utf8
 
 _CUT = f"{folder_layout.LOG} was cut; what was cut off is lost"
-CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", "RunContinued", "Diverged", "Failed")
+CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", CONTINUED, "Diverged", "Failed")
+_MARKS: Wanted = dict.fromkeys(CHANGES)
 
 
 class RunFolder:
@@ -78,19 +82,16 @@ class RunFolder:
             for folder in folder_layout.written_folders(self.root):
                 clear_leftovers(folder)
             self._sync_names()  # its last writer may have been killed before it did
-            known, lines = self._known_manifest(), _read_lines(self.root)
-            numbers = find_next_numbers(self.root, known or NOTHING, lines)
-            self._log = LogWriter(self.root / folder_layout.LOG, numbers.lines)
+            known, log = self._known_manifest(), _LogMarks(self.root)
+            numbers = find_next_numbers(self.root, known or NOTHING, log.marks())
             self.checkpoints = run_checkpoints.scan(self.root / folder_layout.CHECKPOINTS)
             self._frames = frame_files.scan(self.root / folder_layout.FRAMES)
-            self._changes = [
-                int(line.fields["step"])
-                for line in lines
-                if line.name in CHANGES and is_count(line.fields.get("step"))
-            ]
+            self._changes = log.changes
             serials = [frame.serial for frame in self._frames]
             self._manifest = ManifestWriter(self.root, known, serials)
-            self._thinned = any(line.name == "Thinned" for line in lines)
+            self._thinned = log.thinned
+            # Last: whatever fails before leaves no file open.
+            self._log = LogWriter(self.root / folder_layout.LOG, numbers.lines)
         except UserError:
             self._let_go()
             raise
@@ -103,6 +104,8 @@ class RunFolder:
     @staticmethod
     def create(path: Path, config: RunConfig, frames_cap: int | None = None) -> RunFolder:
         """A new folder, or an empty one, becomes a run."""
+        if not is_utf8(str(path.absolute())):  # what is recorded names it
+            raise UserError(f"{path} is no name in UTF-8; choose another folder with --out.")
         try:
             if path.is_symlink():
                 raise UserError(f"{path} is a link; choose another folder with --out.")
@@ -293,10 +296,16 @@ class RunFolder:
     def recover(self, last: bool = False) -> None:
         """After trouble: raise `OSError` unless our folder is there and can be written.
 
-        `last`: the folder is written where it lies now, also if another lies in its place.
+        `last`: the folder is written where it lies now, also if another lies in its place; where
+        it was removed, what is left of the run goes into a new folder beside it.
         """
         if not self._anchor.is_named and not self._follow(last):
-            self._return()
+            try:
+                self._return()
+            except OSError:
+                if not (last and self._anchor.is_removed):
+                    raise
+                self._begin_anew()
         self._look()
         self._sync_names()
         self._reopen_log()
@@ -389,6 +398,31 @@ class RunFolder:
         self._anchor.hold()
         folder_layout.require_no_link(self.root)
 
+    def _begin_anew(self) -> None:
+        """Its folder is deleted: the log, which is still held open, and what comes now go into a
+        new folder beside it. Frames and checkpoints went with the old one. Raises `OSError`."""
+        before, info = self.path, put_manifest(self.info, None)
+        target = folder_layout.unused_path(before.parent, f"{before.name}-recovered")
+        try:
+            log = self._log.read_back()
+        except OSError:
+            log = b""
+        make_folders(target.parent)
+        files = {folder_layout.RUN: run_info.encode(info), folder_layout.LOG: log}
+        files |= {folder_layout.CONFIG: self.config.to_toml().encode(), folder_layout.LOCK: b""}
+        write_folder(target, files)
+        self._anchor.path = target
+        self._anchor.hold()
+        self.info = info
+        self._lock.retake()
+        self._log.write_anew(log)
+        self.checkpoints, self._frames = [], []
+        self._manifest = ManifestWriter(self.root, None, [])
+        self._remarks.append(
+            f"{before} was removed; what was in memory of its run is saved in {target}: the log "
+            "and the last checkpoint, without frames and earlier checkpoints."
+        )
+
     def _known_manifest(self) -> Manifest | None:
         try:
             return read_manifest(self.info)
@@ -421,12 +455,25 @@ def _nobody_hears(_: Event) -> None:
     """A folder that is written without a window and without a progress bar."""
 
 
-def _read_lines(folder: InnerPath) -> tuple[LogLine, ...]:
-    """The sound lines of the log; none where there is no log. Raises `OSError`."""
-    try:
-        return read_log(folder / folder_layout.LOG).lines
-    except FileNotFoundError:
-        return ()
+class _LogMarks:
+    """What a writer has to know of the log that it goes on with; none of its lines is held."""
+
+    def __init__(self, folder: InnerPath) -> None:
+        self._path = folder / folder_layout.LOG
+        self.changes = array("q")  # steps of changes
+        self.thinned = False
+
+    def marks(self) -> Iterator[LogLine]:
+        """Of the sound lines those where the run went on; the others are noted when all are taken.
+        None where there is no log; raises `OSError`.
+        """
+        with suppress(FileNotFoundError):
+            for line in LogScan(self._path, _MARKS):
+                if line.name in CHANGES and is_count(line.fields.get("step")):
+                    self.changes.append(line.fields["step"])
+                self.thinned = self.thinned or line.name == THINNED
+                if line.name == CONTINUED:
+                    yield line
 
 
 def create_named(root: Path, config: RunConfig) -> RunFolder:

@@ -8,7 +8,6 @@ import platform
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +179,15 @@ def config_of(info: Mapping[str, Any]) -> RunConfig:
     return RunConfig.from_dict(info["config"])
 
 
-def started_of(info: Mapping[str, Any]) -> RunStarted | None:
-    """The event that opened the run; None where the run was never built. Raises `UserError`."""
+def started_of(info: Mapping[str, Any], config: RunConfig) -> RunStarted | None:
+    """The event that opened a run of this configuration; None where the run was never built.
+    Raises `UserError`.
+    """
     started = info.get("started")
     if started is None:
         return None
     try:
-        whole = {**started, "config": info["config"], "run": 0, "paused": True}
+        whole = {**started, "config": config, "run": 0, "paused": True}
         event: RunStarted = from_plain(RunStarted, whole)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
@@ -239,6 +240,8 @@ def processor() -> str:
 
 
 def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # a run that is read needs it not
+
     try:
         return version(package)
     except PackageNotFoundError:

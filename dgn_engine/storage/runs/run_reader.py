@@ -5,13 +5,12 @@ Reading takes no lock and changes nothing; a run that is being written can be re
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
@@ -21,19 +20,23 @@ from dgn_engine.protocol.events import (
     Measured,
     RunStarted,
 )
-from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import LogContents, LogLine, LogScan, event_of, read_log
 from dgn_engine.storage.runs.log_summary import (
     CONTINUED,
+    LogFold,
     LogSummary,
     Outcome,
     lines_before,
     scan_summary,
     summarise,
 )
+from dgn_engine.storage.runs.superseded_lines import SupersededLines, find_superseded
+
+if TYPE_CHECKING:
+    from dgn_engine.protocol.frames import Frame
 
 Status = Outcome | Literal["running"]
 
@@ -54,10 +57,10 @@ class RunReader:
     def config(self) -> RunConfig:
         return run_info.config_of(self.info)
 
-    @property
+    @cached_property
     def started(self) -> RunStarted | None:
         """The event that opened it; None where it was never built."""
-        return run_info.started_of(self.info)
+        return run_info.started_of(self.info, self.config)
 
     @cached_property
     def log(self) -> LogContents:
@@ -77,7 +80,7 @@ class RunReader:
         except OSError as error:
             raise self._unreadable(error) from None
         except ValueError as error:
-            raise UserError(f"{path} makes no sense: {error}.") from None
+            raise self._senseless(error) from None
 
     @cached_property
     def lines(self) -> tuple[LogLine, ...]:
@@ -95,23 +98,33 @@ class RunReader:
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
+        """All of them at once; `each_event` holds none."""
+        return tuple(self.each_event())
+
+    def each_event(self) -> Iterator[Event]:
+        """One after the other, as the log is read; what lines say that do not count is left out.
+
+        The log as a whole is then known, too. Raises `UserError`.
+        """
+        path, fold = self.root / folder_layout.LOG, LogFold()
         read = "log" in self.__dict__  # what was read already is not read again
-        lines = self.log.lines if read else LogScan(self.root / folder_layout.LOG)
-        numbers, found = array("q"), list[Event]()
         try:
-            for line in lines:
-                if line.name == CONTINUED:
-                    place = bisect_left(numbers, lines_before(line))
-                    del numbers[place:], found[place:]
-                if (event := event_of(line)) is not None:
-                    numbers.append(line.seq)
-                    found.append(event)
+            superseded = SupersededLines(self.log.lines) if read else find_superseded(path)
+            for line in self.log.lines if read else LogScan(path):
+                fold.take(line)
+                if line.seq not in superseded and (event := event_of(line)) is not None:
+                    yield event
         except OSError as error:
             raise self._unreadable(error) from None
-        return tuple(found)
+        except ValueError as error:
+            raise self._senseless(error) from None
+        self.__dict__.setdefault("summary", fold.summary())
 
     def _unreadable(self, error: OSError) -> UserError:
         return UserError(f"{self.path / folder_layout.LOG} cannot be read: {error.strerror}.")
+
+    def _senseless(self, error: ValueError) -> UserError:
+        return UserError(f"{self.path / folder_layout.LOG} makes no sense: {error}.")
 
     @property
     def measured(self) -> tuple[Measured, ...]:

@@ -16,7 +16,7 @@ from dgn_engine.storage.regular_files import read_regular
 
 FILE = "limits.toml"
 SMALLEST_RUN = 16 << 20  # bytes
-LARGEST = 1 << 60
+LARGEST = 1 << 58
 _UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(MiB|GiB|TiB)")
 
@@ -71,12 +71,18 @@ def limits_that_hold(root: Path) -> StorageLimits:
 
 def write_limits(root: Path, limits: StorageLimits) -> None:
     """Raises `UserError` where they cannot be written."""
-    text = f'run = "{size_in_words(limits.run)}"\nall = "{size_in_words(limits.all)}"\n'
+    text = f'run = "{_exact(limits.run)}"\nall = "{_exact(limits.all)}"\n'
     try:
         make_folders(root)
         write_file(root / FILE, text.encode())
     except OSError as error:
         raise UserError(f"{root / FILE} cannot be written: {error.strerror}.") from None
+
+
+def _exact(amount: int) -> str:
+    """As `parse_size` reads it, to a byte where that can be."""
+    unit = "GiB" if amount % _UNITS["GiB"] == 0 else "MiB" if amount < 1 << 50 else "TiB"
+    return f"{amount / _UNITS[unit]:.6f}".rstrip("0").rstrip(".") + f" {unit}"
 
 
 def parse_size(text: str) -> int:

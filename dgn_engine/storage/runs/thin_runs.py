@@ -14,7 +14,8 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints
 from dgn_engine.storage.runs.folder_room import bytes_of
-from dgn_engine.storage.runs.index import IndexEntry, read_index
+from dgn_engine.storage.runs.index import read_index
+from dgn_engine.storage.runs.index_entry import IndexEntry
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import read_notes
 from dgn_engine.storage.runs.storage_limits import limits_that_hold, size_in_words
@@ -46,6 +47,20 @@ class ThinningPlan:
             return f"{words} None of them can be thinned out: delete some, or raise the limit."
         runs = "oldest run" if len(self.folders) == 1 else f"{len(self.folders)} oldest runs"
         return f"{words} Thinning out the {runs} would free about {size_in_words(self.freed)}."
+
+    def outcome(self, freed: int) -> str:
+        """What came of thinning out its runs; `freed`: bytes."""
+        left = f"All runs together take {size_in_words(self.total - freed)}"
+        left = f"{left} of {size_in_words(self.limit)}."
+        if not self.over:
+            return f"Nothing has to be thinned out. {left}"
+        if not self.folders:
+            return self.sentence
+        runs = "The oldest run was" if len(self.folders) == 1 else f"{len(self.folders)} runs were"
+        words = f"{runs} thinned out, {size_in_words(freed)} freed. {left}"
+        if self.total - freed <= self.limit:
+            return words
+        return f"{words} That is still too much: delete some, or raise the limit."
 
 
 def plan(root: Path) -> ThinningPlan:

@@ -13,31 +13,15 @@ from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import (
     Event,
     HistoryReplayed,
-    Measured,
-    ProbeScalars,
     ProbeSetChanged,
-    ProbesLeft,
-    RegimeSwapped,
-    Rewired,
     RunShown,
     RunStarted,
-    SettingChanged,
-    WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import UnpackedSession
 from dgn_engine.storage.session_file.untrusted_run import plain_event, plain_frame
-
-_DRAWN = (
-    *(Measured, ProbeScalars, ProbeSetChanged, ProbesLeft),
-    *(RegimeSwapped, WeightsTaken, Rewired, SettingChanged),
-)
-
-
-def drawn_history(events: Iterable[Event]) -> HistoryReplayed:
-    """The events of a recorded run that panels draw."""
-    return HistoryReplayed(tuple(event for event in events if isinstance(event, _DRAWN)))
 
 
 @dataclass(frozen=True)
@@ -118,16 +102,17 @@ def read_run(
     started = reader.started
     if started is None:
         raise UserError(f"{folder.name} was ended before it began: there is nothing to show.")
+    happened = reader.each_event()
+    if at is not None:
+        happened = (event for event in happened if getattr(event, "step", 0) <= at)
+    events = drawn_history(happened)  # first: then the log as a whole is known, too
     step = reader.step if session is None else session.step
-    happened = reader.events
     if at is not None:
         step = reader.frame(at).step if framed else reader.scores(at).step
-        happened = tuple(event for event in happened if getattr(event, "step", 0) <= at)
     frame = reader.latest_frame(step)
-    events = drawn_history(happened)
     if session is not None and frame is not None:
         frame = plain_frame(frame)
-        events = HistoryReplayed(tuple(plain_event(event) for event in events.events))
+        events = replace(events, events=tuple(map(plain_event, events.events)))
     return LoadedRun(
         folder=folder,
         name=folder.name if session is None else session.name,

@@ -25,7 +25,6 @@ from dgn_engine.storage.atomic_write import (
     write_file,
 )
 from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child
-from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.checkpoints.wire import read_head
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
@@ -35,6 +34,7 @@ from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.storage.session_file.untrusted_run import check_run, escape_words
+from dgn_engine.text.printable import plain
 
 TIMEOUT = 120.0  # seconds
 _PIECE = 1 << 20

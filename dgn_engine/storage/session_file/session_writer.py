@@ -19,11 +19,18 @@ from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.regular_files import Digest, NotRegular, digest, read_regular
-from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
+from dgn_engine.storage.runs import (
+    folder_layout,
+    frame_content,
+    frame_files,
+    run_checkpoints,
+    run_info,
+)
 from dgn_engine.storage.runs.log import decode_line
 from dgn_engine.storage.runs.manifest import Manifest, put_manifest, read_manifest
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
+from dgn_engine.text.printable import printable
 
 FRAMES = 64 << 20  # bytes of the frames of a session that is saved in the window
 _CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged")
@@ -78,7 +85,7 @@ def save_session(
     step = reader.step if point is None else point.step
     about = {
         "format": archive_format.FORMAT,
-        "run": name or folder.name,
+        "run": printable(name or folder.name),  # a name of bytes is no text
         "step": step,
         "status": reader.status if point is None else "saved",
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -126,7 +133,7 @@ def _members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, 
         if (content := _content(frame.path)) is not None:
             yield f"{folder_layout.FRAMES}/{frame.path.name}", content
     if point is not None and point.frame is not None:
-        content = frame_files.encode(point.frame)
+        content = frame_content.encode(point.frame)
         serial = 1 + max((frame.serial for frame in reader.frames), default=-1)
         name = folder_layout.frame_name(point.step, serial, digest(content).sha256)
         yield f"{folder_layout.FRAMES}/{name}", content

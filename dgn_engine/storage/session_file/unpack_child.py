@@ -14,7 +14,7 @@ import sys
 from typing import IO, Any
 
 from dgn_engine.storage.checkpoints import limits, wire
-from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.reader_child import serve
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
@@ -23,6 +23,7 @@ from dgn_engine.storage.plain_data import parse_json, to_plain
 from dgn_engine.storage.regular_files import digest
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.session_file import archive_format
+from dgn_engine.text.printable import plain
 
 
 def answer(content: Content, pipe: IO[bytes]) -> None:

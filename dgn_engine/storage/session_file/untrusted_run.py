@@ -15,12 +15,12 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.regimes import find_regime
-from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LOGGED, LogScan, event_of
 from dgn_engine.storage.runs.run_checkpoints import read_state, scan
 from dgn_engine.storage.runs.run_ranges import STEPS
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.text.printable import plain
 
 SERIES = 1000  # curves by name
 _FAULTS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)

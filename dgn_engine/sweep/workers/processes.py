@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.config import NetConfig
+from dgn_engine.confinement.child import usable_cores
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, make_folders
 from dgn_engine.storage.inner_path import inside
@@ -79,7 +80,7 @@ class ProcessWorkers:
             count = self._limit or len(found)
             self._places = [found[index % len(found)] for index in range(count)]
         else:
-            self._places = [""] * (self._limit or cores())
+            self._places = [""] * (self._limit or usable_cores())
         make_folders(self._root)
         make_folder(inside(self._root) / LOGS)
         try:
@@ -106,7 +107,7 @@ class ProcessWorkers:
             return False
         if self._limit or self._places[0] or not busy:
             return True
-        return sum(threads(one.unit) for one in (*busy, batch[0])) <= cores()
+        return sum(threads(one.unit) for one in (*busy, batch[0])) <= usable_cores()
 
     def poll(self, seconds: float) -> None:
         pipes = {worker.pipe: worker for worker in self._workers}
@@ -195,12 +196,6 @@ def _end(worker: _Worker) -> int | None:
     code = worker.process.exitcode
     worker.process.close()
     return code
-
-
-def cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
 
 
 def threads(unit: Unit) -> int:

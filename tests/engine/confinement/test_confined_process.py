@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 
 import pytest
 
-from dgn_engine.confinement.child import child_environment
+from dgn_engine.confinement.child import child_environment, usable_cores
 
 BEGIN = """
 import os, resource, socket, subprocess, sys
@@ -113,3 +114,15 @@ def test_torch_is_not_imported_to_read_a_file_of_torch() -> None:
         check=True,
     )
     assert done.stdout.strip() == "False"
+
+
+def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5, 6}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert usable_cores() == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(), raising=False)
+    assert usable_cores() == 1
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert usable_cores() == 8
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert usable_cores() == 1

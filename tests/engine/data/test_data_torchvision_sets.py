@@ -3,6 +3,8 @@ import hashlib
 import io
 import os
 import pickle
+import re
+import struct
 import tarfile
 import threading
 import urllib.request
@@ -16,10 +18,11 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data import catalogue, load_examples
+from dgn_engine.data import _cifar, catalogue, load_examples
 from dgn_engine.data._published_files import PUBLISHED, PublishedFile
 from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.errors import UserError
+from dgn_engine.storage.checkpoints import limits
 
 MNIST_FILES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
@@ -290,6 +293,50 @@ def test_a_cifar_pickle_builds_arrays_and_nothing_else_even_with_the_right_check
 ) -> None:
     canary = tmp_path / "canary"
     serve_cifar(served, monkeypatch, data_batch_1=pickle.dumps(Evil(canary)))
-    with pytest.raises(UserError, match="not part of an array"):
+    place = re.escape(str(tmp_path / "cifar-10-batches-py" / "data_batch_1"))
+    reason = r" is no batch of images; it names (posix|nt)\.mkdir; nothing was run\.$"
+    with pytest.raises(UserError, match=f"^{place}{reason}"):
         load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
     assert not canary.exists()
+
+
+def test_cifar_is_parsed_in_a_child_alone(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_cifar(served, monkeypatch)
+
+    def forbidden(*_: object) -> None:
+        raise AssertionError("something was unpickled in this process")
+
+    for name in ("Unpickler", "_Unpickler", "load", "loads"):
+        monkeypatch.setattr(pickle, name, forbidden)
+    examples = load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
+    assert len(examples.train_x) == 30
+
+
+def old_batch(pixels: np.ndarray, key: str, labels: list[int]) -> bytes:
+    """As Python 2 and numpy 1 wrote the published files: protocol 2, bytes as text."""
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\1b\x87R(K\1J"
+        + struct.pack("<i", len(pixels))
+        + b"M\x00\x0c\x86cnumpy\ndtype\nU\2u1K\0K\1\x87R"
+        + b"(K\3U\1|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb"
+        + (b"\x89T" + struct.pack("<i", pixels.nbytes) + pixels.tobytes())
+        + b"tb"
+    )
+    listed = b"](" + b"".join(b"K" + bytes([label]) for label in labels) + b"e"
+    named = b"U" + bytes([len(key)]) + key.encode()
+    return b"\x80\2}(U\4data" + array + named + listed + b"u."
+
+
+def test_a_batch_of_python_2_with_more_text_than_a_checkpoint_is_read_to_the_bit(
+    tmp_path: Path,
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (11_000, 3072), np.uint8)
+    labels = [i % 100 for i in range(len(pixels))]
+    content = old_batch(pixels, "fine_labels", labels)
+    assert len(content) > limits.PICKLE
+    (tmp_path / "train").write_bytes(content)
+    found = _cifar._read(tmp_path / "train", md5(content), "fine_labels").arrays
+    assert np.array_equal(found["data"], pixels)
+    assert found["labels"].tolist() == labels

@@ -7,9 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
@@ -17,10 +15,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document, reproduction_progress
 from dgn_engine.experiments.report.reproduction_progress import PROGRESS
 from dgn_engine.experiments.report.result_layout import RESULTS
-from dgn_engine.protocol.events import Measured
-from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
-from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.regular_files import (
     Digest,
     NotRegular,
@@ -33,7 +28,6 @@ from dgn_engine.storage.regular_files import (
 from dgn_engine.storage.runs import folder_layout, index
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
-from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 
@@ -54,19 +48,6 @@ def put(thing: str, path: Path) -> None:
         os.truncate(path, 1 << 40)
     else:
         path.symlink_to(path.with_name("nothing"))
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """Two lines, a frame and a checkpoint; nothing was trained."""
-    folder = RunFolder.create(tmp_path / "runs" / "one", RunConfig())
-    for step in (1, 2):
-        folder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
-    folder.add_frame(Frame(1, 2, 0.1, 0.0, None, {"a": Reading("a", 2, 0, 0, {"x": np.ones(3)})}))
-    state = {"format": 1, "step": 2, "finished": False, "config": RunConfig().to_dict()}
-    folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
-    folder.close()
-    return folder.path
 
 
 @pytest.mark.parametrize("thing", THINGS)

@@ -117,7 +117,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
     context = Context()
     monkeypatch.setattr(processes, "multiprocessing", context)
     monkeypatch.setattr(processes, "gpus", lambda _units: ())
-    monkeypatch.setattr(processes, "cores", lambda: 3)
+    monkeypatch.setattr(processes, "usable_cores", lambda: 3)
     made = Bench(tmp_path, context)
     yield made
     made.stack.close()
@@ -165,7 +165,7 @@ def test_what_convolves_takes_all_cores_but_one_and_nothing_overtakes_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(processes, "cores", lambda: 4)
+    monkeypatch.setattr(processes, "usable_cores", lambda: 4)
     bench.begin(ProcessExecutor())
     assert bench.submit(small(0), convolution(1), convolution(2), small(3)) == [
         "FR-II-s0",
@@ -292,18 +292,6 @@ def test_gpus_are_those_that_may_be_seen_and_only_where_a_unit_wants_one(
     assert processes.gpus(wants) == ("3", "5")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert processes.gpus(wants) == ()
-
-
-def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5, 6}, raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    assert processes.cores() == 3
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(), raising=False)
-    assert processes.cores() == 1
-    monkeypatch.delattr(os, "sched_getaffinity")
-    assert processes.cores() == 8
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert processes.cores() == 1
 
 
 def test_a_unit_has_one_thread_unless_it_convolves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(Security, "configured", {})
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(slurm, "cores", lambda: 5)
+    monkeypatch.setattr(slurm, "usable_cores", lambda: 5)
     Thing.made.clear()
     SETTINGS.clear()
     yield

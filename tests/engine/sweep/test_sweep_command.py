@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dgn_engine import cli
-from dgn_engine.cli import _stop_signals
 from dgn_engine.errors import UserError
+from dgn_engine.session import stop_signals
 from dgn_engine.sweep.sweep_file import read_sweep
 
 BASE = """
@@ -148,7 +148,7 @@ def test_a_stopped_sweep_goes_on_with_the_same_command_to_the_same_numbers(
         return lambda _: next(asked) > times
 
     with monkeypatch.context() as patch:
-        patch.setattr(_stop_signals.StopSignals, "requested", after(45))
+        patch.setattr(stop_signals.StopSignals, "requested", after(45))
         assert sweep(path, out, "--quiet") == 130
     assert "the same command goes on" in capsys.readouterr().err
     states = {run["state"] for run in json.loads((out / "results.json").read_text())["runs"]}

@@ -48,7 +48,7 @@ def test_every_hostile_file_gets_its_verdict_and_runs_nothing(
     assert wrong == {}
     assert sandbox.deaths == 0
     assert not canary.exists()
-    assert len(kinds) >= 200
+    assert len(kinds) >= 400
 
 
 @pytest.mark.parametrize("name", hostile_files.NO_FILES)

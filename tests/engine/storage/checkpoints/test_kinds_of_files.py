@@ -13,13 +13,7 @@ import pytest
 
 from dgn_engine.storage.checkpoints import limits, numpy_file
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
-from dgn_engine.storage.checkpoints.contents import (
-    CheckpointContents,
-    decoded,
-    is_sound,
-    natural,
-    plain,
-)
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, decoded, is_sound, natural
 from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
     InertObject,
@@ -35,6 +29,7 @@ from dgn_engine.storage.checkpoints.safetensors_file import read_safetensors
 from dgn_engine.storage.checkpoints.stated_layers import stated_layers
 from dgn_engine.storage.checkpoints.wire import receive
 from dgn_engine.storage.checkpoints.zip_archive import checked_zip
+from dgn_engine.text.printable import plain
 from tests.engine.storage.checkpoints.inert_trees import (
     NUMBERS,
     layer,

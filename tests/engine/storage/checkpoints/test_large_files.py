@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from pathlib import Path
 from typing import IO
 
@@ -131,7 +132,7 @@ def test_a_file_that_is_cut_off_while_it_is_read_is_a_sentence(
 ) -> None:
     code = "import os, signal; os.kill(os.getpid(), signal.SIGBUS)"
     (tmp_path / "x.pt").write_bytes(b"abc")
-    command = [checkpoint_reader.sys.executable, "-c", code]
+    command = [sys.executable, "-c", code]
     monkeypatch.setattr(checkpoint_reader, "child_command", lambda *_: command)
     with pytest.raises(UserError, match="was cut off while it was read"):
         read_tensors(tmp_path / "x.pt")

@@ -19,11 +19,14 @@ import pytest
 import torch
 
 from dgn_engine.storage.checkpoints import limits, reader_child, wire
-from dgn_engine.storage.checkpoints.call_recorder import is_harmless
+from dgn_engine.storage.checkpoints.call_recorder import CallRecorder, is_harmless
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName
 from tests.faults import honest_files
+from tests.faults.hostile_archives import zipped
+from tests.faults.hostile_headers import npy_header
 from tests.faults.pickle_assembly import (
+    ONES,
     Call,
     Name,
     Raw,
@@ -137,6 +140,15 @@ def test_a_call_beside_honest_tensors_is_named(way: str, frame: Callable[[Any], 
     found = beside(code, frame)
     assert list(found.arrays) == ["w"]
     assert name in found.would_call
+
+
+def test_an_archive_of_arrays_that_is_a_file_of_torch_too_names_its_calls() -> None:
+    content = zipped(
+        {"b/data.pkl": pickled(Call("os", "x")), "b/x.npy": npy_header("(1,)") + ONES[:4]}
+    )
+    calls = CallRecorder()
+    assert [*reader_child.read(content, "", calls).arrays] == ["b/x"]
+    assert calls.would_call == ("os.x",)
 
 
 def test_calls_in_the_storages_of_a_plain_pickle_are_named() -> None:

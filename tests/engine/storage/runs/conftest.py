@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 import safetensors.numpy
 
+from dgn_engine.storage.checkpoints import checkpoint_reader
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import read_regular
-from dgn_engine.storage.runs import log, run_checkpoints
+from dgn_engine.storage.runs import log
 from tests.engine.storage.recorded_disk import RecordedDisk
 
 
@@ -26,7 +27,7 @@ def disk(memory: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedDisk:
         return SimpleNamespace(arrays=safetensors.numpy.load(read_regular(path)))
 
     monkeypatch.setattr(log, "SYNC_EVERY", float("inf"))
-    monkeypatch.setattr(run_checkpoints, "read_tensors", read)
+    monkeypatch.setattr(checkpoint_reader, "read_tensors", read)
     root = memory / "disk"
     root.mkdir()
     return RecordedDisk(root)

@@ -245,6 +245,46 @@ def test_a_run_whose_folder_is_removed_is_not_recorded_and_comes_back_with_it(
     assert_whole(tmp_path / "run", 3)
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_is_in_memory_of_a_removed_run_goes_into_a_folder_beside_it(
+    replaced: bool, run: Recorded, tmp_path: Path
+) -> None:
+    (tmp_path / "run-recovered").mkdir()  # somebody else's
+    shutil.rmtree(tmp_path / "run")
+    before = stranger(tmp_path / "run") if replaced else {}
+    for _ in range(2):
+        run.go_on()
+    assert "was removed" in run.pauses()[0]
+    assert run.close()
+    run.events += run.recorder.take_events()
+    (remark,) = run.remarks()
+    assert str(tmp_path / "run") in remark
+    assert str(tmp_path / "run-recovered-2") in remark
+    assert list((tmp_path / "run-recovered").iterdir()) == []
+    assert (tmp_path / "run").exists() == replaced
+    assert not replaced or contents(tmp_path / "run") == before
+    assert_whole(tmp_path / "run-recovered-2", 3)
+    assert run.recorder.folder.path == tmp_path / "run-recovered-2"
+    again = RunFolder(tmp_path / "run-recovered-2")
+    assert again.newest is not None
+    assert again.newest.step == 3
+    again.close()
+
+
+def test_a_removed_run_is_lost_only_where_no_folder_can_be_made(
+    run: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    shutil.rmtree(tmp_path / "run")
+    run.go_on()
+    monkeypatch.setattr("dgn_engine.storage.runs.run_folder.write_folder", full)
+    assert not run.close()
+    assert "its folder was removed" in run.recorder.paused
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_is_gone_is_not_made_again_for_its_weights(
     run: Recorded, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
+from dgn_engine.storage.runs import folder_layout, frame_content, run_checkpoints, run_info
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import save_session
@@ -74,10 +74,10 @@ def test_a_score_that_an_older_version_wrote_as_a_bare_word_is_read(make_run):
 def test_a_frame_without_numbers_has_a_head_that_is_json():
     reading = Reading("gates", 3, math.nan, math.inf, {}, {"nu": -math.inf}, {"a": "b"})
     frame = Frame(0, 3, math.nan, 0.0, None, {"gates": reading})
-    content = frame_files.encode(frame)
+    content = frame_content.encode(frame)
     size = int.from_bytes(content[:8], "little")
     strictly(strictly(content[8 : 8 + size])["__metadata__"]["frame"])
-    assert repr(frame_files.decode(content)) == repr(frame)
+    assert repr(frame_content.decode(content)) == repr(frame)
 
 
 def test_the_description_of_a_run_is_json_and_its_checksum_holds(tmp_path):

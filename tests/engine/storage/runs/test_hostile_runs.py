@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli import main
-from dgn_engine.storage.runs import index, list_cache
+from dgn_engine.storage.runs import index, index_entry, list_cache
 from tests.faults import hostile_runs
 
 HONEST = ("a", "b")
@@ -71,14 +71,14 @@ def test_a_damaged_run_says_why(kind: str, root: Path) -> None:
 
 
 def test_what_is_not_foreseen_is_a_line_too(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = index._read
+    before = index_entry._read
 
-    def faulty(folder: Path, stamp: str) -> index.IndexEntry:
+    def faulty(folder: Path, stamp: str) -> index_entry.IndexEntry:
         if folder.name == "a":
             raise RuntimeError("a fault made for the test\n\x1b[2J")
         return before(folder, stamp)
 
-    monkeypatch.setattr(index, "_read", faulty)
+    monkeypatch.setattr(index_entry, "_read", faulty)
     found = {run.name: run for run in index.list_runs(str(root)).runs}
     assert found["b"].status == "finished"
     assert found["a"].status == "damaged"
@@ -171,9 +171,9 @@ def test_runs_may_come_and_go_while_they_are_listed(
 ) -> None:
     for seed in range(3):
         hostile_runs.make_honest(root / f"c{seed}", seed)
-    before = index._read
+    before = index_entry._read
 
-    def meanwhile(folder: Path, stamp: str) -> index.IndexEntry:
+    def meanwhile(folder: Path, stamp: str) -> index_entry.IndexEntry:
         if folder.name == "a":
             shutil.rmtree(root / "b")
             (root / "c0" / "run.json").unlink()
@@ -181,7 +181,7 @@ def test_runs_may_come_and_go_while_they_are_listed(
             hostile_runs.make_honest(root / "new", 9)
         return before(folder, stamp)
 
-    monkeypatch.setattr(index, "_read", meanwhile)
+    monkeypatch.setattr(index_entry, "_read", meanwhile)
     found = {run.name: run.status for run in index.list_runs(str(root)).runs}
     assert found == {"a": "finished", "c0": "damaged", "c1": "finished", "c2": "finished"}
     monkeypatch.undo()

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -15,7 +14,7 @@ from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
-from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
@@ -33,20 +32,13 @@ DEEP += ("checkpoints/*/state.json", "frames/*")
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """Scores, a frame, a checkpoint and weights; nothing was trained."""
-    folder = RunFolder.create(tmp_path / "runs" / "one", RunConfig())
-    for step in (1, 2):
-        folder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
-    folder.add_frame(Frame(1, 2, 0.1, 0.0, None, {"a": Reading("a", 2, 0, 0, {"x": np.ones(3)})}))
-    state = {"format": 1, "step": 2, "finished": False, "config": RunConfig().to_dict()}
-    folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
-    folder.close()
+def run(run: Path) -> Path:
+    """With weights too, and something that was damaged."""
     for name in (folder_layout.KEPT, folder_layout.DAMAGED):
-        (folder.path / name).mkdir()
+        (run / name).mkdir()
     for name in ("weights.safetensors", "weights/best.safetensors", "damaged/x"):
-        (folder.path / name).write_bytes(b"weights")
-    return folder.path
+        (run / name).write_bytes(b"weights")
+    return run
 
 
 @pytest.fixture

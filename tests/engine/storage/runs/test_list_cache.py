@@ -18,7 +18,7 @@ import pytest
 
 from dgn_engine.cli import main
 from dgn_engine.errors import UserError
-from dgn_engine.storage.runs import index, list_cache
+from dgn_engine.storage.runs import index, index_entry, list_cache
 from tests.faults.hostile_runs import make_honest
 
 
@@ -35,13 +35,13 @@ def root(memory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read_anew(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the runs that were read, and not taken from the cache."""
     names: list[str] = []
-    before = index._read
+    before = index_entry._read
 
-    def counted(folder: Path, stamp: str) -> index.IndexEntry:
+    def counted(folder: Path, stamp: str) -> index_entry.IndexEntry:
         names.append(folder.name)
         return before(folder, stamp)
 
-    monkeypatch.setattr(index, "_read", counted)
+    monkeypatch.setattr(index_entry, "_read", counted)
     return names
 
 
@@ -150,6 +150,20 @@ DAMAGE: dict[str, Callable[[Path], bytes]] = {
     "an accuracy of seven": lambda root: changed(root, lambda t: t["runs"]["a"].update(best=7.0)),
     "a part too few": lambda root: changed(root, lambda t: t["runs"]["a"].pop("seed")),
     "a part too many": lambda root: changed(root, lambda t: t["runs"]["a"].update(colour=1)),
+    "a net of no kind": lambda root: changed(root, lambda t: t["runs"]["a"].update(net=7)),
+    "a net without end": lambda root: changed(
+        root, lambda t: t["runs"]["a"].update(net="x" * 5000)
+    ),
+    "notes of no kind": lambda root: changed(root, lambda t: t["runs"]["a"].update(notes=[])),
+    "an accuracy that is a word": lambda root: changed(
+        root, lambda t: t["runs"]["a"].update(best="nan")
+    ),
+    "an accuracy that is true": lambda root: changed(
+        root, lambda t: t["runs"]["a"].update(best=True)
+    ),
+    "perhaps a checkpoint": lambda root: changed(
+        root, lambda t: t["runs"]["a"].update(resumable=1)
+    ),
     "a stamp of no kind": lambda root: changed(root, lambda t: t["runs"]["a"].update(stamp=[])),
 }
 

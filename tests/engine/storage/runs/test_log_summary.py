@@ -3,63 +3,16 @@
 from __future__ import annotations
 
 import math
-import random
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dgn_engine.protocol import events
-from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import LogLine, LogScan, encode_line, event_of, read_log
 from dgn_engine.storage.runs.log_summary import ENDS, GOES_ON, scan_summary, summarise
-
-
-def measured(step: int, accuracy: float | None = None) -> tuple[str, dict[str, Any]]:
-    return "Measured", to_plain(events.Measured(step, step / 5, 0.5, 0.5, None, accuracy))
-
-
-def swapped(step: int, after: str) -> tuple[str, dict[str, Any]]:
-    return "RegimeSwapped", to_plain(events.RegimeSwapped(step, "DL", after, (), (), (), ()))
-
-
-def lines_of(*parts: tuple[str, dict[str, Any]]) -> list[LogLine]:
-    return [LogLine(seq, 100.0 + seq, *part) for seq, part in enumerate(parts)]
-
-
-def drawn(seed: int) -> list[LogLine]:
-    """A run that goes on again and again, from wherever it was."""
-    chance = random.Random(seed)
-    parts: list[tuple[str, dict[str, Any]]] = []
-    for step in range(60):
-        match chance.randrange(12):
-            case 0:
-                parts.append(swapped(step, chance.choice(("FL", "FR-II"))))
-            case 1:
-                back = chance.randrange(len(parts) + 1)
-                parts.append(("RunContinued", {"step": step // 2, "lines": back}))
-            case 2:
-                parts.append((chance.choice([*ENDS]), {"step": step}))
-            case 3:
-                parts.append(("Traced", {"step": step, "probe": "npk", "values": {"nu": 1.0}}))
-            case 4:
-                parts.append(("Unheard", {"step": chance.choice(("x", None, -3, 2.5))}))
-            case 5 | 6 | 7:
-                score = chance.choice((0.25, 0.5, 0.75, math.nan, math.inf))
-                parts.append(measured(step, score))
-            case _:
-                parts.append(measured(step))
-    return lines_of(*parts)
-
-
-def counting(lines: list[LogLine]) -> list[LogLine]:
-    """By the rule in its plainest form."""
-    kept: list[LogLine] = []
-    for line in lines:
-        if line.name == "RunContinued":
-            kept = [one for one in kept if one.seq < line.fields["lines"]]
-        kept.append(line)
-    return kept
+from tests.engine.storage.runs.drawn_logs import counting, drawn, lines_of, measured, swapped
 
 
 def best_of(found: list[Any]) -> tuple[int, float]:
@@ -121,3 +74,21 @@ def test_more_changes_than_any_run_has_are_damage(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("dgn_engine.storage.runs.log_summary._MOST", 9)
     with pytest.raises(ValueError, match="more than 9 changes"):
         summarise(lines_of(*(swapped(step, "FL") for step in range(10))))
+
+
+SPELLINGS = (
+    *("0.5", "1", "1e-3", "-0.5", "7.0", '"nan"', '"inf"', "null", "true", '"0.5"', "[0.5]"),
+    *("1.2.3", "0x1", "1e9999", "9" * 30, "0." + "5" * 30, ""),
+)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_score_is_read_alike_however_it_is_spelt(spelling: str, tmp_path: Path) -> None:
+    """The quick way to a score is taken only where it gives what reading the whole line gives."""
+    sound = encode_line(LogLine(0, 1.5, *measured(2, 0.25)))
+    odd = '{"seq":1,"at":2.5,"event":"Measured","step":3,"epoch":1.0,"train_loss":0.5,'
+    odd += f'"train_accuracy":0.5,"test_loss":null,"test_accuracy":{spelling}'
+    raw = odd.encode() + b',"crc":"%08x"}\n' % zlib.crc32(odd.encode())
+    (tmp_path / "log").write_bytes(sound + raw)
+    whole = read_log(tmp_path / "log")
+    assert repr(scan_summary(tmp_path / "log")) == repr(summarise(whole.lines))

@@ -63,6 +63,14 @@ def test_what_goes_is_what_the_rule_says(data: st.DataObject) -> None:
     assert choose_thinned(steps, sizes, pinned, room) == wanted
 
 
+def test_a_record_whose_steps_are_in_no_order_is_thinned_out_as_well() -> None:
+    """A folder may be foreign, or superseded frames were out of reach when they should go."""
+    steps = [0, 500, 20, 900, 10, 30]
+    gone = choose_thinned(steps, [1] * len(steps), (), 3)
+    assert len(gone) == 3
+    assert not {0, len(steps) - 1}.intersection(gone)
+
+
 def test_a_long_record_is_dense_at_its_beginning_and_at_its_end() -> None:
     steps = list(range(0, 100_000, 10))
     gone = set(choose_thinned(steps, [1] * len(steps), (), 300))
@@ -284,3 +292,13 @@ def test_limits_are_not_read_from_a_pipe(root: Path) -> None:
     os.mkfifo(root / storage_limits.FILE)
     assert storage_limits.limits_that_hold(root) == StorageLimits()
     shutil.rmtree(root / "run", ignore_errors=True)
+
+
+@pytest.mark.parametrize("size", [1000 << 20, 1023 << 20, (1 << 30) + 1, 7 << 27, 1 << 40, 1 << 58])
+def test_limits_are_read_as_they_were_written(size: int, tmp_path: Path) -> None:
+    """1,000 MiB was written with a comma, and not read again."""
+    limits = storage_limits.StorageLimits(run=size, all=size)
+    storage_limits.write_limits(tmp_path, limits)
+    read = storage_limits.read_limits(tmp_path)
+    assert read.run == pytest.approx(size, rel=1e-9)
+    assert read.all == read.run

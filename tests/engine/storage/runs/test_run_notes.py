@@ -16,7 +16,7 @@ from dgn_engine.storage.runs import folder_layout, index
 from dgn_engine.storage.runs.log import LogLine
 from dgn_engine.storage.runs.log_summary import summarise
 from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.recorded_curves import fold_scalars, read_curves
+from dgn_engine.storage.runs.recorded_curves import ScalarCurves, read_curves
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import RunNotes, read_notes, write_notes
 from dgn_engine.storage.runs.run_removal import check_removable, delete_run
@@ -106,7 +106,10 @@ def test_curves_are_of_the_examples_that_were_read_last() -> None:
         ProbeScalars(7, "ntk", {"trace_value": 31.0}, 32),
         Measured(10, 0.2, 1.0, 0.5, 1.5, 0.4),
     )
-    curves = fold_scalars(events)
+    taken = ScalarCurves()
+    for event in events:
+        taken.take(event)
+    curves = taken.points()
     steps, values = curves["ntk", "trace_value"]
     assert (steps.tolist(), values.tolist()) == ([6, 7], [30.0, 31.0])
     assert curves["training", "train_loss"][1].tolist() == [2.0, 1.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -21,7 +22,13 @@ from dgn_engine.protocol.events import Measured, ProbeScalars, RegimeSwapped, Se
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
+from dgn_engine.storage.runs import (
+    folder_layout,
+    frame_content,
+    frame_files,
+    run_checkpoints,
+    run_info,
+)
 from dgn_engine.storage.runs.frame_files import choose_dropped
 from dgn_engine.storage.runs.log import (
     LogLine,
@@ -150,7 +157,7 @@ def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path):
         assert np.array_equal(array, other.arrays[name])
         assert array.dtype == other.arrays[name].dtype
         assert not other.arrays[name].flags.writeable
-    assert frame_files.encode(whole).count(b"\x01") < 30 * 65  # not a byte for each gate
+    assert frame_content.encode(whole).count(b"\x01") < 30 * 65  # not a byte for each gate
 
 
 def test_a_frame_keeps_the_error_of_an_estimate_and_leaves_out_what_is_still_to_come(tmp_path):
@@ -321,6 +328,26 @@ def test_a_damaged_run_json_is_refused_and_a_strangers_is_not_believed(tmp_path)
         path.write_text(text)
         with pytest.raises(UserError, match="damaged"):
             RunReader(tmp_path / "run")
+
+
+def open_files():
+    return sorted(one.name for one in Path("/dev/fd").iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="open files cannot be listed here")
+@pytest.mark.parametrize("part", ["run_checkpoints.scan", "frame_files.scan", "LogWriter.sync"])
+def test_a_folder_that_fails_while_it_is_opened_leaves_no_file_open(part, tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    RunFolder.create(tmp_path / "run", RunConfig()).close()
+    before = open_files()
+    with monkeypatch.context() as patched:
+        patched.setattr(f"dgn_engine.storage.runs.run_folder.{part}", fails)
+        with pytest.raises(UserError, match="Cannot write the run") as refusal:
+            RunFolder(tmp_path / "run")
+    assert open_files() == before, refusal  # whose traceback still holds what was made
+    RunFolder(tmp_path / "run").close()
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):

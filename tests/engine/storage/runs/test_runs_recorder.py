@@ -9,7 +9,9 @@ import shutil
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
@@ -27,10 +29,10 @@ from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training import probe_schedule
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.watch_budget import WatchBudget
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -229,20 +231,19 @@ TEN_STEPS = replace(
 
 
 def test_the_first_and_the_last_frame_are_always_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
     assert steps_of_frames(tmp_path / "run", TEN_STEPS) == [0, 10]
 
 
 def test_a_frame_is_recorded_every_so_many_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
     assert steps_of_frames(tmp_path / "a", TEN_STEPS, record_every=4) == [0, 4, 8, 10]
-    monkeypatch.setattr(probe_schedule, "SHORTEST", 0.0)
-    monkeypatch.setattr(probe_schedule, "SHARE", math.inf)
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: 0.0)
     assert steps_of_frames(tmp_path / "b", TEN_STEPS, record_every=4) == [0, 4, 8, 10]
 
 
 def test_an_interrupted_run_has_a_frame_of_its_last_step(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
     folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
     three = Stops(3)
     HeadlessRun(three, three.asked, ("npk",)).train(TEN_STEPS, folder)
@@ -254,7 +255,7 @@ def test_an_interrupted_run_has_a_frame_of_its_last_step(tmp_path, monkeypatch):
 
 
 def test_a_run_that_goes_on_is_recorded_as_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
     folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
     three = Stops(3)
     HeadlessRun(three, three.asked, ("npk",), record_every=4).train(TEN_STEPS, folder)
@@ -266,7 +267,7 @@ def test_a_run_that_goes_on_is_recorded_as_before(tmp_path, monkeypatch):
 
 
 def test_a_run_that_goes_on_can_be_recorded_otherwise(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
     out = tmp_path / "run"
     three = Stops(3)
     HeadlessRun(three, three.asked).train(TEN_STEPS, RunFolder.create(out, TEN_STEPS))
@@ -328,6 +329,22 @@ def test_probes_that_are_not_there_are_refused_and_leave_no_folder(tmp_path, cap
     assert main(["train", *FAST, "--record", "nothing", "--out", str(out)]) == 2
     assert "nothing" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_resume_writes_the_weights_of_a_finished_run_that_the_disk_did_not_take(tmp_path, capsys):
+    out = tmp_path / "run"
+    trained(out)
+    wanted = load_file(out / folder_layout.WEIGHTS)
+    (out / folder_layout.WEIGHTS).unlink()
+    measured = RunReader(out).measured
+    assert main(["train", "--resume", str(out)]) == 0
+    found = load_file(out / folder_layout.WEIGHTS)
+    assert found.keys() == wanted.keys()
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    assert RunReader(out).measured == measured
+    assert RunReader(out).status == "finished"
+    assert main(["train", "--resume", str(out)]) == 0
+    assert "is finished: 45 steps" in capsys.readouterr().out
 
 
 def test_resume_says_what_it_finds(tmp_path, capsys):

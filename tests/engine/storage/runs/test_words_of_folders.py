@@ -23,6 +23,7 @@ from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import (
     folder_layout,
     index,
+    index_entry,
     log,
     run_checkpoints,
     run_info,
@@ -307,13 +308,13 @@ def test_only_runs_that_changed_are_read_anew(
         RunFolder.create(memory / name, CONFIG).close()
     first = index.read_index(memory)
     read: list[str] = []
-    before = index._read
+    before = index_entry._read
 
-    def counted(path: Path, stamp: str) -> index.IndexEntry:
+    def counted(path: Path, stamp: str) -> index_entry.IndexEntry:
         read.append(path.name)
         return before(path, stamp)
 
-    monkeypatch.setattr(index, "_read", counted)
+    monkeypatch.setattr(index_entry, "_read", counted)
     assert repr(index.read_index(memory)) == repr(first)
     assert read == []
     folder = RunFolder(memory / "a")
@@ -475,5 +476,5 @@ def test_an_event_of_the_log_is_known_by_its_word() -> None:
     assert log.log_word(measured) == "Measured"
     line = LogLine(0, 1.0, "Measured", {**to_plain(measured), "later": 3})
     assert log.event_of(line) == measured  # a field of a later version is passed over
-    assert log.event_of(replace(line, name="Other")) is None
-    assert log.event_of(replace(line, fields={"step": "x"})) is None
+    assert log.event_of(line._replace(name="Other")) is None
+    assert log.event_of(line._replace(fields={"step": "x"})) is None

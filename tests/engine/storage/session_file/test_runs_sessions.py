@@ -21,18 +21,17 @@ from safetensors.numpy import save
 from dgn_engine.cli.__main__ import main
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
-from dgn_engine.storage.checkpoints.contents import UnreadableFile
-from dgn_engine.storage.runs import folder_layout, frame_files, log, run_info
+from dgn_engine.storage.runs import folder_layout, frame_content, log, run_info
 from dgn_engine.storage.runs.folder_layout import ANSWERS
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.session_file import archive_format, session_reader
+from dgn_engine.storage.session_file import archive_format
 from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
-from dgn_engine.storage.session_file.unpack_child import answer
 from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.conftest import SMALL
+from tests.engine.storage.session_file.read_here import read_in_this_process
 
 Members = dict[str, bytes]
 
@@ -388,20 +387,8 @@ def no_canary(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader in this process: starting one for each file would be most of the time."""
-    if request.node.callspec.params["kind"] in THROUGH_A_CHILD:
-        return
-
-    def ask(path: Path, _command: object, receive: Callable[..., None], *_: object) -> None:
-        content, said = path.read_bytes(), io.BytesIO()
-        answer(content, said)
-        said.seek(0)
-        try:
-            receive(said, len(content))
-        except UnreadableFile as verdict:
-            raise UserError(f"{path.name} {verdict}.") from None
-
-    monkeypatch.setattr(session_reader, "ask_child", ask)
+    if request.node.callspec.params["kind"] not in THROUGH_A_CHILD:
+        read_in_this_process(monkeypatch)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -474,7 +461,7 @@ def test_gates_are_not_unpacked_beyond_their_bits() -> None:
     head = {"packed": {"g/a": [9, 1]}, "readings": {"g": {}}, "step": 0, "epoch": 0}
     content = save({"g/a": np.zeros(1, np.uint8)}, metadata={"frame": json.dumps(head)})
     with pytest.raises(ValueError, match="not that of its bits"):
-        frame_files.decode(content)
+        frame_content.decode(content)
 
 
 def test_an_event_with_words_for_numbers_is_no_event() -> None:

@@ -1,0 +1,77 @@
+"""The short-lived process that reads one of CIFAR's pickled batches, once its md5 is right.
+
+`python -m dgn_engine.storage.checkpoints.batch_child SECONDS MD5 KEY`
+
+As in `reader_child` the file is its standard input and the answer its standard output, and nothing
+is imported or called. The answer has what stands under `KEY`: labels (N), int64, with the `data`
+(N, D), uint8, that belong to them; or names, as notes in their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from functools import partial
+from typing import IO, Any
+
+import numpy as np
+
+from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
+from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile
+from dgn_engine.storage.checkpoints.file_content import Content
+from dgn_engine.storage.checkpoints.pickle_file import InertDict, read_pickle
+from dgn_engine.storage.checkpoints.pickled_tensors import Unsupported, build, is_array, read_leaf
+from dgn_engine.storage.checkpoints.reader_child import serve
+from dgn_engine.text.printable import plain
+
+DATA, LABELS = "data", "labels"
+_DAMAGED = "is damaged; delete it and download it again"
+_MOST_LABEL = 1 << 31
+
+
+def answer(content: Content, pipe: IO[bytes], md5: str, key: str) -> None:
+    with wire.refusals(pipe):
+        own = content[:]  # another program may write to a mapped file after it was looked at
+        if hashlib.md5(own, usedforsecurity=False).hexdigest() != md5:
+            raise UnreadableFile(_DAMAGED)
+        wire.send(_batch(own, key), pipe)
+
+
+def _batch(content: bytes, key: str) -> ParsedFile:
+    calls = CallRecorder()
+    tree, _ = read_pickle(
+        content, 0, build, _nothing_outside, calls, limits.described(len(content))
+    )
+    if strange := (*calls.would_call, *calls.would_import):
+        raise UnreadableFile(
+            f"is no batch of images; it names {plain(strange[0])}; nothing was run"
+        )
+    listed = tree.get(key) if isinstance(tree, InertDict) else None
+    if not isinstance(listed, list):
+        raise UnreadableFile(_DAMAGED)
+    if listed and all(type(name) is str for name in listed):
+        return ParsedFile({}, {}, metadata={str(i): name for i, name in enumerate(listed)})
+    if not all(type(label) is int and 0 <= label < _MOST_LABEL for label in listed):
+        raise UnreadableFile(_DAMAGED)
+    arrays = {DATA: _pixels(tree.get(DATA)), LABELS: np.array(listed, np.int64)}
+    return ParsedFile(arrays, {DATA: "uint8", LABELS: "int64"})
+
+
+def _pixels(node: Any) -> Array:
+    found = read_leaf(node, _nothing_outside) if is_array(node) else None
+    if found is None or isinstance(found, Unsupported) or found[1] != "uint8":
+        raise UnreadableFile(_DAMAGED)
+    return found[0]
+
+
+def _nothing_outside(_reference: Any) -> Any:
+    raise UnreadableFile("refers to numbers that it does not hold")
+
+
+def main(seconds: int, md5: str, key: str) -> None:
+    serve(partial(answer, md5=md5, key=key), seconds)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:4])

@@ -1,0 +1,112 @@
+"""The events of a recorded run that panels draw, in bounded memory: of many not every one."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from dgn_engine.protocol.events import (
+    Event,
+    HistoryReplayed,
+    Measured,
+    ProbeScalars,
+    ProbeSetChanged,
+    ProbesLeft,
+    RegimeSwapped,
+    Rewired,
+    SettingChanged,
+    WeightsTaken,
+)
+from dgn_engine.protocol.run_curves import TRAINING, scores_of
+
+MOST_SCORES = 1 << 14  # of each kind: tested, not tested, each probe's readings
+MOST_CHANGES = 1 << 14
+_CHANGES = (ProbeSetChanged, RegimeSwapped, WeightsTaken, Rewired, SettingChanged, ProbesLeft)
+
+
+class _Numbered(NamedTuple):
+    """An event and how many came before it, in the run and of its kind."""
+
+    place: int
+    number: int
+    event: Event
+
+
+class _KindOfEvent:
+    """Events of one kind: all of them up to `most`, then every second one, every fourth …
+
+    The last is held, and those with the lowest and the highest value of each sort.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._every, self.count = most, 1, 0
+        self._kept: list[_Numbered] = []
+        self._ends: dict[tuple[str, bool], tuple[float, _Numbered]] = {}
+        self._last: list[_Numbered] = []
+
+    def take(self, place: int, event: Event, values: Mapping[str, float]) -> None:
+        one = _Numbered(place, self.count, event)
+        self.count += 1
+        self._last = [one]
+        for name, value in values.items():
+            for sign in (1.0, -1.0):
+                key = name, sign > 0
+                if math.isfinite(value) and not sign * value >= self._lowest(key):
+                    self._ends[key] = sign * value, one
+        if one.number % self._every == 0:
+            if len(self._kept) == self._most:
+                self._every *= 2
+                self._kept = self._kept[::2]
+            if one.number % self._every == 0:
+                self._kept.append(one)
+
+    def _lowest(self, key: tuple[str, bool]) -> float:
+        return self._ends[key][0] if key in self._ends else math.inf
+
+    def events(self) -> list[_Numbered]:
+        """Those that are held, in order."""
+        found = {one.number: one for one in self._kept}
+        for one in (*self._last, *(end for _, end in self._ends.values())):
+            found[one.number] = one
+        return [found[number] for number in sorted(found)]
+
+
+def drawn_history(events: Iterable[Event], most: int = MOST_SCORES) -> HistoryReplayed:
+    """What panels draw of the events of a run; says of what it leaves out how many there were."""
+    kinds: dict[tuple[str, object], _KindOfEvent] = {}
+    for place, event in enumerate(events):
+        key, values = _kind_of(event)
+        if key is not None:
+            limit = min(most, MOST_CHANGES) if key[0] == "" else most
+            kinds.setdefault(key, _KindOfEvent(limit)).take(place, event, values)
+    held = {key: kind.events() for key, kind in kinds.items()}
+    merged = heapq.merge(*held.values(), key=lambda one: one.place)
+    return HistoryReplayed(tuple(one.event for one in merged), _left_out(kinds, held))
+
+
+def _kind_of(event: Event) -> tuple[tuple[str, object] | None, Mapping[str, float]]:
+    """The source of an event and what tells apart the kinds of that; None where none is drawn."""
+    if isinstance(event, Measured):
+        return (TRAINING, event.test_loss is not None), scores_of(event)
+    if isinstance(event, ProbeScalars):
+        return (event.probe, event.read_on), event.values
+    return (("", ""), {}) if isinstance(event, _CHANGES) else (None, {})
+
+
+def _left_out(
+    kinds: Mapping[tuple[str, object], _KindOfEvent],
+    held: Mapping[tuple[str, object], list[_Numbered]],
+) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for key, kind in kinds.items():
+        drawn, every = found.get(key[0], (0, 0))
+        found[key[0]] = drawn + len(held[key]), every + kind.count
+    return {source: counts for source, counts in found.items() if counts[0] < counts[1]}
+
+
+def drawn_scores(events: Iterable[Event]) -> tuple[Measured, ...]:
+    """The scores alone, thinned likewise."""
+    history = drawn_history(event for event in events if isinstance(event, Measured))
+    return tuple(event for event in history.events if isinstance(event, Measured))

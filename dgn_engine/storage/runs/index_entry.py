@@ -1,0 +1,169 @@
+"""What the list of runs says of one run, read from its folder or from the cache."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.run_notes import RunNotes, read_notes
+from dgn_engine.storage.runs.run_ranges import WORD, is_count, is_time
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.text.printable import plain
+
+_DEEPEST = 8  # folders in each other whose files are counted; a run has three
+_CREATED = 40  # characters
+_TROUBLE = 300
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """One run, as `RecordedRun` tells it; raises `ValueError` where a number is beyond its range.
+
+    `best`: the best test accuracy of its last regime, NaN where none is known, and `best_step` the
+    first step that had it. `seconds`: how long it was written to, from a start to an end each
+    time. `bytes`: of all its files.
+    """
+
+    name: str  # of its folder
+    stamp: str  # names, sizes and times of the files that this was read from
+    created: str
+    status: str
+    step: int
+    total_steps: int
+    regime: str
+    net: str
+    data: str
+    seed: int
+    best: float
+    best_step: int
+    seconds: float
+    bytes: int
+    resumable: bool
+    given_name: str
+    notes: str
+    trouble: str = ""
+
+    def __post_init__(self) -> None:
+        counts = (self.step, self.total_steps, self.seed, self.best_step, self.bytes)
+        words = (self.created, self.status, self.regime, self.net, self.data, self.trouble)
+        if not all(map(is_count, counts)) or not is_time(self.seconds):
+            raise ValueError("a number is beyond its range")
+        if type(self.best) is not float or not (0 <= self.best <= 1 or self.best != self.best):
+            raise ValueError(f"an accuracy of {self.best}")
+        if not all(map(_is_word, (*words, self.name, self.stamp))):
+            raise ValueError("a name without end")
+        if not isinstance(self.given_name, str) or not isinstance(self.notes, str):
+            raise ValueError("notes of no kind")
+        if type(self.resumable) is not bool:
+            raise ValueError("a checkpoint that may be there")
+
+
+def read_entry(folder: Path, stamp: str) -> IndexEntry | None:
+    """None where the run went a moment ago."""
+    try:
+        return _read(folder, stamp)
+    except UserError as refusal:
+        trouble = str(refusal)
+    except Exception as error:  # one run's trouble, whatever it is, hides no other
+        trouble = f"It cannot be read: {type(error).__name__}: {error}"
+    if not folder.exists():
+        return None
+    return _damaged(folder, stamp, trouble)
+
+
+def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
+    """`trouble`: without the way to the folder, which stands beside it."""
+    words = plain(trouble.replace(f"{folder}/", "").replace(str(folder), folder.name), _TROUBLE)
+    nothing = ("damaged", 0, 0, "", "", "", 0, float("nan"), 0, 0.0)
+    told = (_bytes(folder), is_resumable(folder), "", "", words)
+    return IndexEntry(folder.name, stamp, "", *nothing, *told)
+
+
+def _read(folder: Path, stamp: str) -> IndexEntry:
+    reader = RunReader(folder)
+    config, started, summary = reader.config, reader.started, reader.summary
+    begun_in = started.regime if started is not None else config.gating.regime
+    given = read_notes(folder) if folder_layout.NOTES in stamp else RunNotes()
+    return IndexEntry(
+        name=folder.name,
+        stamp=stamp,
+        created=_created(reader.info.get("created")),
+        status=reader.outcome,
+        step=reader.step,
+        total_steps=started.total_steps if started is not None else 0,
+        regime=plain(summary.regime or begun_in),
+        net=plain(config.net.short),
+        data=plain(config.data.name),
+        seed=config.seed,
+        best=summary.best.accuracy,
+        best_step=summary.best.step,
+        seconds=summary.seconds,
+        bytes=_bytes(folder),
+        resumable=is_resumable(folder),
+        given_name=given.name,
+        notes=given.notes,
+    )
+
+
+def _created(word: object) -> str:
+    """ISO 8601; '' where it is none."""
+    if not isinstance(word, str) or len(word) > _CREATED:
+        return ""
+    try:
+        datetime.fromisoformat(word)
+    except ValueError:
+        return ""
+    return word
+
+
+def _bytes(folder: Path) -> int:
+    """Of the regular files of a run; links in it are not followed."""
+    total, inner = 0, [(str(folder), 1)]
+    while inner:
+        path, depth = inner.pop()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        inner += [(entry.path, depth + 1)] if depth < _DEEPEST else []
+                    elif entry.is_file(follow_symlinks=False):
+                        total += entry.stat(follow_symlinks=False).st_size
+        except OSError:  # it went, or is not ours to look into
+            continue
+    return min(total, 1 << 53)
+
+
+def is_resumable(folder: Path) -> bool:
+    try:
+        names = os.listdir(folder / folder_layout.CHECKPOINTS)  # noqa: PTH208
+    except OSError:
+        return False
+    return any(folder_layout.checkpoint_key(name) is not None for name in names)
+
+
+def to_cache(entry: IndexEntry) -> dict[str, Any]:
+    known: dict[str, Any] = to_plain(entry, "null")
+    del known["name"]
+    return known
+
+
+def from_cache(name: str, known: object, stamp: str) -> IndexEntry | None:
+    """None where it is not known, has changed since, or the cache is damaged."""
+    if not isinstance(known, dict) or known.get("stamp") != stamp:
+        return None
+    best = math.nan if known.get("best") is None else known["best"]
+    try:
+        return IndexEntry(**{**known, "name": name, "best": best})
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= WORD

@@ -1,0 +1,53 @@
+"""A confined child does not outlive the program that started it, whatever it is at."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PARENT = """
+import subprocess, sys, time
+from dgn_engine.confinement import child
+busy = "from dgn_engine.confinement.process import *; cut_off(); end_with_parent(); " \\
+    "confine(600, 1 << 28); print('busy', flush=True)\\nwhile True: pass"
+made = child.start_child([sys.executable, "-s", "-P", "-c", busy], subprocess.DEVNULL)
+made.stdout.readline()
+print(made.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends it")
+def test_a_child_that_computes_ends_with_a_parent_that_is_killed() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    while runs(pid):  # the test's own limit of time ends this
+        time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_ctrl_c_of_a_terminal_does_not_reach_a_child() -> None:
+    if os.name != "posix":
+        pytest.skip("groups of processes are of POSIX")
+    from dgn_engine.confinement.child import start_child
+
+    with start_child([sys.executable, "-c", "input()"], subprocess.PIPE) as made:
+        assert os.getpgid(made.pid) == made.pid != os.getpgid(0)
