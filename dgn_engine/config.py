@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,11 +23,13 @@ ValueInput = Literal["image", "ones", "random"]
 Pixels = Literal["true", "random"]
 Initialisation = Literal["kaiming", "bernoulli", "glorot"]
 Augmentation = Literal["none", "davidnet"]
+Precision = Literal["float32", "tf32", "bf16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 OF_FILE = "file:"  # a configuration names the network of a checkpoint as file:PATH
 MOST_SEED = 2**31 - 1
 _SEEDS = (0, MOST_SEED)
+_WORDS = 4096  # characters of a table that is remembered
 _TENTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 _WIRED: dict[str, object] = {"regime.own_gates": False}
 _TESTED: dict[str, object] = {"regime.drawn_gates": False}
@@ -244,6 +247,12 @@ class TrainingConfig:
         "of images that a convolutional network takes", advanced=True,
         words={"davidnet": "as DavidNet's"},
     )
+    precision: Precision = setting(  # of steps; kernels and scores stay in float32
+        "float32", "precision", help="of steps: tf32 (CUDA cards), bf16",
+        tip="What a step multiplies: tf32 keeps ten bits, on CUDA cards; bf16 seven. Weights and "
+        "all kernels stay in float32", advanced=True,
+        words={"float32": "float32", "tf32": "TF32", "bf16": "bf16"},
+    )
     weights_from: str = setting(  # a checkpoint
         "", "weights from", metavar="FILE", help="what Θ^v begins with",
         tip="What the value network begins with", advanced=True, changed="weights from a file",
@@ -362,8 +371,18 @@ def with_places_as(text: str, words: Callable[[str, str], str]) -> str:
 
 
 def _check(part: Any, where: str) -> None:
-    for name, declared in settings_of(part.__class__).items():
-        declared.check(f"{where}{name}", getattr(part, name))
+    for name, declared, place in _placed(part.__class__, where):
+        declared.check(place, getattr(part, name))
+
+
+@cache  # because ten thousand runs are listed in one go
+def _placed(kind: Any, where: str) -> tuple[tuple[str, Setting, str], ...]:
+    return tuple((name, one, f"{where}{name}") for name, one in settings_of(kind).items())
+
+
+@cache
+def _known(kind: Any) -> tuple[str, ...]:
+    return tuple(item.name for item in dataclasses.fields(kind))
 
 
 def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
@@ -402,10 +421,35 @@ def _places(part: str) -> dict[str, str]:
     return found
 
 
-def _build(kind: type[Any], tree: object, part: str) -> Any:
+def _part(part: str, tree: object) -> Any:
+    """Runs that are listed together mostly differ in their seeds: equal parts are built once."""
+    if isinstance(tree, dict) and 0 < len(words := repr(tree)) <= _WORDS:
+        return _part_of(part, _Spelt(tree, words))
+    return _build(PARTS[part], tree, part)
+
+
+@lru_cache(maxsize=256)
+def _part_of(part: str, spelt: _Spelt) -> Any:
+    return _build(PARTS[part], spelt.tree, part)
+
+
+class _Spelt:
+    """A table that is equal to another where both are spelt alike: 1 is not true."""
+
+    def __init__(self, tree: dict[str, Any], words: str) -> None:
+        self.tree, self.words = tree, words
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Spelt) and self.words == other.words
+
+    def __hash__(self) -> int:
+        return hash(self.words)
+
+
+def _build(kind: Any, tree: object, part: str) -> Any:
     if not isinstance(tree, Mapping):
         raise UserError(f"The configuration's [{part}] must be a table of keys and values.")
-    known = [item.name for item in dataclasses.fields(kind)]
+    known, settings = _known(kind), SETTINGS[part]
     arguments: dict[str, Any] = {}
     for key, value in tree.items():
         place = f"{part}.{key}" if part else str(key)
@@ -415,9 +459,9 @@ def _build(kind: type[Any], tree: object, part: str) -> Any:
                 f"{did_you_mean(str(key), PARTS, _places(part))}"
             )
         if not part and key in PARTS:
-            value = _build(PARTS[key], value, key)
-        elif key in SETTINGS[part]:
-            value = SETTINGS[part][key].typed(place, value)
+            value = _part(key, value)
+        elif key in settings:
+            value = settings[key].typed(place, value)
         elif not isinstance(value, Mapping):
             raise UserError(f"{place} is {in_short(value)}; it must be a table.")
         arguments[key] = value

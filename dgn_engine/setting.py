@@ -100,7 +100,11 @@ class Setting:
             raise UserError(
                 f"{place} is {in_short(value)}; it must be one of {', '.join(self.choices)}.{meant}"
             )
+        if value is None or isinstance(value, bool):
+            return
         check_value(place, value)
+        if isinstance(value, str):
+            return
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, (int, float)) and not isinstance(number, bool):
                 self._check_number(place, number)
@@ -121,18 +125,17 @@ def check_value(place: str, value: object) -> None:
     """Raise `UserError`, naming `place`, for what no setting can be: numbers beyond counting, words
     without end, words with half a character in them.
     """
-    match value:
-        case tuple():
-            for each in value:
-                check_value(place, each)
-        case int() if abs(value) > MOST:
-            bound = f"at most {MOST:,}" if value > 0 else f"at least {-MOST:,}"
-            raise UserError(f"{place} is {in_short(value)}; it must be {bound}.")
-        case str() if len(value) > LONGEST:
-            length = f"{len(value):,}"
-            raise UserError(f"{place} is {length} characters long; {LONGEST:,} are allowed.")
-        case str() if not _is_text(value):
-            raise UserError(f"{place} is {in_short(value)}; that is no text that can be written.")
+    if isinstance(value, tuple):
+        for each in value:
+            check_value(place, each)
+    elif isinstance(value, int) and abs(value) > MOST:
+        bound = f"at most {MOST:,}" if value > 0 else f"at least {-MOST:,}"
+        raise UserError(f"{place} is {in_short(value)}; it must be {bound}.")
+    elif isinstance(value, str) and len(value) > LONGEST:
+        length = f"{len(value):,}"
+        raise UserError(f"{place} is {length} characters long; {LONGEST:,} are allowed.")
+    elif isinstance(value, str) and not _is_text(value):
+        raise UserError(f"{place} is {in_short(value)}; that is no text that can be written.")
 
 
 def in_short(value: object) -> str:
@@ -143,6 +146,8 @@ def in_short(value: object) -> str:
 
 
 def _is_text(value: str) -> bool:
+    if value.isascii():
+        return True
     try:
         value.encode()
     except UnicodeEncodeError:

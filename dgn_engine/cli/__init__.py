@@ -1,21 +1,26 @@
 """`dgn`, the engine without a window: one command a file, each with the constant COMMAND.
 
-Packages above the engine, which it does not know, add theirs as entry points.
+Packages above the engine, which it does not know, add theirs as entry points. Of all commands only
+the one that is asked for is imported: `dgn runs list` waits for no other.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NoReturn
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dgn_engine import __version__
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.plugins import discover
-from dgn_engine.text.printable import complain, printable
+from dgn_engine.plugins import plugin, plugin_names
+from dgn_engine.text.printable import complain, is_utf8, printable
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 OFFERED = "dgn.commands"  # the entry points by which other packages add commands
 DAMAGED, REFUSED, FAILED, UNSAVED, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes
@@ -36,9 +41,11 @@ class Subcommand:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser, commands = _parser()
-    arguments = parser.parsed(argv)
+    words = sys.argv[1:] if argv is None else argv
+    commands = _asked_for(words)
+    arguments = _parser(commands).parsed(words)
     try:
+        _check_out(getattr(arguments, "out", None))
         return commands[arguments.command].run(arguments)
     except UserError as refusal:
         complain(f"dgn {arguments.command}: {refusal}")
@@ -49,6 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of `dgn … | head`
         sys.stderr.close()
         return 1
+
+
+def _check_out(out: str | Path | None) -> None:
+    """Raise `UserError` for a place that cannot be named in what is recorded there."""
+    if out is not None and not is_utf8(str(Path(out).absolute())):
+        raise UserError(f"Cannot write {out}: its name is not UTF-8; choose another one.")
 
 
 def _offered(entry: EntryPoint) -> Subcommand:
@@ -104,17 +117,42 @@ class _Parser(argparse.ArgumentParser):
         self.exit(REFUSED, f"{self.prog}: {printable(message)}\n")
 
 
-def _parser() -> tuple[_Parser, dict[str, Subcommand]]:
+def _asked_for(words: Sequence[str]) -> dict[str, Subcommand]:
+    """The command that the words begin with, alone; where they begin with none, all of them."""
+    named = words[0] if words else ""
+    own = _own_commands()
+    if named in own:
+        return {named: own[named]()}
+    offered = _offered_commands()
+    if named in offered:
+        return {named: offered[named]()}
+    return {name: load() for name, load in {**own, **offered, **own}.items()}
+
+
+def _own_commands() -> dict[str, Callable[[], Subcommand]]:
+    """What imports each command of the engine, by the name under which it is called."""
+    return {
+        module.replace("_", "-"): partial(plugin, __name__, module, "COMMAND", Subcommand)
+        for module in plugin_names(__name__)
+    }
+
+
+def _offered_commands() -> dict[str, Callable[[], Subcommand]]:
+    """What imports each command of another package; to find them, every installed package is
+    looked at."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: partial(_offered, entry) for entry in entry_points(group=OFFERED)}
+
+
+def _parser(commands: Mapping[str, Subcommand]) -> _Parser:
     parser = _Parser(
         prog="dgn", description="Train deep gated networks and measure what their gates know."
     )
     parser.add_argument("--version", action="version", version=f"dgn {__version__}")
     chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    found = discover("dgn_engine.cli", "COMMAND", Subcommand)
-    commands = {module.replace("_", "-"): command for module, command in found.items()}
-    commands |= {entry.name: _offered(entry) for entry in entry_points(group=OFFERED)}
     for name, command in commands.items():
         command.add_arguments(
             chosen.add_parser(name, help=command.about, description=command.about)
         )
-    return parser, commands
+    return parser

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dgn_engine.cli import FAILED
-from dgn_engine.cli._stop_signals import StopSignals
+from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.text.printable import complain
 
 if TYPE_CHECKING:

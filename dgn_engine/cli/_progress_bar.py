@@ -18,6 +18,7 @@ from rich.progress import (
 from rich.text import Text
 
 from dgn_engine.protocol import events
+from dgn_engine.protocol.engine_events import StepsNotCaptured
 from dgn_engine.text.printable import console, printable
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ class TrainProgressBar(_ProgressBar):
             case events.SettingsIgnored():
                 for sentence in event.sentences:
                     self._warn(sentence)
+            case StepsNotCaptured():
+                self._warn(event.sentence)
             case events.RecordingPaused():
                 self._console.print(f"{event.reason} Training goes on.")
             case events.RecordingMended():

@@ -18,9 +18,9 @@ from dgn_engine.cli._options import (
     typed_places,
 )
 from dgn_engine.cli._reader_options import IF_NOT, add_expected, check_expected
-from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.config import TrainingConfig
 from dgn_engine.errors import UserError
+from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.text.printable import complain, say_json
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, get_args
 
 from dgn_engine.cli import FAILED, Subcommand
 from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
-from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
+from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.text.printable import complain, console
 
 if TYPE_CHECKING:
@@ -172,20 +172,26 @@ def _print_list() -> int:
     """Print name, paper, estimated cost at both scales, and the state of the user's results."""
     from rich.table import Table
 
-    from dgn_engine.experiments import Request, all_experiments
-    from dgn_engine.experiments.report.experiment_list import full_words, quick_words
+    from dgn_engine.experiments import Request
+    from dgn_engine.experiments.report.experiment_list import experiment_entries
     from dgn_engine.experiments.report.reproduction_progress import status
     from dgn_engine.experiments.report.result_layout import default_folder
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for head in ("name", "paper", "quick", "there", "full", "there", "what"):
         table.add_column(head, justify="left", overflow="fold")
-    for name, experiment in all_experiments().items():
-        there = [status(default_folder(name, Request(scale=scale))) for scale in ("quick", "full")]
+    for entry in experiment_entries():
+        folders = [default_folder(entry.id, Request(scale=scale)) for scale in ("quick", "full")]
+        quick_there, full_there = map(status, folders)
         table.add_row(
-            name, experiment.paper, quick_words(experiment), there[0],
-            full_words(experiment), there[1], experiment.title,
-        )  # fmt: skip
+            entry.id,
+            entry.paper,
+            entry.quick_cost,
+            quick_there,
+            entry.full_cost,
+            full_there,
+            entry.title,
+        )
     width = None if sys.stdout.isatty() else 160
     console(sys.stdout, width=width).print(table)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import tempfile
 from collections.abc import Callable
@@ -53,7 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
             from dgn_engine.storage.runs.index import forget_index
 
             forget_index(root)
-        return _list_json(root) if arguments.json else _list(root)
+        gc.disable()  # of ten thousand runs everything is kept until the end
+        try:
+            return _list_json(root) if arguments.json else _list(root)
+        finally:
+            gc.enable()
     if arguments.verb == "import":
         return _import(arguments.file, arguments.name)
     if arguments.verb in _run_storage.VERBS:
@@ -117,8 +122,8 @@ def _show(folder: Path, _: argparse.Namespace) -> int:
         for line in describe(folder, str(folder)):
             say(line)
         return 0
-    from dgn_engine.storage.checkpoints.contents import plain
     from dgn_engine.storage.session_file.session_reader import unpack
+    from dgn_engine.text.printable import plain
 
     with tempfile.TemporaryDirectory() as place:
         session = unpack(folder, Path(place))

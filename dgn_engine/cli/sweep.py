@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.cli import FAILED, Subcommand
 from dgn_engine.cli._execution import add_executor_options, named_executor
-from dgn_engine.cli._stop_signals import StopSignals
+from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.runs.folder_layout import results_root
 from dgn_engine.text.printable import complain, console, say
 

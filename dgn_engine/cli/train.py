@@ -149,7 +149,8 @@ def _resume(arguments: argparse.Namespace) -> int:
         )
     newest = folder.newest
     diverged_at = RunReader(arguments.resume).diverged_at
-    if newest is not None and newest.finished:
+    # One whose weights the disk did not take, or that the window trained, goes on to write them.
+    if newest is not None and newest.finished and folder.weights.exists():
         folder.close()
         say(f"{folder.path} is finished: {newest.step:,} steps.")
         return 0
@@ -170,7 +171,7 @@ def _train(
     work: Callable[[HeadlessRun], Outcome],
 ) -> int:
     from dgn_engine.cli._progress_bar import TrainProgressBar
-    from dgn_engine.cli._stop_signals import StopSignals
+    from dgn_engine.session.stop_signals import StopSignals
     from dgn_engine.training.headless_run import HeadlessRun, NotBegunError
 
     stop = StopSignals()

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.results import Findings
 from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_results import UnitResults
+
+if TYPE_CHECKING:
+    from dgn_engine.sweep.unit_results import UnitResults
 
 Scale = Literal["quick", "full"]
 Protocol = Literal["as-published", "as-in-code"]

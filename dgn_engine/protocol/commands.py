@@ -247,11 +247,23 @@ class SetProbeExamples(Command):
 
 @dataclass(frozen=True)
 class SetWatchShare(Command):
-    """Let each probe take at most this share (0…1) of a run's time from now on."""
+    """Let all that is not training take this share (0…1) of a run's time from now on."""
 
     title = "watch with a share of {share:.0%}"
 
     share: float
+
+
+@dataclass(frozen=True)
+class ReportWindow(Command):
+    """What the window's thread has taken since the last report, in processor seconds, and in which
+    process: it is charged to the budget of watching."""
+
+    title = "report the window's time"
+
+    drawing: float
+    other: float
+    process: int
 
 
 @dataclass(frozen=True)
@@ -412,6 +424,15 @@ class DeleteRun(Command):
     title = "delete {folder}"
 
     folder: str
+
+
+@dataclass(frozen=True)
+class ThinRuns(Command):
+    """Thin out the oldest of the user's runs until all are under their limit; `RunsThinned` and
+    `RunsListed` follow.
+    """
+
+    title = "thin out the oldest runs"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,26 @@
-"""Events of an engine in a process of its own: it does not answer, answers again, was replaced."""
+"""Events of the engine itself: its process does not answer, answers again, was replaced; its card
+does not do what was tried."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from dgn_engine.protocol.events import Event
+
+
+@dataclass(frozen=True)
+class StepsNotCaptured(Event):
+    """Steps on this card are taken one operation at a time, slower than as graphs."""
+
+    step: int
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"From step {self.step:,} on, steps are not launched as CUDA graphs but one operation "
+            f"at a time, which is slower and gives the same numbers: {self.reason}."
+        )
 
 
 @dataclass(frozen=True)

@@ -492,6 +492,7 @@ class HistoryReplayed(Event):
     """Past events of a recorded run, for panels to draw; they do not happen again."""
 
     events: tuple[Event, ...]
+    left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # as in `View`
 
 
 @dataclass(frozen=True)

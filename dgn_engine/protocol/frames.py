@@ -47,6 +47,20 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Watching:
+    """What watching takes of a run's time at present, and may take: shares (0…1).
+
+    `every`: seconds between two rounds, in each of which all that is watched is read and drawn.
+    `parts`: what takes how much, some of it in time that a paced run would have waited.
+    """
+
+    share: float
+    taken: float = 0.0
+    every: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Frame:
     """The newest state of a run: where it is, how fast, and the newest reading of each probe."""
 
@@ -58,6 +72,7 @@ class Frame:
     readings: Mapping[str, Reading] = field(default_factory=dict)
     compared: Mapping[str, Reading] = field(default_factory=dict)  # of the other network
     doing: str = ""  # instead of steps, for a second or more: 'reading Neural path kernel'
+    watching: Watching | None = None  # while the run trains
 
     def __repr__(self) -> str:
         seen = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())

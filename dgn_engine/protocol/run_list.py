@@ -1,12 +1,10 @@
-"""What is told of recorded runs: the rows of their table, and curves drawn beside another run."""
+"""What is told of recorded runs: the rows of their table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dgn_engine.protocol.events import Event
-from dgn_engine.protocol.frames import Array
 
 
 @dataclass(frozen=True)
@@ -48,10 +46,23 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class RunsListed(Event):
-    """Every run among the user's, newest first."""
+    """Every run among the user's, newest first. `limit`: bytes that all of them may take, 0 where
+    there is no folder of runs.
+    """
 
     root: str
     runs: tuple[RecordedRun, ...]
+    limit: int = 0
+
+
+@dataclass(frozen=True)
+class RunsThinned(Event):
+    """The oldest runs were thinned out, or why not: `what` as sentences, `trouble` a line about
+    each of the runs.
+    """
+
+    what: str
+    trouble: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,29 +70,3 @@ class RunExported(Event):
     """A recorded run was written into one file; `what`: 'runs.csv: 12 scores.'"""
 
     what: str
-
-
-@dataclass(frozen=True)
-class RunCurves:
-    """What one recorded run wrote down over its steps, to be drawn beside another run.
-
-    `scalars[(source, name)]`: steps and values, source 'training' or a probe; `examples[probe]`:
-    of how many probe examples these are. `spectrum`: the eigenvalues of the neural path kernel and
-    their cumulative energy, as last recorded at `spectrum_step`, `spectrum_remark` says of how many
-    examples and how exact; empty where they were not.
-    """
-
-    folder: str
-    name: str
-    scalars: Mapping[tuple[str, str], tuple[Array, Array]]
-    spectrum: Mapping[str, Array] = field(default_factory=dict)
-    spectrum_step: int = 0
-    spectrum_remark: str = ""
-    examples: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class CurvesRead(Event):
-    """The curves of all runs that were asked for, in that order, in the place of those before."""
-
-    runs: tuple[RunCurves, ...]

@@ -20,12 +20,14 @@ from dgn_engine.model.importing.saved_network import (
 )
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
+from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, plain
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.drawn_events import drawn_scores
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.text.printable import plain
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 
@@ -134,8 +136,8 @@ def of_run(folder: Path) -> ComparisonSource:
             about="scores only",
             regime=reader.config.gating.regime,
             layers=(),
+            scores=drawn_scores(reader.each_event()),
             step=reader.step,
-            scores=tuple(e for e in reader.events if isinstance(e, Measured)),
         )
         try:
             return _last_network(reader, inputs.shape), opened

@@ -28,13 +28,14 @@ from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.reading_commands import ReadingCommands
 from dgn_engine.session.run_library import RunLibrary, is_session_file
 from dgn_engine.session.undo import UndoHistory
-from dgn_engine.session.unused_memory import give_back
+from dgn_engine.session.unused_memory import UnusedMemory
+from dgn_engine.session.watch_commands import WatchCommands
+from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.index import newest_resumable
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.session_file.loaded_run import LoadedRun, drawn_history
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.training.devices import available_devices
-from dgn_engine.training.probe_schedule import SHARE
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
@@ -69,15 +70,15 @@ class Engine:
         self.running = False
         self._runs = 0
         self._stop_at: int | None = None
-        self._left = False  # a network was let go a moment ago
+        self._unused = UnusedMemory()
         self._requests: tuple[do.ProbeRequest, ...] = ()
-        self._watch_share = SHARE
         worker = ReadingWorker()
         self._files = files = FileCommands(emit, worker)
         self._heavy = readings = ReadingCommands(self._emit, worker, files.comparison)
         self._library = library = RunLibrary(emit, runs_root)
         self._publisher = FramePublisher(publish, files.comparison)
         self._undo = UndoHistory(self._emit, files.name_of)
+        self._watching = watching = WatchCommands()
         self.handlers: dict[type[do.Command], Handler] = {
             do.StartRun: self._start,
             do.ContinueRun: self._continue,
@@ -101,7 +102,8 @@ class Engine:
             do.CancelLoading: lambda _: self._cancelled.clear(),  # nothing is being read any more
             do.GoOnReading: self._on_shown(readings.go_on),
             do.SetProbeExamples: self._on_shown(readings.choose_examples),
-            do.SetWatchShare: lambda command: self._set_watch_share(command.share),
+            do.SetWatchShare: lambda command: watching.set_share(command, self.run),
+            do.ReportWindow: lambda command: watching.charge_window(command, self.run),
             do.OpenFile: self._open_file,
             do.PickTensors: self._on_shown(files.pick),
             do.TakeGates: self._on_shown(files.take_gates),
@@ -117,6 +119,7 @@ class Engine:
             do.ListRuns: library.list_runs,
             do.NoteRun: library.note,
             do.DeleteRun: library.delete,
+            do.ThinRuns: library.thin,
             do.ExportRun: library.export,
             do.ReadCurves: library.read_curves,
             do.ShowRun: lambda command: library.read(command, self._recording),
@@ -145,9 +148,7 @@ class Engine:
 
     def advance(self) -> None:
         """Take one step if the run is running, then read and publish what is due."""
-        if self._left:
-            self._left = False
-            give_back()
+        self._unused.give_back_due()
         if (loaded := self._library.take_loaded()) is not None:
             self._attempt(f"show {loaded.name}", lambda: self._show(loaded))
         run, heard = self.run, self._heavy.poll()
@@ -161,9 +162,10 @@ class Engine:
                     self._publisher.rate.tick(run.pace)
                 self._stop_where_due(run)
             self._show_due(run, self.running, heard)
-            self._files.comparison.read_next()
+            self._read_compared(run)
             if self._recording is not None:
                 self._recording.tick()
+            run.budget.settle(self.running, run.pace > 0.0)
         except Exception as error:
             self._fail("Training stopped by a fault", error)
 
@@ -174,6 +176,11 @@ class Engine:
         if frame is not None and self._recording is not None:
             needed = not running and not run.probe_schedule.busy
             self._recording.on_frame(frame, needed)
+
+    def _read_compared(self, run: Run) -> None:
+        began = run.budget.busy()
+        if self._files.comparison.read_next():
+            run.budget.charge("readings", run.budget.busy() - began)
 
     def next_step_in(self) -> float | None:
         """Seconds until the next step by the run's pace; None while nothing runs."""
@@ -298,7 +305,7 @@ class Engine:
             run, continued = continue_run(
                 folder, self._runs + 1, self._emit, self._report, live=True
             )
-            history = drawn_history(RunReader(folder.path).events)
+            history = drawn_history(RunReader(folder.path).each_event())
         except BaseException:
             folder.close()
             raise
@@ -324,7 +331,7 @@ class Engine:
         self._library.close_shown()
         self._heavy.employ(run)
         run.probe_schedule.watch(self._requests)
-        run.probe_schedule.share = self._watch_share
+        self._watching.employ(run)
         self._runs += 1
         self.run, self._stop_at, self._inspected = run, None, None
         self.running = not paused
@@ -357,6 +364,7 @@ class Engine:
     def _pause(self, run: Run) -> None:
         self.running = False
         self._stop_at = None
+        run.settle()
         self._emit(events.Paused(run.step_count))
 
     def _watch(self, requests: tuple[do.ProbeRequest, ...]) -> None:
@@ -374,13 +382,6 @@ class Engine:
         if isinstance(shown, Run):
             return self._publisher.frame(shown, self.running)
         return shown.frame(self._files.comparison.readings)
-
-    def _set_watch_share(self, share: float) -> None:
-        if not 0.0 < share <= 1.0:
-            raise UserError(f"A share of {share:g} is none: give one above 0, and at most 1.")
-        self._watch_share = share
-        if self.run is not None:
-            self.run.probe_schedule.share = share
 
     def _open_file(self, command: do.OpenFile) -> None:
         """A session is opened as one, under whatever name it was dropped."""
@@ -407,11 +408,11 @@ class Engine:
 
     def _close_comparison(self, _: do.CloseComparison) -> None:
         self._files.close_comparison(self._shown)
-        self._left = True
+        self._unused.expect()
 
     def _close_file(self, command: do.CloseFile) -> None:
         self._files.forget(command.ticket)
-        self._left = True
+        self._unused.expect()
 
     def _save_session(self, command: do.SaveSession) -> None:
         frame = None if self.run is None else self._publisher.frame(self.run, self.running)
@@ -468,7 +469,7 @@ class Engine:
         self._end_recording()
         self._heavy.release(self._shown)
         self._undo.forget()
-        self._left = True
+        self._unused.expect()
 
     def _end_recording(self, sound: bool = True) -> None:
         if sound and self.run is not None and self.running:

@@ -27,7 +27,7 @@ from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.session.restart import EngineRestart, poisons
 from dgn_engine.session.thread_session import ThreadSession
 
-POLL = 0.01  # seconds between two polls of the child
+POLL = 0.03  # seconds between two looks at what the child has for us; commands come at once
 BEAT = 1.0  # seconds after which a child says at least that it lives
 LEAVE = 20.0  # seconds that a child has to end after it closed its end of the pipe
 HANG_UP = 1.0  # seconds that a child has to read what is being written to it
@@ -84,6 +84,9 @@ class ProcessSession:
         if not queued:
             reason = f"the engine does not keep up, and {MOST:,} commands wait for it."
             self._mailbox.emit(Refused(command.in_words(), reason))
+
+    def notify(self, tell: Callable[[], None]) -> None:
+        self._mailbox.notify(tell)
 
     def drain(self) -> list[Event]:
         change = self._watch.look() if self._relay.is_alive() else None

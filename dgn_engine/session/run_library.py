@@ -20,7 +20,9 @@ from dgn_engine.protocol.events import (
     SessionSaved,
 )
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.run_list import CurvesRead, RunExported
+from dgn_engine.protocol.run_curves import CurvesRead
+from dgn_engine.protocol.run_list import RunExported, RunsThinned
+from dgn_engine.storage.runs import thin_runs
 from dgn_engine.storage.runs.index import list_runs
 from dgn_engine.storage.runs.recorded_curves import read_curves
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
@@ -85,6 +87,18 @@ class RunLibrary:
             self._emit(list_runs(self._root))
 
         self._begin(command, delete)
+
+    def thin(self, command: do.ThinRuns) -> None:
+        """One that is being written stays as it is."""
+
+        def thin() -> None:
+            told: list[str] = []
+            found = thin_runs.plan(Path(self._root))
+            freed = thin_runs.thin(found.folders, told.append)
+            self._emit(RunsThinned(found.outcome(freed), "\n".join(told)))
+            self._emit(list_runs(self._root))
+
+        self._begin(command, thin)
 
     def export(self, command: do.ExportRun) -> None:
         folder, path = Path(command.folder), Path(command.path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import threading
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dgn_engine.protocol.commands import CancelLoading, Command, Shutdown
@@ -40,6 +41,9 @@ class ThreadSession:
         if isinstance(command, (CancelLoading, Shutdown)):
             self._mailbox.cancelled.set()
         self._mailbox.commands.put(command)
+
+    def notify(self, tell: Callable[[], None]) -> None:
+        self._mailbox.notify(tell)
 
     def drain(self) -> list[Event]:
         return self._mailbox.drain()

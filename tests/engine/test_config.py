@@ -86,3 +86,17 @@ def test_what_no_setting_can_be_is_one_short_sentence(
     told = str(refusal.value)
     assert complaint in told
     assert len(told) < 300
+
+
+def test_a_part_that_is_spelt_otherwise_is_read_anew() -> None:
+    """Parts that are spelt alike are built once; 1 and true are equal in Python, and not here."""
+    tree = RunConfig().to_dict()
+    first = RunConfig.from_dict({**tree, "seed": 1})
+    second = RunConfig.from_dict({**tree, "seed": 2})
+    assert second.training is first.training
+    with pytest.raises(UserError, match=r"training\.batch"):
+        RunConfig.from_dict({**tree, "training": {**tree["training"], "batch": True}})
+    ones = {**tree, "training": {**tree["training"], "batch": 1}}
+    assert type(RunConfig.from_dict(ones).training.batch) is int
+    with pytest.raises(UserError, match=r"net\.bias"):
+        RunConfig.from_dict({**tree, "net": {**tree["net"], "bias": 0}})

@@ -19,7 +19,6 @@ from dgn_engine.protocol.results import Claim, Figure, Printed
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
-from dgn_engine.sweep.summary import FORMAT as SWEEP_FORMAT
 from dgn_engine.text.printable import printable_tree
 
 FORMAT = "dgn-viewer result 1"
@@ -139,6 +138,9 @@ def goes_on_in(document: Document, folder: Path) -> bool:
 
 def read(folder: Path) -> Document:
     """Read the result in a folder, or a result's file; raises `UserError`."""
+    # What sums up a sweep reads runs; the window, which shows no result yet, waits for this module.
+    from dgn_engine.sweep.summary import FORMAT as SWEEP_FORMAT
+
     path = folder if folder.is_file() else inside(folder) / RESULTS
     try:
         tree = json.loads(read_text(path))

@@ -24,6 +24,7 @@ from dgn_engine.storage.atomic_write import (
 )
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.session_file.session_writer import save_session
 from dgn_engine.sweep.checks import check_folder
 from dgn_engine.sweep.unit import unit_folder
 
@@ -48,6 +49,42 @@ def a_socket(path: Path) -> None:
             made.bind(path.name)
     finally:
         os.chdir(place)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of bytes")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--epochs", "1", "--out"],
+        ["sweep", "sweep.toml", "--out"],
+        ["reproduce", "theory-depth", "--out"],
+        ["gate-information", "file.pt", "run.toml", "--out"],
+        ["kernels", "run", "--examples", "4", "--out"],
+        ["inspect", "run", "--out"],
+        ["runs", "export", "run"],
+    ],
+)
+def test_a_name_that_is_no_utf8_is_refused_before_the_work(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, str(tmp_path / "a\udcffb")]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("its name is not UTF-8; choose another one.\n")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_users_folder_of_runs_may_have_no_such_name_either(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no name in UTF-8"):
+        RunFolder.create(tmp_path / "a\udcffb" / "run", RunConfig())
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of bytes")
+def test_a_run_in_a_folder_of_such_a_name_is_exported(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", RunConfig()).close()
+    folder = (tmp_path / "run").rename(tmp_path / "a\udcffb")
+    assert save_session(folder, tmp_path / "out.dgn") > 0
+    assert (tmp_path / "out.dgn").stat().st_size > 0
 
 
 THINGS = (os.mkfifo, a_link, a_link_to_nothing, a_folder, a_socket)

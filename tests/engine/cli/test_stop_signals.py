@@ -13,8 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from dgn_engine.cli import _stop_signals, ended_by_signal, main
-from dgn_engine.cli._stop_signals import StopSignals
+from dgn_engine.cli import ended_by_signal, main
+from dgn_engine.session import stop_signals
+from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.trainer import Trainer
@@ -113,9 +114,9 @@ def test_a_stopped_sweep_keeps_what_is_done_and_saves_what_runs(
 # A command that waits for ever, and what is sent to it.
 WAITS = """
 import os, signal, sys, time
-from dgn_engine.cli import _stop_signals
-_stop_signals.SAME = float(sys.argv[1])
-with _stop_signals.StopSignals() as stop:
+from dgn_engine.session import stop_signals
+stop_signals.SAME = float(sys.argv[1])
+with stop_signals.StopSignals() as stop:
     print("ready", flush=True)
     while not stop.requested():
         time.sleep(0.01)
@@ -197,4 +198,4 @@ def test_exit_codes_of_signals_are_told_from_others() -> None:
     assert [code for code in (0, 1, 3, 127, 128, 130, 143, 255) if ended_by_signal(code)] == [
         130, 143,
     ]  # fmt: skip
-    assert set(_stop_signals.STOPPING) == {one.name for one in SIGNALS}
+    assert set(stop_signals.STOPPING) == {one.name for one in SIGNALS}

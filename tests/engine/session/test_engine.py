@@ -395,7 +395,7 @@ def test_a_recorded_run_is_shown_as_another_run_with_its_history() -> None:
 
 def test_panels_draw_scores_traces_swaps_and_settings_of_a_recorded_run() -> None:
     drawn: list[told.Event] = [
-        told.Measured(1, 0.1, 0.5, 0.5), told.ProbeScalars(1, 0.1, "npk", {}),
+        told.Measured(1, 0.1, 0.5, 0.5), told.ProbeScalars(1, "npk", {"nu": 1.0}),
         told.RegimeSwapped(6, "DL", "FL", (), (), (), ()), told.Rewired(6, (1, 0)),
         told.SettingChanged(6, 0.1, 1.0, "image", 0.0),
     ]  # fmt: skip

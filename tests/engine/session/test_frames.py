@@ -10,6 +10,7 @@ import pytest
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.session import frame_publisher
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
+from dgn_engine.training.watch_budget import WatchBudget
 
 
 class Clock:
@@ -60,6 +61,7 @@ class MadeUpRun:
     def __init__(self) -> None:
         self.trainer = SimpleNamespace(epoch=1.5)
         self.probe_schedule = Schedule()
+        self.budget = WatchBudget()
 
     def context(self, gates: object) -> object:
         return ("context with", gates)
@@ -85,8 +87,8 @@ def bench(clock: Clock) -> Bench:
     return made
 
 
-def test_the_position_goes_out_every_twenty_fifth_of_a_second(clock: Clock, bench: Bench) -> None:
-    for after, frames in ((0.02, 1), (0.03, 2), (0.03, 2), (0.02, 3)):
+def test_the_position_goes_out_as_often_as_it_can_be_read(clock: Clock, bench: Bench) -> None:
+    for after, frames in ((0.2, 1), (0.25, 2), (0.3, 2), (0.15, 3)):
         clock.now += after
         assert bench.step() is None  # it holds nothing new
         assert len(bench.frames) == frames
@@ -144,12 +146,14 @@ def test_a_frame_says_where_the_run_is_and_how_long_it_will_take(
         clock.now += 0.25
         bench.publisher.rate.tick(0.0)
     frame = bench.publisher.frame(bench.run, True)
-    assert frame == Frame(3, 10, 1.5, 4.0, 20 / 4.0, {}, bench.other)
+    assert frame == Frame(
+        3, 10, 1.5, 4.0, 20 / 4.0, {}, bench.other, watching=bench.run.budget.account
+    )
     bench.run.total_steps = 0
     assert bench.publisher.frame(bench.run, True).eta_seconds is None
     bench.run.total_steps = 30
     frame = bench.publisher.frame(bench.run, False)
-    assert (frame.steps_per_second, frame.eta_seconds) == (0.0, None)
+    assert (frame.steps_per_second, frame.eta_seconds, frame.watching) == (0.0, None, None)
 
 
 # steps a second

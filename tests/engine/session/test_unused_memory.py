@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.protocol import commands as do
-from dgn_engine.session import engine, unused_memory
+from dgn_engine.session import unused_memory
 from tests.engine.session.conftest import PROBES, Desk, small
 
 
@@ -47,20 +47,24 @@ def test_a_run_that_was_replaced_is_freed_without_the_collector(
     desk.engine.close()
 
 
-def test_memory_is_given_back_once_after_a_run_was_replaced(
+def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
-    monkeypatch.setattr(engine, "give_back", lambda: given.append(1))
+    now = 100.0
+    monkeypatch.setattr(unused_memory, "give_back", lambda: given.append(1))
     desk = Desk(str(tmp_path))
-    desk.do(do.StartRun(small(seed=1)))
-    desk.turn(3)
-    assert len(given) == 1
-    desk.turn(3)
-    assert len(given) == 1
-    desk.do(do.StartRun(small(seed=2)))
-    desk.turn(3)
-    assert len(given) == 2
+    desk.engine._unused = unused_memory.UnusedMemory(lambda: now)
+    for number in (0, 2):
+        desk.do(do.StartRun(small(seed=number)))
+        desk.turn(3)
+        assert len(given) == number + 1
+        now += unused_memory.AGAIN / 2
+        desk.turn(3)
+        assert len(given) == number + 1
+        now += unused_memory.AGAIN / 2
+        desk.turn(3)
+        assert len(given) == number + 2
     desk.engine.close()
 
 

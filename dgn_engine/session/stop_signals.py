@@ -8,9 +8,11 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")  # Windows has not all of them
 SAME = 1.0  # seconds in which a further signal, but for Ctrl-C, is part of the first request
+_WARNING = getattr(signal, "SIGUSR1", None)  # says again what the first one said, and no more
 _SHOW_CURSOR = b"\x1b[?25h\n"  # a progress bar hides it
 
 
@@ -20,12 +22,15 @@ class StopSignals:
     At once: also while the main thread is in a long calculation. What is written by then is whole,
     as after SIGKILL; children find their pipes closed and save themselves. A terminal that is
     closed sends SIGHUP twice, and some supervisors send SIGTERM and SIGHUP together: what comes
-    within `SAME` seconds counts once. What is ignored stays ignored, as nohup wants it.
+    within `SAME` seconds counts once, and SIGUSR1 is never a second one. What is ignored stays
+    ignored, as nohup wants it.
 
     Enter it in the main thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_request: Callable[[], object] | None = None) -> None:
+        """`on_request` is called in a thread of its own when the first signal comes."""
+        self._on_request = on_request
         self._first: int | None = None
         self._since = 0.0
 
@@ -67,7 +72,9 @@ class StopSignals:
         now = time.monotonic()
         if self._first is None:
             self._first, self._since = number, now
-        elif number == signal.SIGINT or now - self._since > SAME:
+            if self._on_request is not None:
+                self._on_request()
+        elif number == signal.SIGINT or (number != _WARNING and now - self._since > SAME):
             with contextlib.suppress(OSError):
                 if os.isatty(2):
                     os.write(2, _SHOW_CURSOR)

@@ -1,0 +1,36 @@
+"""`dgn` as the child of a window: it ends, its work saved, when its standard input is closed.
+
+`python -m dgn_engine.cli._attached ARGUMENTS`. The parent holds the other end of that pipe and
+writes nothing: it closes it to stop the command, and the system does where the parent is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+from dgn_engine.cli import main
+
+# It may have been asked by a signal already, as at the end of a desktop's session: SIGUSR1 does not
+# count as a second one. Windows has none.
+_ASKED = getattr(signal, "SIGUSR1", signal.SIGTERM)
+
+
+def _watch() -> None:
+    while os.read(0, 4096):
+        pass
+    if signal.getsignal(_ASKED) == signal.SIG_DFL:  # nothing is begun that could be saved
+        os._exit(128 + _ASKED)
+    signal.raise_signal(_ASKED)
+
+
+def attached_main() -> int:
+    """Run the command of the arguments, watched; its exit code."""
+    threading.Thread(target=_watch, name="dgn-parent", daemon=True).start()
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(attached_main())

@@ -1,0 +1,138 @@
+"""The budget of watching in a session: who is charged, and that training does not notice."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import Measured, Running
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.session import watch_commands
+from dgn_engine.session.engine import Engine
+from dgn_engine.session.mailbox import Mailbox
+from dgn_engine.training.run import Run
+from dgn_engine.training.watch_budget import DRAWING
+from tests.engine.session.conftest import PROBES, Desk, small
+
+FRAME = Frame(1, 2, 0.0, 0.0, None)
+
+
+class Charges:
+    """Notes what a run's budget is charged."""
+
+    def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.noted: dict[str, float] = {}
+        assert desk.engine.run is not None
+        monkeypatch.setattr(desk.engine.run.budget, "charge", self.charge)
+
+    def charge(self, expense: str, seconds: float, own: bool = True) -> None:
+        if not own:
+            self.noted[expense] = self.noted.get(expense, 0.0) + seconds
+
+
+def test_a_watched_and_recorded_run_has_the_weights_of_a_headless_one_bit_for_bit(
+    tmp_path: object,
+) -> None:
+    desk = Desk(runs=str(tmp_path))
+    try:
+        desk.do(do.Watch(PROBES), do.StartRun(small(), paused=True), do.SetWatchShare(0.9))
+        for _ in range(20):
+            desk.do(do.ReportWindow(0.1, 0.1, os.getpid()))
+            desk.train(1)
+        watched = desk.value()
+    finally:
+        desk.engine.close()
+    alone = Run(1, small(), lambda _: None, lambda *_: None, live=False)
+    for _ in range(20):
+        alone.step()
+    assert all(map(torch.equal, watched, alone.trainer.network.value.weights))
+
+
+def test_a_frozen_window_does_not_slow_training() -> None:
+    """It takes nothing for a hundred steps: nothing waits for it, and it is told once."""
+    mailbox, told = Mailbox(), []
+    mailbox.notify(lambda: told.append(1))
+    engine = Engine(mailbox.emit, mailbox.publish)
+    try:
+        engine.obey(do.Watch(PROBES))
+        engine.obey(do.StartRun(small()))
+        steps = 0
+        while steps < 100:
+            engine.advance()
+            assert engine.run is not None
+            assert engine.run.step_count - steps <= 1
+            steps = engine.run.step_count
+    finally:
+        engine.close()
+    assert len(told) == 1
+    assert mailbox.latest() is not None
+    assert mailbox.latest() is None, "of frames one is kept"
+
+
+@pytest.mark.parametrize(
+    ("another", "cores", "charged"),
+    [
+        (0, 8, True),  # it shares the interpreter with the thread that trains
+        (1, 8, False),
+        (1, 1, True),  # … the only core
+    ],
+)
+def test_a_window_is_charged_where_it_delays_training(
+    monkeypatch: pytest.MonkeyPatch, another: int, cores: int, charged: bool
+) -> None:
+    monkeypatch.setattr(watch_commands.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(watch_commands.torch, "get_num_threads", lambda: 1)
+    process = os.getpid() + another
+    desk = Desk()
+    try:
+        desk.do(do.ReportWindow(1.0, 1.0, process))  # there is no run yet
+        desk.do(do.StartRun(small(), paused=True))
+        charges = Charges(desk, monkeypatch)
+        desk.do(do.ReportWindow(0.25, 0.5, process))
+        assert charges.noted == ({DRAWING: 0.25, "window": 0.5} if charged else {})
+    finally:
+        desk.engine.close()
+
+
+def test_a_share_holds_for_the_runs_that_follow() -> None:
+    desk = Desk()
+    try:
+        desk.do(do.SetWatchShare(0.2), do.StartRun(small(), paused=True))
+        assert desk.engine.run is not None
+        assert desk.engine.run.budget.share == 0.2
+        desk.do(do.SetWatchShare(0.0))
+        assert desk.engine.run.budget.share == 0.2
+    finally:
+        desk.engine.close()
+
+
+# What wakes the window up
+
+
+def test_scores_wait_for_the_next_frame_and_other_events_are_told_at_once() -> None:
+    mailbox, told = Mailbox(), []
+    mailbox.notify(lambda: told.append(1))
+    mailbox.emit(Measured(1, 0.1, 1.0, 0.5))
+    assert told == []
+    mailbox.emit(Running(1))
+    mailbox.emit(Running(2))
+    mailbox.publish(FRAME)
+    assert told == [1], "once until the frame is asked for"
+    assert mailbox.latest() == FRAME
+    mailbox.publish(FRAME)
+    assert told == [1, 1]
+
+
+def test_who_comes_later_is_told_of_what_has_arrived_before() -> None:
+    mailbox, told = Mailbox(), []
+    mailbox.emit(Running(1))
+    mailbox.notify(lambda: told.append("first"))
+    mailbox.notify(lambda: told.append("second"))
+    assert told == ["first", "second"]
+    mailbox.latest()
+    mailbox.drain()
+    mailbox.emit(Running(2))
+    assert told == ["first", "second", "second"]
