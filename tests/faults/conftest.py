@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dgn_engine.config import DataConfig
-from dgn_engine.data import load_examples
-from dgn_engine.storage.runs.run_reader import RunReader
-from tests.faults.reference_runs import RUNS, Reference
+from tests.faults.reference_runs import RUNS, Reference, trained
 from tests.faults.tables import Table, keep_table
-from tests.faults.victims import dgn
+from tests.faults.victims import warm_up
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts() -> Iterator[None]:
+    """SIGINT ends the children as it should, also where a shell began all of this with `&`."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
@@ -40,14 +45,10 @@ def quick_disk() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reference]:
     root = tmp_path_factory.mktemp("undisturbed")
-    load_examples(DataConfig())  # what it imports is then there in every child
+    warm_up()  # else the first would take longest
     found = {}
     for name, arguments in RUNS.items():
-        path = root / name.replace(", ", "-")
-        began = time.monotonic()
-        assert dgn(*arguments, "--out", path).wait() == 0
-        seconds = time.monotonic() - began
-        found[name] = Reference(arguments, path, seconds, RunReader(path).step)
+        found[name] = trained(arguments, root / name.replace(", ", "-"))
     return found
 
 

@@ -1,12 +1,14 @@
 """A file system below the program that fails: a shim of the C library, compiled by `cc`.
 
 `LD_PRELOAD` puts it before the C library; it counts what is written below one folder and lets the
-n-th of these calls fail, once or from then on. Nothing of the program knows of it.
+n-th of these calls fail, once or from then on. Nothing of the program knows of it. Removing is
+counted as writing where the error is another than ENOSPC: from a full disk one may remove.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,14 +26,14 @@ SOURCE = r"""
 #include <unistd.h>
 
 static char below[4096];
-static long at = -1, seen = 0;
+static long at = -1, *seen;
 static int code = 0, forever = 0;
 
-void shim_arm(const char *folder, long number, int error, int on) {
+void shim_arm(const char *folder, long number, int error, int on, long *count) {
     strncpy(below, folder, sizeof below - 1);
-    at = number; seen = 0; code = error; forever = on;
+    seen = count; *seen = 0;
+    at = number; code = error; forever = on;
 }
-long shim_seen(void) { return seen; }
 
 static int inside(int fd) {
     char link[64], path[4096];
@@ -49,7 +51,7 @@ static int inside_at(int folder, const char *path) {
 }
 static int fails(int concerned) {
     if (!concerned) return 0;
-    long number = __atomic_fetch_add(&seen, 1, __ATOMIC_SEQ_CST);
+    long number = __atomic_fetch_add(seen, 1, __ATOMIC_SEQ_CST);
     if (at < 0 || (forever ? number < at : number != at)) return 0;
     errno = code;
     return 1;
@@ -65,6 +67,22 @@ int ftruncate(int fd, off_t size) {
 }
 int ftruncate64(int fd, off64_t size) {
     REAL(ftruncate64); return fails(inside(fd)) ? -1 : real(fd, size);
+}
+int fdatasync(int fd) { REAL(fdatasync); return fails(inside(fd)) ? -1 : real(fd); }
+ssize_t pwrite(int fd, const void *data, size_t size, off_t place) {
+    REAL(pwrite); return fails(inside(fd)) ? -1 : real(fd, data, size, place);
+}
+int unlinkat(int folder, const char *path, int flags) {
+    REAL(unlinkat);
+    return code != ENOSPC && fails(inside_at(folder, path)) ? -1 : real(folder, path, flags);
+}
+int unlink(const char *path) {
+    REAL(unlink);
+    return code != ENOSPC && fails(inside_at(AT_FDCWD, path)) ? -1 : real(path);
+}
+int rmdir(const char *path) {
+    REAL(rmdir);
+    return code != ENOSPC && fails(inside_at(AT_FDCWD, path)) ? -1 : real(path);
 }
 int mkdir(const char *path, mode_t mode) {
     REAL(mkdir); return fails(inside_at(AT_FDCWD, path)) ? -1 : real(path, mode);
@@ -121,19 +139,21 @@ def compiled(place: Path) -> Path | None:
 
 
 class Shim:
-    """The shim that this process was started with."""
+    """The shim that this process and its forked children were started with."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None)
-        self._library.shim_seen.restype = ctypes.c_long
+        self._shared = mmap.mmap(-1, ctypes.sizeof(ctypes.c_long))  # with forked children
+        self._count = ctypes.c_long.from_buffer(self._shared)
 
     def arm(self, below: Path, number: int, error: int, forever: bool = False) -> None:
         """Let the n-th call that writes below a folder fail, or all from then on; -1: none."""
         self._library.shim_arm(
-            str(below).encode(), ctypes.c_long(number), error, ctypes.c_int(forever)
+            *(str(below).encode(), ctypes.c_long(number), error, ctypes.c_int(forever)),
+            ctypes.byref(self._count),
         )
 
     @property
     def seen(self) -> int:
-        """How many such calls there were."""
-        return int(self._library.shim_seen())
+        """How many such calls there were since it was armed, here or in a child."""
+        return self._count.value

@@ -1,27 +1,24 @@
 """One short run, again and again; each time another of its writes fails. Started with the shim.
 
-`python -m tests.faults.failing_runs PLACE ERRNO STRIDE`; the last line that it prints is JSON.
+`python -m tests.faults.failing_runs PLACE ERRNO STRIDE [--on]`; the last line that it prints is
+JSON. `--on`: not that write alone fails, but all from then on.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-from safetensors.numpy import load
-
-from dgn_engine.config import DataConfig
-from dgn_engine.data import load_examples
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
 from tests.faults.failing_disk import Shim
-from tests.faults.victims import Victim
+from tests.faults.reference_runs import Reference, assert_equal, damage, go_on, trained
 
 RUN = [
     *("train", "--width", "8", "--depth", "3", "--train-limit", "64", "--epochs", "3", "--quiet"),
@@ -38,71 +35,50 @@ class Found:
     wrong: list[str]
 
 
-def train(out: Path, fail: int, error: int, shim: Shim, seen: Path | None = None) -> int:
-    """The exit code of a run, or of its continuation, of which a write fails."""
-    from dgn_engine.cli import main
-
-    resumed = (out / folder_layout.RUN).exists()
-    words = ["train", "--resume", str(out), "--quiet"] if resumed else [*RUN, "--out", str(out)]
-
-    def work() -> int:
-        shim.arm(out.parent, fail, error)
-        code = main(words)
-        if seen is not None:
-            count = shim.seen
-            shim.arm(out.parent, -1, 0)
-            seen.write_text(str(count), "ascii")
-        return code
-
-    return Victim(work).wait(300.0)
-
-
-def weights(out: Path) -> dict[str, np.ndarray]:
-    return load((out / folder_layout.WEIGHTS).read_bytes())
-
-
-def trouble(out: Path, code: int, wanted: dict[str, np.ndarray], shim: Shim) -> str:
+def trouble(out: Path, code: int, whole: Reference) -> str:
     """What is wrong with a run of which a write failed, or with going on with it; '' if nothing."""
     if code not in (0, 2, 4):
         return f"exit code {code}"
     if not (out / folder_layout.RUN).exists():
-        if code == 0:
-            return "it says that all is well, and nothing is there"
-    elif lost := [str(one) for one in verify(out) if not one.harmless]:
+        if code != 2:
+            return f"exit code {code}, and nothing is there"
+        if out.exists():
+            shutil.rmtree(out)
+    elif lost := damage(out):
         return "; ".join(lost)
     elif code == 0 and not (out / folder_layout.WEIGHTS).exists():
         return "it says that all is well, and its weights are not there"
-    if out.exists() and not (out / folder_layout.RUN).exists():
-        shutil.rmtree(out)
-    if code := train(out, -1, 0, shim):
+    if code := go_on(out, whole).wait():
         return f"it cannot be gone on with: exit code {code}"
     repair(out)
-    found = weights(out)
-    same = all(np.array_equal(found[name], array) for name, array in wanted.items())
-    return "" if same else "it ends with other weights"
+    try:
+        assert_equal(out, whole.path)
+    except AssertionError as error:
+        return f"it ends otherwise than one that was not disturbed: {error}"
+    return ""
 
 
-def main(place: Path, error: int, stride: int) -> Found:
+def main(place: Path, error: int, stride: int, on: bool) -> Found:
+    """Until a run has ended before its turn came; `stride`: the first of so many writes fails."""
     shim = Shim()
-    load_examples(DataConfig())  # what it imports is then there in every child
-    counted = place / "count"
-    (place / "whole").mkdir()
-    whole = place / "whole" / "run"
-    assert train(whole, -1, 0, shim, counted) == 0
-    wanted, count = weights(whole), int(counted.read_text("ascii"))
+    whole = trained(RUN, place / "whole")
     found = Found(0, {}, [])
-    for number in range(0, count, stride):
+    for number in itertools.count(0, stride):
         inner = place / f"{number}"
         inner.mkdir()
-        out = inner / "run"
-        code = train(out, number, error, shim)
-        found.injected += 1
-        found.codes[code] = found.codes.get(code, 0) + 1
-        if why := trouble(out, code, wanted, shim):
-            found.wrong.append(f"write {number} of {count}, {errno.errorcode[error]}: {why}")
+        arm = partial(shim.arm, inner, number, error, on)
+        code = go_on(inner / "run", whole, arm).wait()
+        if shim.seen > number:
+            found.injected += 1
+            found.codes[code] = found.codes.get(code, 0) + 1
+            if why := trouble(inner / "run", code, whole):
+                found.wrong.append(f"write {number}, {errno.errorcode[error]}: {why}")
         shutil.rmtree(inner)
+        if shim.seen <= number:
+            break
     return found
 
 
 if __name__ == "__main__":
-    print(json.dumps(vars(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))))
+    done = main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), "--on" in sys.argv[4:])
+    print(json.dumps(vars(done)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import hostile_archives, hostile_headers, hostile_pickles
+from tests.faults import hostile_archives, hostile_headers, hostile_kinds, hostile_pickles
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,10 @@ def kinds(canary: Path) -> dict[str, Hostile]:
     found: dict[str, Hostile] = {}
     for name, (content, refused) in _bytes(canary).items():
         found[name] = Hostile(_writer(name, content), refused, content=content)
-    for name, (content, shown, ignored) in hostile_pickles.odd(canary).items():
+    for name, (content, shown, ignored) in {
+        **hostile_pickles.odd(canary),
+        **hostile_kinds.odd(),
+    }.items():
         found[name] = Hostile(_writer(name, content), "", shown, ignored, content)
     return found
 
@@ -43,6 +46,7 @@ def _bytes(canary: Path) -> dict[str, tuple[bytes, str]]:
         **hostile_headers.npy(canary),
         **hostile_archives.archives(),
         **hostile_pickles.refused(canary),
+        **hostile_kinds.refused(),
     }
 
 

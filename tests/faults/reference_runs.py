@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from safetensors.numpy import load
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.faults.victims import Victim, dgn
+from tests.faults.victims import Victim, dgn, nothing
 
 SMALL = ["--width", "16", "--depth", "4", "--lr", "1e-3", "--quiet", "--checkpoint-every", "0"]
 RUNS = {  # FL: a swap in the middle
@@ -34,16 +36,29 @@ class Reference:
     steps: int
 
 
-def go_on(path: Path, reference: Reference, **limits: int) -> Victim:
-    """Resume, or begin where not even a folder was made."""
+def go_on(path: Path, reference: Reference, first: Callable[[], object] = nothing) -> Victim:
+    """Resume, or begin where not even a folder was made; `first` as in `dgn`."""
     if (path / folder_layout.RUN).exists():
         extra = ["--record", "gates"] if "--record" in reference.arguments else []
-        return dgn("train", "--resume", path, "--quiet", "--checkpoint-every", "0", *extra)
-    return dgn(*reference.arguments, "--out", path, **limits)
+        words = ("train", "--resume", path, "--quiet", "--checkpoint-every", "0", *extra)
+        return dgn(*words, first=first)
+    return dgn(*reference.arguments, "--out", path, first=first)
+
+
+def trained(arguments: list[str], path: Path, first: Callable[[], object] = nothing) -> Reference:
+    """A run to its end; `first` as in `dgn`."""
+    began = time.monotonic()
+    assert dgn(*arguments, "--out", path, first=first).wait() == 0
+    return Reference(arguments, path, time.monotonic() - began, RunReader(path).step)
+
+
+def damage(path: Path) -> list[str]:
+    """What is not sound in a run's folder."""
+    return [str(one) for one in verify(path) if not one.harmless]
 
 
 def assert_sound(path: Path) -> None:
-    assert [str(one) for one in verify(path) if not one.harmless] == []
+    assert damage(path) == []
 
 
 def assert_equal(path: Path, reference: Path) -> None:

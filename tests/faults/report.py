@@ -13,11 +13,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 MARK = "<!-- below: written by make safety-report -->"
+NAMES = ("fault", "kind", "sort", "target", "family", "what")  # what a row is of
 Row = dict[str, Any]
 
 
@@ -33,33 +35,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"report: {path} is not there; run make faults and make fuzz.", file=sys.stderr)
             return 2
         for name, rows in json.loads(path.read_text("utf-8")).items():
-            found.setdefault(name, []).extend(rows)
+            found[name] = latest([*found.get(name, []), *rows])
     words = given.into.read_text("utf-8").partition(MARK)[0]
     given.into.write_text(f"{words}{MARK}\n\n{tables(found)}", "utf-8")
     return 0
 
 
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """Of rows of one name the last, in the place of the first: a part may be measured again."""
+    found: dict[object, Row] = {}
+    for number, row in enumerate(rows):
+        names = [row[key] for key in NAMES if key in row]
+        found[names[0] if names else number] = row
+    return list(found.values())
+
+
 def tables(found: dict[str, list[Row]]) -> str:
-    """All of it, as Markdown."""
-    hostile, honest = found.get("hostile", []), found.get("honest", [])
-    lines = [machine(), "", "## In short", "", *summary(found), "", "## Faults", ""]
-    lines += faults(found.get("faults", []))
-    lines += ["", "## Hostile runs", "", *hostile_runs(found.get("hostile_runs", []))]
-    lines += ["", "## Long lists and logs", "", *measured(found.get("measured", []))]
-    lines += ["", "## Fuzzing", "", *fuzzing(found), "", "## Hostile and odd files", ""]
-    lines += files(hostile, "verdict")
-    lines += ["", "## Honest files", "", *files(honest, "found")]
-    lines += ["", "## Hostile archives and images", "", *files(found.get("images", []), "verdict")]
+    """All of it, as Markdown; what was not measured has no section."""
+    sections = (
+        ("Faults", found.get("faults"), faults),
+        ("Hostile runs", found.get("hostile_runs"), hostile_runs),
+        ("Long lists and logs", found.get("measured"), measured),
+        ("Fuzzing", [*found.get("fuzzed", []), *found.get("guided", [])], fuzzing),
+        ("Hostile and odd files", found.get("hostile"), partial(files, last="verdict")),
+        ("Honest files", found.get("honest"), partial(files, last="found")),
+        ("Hostile archives and images", found.get("images"), partial(files, last="verdict")),
+    )
+    lines = [machine(found.get("loads", [])), "", "## In short", "", *summary(found)]
+    for title, rows, written in sections:
+        if rows:
+            lines += ["", f"## {title}", "", *written(rows)]
     return "\n".join(lines) + "\n"
 
 
-def machine() -> str:
-    """Where and when."""
+def machine(loads: Sequence[Row]) -> str:
+    """Where and when, and how many processes waited for its cores."""
+    seen = sorted({round(row["load"]) for row in loads})
+    load = f", load {seen[0]} to {seen[-1]}" if seen else ""
     names = ("torch", "numpy", "safetensors")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     return (
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.system()} {platform.machine()}, "
-        f"{_processor()}, {os.cpu_count()} cores (shared with other work), "
+        f"{_processor()}, {os.cpu_count()} cores (shared with other work{load}), "
         f"Python {platform.python_version()}, {versions}."
     )
 
@@ -137,15 +154,16 @@ def measured(rows: Iterable[Row]) -> Iterator[str]:
         yield f"| {row['what']} | {row['seconds']:.1f} | {row['peak'] / 2**20:.0f} |"
 
 
-def fuzzing(found: dict[str, list[Row]]) -> Iterator[str]:
+def fuzzing(rows: Iterable[Row]) -> Iterator[str]:
     """Counts of inputs."""
     yield "| sort | inputs | taken as tensors | broke the reader |"
     yield "| --- | ---: | ---: | ---: |"
-    for row in found.get("fuzzed", []):
-        yield f"| {row['sort']} | {row['inputs']:,} | {row['taken']:,} | 0 |"
-    for row in found.get("guided", []):
-        name = f"{row['target']} ({row['how']}; {row['branches']} branches)"
-        yield f"| {name} | {row['inputs']:,} | | {int(row['broken'])} |"
+    for row in rows:
+        if "target" in row:
+            name = f"{row['target']} ({row['how']}; {row['branches']} branches)"
+            yield f"| {name} | {row['inputs']:,} | | {int(row['broken'])} |"
+        else:
+            yield f"| {row['sort']} | {row['inputs']:,} | {row['taken']:,} | 0 |"
 
 
 def files(rows: Iterable[Row], last: str) -> Iterator[str]:

@@ -115,7 +115,8 @@ def networks() -> Iterator[RunConfig]:
 
 
 class Soak:
-    """Minutes of one run; then networks, one after the other; then the first run again, and so on.
+    """Minutes of one run; then another network, and the first run again; then networks, one after
+    the other, and the first run again, and so on.
 
     Every stage ends when its network has trained for so many seconds and taken a step.
     """
@@ -141,13 +142,13 @@ class Soak:
             self._shot = tracemalloc.take_snapshot()
         yield minutes
         others = networks()
-        for number in range(rounds):
-            self._phase = f"networks {number + 1}"
-            for _ in range(count):
+        for number in range(rounds + 1):
+            self._phase = f"networks {number}"
+            for _ in range(count if number else 1):
                 self._start(next(others))
                 yield NETWORK
             self._start(SMALL)
-            self._phase = f"again {number + 1}"
+            self._phase = f"again {number}"
             yield WARM
 
     def _start(self, config: RunConfig) -> None:

@@ -58,6 +58,8 @@ def keep(what: str, rows: list[dict[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(path.read_text("utf-8")) if path.exists() else {}
     known.setdefault(what, []).extend(rows)
+    if hasattr(os, "getloadavg"):
+        known.setdefault("loads", []).append({"load": round(os.getloadavg()[1], 1)})
     path.write_text(json.dumps(known, indent=1), "utf-8")
 
 

@@ -4,7 +4,6 @@ into a session file, shown, verified, repaired. A table of it goes into docs/saf
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import re
@@ -22,24 +21,22 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.cli import main
 from dgn_engine.cli._run_summary import describe
 from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.runs import index
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorded_curves import read_curves
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
-from dgn_engine.storage.session_file import session_reader
 from dgn_engine.storage.session_file.loaded_run import read_run
 from dgn_engine.storage.session_file.session_reader import UnpackedSession, adopt, unpack
 from dgn_engine.storage.session_file.session_writer import export_run
-from dgn_engine.storage.session_file.unpack_child import answer
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.style.theme import LIGHT
+from tests.engine.storage.session_file.read_here import read_in_this_process
 from tests.faults import hostile_runs
 from tests.faults.tables import keep
 from tests.viewer.inspector.listed_rows import show_every_cell
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 
 HONEST = ("a", "b", "c")
 USED = 600  # kinds that are also shown, verified, repaired
@@ -106,18 +103,7 @@ def test_every_hostile_run_is_one_line_and_hides_no_other(
 
 @pytest.fixture
 def read_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader in this process: starting one for each file would be most of the time."""
-
-    def ask(path: Path, _command: object, receive: Callable[..., None], *_: object) -> None:
-        content, said = path.read_bytes(), io.BytesIO()
-        answer(content, said)
-        said.seek(0)
-        try:
-            receive(said, len(content))
-        except UnreadableFile as verdict:
-            raise UserError(f"{path.name} {verdict}.") from None
-
-    monkeypatch.setattr(session_reader, "ask_child", ask)
+    read_in_this_process(monkeypatch)
 
 
 def opened(file: Path, unpacked: Path) -> tuple[UnpackedSession | None, str]:

@@ -19,7 +19,7 @@ from tests.faults import hostile_images
 from tests.faults.hostile_images import HostileImages
 from tests.faults.tables import keep
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 ROOT = Path(__file__).parents[2]
 PARENT_MOST = 200 << 20  # bytes that the parent may grow
 CHILD_MOST = 700 << 20  # bytes of a child: 64 million pixels in colour are 256 MB in Pillow

@@ -11,7 +11,7 @@ from dgn_engine.regimes import all_regimes
 from tests.engine.cli.judged_run import judge
 from tests.plugins import each
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 SEEDS = 5  # of each pair; that of the usual tests is 0
 
 

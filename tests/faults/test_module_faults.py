@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.kernels.module_grammar import judged
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7200)]
 DRAWS, FIRST, AT_ONCE = 2000, 100, 200  # the first hundred are in the usual tests
 
 

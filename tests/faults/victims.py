@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import mmap
 import os
-import resource
 import signal
 import struct
 import sys
@@ -13,17 +13,30 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from dgn_engine.cli import main
+from dgn_engine.config import DataConfig
+from dgn_engine.data import load_examples
 
 STEPS = 100_000  # whose times are kept
+
+
+@cache
+def warm_up() -> None:
+    """Import what a run imports on its way, once: children that are forked then have it."""
+    load_examples(DataConfig())
+    importlib.import_module("torch._dynamo")  # by the first optimiser; seconds
+    for name in ("headless_run", "run", "recording", "trainer"):
+        importlib.import_module(f"dgn_engine.training.{name}")
 
 
 class Victim:
     """Forked, because starting Python and torch anew would take most of the time."""
 
     def __init__(self, work: Callable[[], int]) -> None:
+        warm_up()
         self._times = mmap.mmap(-1, 8 * STEPS)
         sys.stdout.flush()
         with warnings.catch_warnings():
@@ -36,7 +49,7 @@ class Victim:
         """SIGKILL: no handler, no goodbye."""
         os.kill(self.pid, signal.SIGKILL)
 
-    def wait(self, seconds: float = 120.0) -> int:
+    def wait(self, seconds: float = 600.0) -> int:
         """The exit code, or minus the signal."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -88,13 +101,16 @@ class Victim:
         Trainer.step = watched  # type: ignore[method-assign]  # in the child alone
 
 
-def dgn(*arguments: str | Path, file_limit: int | None = None) -> Victim:
-    """`dgn …` in a child; `file_limit`: bytes of the largest file it may write."""
+def nothing() -> None:
+    """What is done before a run that is not prepared."""
+
+
+def dgn(*arguments: str | Path, first: Callable[[], object] = nothing) -> Victim:
+    """`dgn …` in a child; `first` is called in that child before."""
     words: Sequence[str] = [str(word) for word in arguments]
 
     def work() -> int:
-        if file_limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+        first()
         return main(words)
 
     return Victim(work)

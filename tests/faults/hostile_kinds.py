@@ -1,0 +1,384 @@
+"""More hostile files by family: each way to call, archives, headers, other formats, two at once."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from tests.faults.hostile_archives import SOUND, in_list, npz, zipped
+from tests.faults.hostile_headers import entry, npy_header, safetensors
+from tests.faults.pickle_assembly import (
+    Call,
+    Name,
+    Raw,
+    coded,
+    legacy,
+    pickled,
+    storage,
+    tensor,
+    torch_zip,
+)
+
+CALLED = (
+    "asyncio.run", "cProfile.run", "code.interact", "ctypes.util.find_library", "doctest.debug",
+    "ensurepip.bootstrap", "importlib.import_module", "logging.config.fileConfig", "marshal.loads",
+    "multiprocessing.Process", "numpy.f2py.compile", "operator.attrgetter",
+    "operator.methodcaller", "pickle.loads", "profile.run", "pty.spawn", "pydoc.locate",
+    "shelve.open", "shutil.rmtree", "site.main", "socket.create_connection",
+    "subprocess.check_output", "timeit.timeit", "torch._dynamo.optimize", "torch.compile",
+    "torch.jit.load", "torch.ops.load_library", "torch.utils.cpp_extension.load",
+    "types.FunctionType", "urllib.request.urlopen", "webbrowser.open", "zipimport.zipimporter",
+)  # fmt: skip
+
+
+# What is taken although it lies: nothing of the lie is used. What is shown, and ignored.
+TAKEN: dict[str, tuple[tuple[str, ...], str]] = {
+    "an archive whose list says no number": (("w",), ""),
+    "an archive on many disks": (("w",), ""),
+    "an npz with a pickle of torch": (("b/x",), r"data\.pkl \(not an array\)"),
+    "an npz of arrays of one name": (("a",), r"a \(not an array\)"),
+    "a field that nobody knows": (("a",), ""),
+    "notes that are a list": (("a",), ""),
+    "notes in notes": (("a",), ""),
+    "10^5 notes": (("a",), ""),
+    "a tensor without a name": (("",), ""),
+    "names that are one letter in two ways": (("\u00e9", "e\u0301"), ""),
+    "half a letter for a name": ((r"\ud800",), ""),
+    "empty tensors that overlap": (("0", "1", "2"), ""),
+}
+
+
+def odd() -> dict[str, tuple[bytes, tuple[str, ...], str]]:
+    """As `hostile_pickles.odd`: what is shown beside, and what is ignored."""
+    found = {
+        name: (torch_zip({"w": tensor(), "odd": thing}), ("w",), ignored)
+        for name, (thing, ignored) in _steps().items()
+    }
+    for name in CALLED:
+        module, _, function = name.rpartition(".")
+        thing = Call(module, function, ("x",))
+        found[f"a call of {name}"] = (torch_zip({"w": tensor(), "odd": thing}), ("w",), name)
+    made = _made()
+    return found | {name: (made[name][0], *verdict) for name, verdict in TAKEN.items()}
+
+
+def _steps() -> dict[str, tuple[Any, str]]:
+    """Every instruction that calls, with what it calls taken from odd places."""
+    mkdir = coded(Name("os", "mkdir"))
+    module = "torch.nn.modules.container"
+    hooks = {"_modules": {}, "_parameters": {}, "_forward_hooks": {1: Name("os", "system")}}
+    array = Call("numpy.core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
+    objects = (1, (1,), Call("numpy", "dtype", ("O8", False, True)), False, [Call("os", "x")])
+    return {
+        "a call of protocol 4, by a frame": (
+            Raw(b"\x95" + b"\0" * 8 + b"\x8c\x02os\x8c\x05mkdir\x93\x8c\x01x\x85R"),
+            r"os\.mkdir",
+        ),
+        "a class by INST of a known maker": (
+            Raw(b"(" + coded(Name("os", "mkdir")) + b"itorch._utils\n_rebuild_parameter\n"),
+            r"^odd \(os\.mkdir\)$",
+        ),
+        "a class by OBJ from the memo": (Raw(mkdir + b"r\0\1\0\0" + b"0(j\0\1\0\0No"), "os.mkdir"),
+        "a class by OBJ without a class": (Raw(b"(" + coded("x") + b"o"), "str"),
+        "a new object of what a call gave": (Raw(coded(Call("os", "x")) + b")\x81"), r"os\.x"),
+        "a new object of a text": (Raw(coded("x") + b")\x81"), "str"),
+        "a new object whose names are a list": (Raw(mkdir + b")]\x92"), r"os\.mkdir"),
+        "a call whose arguments are a list": (Raw(mkdir + coded(["x"]) + b"R"), r"os\.mkdir"),
+        "a call whose arguments are a call": (
+            Raw(mkdir + coded(Call("os", "listdir")) + b"R"),
+            r"os\.mkdir",
+        ),
+        "a state with slots": (
+            Call("argparse", "Namespace", (), (None, {"__class__": Name("os", "mkdir")})),
+            "Namespace",
+        ),
+        "a state for a list": (Raw(b"]" + coded({"a": Name("os", "x")}) + b"b"), "list"),
+        "a state for a dictionary": (Raw(b"}" + coded({"a": Name("os", "x")}) + b"b"), "dict"),
+        "pairs for what a call gave": (
+            Raw(coded(Call("os", "environ")) + b"(" + coded("PATH") + coded("/x") + b"u"),
+            r"os\.environ",
+        ),
+        "items for what a call gave": (
+            Raw(coded(Call("sys", "path")) + b"(" + coded("/x") + b"e"),
+            r"sys\.path",
+        ),
+        "members for what a call gave": (
+            Raw(coded(Call("a", "B")) + b"(" + coded("/x") + b"\x90"),
+            r"a\.B",
+        ),
+        "a default that is a function": (
+            Call("collections", "defaultdict", (Name("os", "system"),)),
+            "defaultdict",
+        ),
+        "pairs of functions": (
+            Call("collections", "OrderedDict", ([("a", Name("os", "system"))],)),
+            "dict|OrderedDict",
+        ),
+        "a function for a reduction": (
+            Call("functools", "reduce", (Name("os", "system"), ["a", "b"])),
+            "reduce",
+        ),
+        "a key of 10 MB for 100,000 names": (
+            Raw(b"}" + coded("k" * 10_000_000) + b"q\1" + b"0(" + b"h\1N" * 100_000 + b"u"),
+            r"^odd \(dict\)$",
+        ),
+        "a module with a hook": (Call(module, "Sequential", (), hooks), "Sequential"),
+        "a random state by a function": (
+            Call("numpy.random._pickle", "__randomstate_ctor", (Name("os", "system"),)),
+            "randomstate",
+        ),
+        "a number of numpy that is a pickle": (
+            Call(
+                "numpy.core.multiarray",
+                "scalar",
+                (Call("numpy", "dtype", ("O8", 0, 1)), pickled(Call("os", "x"))),
+            ),
+            "numpy",
+        ),
+        "an array of calls": (Call(array.module, array.name, array.arguments, objects), "O8"),
+        "letters that look like os": (Call("\u043es", "system", ("x",)), r"\u043es\.system"),
+        "a module of no name": (Raw(coded("") + coded("") + b"\x93)R"), r"^odd \(\.\)$"),
+        "a name with a line break": (Raw(coded("a\nb") + coded("c\r") + b"\x93)R"), "a.nb"),
+        "a name that colours": (Raw(coded("\x1b[31m") + coded("x") + b"\x93)R"), "x1b"),
+        "a pickle in a pickle in a pickle": (
+            Call(
+                "pickle", "loads", (pickled(Call("pickle", "loads", (pickled(Call("os", "x")),))),)
+            ),
+            r"pickle\.loads",
+        ),
+    }
+
+
+def refused() -> dict[str, tuple[bytes, str]]:
+    """Name → content and the reason of its refusal."""
+    return {name: made for name, made in _made().items() if name not in TAKEN}
+
+
+def _made() -> dict[str, tuple[bytes, str]]:
+    return {**_extensions(), **_archives(), **_safetensors(), **_npy(), **_formats()}
+
+
+def _extensions() -> dict[str, tuple[bytes, str]]:
+    named = r"registered extension {}\b"
+    inner = b"\x80\2\x82\7."
+    return {
+        "a registered extension of two bytes": (
+            torch_zip(b"\x80\2\x83\x34\x12."),
+            named.format(4660),
+        ),
+        "a registered extension of four bytes": (
+            torch_zip(b"\x80\2\x84\xff\xff\xff\x7f."),
+            named.format(2**31 - 1),
+        ),
+        "a registered extension below zero": (
+            torch_zip(b"\x80\2\x84\xff\xff\xff\xff."),
+            named.format(-1),
+        ),
+        "a long path for 100,000 names": (
+            torch_zip(
+                b"\x80\2"
+                + b"".join(b"}" + coded(letter * 300) for letter in "wxyz")
+                + b"}("
+                + b"".join(coded(i) + b"N" for i in range(100_000))
+                + b"u"
+                + b"s" * 4
+                + b"."
+            ),
+            "more text in its names",
+        ),
+        "a registered extension of no number": (torch_zip(b"\x80\2\x82"), "cut off"),
+        "a registered extension behind code": (
+            torch_zip(b"\x80\2" + coded(Call("os", "x")) + b"\x82\7."),
+            r"extension 7\b.*would call os\.x",
+        ),
+        "a registered extension in a legacy file": (legacy(inner), named.format(7)),
+    }
+
+
+def _replaced(content: bytes, at: int, value: bytes) -> bytes:
+    return content[:at] + value + content[at + len(value) :]
+
+
+def _end(at: int, value: bytes) -> bytes:
+    """A field of the record that ends an archive replaced."""
+    return _replaced(SOUND, SOUND.rfind(b"PK\5\6") + at, value)
+
+
+def _attributed(mode: int) -> bytes:
+    info = zipfile.ZipInfo("archive/data/0")
+    info.create_system, info.external_attr = 3, mode << 16
+    return zipped([("archive/data.pkl", pickled({"w": tensor()})), (info, b"\0" * 16)])
+
+
+def _extra(extra: bytes, size: bytes = b"\xff" * 8) -> bytes:
+    """An archive of one member whose sizes are said to stand in this extra field."""
+    info = zipfile.ZipInfo("a/data.pkl")
+    info.extra = b"\xfe\xca" + len(extra).to_bytes(2, "little") + extra
+    content = zipped([(info, pickled({"w": tensor()}))])
+    content = content.replace(b"\xfe\xca", b"\1\0")
+    return in_list(content, b"a/data.pkl", 20, size)
+
+
+def _archives() -> dict[str, tuple[bytes, str]]:
+    member = b"archive/data/0"
+    return {
+        "an archive with strong encryption": (in_list(SOUND, member, 8, b"\x41\0"), "encrypted"),
+        "an archive whose list says no number": (_end(8, b"\0\0\0\0"), "."),
+        "an archive on many disks": (_end(4, b"\7\0\7\0"), "."),
+        "a list that begins behind the file": (_end(16, b"\xff\xff\xff\x7f"), "damaged|cut|where"),
+        "a list that begins too early": (_end(16, b"\1\0\0\0"), "damaged|before|where"),
+        "a list shorter than it is": (_end(12, b"\x10\0\0\0"), "damaged|where|cut"),
+        "a comment longer than the file": (_end(20, b"\xff\xff"), "behind the end"),
+        "two ends of an archive": (SOUND + b"PK\5\6" + b"\0" * 18, "does not hold"),
+        "an end alone": (b"PK\5\6" + b"\0" * 18, "does not hold"),
+        "64 bits of size that lie": (_extra(struct.pack("<QQ", 2**62, 2**62)), "far more"),
+        "64 bits of size below zero": (_extra(struct.pack("<qq", -1, -1)), "far more"),
+        "64 bits of size that are missing": (_extra(b""), "damaged zip"),
+        "a member that is a device": (_attributed(0x2000 | 0o666), "a device or a pipe"),
+        "a member that is a FIFO": (_attributed(0x1000 | 0o666), "a device or a pipe"),
+        "a member without a name": (zipped({"a/.": b"x", "a/data.pkl": pickled({})}), "no tensors"),
+        "a member of a name of 60,000 letters": (
+            zipped({"a/" + "x" * 60_000: b"", "a/data.pkl": pickled({})}),
+            "no tensors",
+        ),
+        "an npz with a pickle of torch": (
+            zipped(
+                {"b/data.pkl": pickled(Call("os", "x")), "b/x.npy": npy_header("(1,)") + b"0000"}
+            ),
+            ".",
+        ),
+        "an npz of arrays of one name": (
+            zipped([("a.npy", npy_header("(1,)") + b"0000"), ("a", npy_header("(1,)") + b"1111")]),
+            ".",
+        ),
+        "an npz of an npz": (zipped({"a.npy": npz(False, a=np.ones(2))}), "damaged header"),
+        "a Keras archive": (
+            zipped({"config.json": b"{}", "model.weights.h5": b"\x89HDF\r\n\x1a\n"}),
+            "does not hold",
+        ),
+    }
+
+
+def _raw(head: str, body: bytes = b"0000") -> bytes:
+    return safetensors(head.encode("utf-8", "surrogatepass"), body)
+
+
+def _safetensors() -> dict[str, tuple[bytes, str]]:
+    one = '"dtype":"F32","shape":[1],"data_offsets":'
+    full = '{"a":{' + one + "[0,4]}}"
+    return {
+        "places that are floats": (_raw('{"a":{' + one + "[0.0,4.0]}}"), "impossible"),
+        "places that are bools": (_raw('{"a":{' + one + "[false,4]}}"), "impossible"),
+        "places that are text": (_raw('{"a":{' + one + '["0","4"]}}'), "impossible"),
+        "three places": (_raw('{"a":{' + one + "[0,4,8]}}"), "without type"),
+        "no places": (_raw('{"a":{' + one + "null}}"), "without type"),
+        "a place that is infinite": (_raw('{"a":{' + one + "[0,1e400]}}"), "impossible"),
+        "a place that is no number": (_raw('{"a":{' + one + "[0,NaN]}}"), "impossible"),
+        "a place of 400 digits": (
+            _raw('{"a":{' + one + "[0," + "9" * 400 + "]}}"),
+            "outside the file",
+        ),
+        "a place of 5,000 digits": (
+            _raw('{"a":{' + one + "[0," + "9" * 5000 + "]}}"),
+            "number of unreasonable length",
+        ),
+        "a shape that is text": (_raw(full.replace("[1]", '"1"')), "impossible"),
+        "a shape in a shape": (_raw(full.replace("[1]", "[[1]]")), "impossible"),
+        "a shape of nothing": (_raw(full.replace("[1]", "null")), "without type"),
+        "a type that is a number": (_raw(full.replace('"F32"', "4")), "impossible"),
+        "a type in small letters": (_raw(full.replace("F32", "f32")), r"no tensors .* a \(f32\)"),
+        "a field twice in an entry": (
+            _raw(full.replace('"shape"', '"dtype":"F64","shape"')),
+            "one name twice",
+        ),
+        "a field that nobody knows": (_raw(full.replace('"shape"', '"x":[[[]]],"shape"')), "."),
+        "notes that are a list": (_raw('{"__metadata__":[1],' + full[1:]), "."),
+        "notes in notes": (_raw('{"__metadata__":{"a":{"b":[]}},' + full[1:]), "."),
+        "notes twice": (_raw('{"__metadata__":{},"__metadata__":{},' + full[1:]), "one name twice"),
+        "notes alone": (_raw('{"__metadata__":{"a":"b"}}', b""), "no tensors"),
+        "a header that is a list": (_raw("[" + full + "]"), "is no checkpoint"),
+        "a header with a mark of its order": (_raw("\ufeff" + full), "is no checkpoint"),
+        "a header with a comment": (_raw(full + " // x"), "not sound"),
+        "a header with a zero behind": (_raw(full + "\0"), "not sound"),
+        "a header of no length": (b"\0" * 8 + b"{}", "not sound"),
+        "a header of 2^64 - 1": (b"\xff" * 8 + b"{}", "longer than the file"),
+        "a tensor without a name": (_raw('{"":' + full[5:]), "."),
+        "names that are one letter in two ways": (
+            safetensors({"\u00e9": entry([1], 0, 4), "e\u0301": entry([1], 4, 8)}, b"0" * 8),
+            ".",
+        ),
+        "half a letter for a name": (_raw('{"\\ud800":' + full[5:]), "."),
+        "10^5 notes": (
+            _raw(
+                json.dumps({"__metadata__": {str(i): "x" for i in range(10**5)}})[:-1]
+                + ","
+                + full[1:]
+            ),
+            ".",
+        ),
+        "empty tensors that overlap": (
+            safetensors({str(i): entry([0], 0, 0) for i in range(3)}, b""),
+            ".",
+        ),
+        "half a number": (safetensors({"a": entry([1], 0, 3)}, b"000"), "do not fill"),
+    }
+
+
+def _npy() -> dict[str, tuple[bytes, str]]:
+    long = npy_header("(1,)")
+    wide = b"\x93NUMPY\2\0" + (2**32 - 1).to_bytes(4, "little") + b"{}"
+    return {
+        "npy with a header of 4 GiB": (wide, "damaged header"),
+        "npy of version 3 with other letters": (
+            b"\x93NUMPY\3\0" + struct.pack("<I", 4) + "{é}".encode(),
+            "damaged header",
+        ),
+        "npy without a header": (long[:8], "damaged header"),
+        "npy cut off in its header": (long[:30], "damaged header"),
+        "npy of long doubles": (npy_header("(1,)", "'<f16'") + b"0" * 16, "not read"),
+        "npy of raw bytes": (npy_header("(1,)", "'|V8'") + b"0" * 8, "not read"),
+        "npy of an array of arrays": (
+            npy_header("(1,)", "('<f4', (2,))") + b"0" * 8,
+            "damaged header",
+        ),
+        "npy of a type with a comma": (npy_header("(1,)", "'f4,f4'") + b"0" * 8, "not read"),
+        "npy of a type of 10^9": (npy_header("(1,)", "'<U1000000000'") + b"0", "not read"),
+        "npy of 65 sides": (npy_header("(" + "1," * 65 + ")") + b"0000", "impossible"),
+        "npy of nothing with bytes": (npy_header("(0,)") + b"0000", "do not fill"),
+        "npy of one number with more": (npy_header("()") + b"0000PK\3\4", "do not fill"),
+        "npy with a pickle behind": (
+            npy_header("(1,)") + b"0000" + pickled(Call("os", "x")),
+            "do not fill",
+        ),
+    }
+
+
+def _formats() -> dict[str, tuple[bytes, str]]:
+    evil = pickled(Call("os", "x"))
+    return {
+        "HDF5 behind 512 bytes": (
+            b"\0" * 512 + b"\x89HDF\r\n\x1a\n" + b"\0" * 99,
+            "is no checkpoint",
+        ),
+        "ONNX": (b"\x08\x07\x12\x07pytorch\x1a\x032.0:" + b"\0" * 99, "is no checkpoint"),
+        "Parquet": (b"PAR1" + b"\0" * 99 + b"PAR1", "is no checkpoint"),
+        "zstd": (b"\x28\xb5\x2f\xfd" + b"\0" * 99, "compressed with zstd"),
+        "xz": (b"\xfd7zXZ\0" + b"\0" * 99, "compressed with xz"),
+        "bzip2": (b"BZh91AY&SY" + b"\0" * 99, "compressed with bzip2"),
+        "a program of Windows": (b"MZ" + b"\0" * 99, "is no checkpoint"),
+        "compiled Python": (b"\xcb\r\r\n" + b"\0" * 99, "is no checkpoint"),
+        "a PDF that is an archive": (b"%PDF-1.7\n" + SOUND, "is no checkpoint"),
+        "a picture that is a pickle": (b"GIF89a" + evil, "is no checkpoint"),
+        "a pickle that is an archive": (pickled({"a": 1}) + SOUND, "behind its end"),
+        "an archive that is a pickle": (SOUND + evil, "behind the end|before"),
+        "a pickle before a legacy file": (evil + legacy({"w": tensor()}), r"os\.x|behind"),
+        "an archive for a storage": (
+            torch_zip({"w": tensor(store=storage("0", 4))}, {"0": SOUND}),
+            "do not fill",
+        ),
+        "text of two bytes a letter": ("hello".encode("utf-16"), "is no checkpoint"),
+    }

@@ -1,0 +1,54 @@
+"""`python -m tests.faults.told_viewer RUN.toml`: the whole window, told by lines what to do.
+
+`start` a run of that configuration, `show FOLDER`, `continue FOLDER`; what it hears is printed, one
+line an event. Offscreen, recorded under `DGN_RUNS_ROOT`; SIGINT closes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from PySide6.QtCore import QSocketNotifier
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events as told
+from dgn_engine.storage.runs.folder_layout import runs_root
+from dgn_viewer.application import Options, build, leave
+
+SAID = (told.RunStarted, told.RunShown, told.RunContinued, told.Refused, told.Failed)
+
+
+def main(configuration: str) -> int:
+    config = RunConfig.from_toml(Path(configuration).read_text("utf-8"))
+    viewer = build(Options(config, start="none", runs_root=str(runs_root())))
+
+    def hear(event: told.Event, _state: object) -> None:
+        if isinstance(event, SAID):
+            print(event, flush=True)
+
+    def obey() -> None:
+        word, _, folder = sys.stdin.readline().strip().partition(" ")
+        if word == "start":
+            viewer.pump.send(do.StartRun(config))
+        elif word:
+            kinds = {"show": do.ShowRun, "continue": do.ContinueRun}
+            viewer.pump.send(kinds[word](folder))
+        else:  # whoever told it is gone
+            viewer.window.close()
+
+    viewer.window.event_taken.connect(hear)
+    lines = QSocketNotifier(sys.stdin.fileno(), QSocketNotifier.Type.Read)
+    lines.activated.connect(obey)
+    try:
+        viewer.run()
+    finally:
+        ended = viewer.close(60.0)
+    if not ended:
+        leave(1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
