@@ -4,6 +4,7 @@ run that trained in the thread of the tests leaves their arithmetic as it was.""
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -15,6 +16,10 @@ from tests.plugins import concerns
 
 # No test needs a display, whoever starts it.
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+# Ctrl+C is tried on what is started here; a shell that starts the tests with & has it ignored.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A slow machine makes no statement false.
 settings.register_profile("facts", deadline=None, suppress_health_check=[HealthCheck.too_slow])

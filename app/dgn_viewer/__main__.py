@@ -8,10 +8,10 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 
+from dgn_engine import __version__
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.config_file import read_config
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--screenshot", type=Path, metavar="F.png", help="with --offscreen: F.png and F.json"
     )
-    result.add_argument("--version", action="version", version=f"dgn-viewer {_version()}")
+    result.add_argument("--version", action="version", version=f"dgn-viewer {__version__}")
     return result
 
 
@@ -75,7 +75,8 @@ def first_run() -> RunConfig:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the viewer; 0 when it was closed, 2 with one sentence on stderr when it cannot run."""
+    """Run the viewer; 0 when it was closed, 128 + n when the signal n closed it, 2 with one
+    sentence on stderr when it cannot run."""
     given = parser().parse_args(arguments)
     try:
         _check(given)
@@ -104,7 +105,7 @@ def _open(given: argparse.Namespace) -> int:
     if given.seed is not None:
         config = dataclasses.replace(config, seed=given.seed)
     with held_back() as asked:
-        from dgn_viewer.application import Options, build, leave
+        from dgn_viewer.application import Options, build, run_to_end
         from dgn_viewer.screenshot import ScreenshotOptions, take
     if asked:
         return INTERRUPTED
@@ -115,21 +116,7 @@ def _open(given: argparse.Namespace) -> int:
         options = dataclasses.replace(options, runs_root=str(runs_root()))
     if given.config is None and given.seed is None:
         options = dataclasses.replace(options, start="", tour=True)
-    viewer = build(options)
-    try:
-        code = viewer.run()
-    finally:
-        ended = viewer.close(STUCK)
-    if not ended:
-        leave(code)
-    return code
-
-
-def _version() -> str:
-    try:
-        return version("dgn-viewer")
-    except PackageNotFoundError:
-        return "(not installed)"
+    return run_to_end(build(options), STUCK)
 
 
 if __name__ == "__main__":

@@ -6,24 +6,25 @@ import importlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from PySide6.QtCore import QEventLoop, QSize, QTimer
+from PySide6.QtCore import QEventLoop, QMetaObject, QSize, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import ContinueLast, ContinueRun, StartRun
-from dgn_engine.protocol.events import Event, Failed
-from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.protocol.events import Event, Failed, RunStarted
+from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.text.printable import complain, say_lines
 from dgn_viewer.faults import Faults
-from dgn_viewer.interruption import held_back, interrupted_by
+from dgn_viewer.garbage_collector import GuiGarbageCollector, install_gui_garbage_collector
+from dgn_viewer.interruption import held_back
 from dgn_viewer.notices import Notice
-from dgn_viewer.plots.garbage_collector import GuiGarbageCollector, install_gui_garbage_collector
 from dgn_viewer.pump import EngineClient, Pump
 from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.settings import Settings, default_path
@@ -66,6 +67,8 @@ def qt_application() -> QApplication:
 def new_engine(options: Options) -> EngineClient:
     """An engine that has not been started, in a thread or in a process of its own."""
     if options.process:
+        from dgn_engine.session.process_session import ProcessSession
+
         return ProcessSession(options.data_root, options.runs_root)
     return ThreadSession(options.data_root, options.runs_root)
 
@@ -91,12 +94,15 @@ class Viewer:
         self._options = options
         self._closed = False
         self.pump.event_arrived.connect(self.window.on_event)
+        self.pump.event_arrived.connect(self._on_event)
         self.pump.frame_arrived.connect(self.window.on_frame)
         self.window.engine_wanted.connect(self._start_again)
         self.faults.caught.connect(self._on_fault)
+        self.application.commitDataRequest.connect(self._on_logout)
 
     def start(self) -> None:
         self._show_window()
+        self.window.complete()
         self.engine.start()
         self._begin()
         if self._options.tour and QGuiApplication.platformName() not in _UNSEEN:
@@ -114,13 +120,17 @@ class Viewer:
             case _:
                 self.pump.send(StartRun(options.config, options.paused))
 
-    def run(self) -> int:
-        """Show the window and stay until it is closed or Ctrl-C is pressed; the exit code."""
+    def run(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Show the window and stay until it is closed; `stop`: whether that was asked for already
+        (`close_soon`)."""
         self.window.closed.connect(self.application.quit)
-        with interrupted_by(lambda: QTimer.singleShot(0, self.window.close)):
-            self.start()
+        self.start()
+        if not stop():
             self.application.exec()
-        return 0
+
+    def close_soon(self) -> None:
+        """Close the window as soon as Qt comes to it; for any thread."""
+        QMetaObject.invokeMethod(self.window, "close", Qt.ConnectionType.QueuedConnection)
 
     def close(self, patience: float = PATIENCE) -> bool:
         """End everything; whether the engine ended in time. A last traceback goes to stderr."""
@@ -129,7 +139,9 @@ class Viewer:
         self._closed = True
         self.window.close()
         ended = self.engine.close(patience)
+        self.application.commitDataRequest.disconnect(self._on_logout)
         self.pump.event_arrived.disconnect(self.window.on_event)
+        self.pump.event_arrived.disconnect(self._on_event)
         self.pump.frame_arrived.disconnect(self.window.on_frame)
         self.pump.event_arrived.connect(_print_failure)
         self.pump.stop()
@@ -154,6 +166,8 @@ class Viewer:
         """
         if not self.pump.stopped:
             return
+        from dgn_engine.session.process_session import ProcessSession
+
         left = self.engine.left if isinstance(self.engine, ProcessSession) else ""
         self.engine.close(PATIENCE)
         self.engine = new_engine(self._options)
@@ -163,6 +177,15 @@ class Viewer:
         again = ContinueRun(left, paused=True) if left else StartRun(config, paused=True)
         self.pump.send(again)
         self.window.display.watch_again()
+
+    def _on_logout(self, _manager: object = None) -> None:
+        """The desktop's session ends, and waits for us no longer than this takes."""
+        self.window.close()
+        self.engine.close(PATIENCE)
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, RunStarted):  # whatever it needs has been imported
+            self.collector.spare_what_is_there()
 
     def _on_fault(self, what: str, traceback: str) -> None:
         self.window.notices.tell(Notice("failed", what, traceback))
@@ -176,6 +199,22 @@ def build(options: Options) -> Viewer:
         viewer.close()
         raise KeyboardInterrupt
     return viewer
+
+
+def run_to_end(viewer: Viewer, patience: float) -> int:
+    """Run until the window is closed or a signal asks for that, and end everything; the exit code.
+
+    A second signal ends the program at once, wherever it is.
+    """
+    with StopSignals(viewer.close_soon) as stop:
+        try:
+            viewer.run(stop.requested)
+        finally:
+            ended = viewer.close(patience)
+        code = stop.exit_code if stop.requested() else 0
+        if not ended:
+            leave(code)
+    return code
 
 
 def leave(code: int) -> NoReturn:

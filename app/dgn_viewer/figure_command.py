@@ -174,7 +174,7 @@ def _panel(name: str, spec: PanelSpec, view: View) -> FigurePanel:
     shown = spec.draw(view)
     if isinstance(shown, Empty):
         raise UserError(f"{spec.title} shows nothing at step {view.step:,}: {shown.reason}")
-    return FigurePanel(name, shown, context_of(view, spec, shown.step))
+    return FigurePanel(name, shown, context_of(view, spec, shown))
 
 
 def _with_legend(

@@ -1,4 +1,5 @@
-"""Ctrl-C as a callback: `KeyboardInterrupt` inside a call from Qt would be lost, or crash."""
+"""Ctrl-C while the program starts: `KeyboardInterrupt` inside a call from Qt would be lost, or
+crash."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interrupted_by(action: Callable[[], object]) -> Iterator[None]:
-    """Ctrl-C does this; the pump's tick lets Python see the signal while Qt waits."""
+    """Ctrl-C does this, as soon as the interpreter is in Python again."""
     before = signal.signal(signal.SIGINT, lambda _number, _frame: action() and None)
     try:
         yield

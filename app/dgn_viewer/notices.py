@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from dgn_engine.config import SETTINGS, with_places_as
 from dgn_engine.protocol import engine_events, events
 from dgn_engine.protocol.file_events import TrainedOn
-from dgn_engine.protocol.run_list import RunExported
+from dgn_engine.protocol.run_list import RunExported, RunsThinned
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.text.printable import printable
 
@@ -102,12 +102,16 @@ def notice_of(event: events.Event) -> Notice | None:
             )
         case engine_events.EngineRestarted():
             return Notice("failed", event.sentence)
+        case engine_events.StepsNotCaptured():
+            return Notice("info", event.sentence)
         case engine_events.EngineSilent() | engine_events.EngineAnswered():
             return Notice("info", event.sentence)
         case events.Finished(step=step):
             return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
         case RunExported(what=what):
             return Notice("info", what)
+        case RunsThinned(what=what, trouble=each):
+            return Notice("info", what, each)
         case events.RecordingPaused(reason=reason):
             return Notice("refused", f"{reason} Training goes on.")
         case events.RecordingResumed(step=step, lost=lost):

@@ -129,7 +129,7 @@ class Settings:
 
     @property
     def budget(self) -> int:
-        """Per cent of the time that one probe may take; 0: as the engine has it."""
+        """Per cent of the time that watching may take; 0: as the engine has it."""
         text = self._text("watching/budget")
         low, high = BUDGETS
         return int(text) if text.isdecimal() and low <= int(text) <= high else 0

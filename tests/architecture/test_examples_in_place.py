@@ -73,7 +73,8 @@ def test_what_is_true_of_every_plug_in_is_true_of_the_examples(project: Path) ->
         path for path in (project / "tests").rglob("test_*.py") if said.search(path.read_text())
     ]
     chosen = (*NAMES, *(str(path.relative_to(project)) for path in tests))
-    arguments = ("-v", "-p", "no:cacheprovider", "-m", "discovery and not faults and not display")
+    marks = "discovery and not faults and not display and not gpu"
+    arguments = ("-v", "-p", "no:cacheprovider", "-m", marks)
     result = run_in(project, "-m", "pytest", *arguments, *chosen)
     assert result.returncode == 0, result.stdout
     passed = re.findall(r"\[(.*)\] PASSED", result.stdout)

@@ -43,6 +43,9 @@ NOUNS = {  # of the field or the platform, though they end in -ing
 # Where a function imports one of our modules, and why the module does not.
 LATE_IMPORTS = {
     "app/dgn_viewer/__main__.py": "arguments and libraries are checked before Qt is loaded",
+    "app/dgn_viewer/application.py": "the session in a process is for who asks for one",
+    "app/dgn_viewer/docks/panel_dock.py": "the window is shown before pyqtgraph is loaded",
+    "app/dgn_viewer/experiments/results_panel.py": "pyqtgraph is loaded by the first figure",
     "app/dgn_viewer/figure_command.py": "`dgn --help` answers before numpy is loaded",
     "app/dgn_viewer/shell/export": "matplotlib is loaded by the first export, in its thread",
     "dgn_engine/cli/": "`dgn --help` answers before torch is loaded",
@@ -51,6 +54,8 @@ LATE_IMPORTS = {
     "dgn_engine/data/_idx.py": "torchvision is loaded by the data sets that need it",
     "dgn_engine/experiments/report/": "matplotlib is loaded by reports with figures",
     "dgn_engine/session/thread_session.py": "torch is loaded in the thread of the engine",
+    "dgn_engine/storage/runs/frame_files.py": "runs are listed without numpy",
+    "dgn_engine/storage/runs/run_checkpoints.py": "runs are listed without numpy",
     "dgn_engine/sweep/workers/": "a worker loads what its units need, and dask only if asked for",
 }
 # Written in pieces, so that this file does not name what it forbids.
@@ -214,6 +219,7 @@ def test_packaging_is_a_folder_and_not_a_package() -> None:
 PRINTS = {
     "dgn_engine/text/printable.py": "it is the way out",
     "dgn_engine/confinement/trial.py": "a child answers its parent by one line of JSON",
+    "dgn_engine/storage/runs/index_shares.py": "a child answers its parent by lines of JSON",
     "app/dgn_viewer/system_libraries.py": "it is run before anything is installed; its own words",
 }
 STYLED = {

@@ -32,13 +32,13 @@ def test_everything_that_the_program_needs_is_locked_within_its_window(lock: Any
     packaging = pytest.importorskip("packaging.requirements")
     pinned = {pin["name"]: pin["version"] for pin in lock.pins()}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    for line in project["dependencies"]:
+    for line in (*project["dependencies"], *project["optional-dependencies"]["cluster"]):
         wanted = packaging.Requirement(line)
         assert pinned[wanted.name.lower()] in wanted.specifier, line
 
 
 def test_every_line_of_the_lock_has_one_digest_and_none_is_of_cuda(lock: Any) -> None:
-    texts = [path.read_text("utf-8") for path in (lock.TORCH, lock.LOCK)]
+    texts = [path.read_text("utf-8") for path in (lock.TORCH, lock.LOCK, lock.CLUSTER)]
     assert sum(text.count("==") for text in texts) == len(lock.pins())
     assert sum(text.count("--hash=sha256:") for text in texts) == len(lock.pins())
     names = [pin["name"] for pin in lock.pins()]

@@ -49,8 +49,9 @@ def figure(*arguments: str | Path) -> int:
 def test_the_command_is_offered_to_dgn_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"][cli.OFFERED] == {OFFER.name: OFFER.value}
-    monkeypatch.setattr(cli, "entry_points", lambda group: [OFFER])
-    assert cli._parser()[1]["figure"] is figure_command.COMMAND
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [OFFER])
+    assert cli._asked_for(["figure"]) == {"figure": figure_command.COMMAND}
+    assert cli._asked_for([])["figure"] is figure_command.COMMAND
 
 
 def test_a_command_that_cannot_be_imported_says_so(
@@ -58,7 +59,7 @@ def test_a_command_that_cannot_be_imported_says_so(
 ) -> None:
     gone = EntryPoint("paint", "no_such_package:COMMAND", cli.OFFERED)
     wrong = EntryPoint("wrong", "dgn_viewer.figure_command:FORMATS", cli.OFFERED)
-    monkeypatch.setattr(cli, "entry_points", lambda group: [gone, wrong])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [gone, wrong])
     assert [cli.main(["paint"]), cli.main(["wrong"])] == [cli.REFUSED, cli.REFUSED]
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("dgn paint: it needs what is not installed (No module named")

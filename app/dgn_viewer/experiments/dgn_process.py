@@ -1,4 +1,8 @@
-"""`dgn` as a child process: a fault in it leaves the window and its run untouched."""
+"""`dgn` as a child process: a fault in it leaves the window and its run untouched.
+
+Its standard input is a pipe whose end it watches: closing that stops it, and so does the end of the
+window, however that comes.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +51,15 @@ class DgnProcess(QObject):
         environment = QProcessEnvironment.systemEnvironment()
         environment.insert("PYTHONPATH", os.pathsep.join(sys.path))
         self._process.setProcessEnvironment(environment)
-        self._process.start(sys.executable, ["-m", "dgn_engine.cli", *arguments, "--quiet"])
+        self._process.start(
+            sys.executable, ["-m", "dgn_engine.cli._attached", *arguments, "--quiet"]
+        )
         self._timer.start()
 
     def stop(self) -> None:
         """Ask it to save what it is at and to end, so that it can be continued."""
         if self.running:
-            self._process.terminate()
+            self._process.closeWriteChannel()
 
     def close(self) -> None:
         """Stop it and wait; one that does not end is killed, and loses its last seconds."""
@@ -61,7 +67,7 @@ class DgnProcess(QObject):
         if not self.running:
             return
         self._process.blockSignals(True)
-        self._process.terminate()
+        self._process.closeWriteChannel()
         if not self._process.waitForFinished(PATIENCE):
             self._process.kill()
             self._process.waitForFinished(PATIENCE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDockWidget,
@@ -22,9 +24,11 @@ from dgn_viewer.experiments.claim_list import ClaimList
 from dgn_viewer.experiments.result_figures import scene_of
 from dgn_viewer.experiments.result_tables import RowTable
 from dgn_viewer.experiments.running_list import RunningList
-from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+
+if TYPE_CHECKING:
+    from dgn_viewer.plots.scene_view import SceneView
 
 _FIGURE = 240  # pixels high
 _LEAST = 360  # pixels wide
@@ -70,8 +74,8 @@ class ResultsPanel(QFrame):
         self.answer = plain_label(selectable=True)
         self.rows = RowTable()
         self.claims = ClaimList()
-        self.figures = SceneView(theme)
-        self._charts = ChartControls(self.figures)
+        self._below_claims = column()
+        self._charts = ChartControls(self, self._make_figures)
         self._charts.changed.connect(self._show_figures)
         self.notes = plain_label(role="small", selectable=True)
         self._message = plain_label(role="muted", selectable=True)
@@ -127,7 +131,8 @@ class ResultsPanel(QFrame):
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
-        self.figures.set_theme(theme)
+        if self._charts.made is not None:
+            self._charts.made.set_theme(theme)
         self.setStyleSheet(
             f"#results, #results_body {{ background: {theme.panel}; }}"
             f"#results QTableWidget {{ border: none; border-top: 1px solid {theme.line}; }}"
@@ -177,9 +182,21 @@ class ResultsPanel(QFrame):
         self._charts.show(scene_of(figures))
 
     @property
+    def figures(self) -> SceneView:
+        return self._charts.view
+
+    def _make_figures(self) -> SceneView:
+        from dgn_viewer.plots.scene_view import SceneView
+
+        figures = SceneView(self._theme)
+        self._below_claims.addWidget(figures)
+        return figures
+
+    @property
     def _parts(self) -> tuple[QWidget, ...]:
         """What stands below the buttons, from the top."""
-        return (self.running, self.answer, self.rows, self.claims, self.figures, self.notes)
+        figures = () if self._charts.made is None else (self._charts.made,)
+        return (self.running, self.answer, self.rows, self.claims, *figures, self.notes)
 
     def _lay_out(self) -> None:
         self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -188,7 +205,8 @@ class ResultsPanel(QFrame):
         body = QWidget()
         body.setObjectName("results_body")
         above = (self.title, self.paper, self.bar, self.words, self.trouble)
-        column(*above, buttons, *self._parts, 1, into=body, margins=(12, 8, 12, 12), spacing=8)
+        parts = (self.running, self.answer, self.rows, self.claims, self._below_claims, self.notes)
+        column(*above, buttons, *parts, 1, into=body, margins=(12, 8, 12, 12), spacing=8)
         self._pages.addWidget(self._message)
         self._pages.addWidget(scrolling(body))
         column(self._pages, into=self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.panel_readings import before, remarks
+from dgn_viewer.scene.panel_readings import before, left_out, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.scene.run_text import data_in_words, net_in_words
 
@@ -55,9 +55,10 @@ class FigurePanel:
     context: Provenance
 
 
-def context_of(view: View, spec: PanelSpec, step: int) -> Provenance:
-    """The context of what a panel shows of one step, seen in this view."""
-    said = before(spec, view), " · ".join(remarks(spec, view))
+def context_of(view: View, spec: PanelSpec, scene: Scene) -> Provenance:
+    """The context of what a panel shows, seen in this view."""
+    step, remarked = scene.step, (*remarks(spec, view), *left_out(spec, view, scene))
+    said = before(spec, view), " · ".join(remarked)
     run = view.run
     if run is None:
         return Provenance(spec.title, view.regime, "", "", None, step, *said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
@@ -53,10 +54,6 @@ class Inspector(QFrame):
         self.setAccessibleName("Inspector")
         self._send = send
         self._theme = LIGHT
-        self.run_page = RunPage(send)  # kept: what was filled in stays filled in
-        self.runs_page = RunsPage(send, LIGHT)  # kept: what is ticked stays drawn
-        self.runs_page.export_wanted.connect(self.run_export_wanted)
-        self.runs_page.trash_wanted.connect(self.run_trash_wanted)
         self.page: Page | None = None
         self.state = RunState()
         self._title = ElidedLabel()
@@ -70,11 +67,44 @@ class Inspector(QFrame):
         self._lay_out()
         self.set_theme(LIGHT)
 
+    @cached_property
+    def run_page(self) -> RunPage:
+        """Kept: what was filled in stays filled in."""
+        page = RunPage(self._send)
+        self._keep(page)
+        return page
+
+    @cached_property
+    def runs_page(self) -> RunsPage:
+        """Kept: what is ticked stays drawn."""
+        page = RunsPage(self._send, self._theme)
+        page.export_wanted.connect(self.run_export_wanted)
+        page.trash_wanted.connect(self.run_trash_wanted)
+        self._keep(page)
+        return page
+
+    def _keep(self, page: RunPage | RunsPage) -> None:
+        page.set_theme(self._theme)
+        page.setParent(self)
+        page.hide()
+
+    def _kept(self) -> list[RunPage | RunsPage]:
+        """The pages that are kept, as far as they were made."""
+        return [vars(self)[name] for name in ("run_page", "runs_page") if name in vars(self)]
+
+    def make_pages(self) -> None:
+        """Make the pages that are kept: the form hears every event of the engine."""
+        _ = self.run_page, self.runs_page
+
     def show_run_settings(self) -> None:
         self._open(self.run_page)
 
     def show_runs(self) -> None:
         self._open(self.runs_page)
+
+    def ask_for_good(self, folders: tuple[str, ...]) -> None:
+        """There is no trash for these runs: ask whether they are to be deleted for good."""
+        self.runs_page.ask_for_good(folders)
 
     def show_page(self, page: ExperimentPage | ProgramPage | SettingsPage) -> None:
         """A page that somebody else has made."""
@@ -111,11 +141,9 @@ class Inspector(QFrame):
         self._theme = theme
         self._close.setIcon(icon("close", theme))
         self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
-        for kept in (self.run_page, self.runs_page):
-            kept.set_theme(theme)
-        if self.page not in (None, self.run_page, self.runs_page):
-            assert self.page is not None
-            self.page.set_theme(theme)
+        kept = self._kept()
+        for page in kept if self.page is None or self.page in kept else (*kept, self.page):
+            page.set_theme(theme)
 
     def leave(self) -> None:
         """Close the page; a listed file is forgotten."""
@@ -168,15 +196,12 @@ class Inspector(QFrame):
         self.page = None
         if widget is not None:
             widget.hide()
-            if widget in (self.run_page, self.runs_page):
+            if widget in self._kept():
                 widget.setParent(self)
             else:
                 widget.deleteLater()
 
     def _lay_out(self) -> None:
-        for kept in (self.run_page, self.runs_page):
-            kept.setParent(self)
-            kept.hide()
         head = row((self._title, 1), self._close, margins=(16, 8, 8, 4))
         column(head, (self._place, 1), into=self, spacing=0)
         self.setMinimumWidth(_LEAST_WIDTH)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from dgn_engine.protocol.run_list import RunCurves
+from dgn_engine.protocol.run_curves import RunCurves
 from dgn_viewer.scene.elements import OVERLAYS, Array, Curve, Dash
 from dgn_viewer.scene.panel_spec import OverlaidRun, Series, View
 from dgn_viewer.scene.typeset import literal

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.run_curves import TRAINING
+from dgn_viewer.scene.elements import Scene
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 
 SCORES = ("train_loss",)  # that is measured last, of a panel without probes
@@ -25,6 +27,20 @@ def before(spec: PanelSpec, view: View) -> str:
     """'before FR-II': the picture is of the network as it was before this; '' where it is not."""
     later = [view.outdated[name] for name in spec.probes or SCORES if name in view.outdated]
     return f"before {later[0].label}" if later else ""
+
+
+def left_out(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
+    """What of the curves and marks of a scene is not drawn, because there were too many."""
+    if not any(chart.timed for chart in scene.charts):
+        return ()
+    said = []
+    for source in spec.probes or (TRAINING,):
+        if source in view.left_out and any(chart.curves for chart in scene.charts):
+            drawn, every = view.left_out[source]
+            said.append(f"{drawn:,} of {every:,} points drawn")
+    if "" in view.left_out:
+        said.append("{:,} of {:,} events marked".format(*view.left_out[""]))
+    return tuple(said)
 
 
 def remarks(spec: PanelSpec, view: View) -> tuple[str, ...]:

@@ -63,7 +63,8 @@ class View:
     `outdated[probe or score]`: what changed the network after its newest reading or value was
     measured; that is of another network than the one on show. `gaps[probe]`: from which step to
     which nobody watched it, so that its traces are broken there. `traced[probe]`: of how many
-    probe examples its traces are.
+    probe examples its traces are. `left_out[source]`: where a long curve is thinned, how many of
+    its points are drawn, and how many there were; of marks that of ''.
     """
 
     run: RunStarted | None = None
@@ -83,6 +84,7 @@ class View:
     outdated: Mapping[str, Mark] = field(default_factory=dict)  # see above
     gaps: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     traced: Mapping[str, int] = field(default_factory=dict)  # see above
+    left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # see above
     tested: bool = True  # whether the regime has gates for test examples
 
 

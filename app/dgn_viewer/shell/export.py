@@ -92,7 +92,7 @@ def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
     for host in hosts:
         shown = host.shown()
         if isinstance(shown, Scene):
-            context = context_of(host.view(), host.spec, shown.step)
+            context = context_of(host.view(), host.spec, shown)
             found.append(FigurePanel(host.panel_id, shown, context))
     if not found:
         raise UserError("No open panel shows anything yet; export after the first frame.")

@@ -15,6 +15,7 @@ from dgn_engine.protocol import events
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.run_removal import check_removable
+from dgn_engine.storage.runs.storage_limits import size_in_words
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.run_text import ago
 from dgn_viewer.settings import Settings
@@ -34,12 +35,13 @@ class RecordedRuns(QObject):
     """Asks for files, sends commands and says what came of them.
 
     `layout_opened(layout)`: the layout of the session that is shown, as JSON. `list_wanted`: the
-    list of runs is to be opened.
+    list of runs is to be opened; `settings_wanted`: the limits of storage are.
     """
 
     layout_opened = Signal(str)
     list_wanted = Signal()
     trash_missing = Signal(tuple)  # for these folders
+    settings_wanted = Signal()
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class RecordedRuns(QObject):
         self._layout = layout
         self._save_weights = save_weights
         self._offered = False
+        self._over = 0  # the limit of all runs that was said to be passed
         self.move_to_trash: Callable[[str], bool] = in_trash
 
     def open_run(self) -> None:
@@ -122,6 +125,8 @@ class RecordedRuns(QObject):
             self._send(do.ContinueRun(shown.replaced))
 
     def on_event(self, event: events.Event) -> None:
+        if isinstance(event, RunsListed):
+            self._weigh(event)
         match event:
             case events.EngineReady() if not self._offered:
                 self._send(do.ListRuns())
@@ -162,6 +167,36 @@ class RecordedRuns(QObject):
                 ),
             )
         )
+
+    def _weigh(self, listed: RunsListed) -> None:
+        """Say once that the runs take more than they may, until they do not, or the limit is
+        another one."""
+        total = sum(run.bytes for run in listed.runs)
+        if not total > listed.limit > 0:
+            self._over = 0
+        elif self._over != listed.limit:
+            self._over = listed.limit
+            taken, limit = size_in_words(total), size_in_words(listed.limit)
+            offers = (
+                NoticeButton("Thin out the oldest", self._thin, self._is_over),
+                NoticeButton("Settings…", self.settings_wanted.emit, self._is_over),
+            )
+            self._tell(
+                Notice(
+                    "refused",
+                    f"All recorded runs together take {taken}, over their limit of {limit}.",
+                    "Nothing was taken out. Thinning out takes seven eighths of the frames of the "
+                    "oldest runs, and of their checkpoints before changes. Runs with a name or "
+                    "notes, logs, scores, newest checkpoints and weights stay whole.",
+                    offers=offers,
+                )
+            )
+
+    def _thin(self) -> None:
+        self._send(do.ThinRuns())
+
+    def _is_over(self) -> bool:
+        return self._over > 0
 
     def _dismiss(self, names: tuple[str, ...]) -> None:
         self._settings.dismissed = (*self._settings.dismissed, *names)

@@ -9,9 +9,10 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStatusBar, QWidget
 
-from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.number_style import written
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
@@ -23,11 +24,12 @@ _PHASES = {
     "finished": "finished",
     "stopped": "engine stopped",
 }
-_LEFT = ("device", "regime", "speed", "viewer", "eta")
+_LEFT = ("device", "regime", "speed", "watching", "eta")
 _RIGHT = ("phase", "step", "epoch")
 _SHORT = ("regime", "speed")  # of the left end, beside a notice in a narrow bar
 _WIDE = 1400  # pixels
-_EVERY_MS = 400  # numbers that change faster cannot be read
+_EVERY_MS = 400  # numbers that change faster cannot be read …
+_LOOK_MS = 1000  # … and so long after the last frame it is looked whether steps are taken
 _STANDS = 2.0  # seconds without a step, and twice a step's time, after which no rate is told
 
 
@@ -61,21 +63,22 @@ def _speed(frame: Frame, standing: float) -> str:
     return f"no steps for {standing:.0f} s" if standing else rate(frame.steps_per_second)
 
 
-class CoreLoad:
-    """The share of one core that the calling thread has used since the last reading."""
+def _watching(now: Watching | None) -> str:
+    """'watching 4.6 % of 5 %': what it takes at present, and may take."""
+    if now is None:
+        return ""
+    return f"watching {100 * now.taken:.1f} % of {100 * now.share:.0f} %"
 
-    def __init__(self) -> None:
-        self._wall = time.perf_counter()
-        self._busy = time.thread_time()
-        self._share: float | None = None
 
-    def share(self) -> float | None:
-        """Over the last full second or more; None until one has passed."""
-        wall, busy = time.perf_counter(), time.thread_time()
-        if wall - self._wall >= 1.0:
-            self._share = (busy - self._busy) / (wall - self._wall)
-            self._wall, self._busy = wall, busy
-        return self._share
+def breakdown(now: Watching) -> str:
+    """What takes how much of the run's time, a line each."""
+    lines = [
+        "watching: what is not training, as a share of the run's time, and what it may take "
+        "(Settings)",
+        *(f"{name}: {100 * share:.1f} %" for name, share in now.parts.items()),
+        f"a round of readings and drawings about every {now.every:.1f} s",
+    ]
+    return "\n".join(lines)
 
 
 class StatusBar(QStatusBar):
@@ -96,18 +99,15 @@ class StatusBar(QStatusBar):
         self._frame: Frame | None = None
         self._stepped = clock()  # when a step was last heard of, or training began
         self._step_time = 0.0  # seconds, by the last rate that was heard of
-        self._load = CoreLoad()
         self._notice: QWidget | None = None
         self._busy: Callable[[], bool] = lambda: False
         self._said: dict[str, str] = {}
+        self._written = 0.0  # when
+        self._told = ""  # in the tip
         self._numbers = ""
         self._left, self._right = PlainLabel("", self), PlainLabel("", self)
         for label in (self._left, self._right):
             label.setContentsMargins(8, 0, 8, 0)
-        self._left.setToolTip(
-            "viewer: processor time of the window's thread, drawing included, as a share of one "
-            "core of this machine"
-        )
         self._cancel = push_button("Cancel", self.cancel_wanted, "small", "Stop reading the data")
         self._cancel.setObjectName("cancel_loading")
         self._cancel.setAccessibleName("Stop reading the data")
@@ -117,7 +117,6 @@ class StatusBar(QStatusBar):
         self.addWidget(line, 1)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
-        self._timer.setInterval(_EVERY_MS)
         self._timer.timeout.connect(self._write)
         self._write()
 
@@ -168,19 +167,27 @@ class StatusBar(QStatusBar):
         if frame.steps_per_second > 0.0:
             self._step_time = 1.0 / frame.steps_per_second
         self._frame = frame
-        self._later()
+        if self._clock() - self._written >= 0.9 * _EVERY_MS / 1000:
+            self.catch_up()  # no timer: each one wakes this thread once more
+        else:
+            self._later()
 
     def catch_up(self) -> None:
         """Say now what would be said in a moment."""
         self._timer.stop()
         self._write()
 
+    def _about_watching(self) -> str:
+        going = self._state.running and self._frame is not None
+        watching = self._frame.watching if going and self._frame else None
+        return "" if watching is None else written(breakdown(watching), self._numbers)
+
     def _later(self) -> None:
-        if not self._timer.isActive():
-            self._timer.start()
+        if not self._timer.isActive() or self._timer.remainingTime() > _EVERY_MS:
+            self._timer.start(_EVERY_MS)
 
     def _write(self) -> None:
-        self._said = self._texts()
+        self._said, self._written = self._texts(), self._clock()
         short = self._notice is not None and self._busy() and self.width() < _WIDE
         left = _SHORT if short else _LEFT
         for label, names in ((self._left, left), (self._right, _RIGHT)):
@@ -188,12 +195,15 @@ class StatusBar(QStatusBar):
             text = written(said, self._numbers)
             if label.text() != text:
                 label.setText(text)
+        about = self._about_watching()
+        if self._told != about:
+            self._told = about
+            self._left.setToolTip(plain_tip(about))
         if self._state.running:
-            self._later()
+            self._timer.start(_LOOK_MS)
 
     def _texts(self) -> dict[str, str]:
         now, frame = self._state, self._frame
-        share = self._load.share()
         going = now.running and frame is not None
         standing = self._clock() - self._stepped
         stands = standing > max(_STANDS, 2.0 * self._step_time)
@@ -203,7 +213,7 @@ class StatusBar(QStatusBar):
             "device": now.run.device if now.run else "",
             "regime": now.regime,
             "speed": _speed(frame, standing if stands else 0.0) if going and frame else "",
-            "viewer": f"viewer {100 * share:.0f} % of a core" if share is not None else "",
+            "watching": _watching(frame.watching) if going and frame else "",
             "eta": f"ETA {duration(eta)}" if eta is not None else "",
             "phase": "not answering" if now.silent else now.working or _phase(now),
             "step": f"step {step:,}" if now.run else "",

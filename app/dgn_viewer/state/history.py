@@ -6,44 +6,32 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.run_list import CurvesRead
+from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.scene.elements import Array, Mark
+from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
+from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.overlaid import overlaid_runs
 from dgn_viewer.scene.panel_spec import ComparedRun, OverlaidRun, Series, View
 from dgn_viewer.state.event_marks import changes_network, marks_of
 
-TRAINING = "training"  # source of loss and accuracy; every other source is a probe's id
-_FIRST_CAPACITY = 256
+MOST_MARKS = 2000
+MOST_GAPS = 100  # of each probe
 
 
-class RecordedSeries:
-    """One append-only series. Views that were handed out keep their content: nothing is moved."""
+class RecordedSeries(ThinnedCurve):
+    """A curve as views are given it: the same object until there are more points."""
 
     def __init__(self) -> None:
-        self._steps = np.empty(_FIRST_CAPACITY, dtype=np.int64)
-        self._values = np.empty(_FIRST_CAPACITY, dtype=np.float64)
-        self._length = 0
+        super().__init__(MOST_POINTS)
         self._series: Series | None = None
 
-    def append(self, step: int, value: float) -> None:
-        if self._length == len(self._steps):
-            self._steps = _doubled(self._steps)
-            self._values = _doubled(self._values)
-        self._steps[self._length] = step
-        self._values[self._length] = value
-        self._length += 1
-        self._series = None
-
     def series(self) -> Series:
-        """All points so far, read-only, without a copy."""
-        if self._series is None:
-            steps = _read_only(self._steps, self._length)
-            self._series = Series(steps, _read_only(self._values, self._length))
+        """All points that are held, read-only."""
+        steps, values = self.points()
+        if self._series is None or self._series.steps is not steps:
+            self._series = Series(steps, values)
         return self._series
 
 
@@ -71,7 +59,10 @@ class History:
         self._gaps: dict[str, tuple[tuple[int, int], ...]] = {}
         self._examples: dict[str, tuple[int, int]] = {}  # that its newest scalars were read on
         self._marks: list[Mark] = []
-        self._changes: list[Mark] = []  # the marks of what changed the network
+        self._marked = 0  # of all marks so far
+        self._replayed: dict[str, tuple[int, int]] = {}  # what was left out of a recorded run
+        self._changes = 0  # of the network
+        self._change: Mark | None = None  # the newest of them
         self._measured: dict[str, int] = {}  # probe or score → how many of these came before it
         self._last: events.Measured | None = None
         self._compared: ComparedRun | None = None
@@ -125,6 +116,11 @@ class History:
         for mark in marks_of(event, before):
             self._mark(mark if replayed else replace(mark, time=self._clock()))
 
+    def note_left_out(self, history: events.HistoryReplayed) -> None:
+        """Know that there was more than the events of a past that were taken in."""
+        self._replayed = dict(history.left_out)
+        self._common += 1
+
     def on_frame(self, frame: Frame) -> bool:
         """Take in the newest frame; False where it is of an earlier run, and is ignored."""
         if self.state.run is None or frame.run != self.state.run.run:
@@ -134,7 +130,7 @@ class History:
         for probe, reading in frame.readings.items():
             if reading is not self._readings.get(probe):
                 if not _is_same(reading, self._readings.get(probe)):
-                    self._measured[probe] = len(self._changes)
+                    self._measured[probe] = self._changes
                 self._readings[probe] = reading
                 self._touch(probe, frame.step)
         for probe in [name for name in self._readings if name not in frame.readings]:
@@ -164,6 +160,7 @@ class History:
             overlaid=self._overlaid,
             outdated=self._outdated(),
             gaps=dict(self._gaps),
+            left_out=self._left_out(),
             traced=self._traced(),
             tested=entry is None or not entry.drawn_gates,
             probe_examples=0 if self.state.recorded is not None else self.state.probe_examples,
@@ -171,12 +168,27 @@ class History:
 
     def _outdated(self) -> dict[str, Mark]:
         """What was measured of another network than the one that is there now."""
-        count, found = len(self._changes), dict[str, Mark]()
+        found, newest = dict[str, Mark](), self._change
         for name, before in self._measured.items():
             reading = self._readings.get(name)
-            older = reading is not None and bool(count) and reading.step < self._changes[-1].x
-            if before < count or older:
-                found[name] = self._changes[-1]
+            older = reading is not None and newest is not None and reading.step < newest.x
+            if newest is not None and (before < self._changes or older):
+                found[name] = newest
+        return found
+
+    def _left_out(self) -> dict[str, tuple[int, int]]:
+        """Of the sources whose longest curve is thinned, and of marks ('')."""
+        found: dict[str, tuple[int, int]] = {}
+        for (source, _, examples), curve in self._recorded.items():
+            if examples == self._examples.get(source, (0, 0)):
+                before = self._replayed.get(source, (0, 0))
+                drawn, all_of_them = curve.drawn, curve.count + before[1] - before[0]
+                if drawn < all_of_them > found.get(source, (0, 0))[1]:
+                    found[source] = drawn, all_of_them
+        before = self._replayed.get("", (0, 0))
+        marked = self._marked + before[1] - before[0]
+        if len(self._marks) < marked:
+            found[""] = len(self._marks), marked
         return found
 
     def _traced(self) -> dict[str, int]:
@@ -205,9 +217,9 @@ class History:
 
     def _measure(self, event: events.Measured) -> None:
         self._last = event
-        for name, value in _scores(event).items():
+        for name, value in scores_of(event).items():
             self._append((TRAINING, name, (0, 0)), event.step, value)
-            self._measured[name] = len(self._changes)
+            self._measured[name] = self._changes
         self._touch(TRAINING, event.step)
 
     def _break(self, event: events.ProbeScalars) -> None:
@@ -218,14 +230,15 @@ class History:
         for (probe, name, examples), recorded in self._recorded.items():
             if probe != event.probe or examples != event.read_on or name not in event.values:
                 continue
-            steps = recorded.series().steps
+            steps = recorded.points()[0]
             last = int(steps[-1])
             usual = last - int(steps[-2]) if len(steps) > 1 else 0
             if event.step - last > max(2 * usual, 1):
                 recorded.append((last + event.step) // 2, math.nan)
                 gap = (last, event.step)
                 known = self._gaps.get(probe, ())
-                self._gaps[probe] = known if known[-1:] == (gap,) else (*known, gap)
+                if known[-1:] != (gap,):
+                    self._gaps[probe] = (*known, gap)[-MOST_GAPS:]
 
     def _append(self, key: tuple[str, str, tuple[int, int]], step: int, value: float) -> None:
         self._recorded.setdefault(key, RecordedSeries()).append(step, value)
@@ -236,8 +249,12 @@ class History:
 
     def _mark(self, mark: Mark) -> None:
         self._marks.append(mark)
+        self._marked += 1
+        if len(self._marks) > MOST_MARKS:
+            del self._marks[1 : MOST_MARKS // 2 : 2]
         if changes_network(mark):
-            self._changes.append(mark)
+            self._changes += 1
+            self._change = mark
         self._common += 1
         self._step = max(self._step, int(mark.x))
 
@@ -249,22 +266,11 @@ def _is_same(reading: Reading, known: Reading | None) -> bool:
     return (reading.step, reading.seconds) == (known.step, known.seconds)
 
 
-def _scores(event: events.Measured) -> dict[str, float]:
-    """What was measured, by the name of its series."""
-    measured = {
-        "train_loss": event.train_loss,
-        "train_accuracy": event.train_accuracy,
-        "test_loss": event.test_loss,
-        "test_accuracy": event.test_accuracy,
-    }
-    return {name: value for name, value in measured.items() if value is not None}
-
-
 def compared_run(event: events.ComparisonOpened) -> ComparedRun:
     """The compared network, with the scores that its own run recorded."""
     recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:
-        for name, value in _scores(score).items():
+        for name, value in scores_of(score).items():
             recorded.setdefault((TRAINING, name), RecordedSeries()).append(score.step, value)
     return ComparedRun(
         name=event.name,
@@ -274,15 +280,3 @@ def compared_run(event: events.ComparisonOpened) -> ComparedRun:
         step=event.step,
         series={key: one.series() for key, one in recorded.items()},
     )
-
-
-def _doubled(array: Array) -> Array:
-    larger = np.empty(2 * len(array), dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-def _read_only(array: Array, length: int) -> Array:
-    view = array[:length]
-    view.flags.writeable = False
-    return view

@@ -19,6 +19,8 @@ def recorded_history(loaded: LoadedRun, probes: Iterable[str]) -> History:
     for event in loaded.events_as(_NUMBER, ""):
         for one in event.events if isinstance(event, HistoryReplayed) else (event,):
             history.on_event(one)
+        if isinstance(event, HistoryReplayed):
+            history.note_left_out(event)
     history.on_frame(loaded.frame_for(_NUMBER, [ProbeRequest(probe) for probe in probes]))
     return history
 

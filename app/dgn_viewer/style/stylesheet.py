@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from html import escape
 from importlib.resources import files
 
@@ -61,8 +62,12 @@ def text_pairs(theme: Theme) -> tuple[tuple[str, str], ...]:
     )
 
 
+@cache
 def icon(name: str, theme: Theme, size: int = 16, colour: str = "") -> QIcon:
-    """An icon of the family in the theme's text colour; raises `FileNotFoundError` by name."""
+    """An icon of the family in the theme's text colour; raises `FileNotFoundError` by name.
+
+    One icon is rendered once: the window at its start asks for 28 of them 138 times.
+    """
     source = (_ICONS / f"{name}.svg").read_text(encoding="utf-8")
     result = QIcon()
     tones = (

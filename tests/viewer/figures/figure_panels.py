@@ -29,7 +29,7 @@ def panel(name: str, view: View) -> FigurePanel:
     view = replace(view, run=replace(view.run, probe_set=probes))
     scene = PANELS[name].draw(view)
     assert isinstance(scene, Scene)
-    return FigurePanel(name, scene, context_of(view, PANELS[name], scene.step))
+    return FigurePanel(name, scene, context_of(view, PANELS[name], scene))
 
 
 def page(panels: Sequence[FigurePanel], style: FigureStyle) -> Figure:

@@ -156,8 +156,10 @@ def test_a_figure_says_where_its_data_come_from() -> None:
     assert Provenance("Panel").as_dict() == {"title": "Panel", "step": 0}
     config = RunConfig(net=NetConfig("fc"), seed=3)
     view = View(run=run((64,), (64,), config=config), regime="DL", step=9)
-    assert context_of(view, NTK, 7) == Provenance("NTK", "DL", "digits", "fc 64×3", 3, 7)
-    assert context_of(View(regime="DL"), NTK, 7) == Provenance("NTK", "DL", step=7)
+    assert context_of(view, NTK, Scene((), step=7)) == Provenance(
+        "NTK", "DL", "digits", "fc 64×3", 3, 7
+    )
+    assert context_of(View(regime="DL"), NTK, Scene((), step=7)) == Provenance("NTK", "DL", step=7)
 
 
 def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_it() -> None:
@@ -169,13 +171,13 @@ def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_
         outdated={"ntk": Mark(7.0, "FR-II"), "npk": Mark(9.0, "FL")},
         compared=ComparedRun("b.pt", readings={"ntk": replace(ours, remark="64, exact")}),
     )
-    said = context_of(view, NTK, 7)
+    said = context_of(view, NTK, Scene((), step=7))
     picture = "NTK · step 7, before FR-II · 8 of 64 probe examples · ± 5 % · B: 64, exact"
     assert said.picture == picture
     assert said.caption == f"{picture} · FR-II · digits · fc 64×3 · seed 0"
     assert said.as_dict()["examples"] == "8 of 64 probe examples · ± 5 % · B: 64, exact"
     both = replace(view, compared=ComparedRun("b.pt", readings={"ntk": ours}))
-    assert context_of(both, NTK, 7).examples == "8 of 64 probe examples · ± 5 %"
+    assert context_of(both, NTK, Scene((), step=7)).examples == "8 of 64 probe examples · ± 5 %"
 
 
 def test_exported_numbers_are_raw_and_say_what_was_shown() -> None:

@@ -41,7 +41,7 @@ AXES = {
 def _scene(panel: str, view: View) -> tuple[Scene, Provenance]:
     scene = PANELS[panel].draw(view)
     assert isinstance(scene, Scene)
-    return scene, context_of(view, PANELS[panel], scene.step)
+    return scene, context_of(view, PANELS[panel], scene)
 
 
 def _svg_texts(path: Path) -> set[str]:

@@ -25,7 +25,8 @@ from dgn_engine.protocol.commands import (
     ShowRun,
 )
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.protocol.run_list import RecordedRun, RunCurves, RunsListed
+from dgn_engine.protocol.run_curves import RunCurves
+from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.storage.runs.index import list_runs
 from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, size_in_words, words_of
 from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not

@@ -122,13 +122,13 @@ def test_the_budget_of_a_new_run_is_that_of_the_session() -> None:
     engine = Engine(lambda _event: None, lambda _frame: None)
     engine._start(START)
     assert engine.run is not None
-    assert engine.run.probe_schedule.share == 0.05
+    assert engine.run.budget.share == 0.05
     engine.obey(SetWatchShare(0.2))
-    assert engine.run.probe_schedule.share == 0.2
+    assert engine.run.budget.share == 0.2
     engine._start(START)
-    assert engine.run.probe_schedule.share == 0.2
+    assert engine.run.budget.share == 0.2
     engine.obey(SetWatchShare(0.0))  # refused
-    assert engine.run.probe_schedule.share == 0.2
+    assert engine.run.budget.share == 0.2
     engine.close()
 
 

@@ -163,7 +163,7 @@ def test_every_scene_can_be_exported_as_tables_with_headings(
     for view in (make_view("conv"), compared(make_view("soft"))):
         scene = PANELS[panel].draw(view)
         assert isinstance(scene, Scene)
-        context = context_of(view, PANELS[panel], scene.step)
+        context = context_of(view, PANELS[panel], scene)
         files = save_numbers(scene, tmp_path / "a.csv", context)
         assert len(files) == len(scene.charts)
         for file in files:

@@ -132,7 +132,7 @@ def test_a_state_dict_is_shown_with_what_is_assumed_and_the_accuracy_that_follow
     said = window.banners[0].texts()[0]
     assert said.startswith("Inspecting tanh.pt on digits, right on ")
     view = window.history.view({})
-    caption = context_of(view, all_panels()["spectrum"], 0).caption
+    caption = context_of(view, all_panels()["spectrum"], Scene(())).caption
     assert "tanh.pt, assuming ReLU" in caption
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -23,9 +22,9 @@ from dgn_engine.protocol.events import (
     Stopped,
     Working,
 )
-from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.shell.statusbar import CoreLoad, StatusBar, duration, rate
+from dgn_viewer.shell.statusbar import StatusBar, duration, rate
 from tests.viewer.layer_strip.strips import started
 
 READY = EngineReady(None, "")  # type: ignore[arg-type]
@@ -207,26 +206,25 @@ def test_the_line_has_two_ends(qtbot: QtBot) -> None:
     assert ends == ["cpu · DL · 812 steps/s · ETA 1:02", "running · step 1,300 · epoch 4.2"]
 
 
-def test_the_cost_of_the_window_is_a_share_of_a_core(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+def test_it_says_what_watching_takes_of_its_budget_and_what_takes_how_much(
+    qtbot: QtBot,
 ) -> None:
-    wall, busy = [100.0], [5.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: wall[0])
-    monkeypatch.setattr(time, "thread_time", lambda: busy[0])
-    load = CoreLoad()
     bar = StatusBar()
     qtbot.addWidget(bar)
-    assert load.share() is None
-    wall[0], busy[0] = 100.9, 5.1
-    assert load.share() is None  # not a full second yet
-    wall[0], busy[0] = 101.0, 5.25
-    assert load.share() == pytest.approx(0.25)
-    wall[0], busy[0] = 101.5, 5.75
-    assert load.share() == pytest.approx(0.25)  # of the last full second
-    wall[0], busy[0] = 103.0, 5.35
-    assert load.share() == pytest.approx(0.05)
+    bar.show_state(RunState().after(READY).after(BEGUN))
+    parts = {"drawing": 0.021, "readings": 0.025}
+    bar.show_frame(replace(FRAME, watching=Watching(0.05, 0.046, 0.84, parts)))
     bar.catch_up()
-    assert bar.text("viewer") == "viewer 12 % of a core"  # 0.35 of 3 seconds
+    assert bar.text("watching") == "watching 4.6 % of 5 %"
+    told = bar._left.toolTip().splitlines()
+    assert told[1:] == [
+        "drawing: 2.1 %",
+        "readings: 2.5 %",
+        "a round of readings and drawings about every 0.8 s",
+    ]
+    bar.show_frame(FRAME)
+    bar.catch_up()
+    assert (bar.text("watching"), bar._left.toolTip()) == ("", "")
 
 
 def test_what_reads_data_can_be_cancelled_while_it_does(qtbot: QtBot) -> None:

@@ -9,11 +9,13 @@ import pytest
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import (
+    HistoryReplayed,
     Measured,
     Paused,
     ProbeScalars,
     ProbeSet,
     ProbeSetChanged,
+    ProbesLeft,
     RegimeSwapped,
     Rewired,
     Running,
@@ -21,7 +23,8 @@ from dgn_engine.protocol.events import (
     SettingChanged,
 )
 from dgn_engine.protocol.frames import Frame, Reading, freeze
-from dgn_viewer.state.history import History
+from dgn_viewer.state import history as history_module
+from dgn_viewer.state.history import MOST_GAPS, MOST_MARKS, History
 
 
 def run_started(run: int = 1, paused: bool = False) -> RunStarted:
@@ -194,3 +197,47 @@ def test_a_share_of_the_probe_examples_is_no_smaller_probe_set(history: History)
     history.on_event(replace(run, began_with=20))
     history.on_event(ProbeScalars(4, "ntk", {"trace": 4.0}))
     assert history.view({}).traced == {"ntk": 20}
+
+
+def test_marks_are_bounded_the_oldest_thin_out_and_the_view_says_so(history: History) -> None:
+    count = 3 * MOST_MARKS
+    for step in range(count):
+        history.on_event(SettingChanged(step, 0.1, 1.0 + step, "image", 0.0))
+    view = history.view({})
+    assert len(view.marks) <= MOST_MARKS
+    steps = [int(mark.x) for mark in view.marks]
+    assert steps == sorted(steps)
+    assert steps[-MOST_MARKS // 2 :] == [*range(count - MOST_MARKS // 2, count)]
+    assert view.left_out[""] == (len(steps), view.left_out[""][1])
+    assert view.left_out[""][1] >= count
+
+
+def test_a_long_curve_is_thinned_and_the_view_says_of_how_many_points(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_module, "MOST_POINTS", 32)
+    for step in range(1000):
+        history.on_event(Measured(step, step / 10, 1.0, 0.5))
+    view = history.view({})
+    drawn = len(view.series[("training", "train_loss")].steps)
+    assert drawn <= 34
+    assert view.left_out == {"training": (drawn, 1000)}
+    history.note_left_out(HistoryReplayed((), {"training": (500, 4000), "": (10, 30)}))
+    assert history.view({}).left_out == {"training": (drawn, 4500), "": (0, 20)}
+
+
+def test_a_new_run_lacks_nothing(history: History) -> None:
+    history.note_left_out(HistoryReplayed((), {"training": (500, 4000), "": (10, 30)}))
+    history.on_event(run_started(2))
+    history.on_event(Measured(5, 0.5, 1.5, 0.4))
+    assert history.view({}).left_out == {}
+
+
+def test_gaps_of_a_probe_are_bounded(history: History) -> None:
+    for step in range(0, 100 * 3 * MOST_GAPS, 100):
+        history.on_event(ProbeScalars(step, "ntk", {"trace": 1.0}))
+        history.on_event(ProbeScalars(step + 1, "ntk", {"trace": 1.0}))
+        history.on_event(ProbesLeft(step + 1, ("ntk",)))
+    gaps = history.view({}).gaps["ntk"]
+    assert len(gaps) == MOST_GAPS
+    assert gaps[-1][1] == 100 * (3 * MOST_GAPS - 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 
 from PySide6.QtCore import qVersion
 from PySide6.QtGui import QGuiApplication
@@ -72,6 +71,8 @@ def _heading(text: str) -> QLabel:
 
 
 def _version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # reads what is installed
+
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""The inspector's page of settings: the run at start, theme, watching, shortcuts."""
+"""The inspector's page of settings: the run at start, theme, watching, storage, shortcuts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.storage.runs import folder_layout
+from dgn_viewer.inspector.pages.storage_section import StorageSection
 from dgn_viewer.scene.number_style import NUMBERS
 from dgn_viewer.settings import BUDGETS, DEFAULT_BUDGET, Settings
 from dgn_viewer.style.stylesheet import tip
@@ -63,6 +65,7 @@ class SettingsPage(QWidget):
         set_budget: Callable[[int], None],
         set_numbers: Callable[[str], None],
         theme_choice: str,
+        limits_changed: Callable[[], None],
     ) -> None:
         super().__init__()
         self._settings = settings
@@ -82,6 +85,7 @@ class SettingsPage(QWidget):
         self.budget.setValue(settings.budget or DEFAULT_BUDGET)
         self.budget.setKeyboardTracking(False)
         self.budget.valueChanged.connect(self._keep_budget)
+        self.limits = StorageSection(folder_layout.runs_root(), limits_changed)
         self.table = _table()
         self.table.itemSelectionChanged.connect(self._show_chosen)
         self.keys = QKeySequenceEdit()
@@ -159,15 +163,15 @@ class SettingsPage(QWidget):
         window.add("numbers", self.numbers, "In panels, the status bar and the table of runs")
         watching = Section("Watching")
         about = (
-            "Per cent of the run's time that each probe may take while it trains: more brings "
-            "newer pictures and slower training"
+            "Per cent of the run's time that readings, drawing, recording and the window may take "
+            "together while it trains: more brings newer pictures and slower training"
         )
         watching.add("budget", self.budget, about)
         heading = PlainLabel("Shortcuts")
         heading.setProperty("role", "heading")
         buttons = row((self.keys, 1), self.no_keys, self.own_keys, spacing=8)
         form = QWidget()
-        parts = (window, watching, heading, self.table, buttons, self.message)
+        parts = (window, watching, self.limits, heading, self.table, buttons, self.message)
         more = row(self.all_own, 1)
         column(*parts, more, 1, into=form, margins=(16, 4, 16, 12), spacing=12)
         column((scrolling(form), 1), into=self, spacing=0)
