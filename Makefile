@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers package screenshots notebook lock sbom clean ready
+.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package screenshots notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -21,6 +21,7 @@ help:
 	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
+	@echo "make gpu         on a CUDA card: its tests, then its table, in less than eight minutes"
 	@echo "make package     build the wheel into dist/"
 	@echo "make screenshots take the pictures of README and docs anew (minutes)"
 	@echo "make notebook    run docs/notebooks anew and store what they give"
@@ -75,9 +76,10 @@ mutants: ready $(VENV)/installed-test
 	$(IN) -m tests.mutants run --each $(MUTANTS)
 	$(IN) -m tests.mutants report
 
-# The figures of both, in docs/safety.md.
+# The figures of both, in docs/safety.md; of a row that was measured again the last counts.
+RESULTS ?= build/faults.json build/fuzz.json
 safety-report: $(VENV)/installed-test
-	$(IN) -m tests.faults.report build/faults.json build/fuzz.json --into docs/safety.md
+	$(IN) -m tests.faults.report $(RESULTS) --into docs/safety.md
 
 lint: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .
@@ -89,12 +91,19 @@ bench bench-peers: export OMP_NUM_THREADS := 1
 
 bench: $(VENV)/installed-fast
 	$(IN) -m benchmarks --out build/bench.json
+	QT_QPA_PLATFORM=offscreen $(IN) -m benchmarks.watching --out build/bench-watching.json
 
 bench-peers: $(VENV)/installed-fast
 	@test -e $(PEERS)/installed || { $(PYTHON) -m venv $(PEERS) && \
 	  $(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
 	    --requirement benchmarks/peers-requirements.txt && touch $(PEERS)/installed; } || true
 	$(IN) -m benchmarks.peers --out build/bench-peers.json
+
+# Tests marked `gpu`, then a table; both into docs/gpu.md. Without a card: a sentence and code 3.
+gpu: export QT_QPA_PLATFORM := offscreen
+gpu: export OMP_NUM_THREADS := 1
+gpu: ready $(VENV)/installed-test
+	$(IN) -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
 
 package: $(IN)
 	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
