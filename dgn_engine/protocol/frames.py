@@ -73,6 +73,8 @@ class Frame:
     compared: Mapping[str, Reading] = field(default_factory=dict)  # of the other network
     doing: str = ""  # instead of steps, for a second or more: 'reading Neural path kernel'
     watching: Watching | None = None  # while the run trains
+    regime: str = ""  # of the network that was read; '' in records of earlier versions
+    wiring: tuple[int, ...] = ()  # as in `Rewired`
 
     def __repr__(self) -> str:
         seen = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())

@@ -62,6 +62,8 @@ class FramePublisher:
             readings=dict(run.probe_schedule.readings),
             compared=self._comparison.readings,
             watching=run.budget.account if running else None,
+            regime=run.trainer.regime.name,
+            wiring=run.trainer.network.wiring,
         )
 
 

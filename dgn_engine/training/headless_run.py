@@ -213,6 +213,8 @@ class HeadlessRun:
                 steps_per_second=0.0,
                 eta_seconds=None,
                 readings=dict(schedule.readings),
+                regime=run.trainer.regime.name,
+                wiring=run.trainer.network.wiring,
             )
             self._recording.on_frame(frame, needed, PATIENCE if needed else 0.0)
 

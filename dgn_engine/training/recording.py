@@ -13,6 +13,7 @@ from dgn_engine.data import Examples
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_info
@@ -69,6 +70,7 @@ class Recording:
         self._frame_due = True
         self._billed = 0.0  # processor seconds of the recorder
         run.recorded = True
+        emit(FramesRecorded(str(self.path)))
         run.before_change = lambda change: self.checkpoint(f"before {change}")
 
     @property

@@ -51,6 +51,8 @@ def encode(frame: Frame) -> bytes:
         "packed": packed,
         "readings": readings,
     }
+    if frame.regime:
+        head |= {"regime": frame.regime, "wiring": frame.wiring}
     head_text = json.dumps(to_plain(head, "word"), allow_nan=False)
     return save(tensors, metadata={"frame": head_text})
 
@@ -83,6 +85,9 @@ def decode(content: bytes) -> Frame:
     }
     if not all(is_count(reading.step) for reading in readings.values()):
         raise ValueError("a step")
+    regime, wiring = head.get("regime", ""), tuple(head.get("wiring", ()))
+    if not isinstance(regime, str) or sorted(wiring) != list(range(len(wiring))):
+        raise ValueError("a regime, or an order of gate layers")
     return Frame(
         run=0,
         step=step,
@@ -90,6 +95,8 @@ def decode(content: bytes) -> Frame:
         steps_per_second=0.0,
         eta_seconds=None,
         readings=readings,
+        regime=regime,
+        wiring=wiring,
     )
 
 

@@ -18,6 +18,7 @@ from dgn_engine.protocol.events import (
     RunStarted,
 )
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import UnpackedSession
@@ -59,6 +60,7 @@ class LoadedRun:
                 json.dumps(file.window) if file else "null",
                 before,
             ),
+            FramesRecorded(str(self.folder), foreign=file is not None),
         )
 
     def frame_for(self, number: int, requests: Iterable[ProbeRequest]) -> Frame:

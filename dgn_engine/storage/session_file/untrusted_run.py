@@ -130,7 +130,7 @@ def plain_frame(frame: Frame) -> Frame:
         absent, remark = plain(reading.absent, 4096), plain(reading.remark)
         facts = escape_words(reading.facts)
         readings[plain(probe)] = replace(reading, facts=facts, absent=absent, remark=remark)
-    return replace(frame, readings=readings)
+    return replace(frame, readings=readings, regime=plain(frame.regime))
 
 
 def plain_event(event: events.Event) -> events.Event:

@@ -14,6 +14,7 @@ from dgn_engine.config import NetConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.session.run_library import is_session_file
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import LoadedRun, drawn_history
@@ -370,10 +371,11 @@ def test_a_recorded_run_is_shown_as_another_run_with_its_history() -> None:
     history = told.HistoryReplayed((told.Measured(1, 0.1, 0.5, 0.5),))
     started = replace(STARTED, steps_per_epoch=16)
     loaded = LoadedRun(Path("/r/a"), "a", started, history, FRAME, "finished", 40)
-    first, second, third = loaded.events_as(7, "/r/before")
+    first, second, third, last = loaded.events_as(7, "/r/before")
     assert first == replace(started, run=7)
     assert second is history
     assert third == told.RunShown("a", "finished", 40, "", "", "null", "/r/before")
+    assert last == FramesRecorded("/r/a")
     frame = loaded.frame_for(7, PROBES[:2])
     assert (frame.run, frame.step, frame.epoch) == (7, 40, 2.5)
     assert (frame.steps_per_second, frame.eta_seconds) == (0.0, None)
