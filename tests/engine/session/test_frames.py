@@ -59,7 +59,9 @@ class MadeUpRun:
     number, step_count, total_steps, diverged = 3, 10, 30, False
 
     def __init__(self) -> None:
-        self.trainer = SimpleNamespace(epoch=1.5)
+        network = SimpleNamespace(wiring=(1, 0))
+        regime = SimpleNamespace(name="DLN")
+        self.trainer = SimpleNamespace(epoch=1.5, regime=regime, network=network)
         self.probe_schedule = Schedule()
         self.budget = WatchBudget()
 
@@ -147,8 +149,9 @@ def test_a_frame_says_where_the_run_is_and_how_long_it_will_take(
         bench.publisher.rate.tick(0.0)
     frame = bench.publisher.frame(bench.run, True)
     assert frame == Frame(
-        3, 10, 1.5, 4.0, 20 / 4.0, {}, bench.other, watching=bench.run.budget.account
-    )
+        3, 10, 1.5, 4.0, 20 / 4.0, {}, bench.other, watching=bench.run.budget.account,
+        regime="DLN", wiring=(1, 0),
+    )  # fmt: skip
     bench.run.total_steps = 0
     assert bench.publisher.frame(bench.run, True).eta_seconds is None
     bench.run.total_steps = 30
