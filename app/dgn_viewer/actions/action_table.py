@@ -318,6 +318,7 @@ def panel_actions(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[A
             (f"Ctrl+{place}",) if place <= 9 else (),
             tip=f"Open or close {spec.title}",
             checked=lambda _, name=name: docks.is_open(name),  # type: ignore[misc]
+            group="" if spec.opened else "more",
         )
         for place, (name, spec) in enumerate(panels.items(), start=1)
     )

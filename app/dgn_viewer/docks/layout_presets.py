@@ -19,7 +19,7 @@ Node = dict[str, Any]  # as `dock_layout.described` gives it
 class LayoutPreset:
     """Columns from left to right, each with its share of the width in percent.
 
-    No columns: every panel, in the column and the order that it declares.
+    No columns: the panels that are open at first, in the column and the order that they declare.
     """
 
     title: str
@@ -28,7 +28,7 @@ class LayoutPreset:
 
 
 PRESETS: Mapping[str, LayoutPreset] = {
-    OVERVIEW: LayoutPreset("Overview", "Every panel in its place, as at first"),
+    OVERVIEW: LayoutPreset("Overview", "The main panels in their places, as at first"),
     "kernels": LayoutPreset(
         "Kernels",
         "Overlap and NTK beside the NPK spectrum",
@@ -109,7 +109,7 @@ def _columns(
 ) -> list[tuple[int, list[tuple[str, ...]]]]:
     if not preset.columns:
         return [
-            (share, [(name,) for name, spec in specs.items() if spec.area == area])
+            (share, [(n,) for n, one in specs.items() if one.area == area and one.opened])
             for area, share in _AREAS.items()
         ]
     columns: list[tuple[int, list[tuple[str, ...]]]] = []

@@ -95,6 +95,8 @@ class PanelDocks(QObject):
         if self._large.name != name:
             self.restore()
         closed = self._docks[name].isHidden()
+        if closed:
+            self._give_place(name)
         self._docks[name].come_to_front()
         self.choose(name)
         if closed:
@@ -245,7 +247,7 @@ class PanelDocks(QObject):
         specs = self._specs.items()
         known = {name for name, spec in specs if not spec.compares or self._comparing}
         if preset == OVERVIEW:
-            return tuple(name for name in self._specs if name in known)
+            return tuple(n for n, spec in specs if n in known and spec.opened)
         columns = PRESETS[preset].columns
         named = {name for _, groups in columns for group in groups for name in group}
         return tuple(n for n in self._specs if n in known and (n in named or self.is_open(n)))
@@ -295,6 +297,16 @@ class PanelDocks(QObject):
         tree = self._sizes.get(names, self._tree)
         if tree is not None and outline(tree, names) == outline(self.layout()["tree"], names):
             share_out(self.window, self._docks, tree)
+
+    def _give_place(self, name: str) -> None:
+        """One that is not open at first becomes a tab behind the last panel of its column."""
+        spec, dock = self._specs[name], self._docks[name]
+        if spec.opened or spec.compares or dock.isFloating():
+            return
+        others = [n for n in self._open() if self._specs[n].area == spec.area] or [*self._open()]
+        if others:
+            last = max(others, key=lambda n: self._docks[n].geometry().bottom())
+            self.window.tabifyDockWidget(self._docks[last], dock)
 
     def _open(self) -> frozenset[str]:
         """Panels that have a place in the window."""

@@ -125,6 +125,7 @@ class PanelSpec:
     area: Literal["left", "right"] = "right"
     order: int = 0  # within its area, from the top
     compares: bool = False  # opened with a comparison and closed with it
+    opened: bool = True  # at first; others by View, Panels, or a layout that names them
     prompt: bool = False  # drawn as soon as it changes; others wait their turn where time is short
 
 
@@ -141,6 +142,8 @@ def choice(view: View, option: Option) -> str:
 
 
 def all_panels() -> dict[str, PanelSpec]:
-    """Every panel by id (its file name), in the order of the menus."""
+    """Every panel by id (its file name), in the order of the menus: those open at first lead."""
     found = discover("dgn_viewer.panels", "PANEL", PanelSpec)
-    return dict(sorted(found.items(), key=lambda item: (item[1].area, item[1].order)))
+    order = ((not one.opened, one.area, one.order) for one in found.values())
+    placed = dict(zip(found, order, strict=True))
+    return {name: found[name] for name in sorted(found, key=placed.__getitem__)}

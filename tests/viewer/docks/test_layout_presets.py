@@ -18,8 +18,11 @@ from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec, all_panels
 
 
-def spec(area: Any = "right", compares: bool = False) -> PanelSpec:
-    return PanelSpec("t", (), lambda _: Empty("."), About("."), area=area, compares=compares)
+def spec(area: Any = "right", compares: bool = False, opened: bool = True) -> PanelSpec:
+    about = About(".")
+    return PanelSpec(
+        "t", (), lambda _: Empty("."), about, area=area, compares=compares, opened=opened
+    )
 
 
 NAMES = ("gate_maps", "overlap", "agreement", "ntk", "spectrum", "training")
@@ -85,6 +88,13 @@ def test_a_panel_that_no_preset_knows_stays_behind_the_last_of_its_area() -> Non
     overview = preset_tree(PRESETS["overview"], more, seen, 10 * HIGH)
     assert "mine" in shape(overview)[0]
     assert "yours" in shape(overview)[1]
+
+
+def test_a_panel_that_is_not_open_at_first_has_no_place_in_the_overview() -> None:
+    more = SPECS | {"shut": spec("left", opened=False)}
+    assert shape(preset_tree(PRESETS["overview"], more, SEEN, HIGH)) == ([*NAMES[:3]], [*NAMES[3:]])
+    tree = preset_tree(PRESETS["gates"], more, (*SEEN, "shut"), HIGH)
+    assert shape(tree) == ("gate_maps|shut", ["overlap", "training"])
 
 
 def test_panels_that_are_not_here_leave_no_gap() -> None:

@@ -1,0 +1,74 @@
+"""How open the gates of each layer are, by class and over units, and how many of them switched.
+
+A gate counts as open from ½ on; a unit is a column of a dense layer, a channel of a convolution.
+
+Arrays, L layers and C classes among the probe examples: `classes` (C,), `by_class` (L, C) and
+`density` (L,), the mean gate over units and positions; `dead` and `always` (L,), the share of units
+that are open for no probe example at no position, and for every one at every position.
+Scalars: `density_{l}`, `dead_{l}`, `always_{l}`; `churn` and `churn_{l}`, the share of gates that
+lie on the other side of ½ than at the previous reading (THEORY §5), absent at the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine.protocol.frames import Array
+from dgn_engine.setting import OptionValue
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+
+
+def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    """See the module's first lines; the memory are the gates as they were, open or not."""
+    gates, labels = context.gates, context.labels
+    if not gates:
+        return ProbeResult(absent="This network has no gate layer.")
+    present = torch.unique(labels)
+    by_class = torch.stack([_by_class(layer, labels, present) for layer in gates])
+    sides = tuple(layer >= 0.5 for layer in gates)
+    shares = [_never_and_always(layer) for layer in sides]
+    density = torch.stack([layer.double().mean() for layer in gates])
+    arrays: dict[str, Array] = {
+        "classes": numpy(present),
+        "by_class": numpy(by_class),
+        "density": numpy(density),
+        "dead": np.array([never for never, _ in shares]),
+        "always": np.array([always for _, always in shares]),
+    }
+    scalars = {
+        f"{name}_{layer}": float(share)
+        for name in ("density", "dead", "always")
+        for layer, share in enumerate(arrays[name])
+    }
+    return ProbeResult(arrays, scalars | _churn(memory, sides), memory=sides)
+
+
+def _by_class(layer: Tensor, labels: Tensor, present: Tensor) -> Tensor:
+    """(C,): the mean gate of a layer (n, ...) over the examples of each class."""
+    each = layer.double().flatten(1).mean(1)
+    return torch.stack([each[labels == one].mean() for one in present])
+
+
+def _never_and_always(side: Tensor) -> tuple[float, float]:
+    """Shares of the units of a layer (n, w) or (n, C, H, W) of booleans."""
+    units = side.transpose(0, 1).flatten(1)
+    never, always = ~units.any(1), units.all(1)
+    return float(never.double().mean()), float(always.double().mean())
+
+
+def _churn(memory: object, sides: tuple[Tensor, ...]) -> dict[str, float]:
+    """Nothing at the first reading, or where other examples were read."""
+    if not isinstance(memory, tuple) or [m.shape for m in memory] != [s.shape for s in sides]:
+        return {}
+    switched = [int((now != then).sum()) for now, then in zip(sides, memory, strict=True)]
+    sizes = [side.numel() for side in sides]
+    shares = zip(switched, sizes, strict=True)
+    by_layer = {f"churn_{layer}": count / size for layer, (count, size) in enumerate(shares)}
+    return {"churn": sum(switched) / sum(sizes), **by_layer}
+
+
+PROBE = Probe("Gate statistics", read)
