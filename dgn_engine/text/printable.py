@@ -29,6 +29,8 @@ _INVISIBLE = frozenset(
     + "".join(map(chr, range(0xFE00, 0xFE10)))
     + "".join(map(chr, range(0xE0100, 0xE01F0)))
 )
+# Blocks without marks and invisible letters: most labels need no look at each letter.
+_VISIBLE = re.compile(r"[\x20-\u02ff\u0370-\u03ff\u2000-\u20cf\u2100-\u27ff]*")
 _GAP = re.compile(rf"(?<=[{_SPACES}])[{_SPACES}]")
 _FORMULA = ("=", "+", "-", "@")  # what a spreadsheet would calculate
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
@@ -41,7 +43,7 @@ def printable(text: str, *, lines: bool = False) -> str:
     `lines`: line breaks and tabs are kept, for a traceback or notes that stand in a field of
     their own.
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable() and (text.isascii() or _VISIBLE.fullmatch(text)):
         return text
     kept = "\n\t" if lines else ""
     said: list[str] = []
