@@ -8,13 +8,13 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, entry_points, requires, version
 from pathlib import Path
 from typing import Literal
 
 from dgn_engine import __version__
-from dgn_engine.data._download import data_root
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import results_root, runs_root
 from dgn_engine.storage.user_folders import user_cache, user_config
@@ -38,14 +38,11 @@ class HealthFinding:
 
 def examine(ask_torch: bool = False) -> list[HealthFinding]:
     """Everything, in the order in which it is printed; a few tenths of a second without torch."""
-    return [
-        *_versions(),
-        *_device(ask_torch),
-        *_confinement(),
-        *_folders(),
-        *_display(),
-        *_data(),
-    ]
+    with ThreadPoolExecutor(1) as pool:  # it waits for a process; meanwhile the rest is looked at
+        confinement = pool.submit(lambda: [*_confinement()])
+        before = [*_versions(), *_device(ask_torch)]
+        after = [*_folders(), *_display(), *_data()]
+        return [*before, *confinement.result(), *after]
 
 
 def _versions() -> Iterator[HealthFinding]:
@@ -120,6 +117,8 @@ def _confinement() -> Iterator[HealthFinding]:
 
 
 def _folders() -> Iterator[HealthFinding]:
+    from dgn_engine.data._download import data_root  # with it comes numpy
+
     places = {
         "configuration": user_config(),
         "runs": runs_root(),

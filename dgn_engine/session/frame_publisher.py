@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.comparison import Comparison
@@ -38,16 +39,21 @@ class FramePublisher:
             if long:
                 frame = self.frame(run, running)
                 self._publish(replace(frame, doing=f"reading {', '.join(long)}"))
-            run.probe_schedule.read(due, context, run.step_count, standing=not running)
-        now = time.monotonic()
+            # Each is drawn while the next is read; not where a frame says what takes long.
+            made = None if long else partial(self._publish_frame, run, running)
+            run.probe_schedule.read(due, context, run.step_count, not running, made)
         new = heard or bool(due)
-        if not new and running and now - self._published < PUBLISH_EVERY:
+        if not new and running and time.monotonic() - self._published < PUBLISH_EVERY:
             return None
-        self._published, began = now, run.budget.busy()
+        frame = self._publish_frame(run, running)
+        return frame if new else None
+
+    def _publish_frame(self, run: Run, running: bool) -> Frame:
+        self._published, began = time.monotonic(), run.budget.busy()
         frame = self.frame(run, running)
         self._publish(frame)
         run.budget.charge("frames", run.budget.busy() - began)
-        return frame if new else None
+        return frame
 
     def frame(self, run: Run, running: bool) -> Frame:
         """The run as it is now, with the newest reading of each probe."""

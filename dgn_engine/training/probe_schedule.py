@@ -204,11 +204,17 @@ class ProbeSchedule:
         )
 
     def read(
-        self, names: tuple[str, ...], context: ProbeContext, step: int, standing: bool = False
+        self,
+        names: tuple[str, ...],
+        context: ProbeContext,
+        step: int,
+        standing: bool = False,
+        made: Callable[[], object] | None = None,
     ) -> None:
         """Read these probes; a probe that fails is reported once and the run goes on.
 
-        `standing`: nothing trains meanwhile, so that a reading may take longer.
+        `standing`: nothing trains meanwhile, so that a reading may take longer. `made`: called
+        after each reading that is followed by another, so that it can be drawn meanwhile.
         """
         contexts = {1: context}
         if standing:
@@ -218,11 +224,12 @@ class ProbeSchedule:
         heavy = [name for name in names if self._is_heavy(name, context)]
         if self._aside is not None and not standing:
             names = self._begin_aside(names, heavy, context, step, self._aside)
-        for name in names:
-            if name not in heavy:
-                busy = self._budget.busy()
-                self._read_here(name, contexts, step, TOO_LONG if standing else HELD_UP)
-                self._account(name, self._budget.busy() - busy, standing)
+        for name in [name for name in names if name not in heavy]:
+            busy = self._budget.busy()
+            self._read_here(name, contexts, step, TOO_LONG if standing else HELD_UP)
+            self._account(name, self._budget.busy() - busy, standing)
+            if made is not None and name != names[-1]:
+                made()
         busy = self._budget.busy()
         self._hand_over(heavy, contexts, step)
         for name in heavy:

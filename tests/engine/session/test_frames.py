@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,11 +49,18 @@ class Schedule:
         return found
 
     def read(
-        self, due: tuple[str, ...], context: object, step: int, *, standing: bool = False
+        self,
+        due: tuple[str, ...],
+        context: object,
+        step: int,
+        standing: bool = False,
+        made: Callable[[], object] | None = None,
     ) -> None:
         self.read_with.append(context)
         for name in due:
             self.readings[name] = Reading(name, step)
+            if made is not None and name != due[-1]:
+                made()
 
 
 class MadeUpRun:
@@ -111,13 +119,21 @@ def test_new_readings_go_out_at_once_and_are_told(clock: Clock, bench: Bench) ->
     assert set(frame.readings) == {"gates"}  # a frame does not change
 
 
+def test_a_reading_goes_out_while_the_next_is_made(bench: Bench) -> None:
+    bench.run.probe_schedule.waiting = ("gates", "npk", "ntk")
+    last = bench.step()
+    first, second, third = bench.frames[1:]
+    assert [set(frame.readings) for frame in (first, second)] == [{"gates"}, {"gates", "npk"}]
+    assert third is last, "what is recorded has all of them"
+
+
 def test_before_a_long_reading_a_frame_says_what_steps_wait_for(bench: Bench) -> None:
-    bench.run.probe_schedule.waiting = ("npk",)
+    bench.run.probe_schedule.waiting = ("gates", "npk")
     bench.run.probe_schedule.notable = ("Neural path kernel",)
     bench.step()
-    _, before, after = bench.frames
+    _, before, after = bench.frames  # and none between them, which would not say it
     assert (before.doing, before.readings) == ("reading Neural path kernel", {})
-    assert (after.doing, set(after.readings)) == ("", {"npk"})
+    assert (after.doing, set(after.readings)) == ("", {"gates", "npk"})
 
 
 def test_what_was_read_elsewhere_goes_out_at_once(bench: Bench) -> None:

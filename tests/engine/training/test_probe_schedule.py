@@ -93,6 +93,17 @@ def test_what_is_watched_is_due_at_once_and_then_as_seldom_as_the_budget_allows(
     assert bench.schedule.due(1, catch_up=True) == ()
 
 
+def test_each_reading_but_the_last_is_told_when_it_is_made(bench: Bench) -> None:
+    bench.watch("p", "q")
+    seen: list[set[str]] = []
+
+    def made() -> None:
+        seen.append(set(bench.schedule.readings))
+
+    bench.schedule.read(("p", "q"), Context(), 1, made=made)  # type: ignore[arg-type]
+    assert seen == [{"p"}]
+
+
 def test_a_quick_probe_is_read_four_times_a_second(bench: Bench) -> None:
     bench.watch("p")
     assert bench.look().interval == 0.25
