@@ -169,10 +169,12 @@ class Window(QMainWindow):
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape ends the tour, closes the inspector or ends a maximised panel, one at a time."""
+        """Escape ends the tour, unpins examples, closes the inspector, ends a maximised panel."""
         escape = event.key() == Qt.Key.Key_Escape
         if escape and self.tour.place >= 0:
             self.tour.skip()
+        elif escape and self.docks.linked.unpin():
+            event.accept()
         elif escape and self.inspector.page is not None:
             self.inspector.leave()
         elif escape and self.docks.maximised:

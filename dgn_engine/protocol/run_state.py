@@ -63,6 +63,7 @@ class RunState:
     undo: str = ""  # what would be undone next, in words
     redo: str = ""
     probe_examples: int = 0  # that were asked for
+    probe_digest: str = ""  # of the probe set that is read now
     scored: FileScored | None = None  # how good the network is that is inspected
     training: TrainingOffered | None = None  # in which regimes that can be trained on
     silent: bool = False  # the engine's process does not answer
@@ -158,8 +159,8 @@ class RunState:
                 return dataclasses.replace(self, wiring=order, rotation=rotation, shift=shift)
             case SettingChanged():
                 return dataclasses.replace(self, settings=event)
-            case ProbeSetChanged(examples=examples):
-                return dataclasses.replace(self, probe_examples=examples)
+            case ProbeSetChanged(examples=examples, digest=digest):
+                return dataclasses.replace(self, probe_examples=examples, probe_digest=digest)
             case UndoChanged(undo=undo, redo=redo):
                 return dataclasses.replace(self, undo=undo, redo=redo)
             case FileScored(run=run) if self.run is not None and run == self.run.run:
@@ -203,6 +204,7 @@ class RunState:
             gates_source=PurePath(gates_from).name if takes_gates else "",
             parameters_feature=run.parameters_feature,
             probe_examples=run.config.probe_examples,
+            probe_digest=run.probe_set.digest,
         )
 
     def _entry_of(self, regime: str) -> RegimeEntry | None:

@@ -22,7 +22,7 @@ from dgn_engine.protocol import events
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.regimes import regime_entries
-from dgn_engine.session.file_commands import FileCommands, Shown, probe_inputs_of
+from dgn_engine.session.file_commands import FileCommands, Shown
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.reading_commands import ReadingCommands
@@ -337,7 +337,7 @@ class Engine:
         self.running = not paused
         self._publisher.rate = StepRate()
         self._emit(run.started(paused))
-        self._files.comparison.renew(probe_inputs_of(run))
+        self._heavy.meet(run)
 
     def _resume(self, command: do.Resume | do.Advance) -> None:
         if self._library.shown is not None:
@@ -404,7 +404,7 @@ class Engine:
         for event in (inspected.started(), inspected.offered(), inspected.scored()):
             self._emit(event)
         self._files.forget(command.ticket)
-        self._files.comparison.renew(probe_inputs_of(inspected))
+        self._heavy.meet(inspected)
 
     def _close_comparison(self, _: do.CloseComparison) -> None:
         self._files.close_comparison(self._shown)

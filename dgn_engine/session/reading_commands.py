@@ -11,6 +11,7 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event, ProbeSetChanged
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.session.file_commands import Shown, probe_inputs_of
+from dgn_engine.training.probe_pictures import pictures_of
 from dgn_engine.training.probe_schedule import ProbeSchedule, any_heavy
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 
@@ -65,7 +66,14 @@ class ReadingCommands:
         shown.choose_probe_examples(command.examples)
         digest = shown.probe_set.digest
         self._emit(ProbeSetChanged(shown.step_count, command.examples, digest))
-        self._comparison.renew(probe_inputs_of(shown))
+        self.meet(shown)
+
+    def meet(self, shown: Shown) -> None:
+        """There are other probe examples: show them, and read what is compared on them, too."""
+        inputs = probe_inputs_of(shown)
+        x = inputs.x.detach().cpu().numpy()
+        self._emit(pictures_of(shown.probe_set, x, shown.config.data.normalise))
+        self._comparison.renew(inputs)
 
     def _each(
         self, probes: tuple[str, ...], shown: Shown, act: Callable[[ProbeSchedule, str], None]

@@ -22,6 +22,7 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_curves import CurvesRead
 from dgn_engine.protocol.run_list import RunExported, RunsThinned
+from dgn_engine.session.recorded_examples import recorded_examples
 from dgn_engine.storage.runs import thin_runs
 from dgn_engine.storage.runs.index import list_runs
 from dgn_engine.storage.runs.recorded_curves import read_curves
@@ -123,13 +124,13 @@ class RunLibrary:
         folder = Path(command.folder)
         if recording is not None and folder == recording.path:
             raise UserError(f"{folder.name} is the run in progress.")
-        self._begin(command, lambda: self._loaded.put(_read(folder)))
+        self._begin(command, lambda: self._found(_read(folder)))
 
     def open_session(self, command: do.OpenSession) -> None:
         if self._temp_dir is None:
             self._temp_dir = PrivateTempDir()
         path, place = Path(command.path), self._temp_dir.path
-        self._begin(command, lambda: self._loaded.put(self._unpacked(path, place)))
+        self._begin(command, lambda: self._found(self._unpacked(path, place)))
 
     def save_session(
         self, command: do.SaveSession, recording: Recording | None, frame: Frame | None
@@ -198,6 +199,13 @@ class RunLibrary:
         except BaseException:
             shutil.rmtree(session.folder.parent, ignore_errors=True)
             raise
+
+    def _found(self, loaded: LoadedRun) -> None:
+        """Show the run, and the pictures of its examples as soon as they are read."""
+        self._loaded.put(loaded)
+        pictures = recorded_examples(loaded)
+        if not self._closing.is_set():
+            self._emit(pictures)
 
     def _begin(self, command: do.Command, act: Callable[[], None]) -> None:
         what = command.in_words()

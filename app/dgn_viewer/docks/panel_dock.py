@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QStackedWidget,
@@ -27,6 +27,7 @@ from dgn_engine.protocol.commands import (
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.chart_controls import ChartControls
+from dgn_viewer.docks.linked_examples import LinkedExamples
 from dgn_viewer.docks.panel_message import (
     PanelMessage,
     State,
@@ -37,6 +38,7 @@ from dgn_viewer.docks.panel_message import (
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.scene.elements import Empty, Scene, Shown
+from dgn_viewer.scene.example_readout import example_readout
 from dgn_viewer.scene.panel_readings import readings_of
 from dgn_viewer.scene.panel_spec import Option, PanelSpec, View, choice
 from dgn_viewer.style.stylesheet import icon, plain_tip
@@ -51,6 +53,13 @@ CHART = "chart"  # the option of every panel that names the chart below a tab
 LEAST_HEIGHT = 48  # pixels: in a low window a panel gives way
 _LATE = 3.0  # a reading is stale when it is this many intervals late …
 _PATIENCE = 2.0  # … and at least this many seconds
+# Rows down and columns to the right.
+_ARROWS = {
+    Qt.Key.Key_Up: (-1, 0),
+    Qt.Key.Key_Down: (1, 0),
+    Qt.Key.Key_Left: (0, -1),
+    Qt.Key.Key_Right: (0, 1),
+}
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +77,7 @@ class PanelDock(QWidget):
         spec: PanelSpec,
         theme: Theme,
         parent: QWidget | None = None,
+        linked: LinkedExamples | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parent)
@@ -78,6 +88,7 @@ class PanelDock(QWidget):
         self.setMinimumHeight(LEAST_HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked it is in front
         self._clock = clock
+        self._linked = linked or LinkedExamples(self)
         self._view = View()
         self._choices: dict[str, str] = {}
         self._shown: Shown | None = None
@@ -119,6 +130,8 @@ class PanelDock(QWidget):
         self._every = every
         if view.run is not self._view.run and self.charts.made is not None:
             self.charts.made.follow_steps()  # it has other steps
+        if view.pictures is not self._view.pictures:
+            self._linked.unpin()  # there are other examples in these places
         self._view = dataclasses.replace(view, choices=dict(self._choices))
         now = self._clock()
         for probe in self.spec.probes:
@@ -225,7 +238,24 @@ class PanelDock(QWidget):
             self.charts.open_menu()
         event.accept()
 
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Alt and an arrow move the cursor over examples, Return pins them, Esc lets go."""
+        if not self._obeys(event):
+            super().keyPressEvent(event)
+
     # Inside
+
+    def _obeys(self, event: QKeyEvent) -> bool:
+        made, key = self.charts.made, event.key()
+        if key == Qt.Key.Key_Escape:
+            return self._linked.unpin()
+        if made is None or not isinstance(self._shown, Scene):
+            return False
+        if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            made.click_at_cursor()
+            return True
+        moves = key in _ARROWS and event.modifiers() & Qt.KeyboardModifier.AltModifier
+        return bool(moves) and made.move_cursor(*_ARROWS[Qt.Key(key)])
 
     def _lay_out(self) -> None:
         combos = self._combos.values()
@@ -240,6 +270,8 @@ class PanelDock(QWidget):
         scene.chosen.connect(self.set_choice)
         scene.chart_chosen.connect(lambda key: self.set_choice(CHART, key))
         scene.choose_chart(self._choices.get(CHART, ""))
+        scene.examples.explain = lambda chart, x, y: example_readout(self._view, chart, x, y)
+        self._linked.join(scene)
         self._pages.addWidget(scene)
         return scene
 

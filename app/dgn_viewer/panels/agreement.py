@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.axes import class_names, example_axis, example_labels, step_axis
+from dgn_viewer.scene.axes import class_names, example_axis, example_labels, example_rows, step_axis
 from dgn_viewer.scene.compared import b_name
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
@@ -103,6 +103,8 @@ def _map(view: View, reading: Reading, layer: int) -> Chart:
             row_name="example",
             column_name="channel" if conv else "unit",
             row_labels=example_labels(labels, names),
+            row_examples=example_rows(view, labels),
+            layer=layer,
         ),
         column=1,
         narrow=(1, 0, 1, 1),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.axes import class_names, example_axis, example_labels
+from dgn_viewer.scene.axes import class_names, example_axis, example_labels, example_rows
 from dgn_viewer.scene.compared import b_name, compared_reading, compared_view, why_not_compared
 from dgn_viewer.scene.elements import (
     Array,
@@ -87,6 +87,8 @@ def _matrix(view: View, reading: Reading, layer: int) -> Matrix:
         column_name="channel" if conv else "unit",
         row_labels=example_labels(labels, class_names(view, labels)),
         dead_columns=tuple(int(unit) for unit in dead) if dead is not None else (),
+        row_examples=example_rows(view, labels),
+        layer=layer,
     )
 
 
@@ -123,6 +125,7 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
         row=row,
         column_span=left,
         pick=UNIT.id if maps is not None else "",
+        pictures=view.pictures if matrix.row_examples else None,
     )
     if maps is None:
         return [large]
@@ -132,7 +135,7 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
         title=f"Channel {what.rpartition(' ')[2]}",
         x=Axis(ticks=()),
         y=Axis(ticks=()),
-        matrix=_montage(view, maps, labels),
+        matrix=_montage(view, maps, labels, layer),
         row=row,
         column=left,
         column_span=max(columns - left, 1),
@@ -159,7 +162,11 @@ def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
             chart,
             key=f"{chart.key}_{place}",
             title=f"{name}, {chart.title[:1].lower()}{chart.title[1:]}",
-            matrix=replace(chart.matrix, high=high) if chart.key == "large" else chart.matrix,
+            matrix=replace(
+                chart.matrix,
+                high=high if chart.key == "large" else chart.matrix.high,
+                of_compared=place > 0,
+            ),
             row=place if channels else 0,
             column=chart.column if channels else place,
             column_span=1,
@@ -179,7 +186,7 @@ def _not_compared(view: View, layer: int) -> str:
     return f"{b_name(view.compared)} has no layer {layer + 1}."
 
 
-def _montage(view: View, maps: Array, labels: Array) -> Matrix:
+def _montage(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
     """The (n, H, W) maps of one channel as tiles in reading order, an empty line between them."""
     n, high, wide = maps.shape
     across = max(math.ceil(math.sqrt(n * high / wide)), 1)
@@ -196,6 +203,8 @@ def _montage(view: View, maps: Array, labels: Array) -> Matrix:
         high=max(1.0, float(maps.max())),
         row_labels=example_labels(labels, class_names(view, labels)),
         tile=(high, wide),
+        row_examples=example_rows(view, labels),
+        layer=layer,
     )
 
 

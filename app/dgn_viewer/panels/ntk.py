@@ -132,7 +132,7 @@ def _with(
     unit = choice(view, SCALE) == "unit"
     pair = [(_unit(one) if unit else _as_computed(one))(part[0]) for one in (reading, other)]
     reach = max(reach for _, reach in pair)
-    charts = [
+    drawn = [
         replace(
             _marked(
                 view,
@@ -153,6 +153,11 @@ def _with(
         for place, (title, (values, _), one) in enumerate(
             zip(("A", name), pair, (reading, other), strict=True)
         )
+    ]
+    charts = [
+        replace(chart, matrix=replace(chart.matrix, of_compared=place > 0))
+        for place, chart in enumerate(drawn)
+        if chart.matrix is not None
     ]
     same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
     across = tuple(_across(other, choice(view, MEASURE), traces)) if same else ()

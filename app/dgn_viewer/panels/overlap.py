@@ -45,7 +45,7 @@ def draw(view: View) -> Shown:
     suffix = "" if part == "all" else f"_{part}"
     labels = reading.arrays["labels"]
     if choice(view, KIND):
-        return _compared(view, reading, choice(view, KIND), suffix)
+        return _compared(view, reading, choice(view, KIND), part)
     names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{int(part) + 1}$", f"$DD^T_{int(part) + 1}$")
     kinds = (("active", "Active", names[0]), ("sensitive", "Sensitive", names[1]))
     shown = [one for one in kinds if f"{one[0]}{suffix}" in reading.arrays]
@@ -54,7 +54,7 @@ def draw(view: View) -> Shown:
     for place, (kind, word, name) in enumerate(shown):
         values, last = reading.arrays[f"{kind}{suffix}"], place == len(shown) - 1
         chart = _chart(view, kind, f"{word} {name}", values, labels, place, last or not _unit(view))
-        chart = marked(chart, reading, f"{kind}{suffix}")
+        chart = _of(marked(chart, reading, f"{kind}{suffix}"), part)
         charts.append(_coloured(view, chart, [values]))
         facts.append(_mean(kind, name, values, errors_of(reading, f"{kind}{suffix}")))
     if not charts:
@@ -66,8 +66,17 @@ def draw(view: View) -> Shown:
     return Scene(tuple(charts), tuple(facts), reading.step, note)
 
 
-def _compared(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
+def _of(chart: Chart, part: str, compared: bool = False) -> Chart:
+    """The chart with what it is of: a layer or the whole network, of A or of B."""
+    if chart.matrix is None:
+        return chart
+    layer = None if part == "all" else int(part)
+    return replace(chart, matrix=replace(chart.matrix, layer=layer, of_compared=compared))
+
+
+def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
     """Λ or S for the run (A) and for the compared network (B), in the same colours."""
+    suffix = "" if part == "all" else f"_{part}"
     other = compared_reading(view, "overlap")
     assert view.compared is not None
     assert other is not None  # else there is no choice of a kind
@@ -81,7 +90,7 @@ def _compared(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
         return Empty("This layer has no overlap in the last frame; choose another.")
     every = [values for _, values, _ in found]
     charts = [
-        _coloured(view, marked(chart, one, f"{kind}{suffix}"), every)
+        _coloured(view, _of(marked(chart, one, f"{kind}{suffix}"), part, one is other), every)
         for place, (name, values, one) in enumerate(found)
         for last in (place == len(found) - 1,)
         for labels in (one.arrays["labels"],)  # B may be read on fewer examples than A

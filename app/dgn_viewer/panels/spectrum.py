@@ -84,7 +84,14 @@ def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -
                 chart,
                 key=f"kernel_{place}",
                 title=f"{title}, $H$",
-                matrix=replace(matrix, low=low, high=high, ramp=ramp, bar=matrix.bar * place),
+                matrix=replace(
+                    matrix,
+                    low=low,
+                    high=high,
+                    ramp=ramp,
+                    bar=matrix.bar * place,
+                    of_compared=place > 0,
+                ),
                 column=place,
                 narrow=(place, 0, 1, 1),
             )

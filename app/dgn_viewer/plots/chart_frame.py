@@ -10,9 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt
+from PySide6.QtCore import QLineF, QPoint, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPixmap
 
+from dgn_viewer.plots.example_image import example_image
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.chart_layout import Margins
@@ -25,6 +26,7 @@ from dgn_viewer.style.theme import Theme
 OVERHANG = 20.0  # pixels that a title may reach over its chart
 BAR = 8.0  # width of a colour bar
 PAD = 4.0
+PICTURE = 20.0  # side of the picture of an example beside its row
 State = tuple[object, ...]  # all that a frame depends on
 
 
@@ -113,6 +115,7 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
         left += max(*labels, style.label.width("0.00") if chart.y.ticks is None else 0.0) + PAD
     if chart.y.label:
         left += line + 2.0
+    left += _beside_rows(chart)
     top = style.title.height + 8.0 if chart.title else 6.0
     bottom = line + PAD if axis_ticks(chart.x, x, 5) else PAD
     if chart.matrix is not None and chart.x.label:
@@ -144,6 +147,7 @@ def paint_frame(
     painter.drawRect(box.adjusted(-1, -1, 0, 0))
     if chart.matrix.bar:
         _paint_bar(painter, chart, style, box)
+    _paint_row_pictures(painter, chart, style, plot_area)
 
 
 def _paint_title(
@@ -173,11 +177,40 @@ def _paint_rows(
             painter.setPen(QPen(style.colour("line", 0.7), 1))
             painter.drawLine(QPointF(box.left(), place), QPointF(box.right(), place))
         base = place + type_.ascent / 2 - 1.0
-        x = box.left() - PAD - type_.width(text)
+        x = box.left() - PAD - type_.width(text) - _beside_rows(chart)
         type_.paint(painter, QPointF(x, base), text, style.colour("muted"))
     if chart.y.label:
         label = type_.shortened(axis_label(chart.y), box.height() + 20)
         _paint_upright(painter, type_, label, box.left() - room.left + 2.0, box, style)
+
+
+def _beside_rows(chart: Chart) -> float:
+    """Width of the pictures of examples beside their rows."""
+    shown = chart.pictures is not None and chart.pictures.images is not None
+    return PICTURE + PAD if shown else 0.0
+
+
+def _paint_row_pictures(
+    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea
+) -> None:
+    """Pictures of examples left of their rows: of as many as have room, each at the height of its
+    row, with a tick that leads to it."""
+    matrix, pictures = chart.matrix, chart.pictures
+    if matrix is None or pictures is None or (images := pictures.images) is None:
+        return
+    box = plot_area.box
+    left = box.left() - PAD - PICTURE
+    bottom = box.top() - 1.0
+    for row, place in enumerate(matrix.row_examples):
+        middle = plot_area.along(row)
+        if not box.top() <= middle <= box.bottom():
+            continue
+        top = min(max(middle - PICTURE / 2, box.top()), box.bottom() - PICTURE)
+        if top >= bottom:
+            painter.drawImage(QRectF(left, top, PICTURE, PICTURE), example_image(images[place]))
+            painter.setPen(QPen(style.colour("muted"), 1))
+            painter.drawLine(QLineF(left + PICTURE, middle, box.left() - 1, middle))
+            bottom = top + PICTURE + 1.0
 
 
 def _paint_columns(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
@@ -279,7 +312,9 @@ def frame_state(chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Marg
     """What `paint_frame` reads: everything but the values, the marks and the names of curves."""
     matrix = chart.matrix
     bar = (matrix.ramp, matrix.low, matrix.high, matrix.bar, matrix.beyond) if matrix else None
-    return (chart.title, chart.small, chart.chosen, chart.x, chart.y, bar, style, plot_area, room)
+    rows = (chart.pictures, matrix.row_examples) if matrix and chart.pictures else None
+    frame = (chart.title, chart.small, chart.chosen, chart.x, chart.y, bar, rows)
+    return (*frame, style, plot_area, room)
 
 
 class FramePicture:

@@ -19,7 +19,13 @@ from dgn_viewer.plots.chart_frame import (
     frame_state,
     undrawn,
 )
-from dgn_viewer.plots.chart_notes import follow_box, paint_cursor, paint_follow, paint_notes
+from dgn_viewer.plots.chart_notes import (
+    follow_box,
+    paint_cursor,
+    paint_examples,
+    paint_follow,
+    paint_notes,
+)
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
 from dgn_viewer.plots.event_lane import EventLane
 from dgn_viewer.scene.axes import Range, chart_range
@@ -72,6 +78,7 @@ class ChartItem(QGraphicsObject):
         self._room = Margins()
         self._place: tuple[Box, Margins] | None = None
         self._pointed: QPointF | None = None
+        self._lit: tuple[int, ...] = ()
         self._lane: tuple[tuple[object, ...], EventLane | None] = ((), None)
         self._pointed_steps: tuple[float, float] | None = None
         self._outer = QRectF()
@@ -189,6 +196,8 @@ class ChartItem(QGraphicsObject):
             lane.paint(painter, self._pointed_steps)
         if not self.following:
             paint_follow(painter, self.style, plot_area)
+        if self._lit:
+            paint_examples(painter, self.chart, self.style, plot_area, self._lit)
         if self._pointed is not None and not self.chart.small:
             paint_cursor(painter, self.chart, self.style, plot_area, self._pointed)
 
@@ -200,6 +209,12 @@ class ChartItem(QGraphicsObject):
         """Show the cursor here, or none."""
         if place != self._pointed:
             self._pointed = place
+            self._notes.update()
+
+    def light(self, examples: tuple[int, ...]) -> None:
+        """Outline these probe examples."""
+        if examples != self._lit:
+            self._lit = examples
             self._notes.update()
 
     # The lane of events

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QScrollBar, QWidget
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
+from dgn_viewer.plots.example_pointer import ExamplePointer
 from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.right_clicks import RightClicks
 from dgn_viewer.plots.spoken_charts import SpokenCharts
@@ -77,6 +78,8 @@ class SceneView(QWidget):
         self._thumbnails.chosen.connect(self.chosen)
         for part in (self._canvas.viewport(), self._thumbnails):
             RightClicks(part).clicked.connect(partial(self._ask_menu, part))
+        parts = self._charts, self._readout, self._thumbnails, self._spoken
+        self.examples = ExamplePointer(self, *parts)
         self._tabs = ChartTabs(self._style, self)
         self._tabs.picked.connect(self.choose_chart)
         self._tabs.picked.connect(self.chart_chosen)
@@ -234,6 +237,25 @@ class SceneView(QWidget):
         viewport: QWidget = self._canvas.viewport()
         return viewport
 
+    # The cursor over examples
+
+    def move_cursor(self, down: int, right: int) -> bool:
+        """Move the cursor by entries, as arrow keys do; False where no chart is of examples."""
+        place = self.examples.moved(self._pointer, down, right)
+        self._pointer = place or self._pointer
+        self._point()
+        return place is not None
+
+    def click_at_cursor(self) -> None:
+        """As a click of the mouse where the cursor is."""
+        if self._pointer is not None:
+            self._clicked(self._pointer, False)
+
+    def let_go(self) -> None:
+        """Pin no examples any more."""
+        self.examples.let_go()
+        self._point()
+
     # Qt
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -249,6 +271,8 @@ class SceneView(QWidget):
             chip = self._chip_at(place)
             if chip is not None and event.button() == Qt.MouseButton.LeftButton:
                 self.go_to(*chip.steps)
+            elif self._item_at(place) is None:
+                self.examples.pinned.emit(())
         elif event.type() == QEvent.Type.Leave:
             self._pointer = None
             self._point()
@@ -319,6 +343,7 @@ class SceneView(QWidget):
         if item is None:
             item = self._charts[chart.key] = ChartItem(chart, self._style)
             item.clicked.connect(self._clicked)
+            item.light(self.examples.lit)
             self._canvas.addItem(item)
         elif not same(self._shown[chart.key], chart):
             item.show_chart(chart)
@@ -381,6 +406,8 @@ class SceneView(QWidget):
         for item in self._charts.values():
             item.point(place if item is under else None)
             item.point_at_chip(chip)
+        if chip is None and self.examples.tell(under, place):
+            return
         lines: tuple[str, ...] = () if chip is None else chip_lines(chip)
         if under is not None and place is not None and not under.over_follow(place):
             x, y = under.data_at(place)
@@ -406,3 +433,6 @@ class SceneView(QWidget):
             column = round(item.data_at(place)[0])
             if 0 <= column < chart.matrix.values.shape[1]:
                 self.chosen.emit(chart.pick, str(column))
+        else:
+            self.examples.pin(item, place)
+            self._point()

@@ -27,6 +27,12 @@ class SpokenCharts:
         if QAccessible.isActive() and time.monotonic() - self._when >= OFTEN:
             self.say(charts)
 
+    def tell(self, words: str) -> None:
+        """Describe what the cursor is on, at once."""
+        for widget in self._widgets:
+            if widget.accessibleDescription() != words:
+                widget.setAccessibleDescription(words)
+
     def say(self, charts: tuple[Chart, ...]) -> None:
         self._when = time.monotonic()
         words = charts_in_words(charts) or "Charts"

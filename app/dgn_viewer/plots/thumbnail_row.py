@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea
-from dgn_viewer.plots.chart_notes import paint_dead
+from dgn_viewer.plots.chart_notes import paint_dead, paint_examples
 from dgn_viewer.scene.elements import Array, Chart, Matrix, same
 from dgn_viewer.scene.typeset import plain
 from dgn_viewer.style import ramps
@@ -47,6 +47,7 @@ class ThumbnailRow(QWidget):
         self._shift = 0.0  # pixels scrolled to the right
         self._held: tuple[float, float] | None = None  # where the mouse and the row were
         self._dragged = False
+        self._lit: tuple[int, ...] = ()
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFixedHeight(HEIGHT)
@@ -74,6 +75,12 @@ class ThumbnailRow(QWidget):
         self._style = style
         self._pictures.clear()
         self.update()
+
+    def light(self, examples: tuple[int, ...]) -> None:
+        """Outline the rows of these probe examples."""
+        if examples != self._lit:
+            self._lit = examples
+            self.update()
 
     def area(self, key: str) -> QRectF:
         """The rectangle of a picture in this widget; empty where there is none by this key."""
@@ -211,6 +218,8 @@ class ThumbnailRow(QWidget):
             rows, columns = chart.matrix.values.shape
             area = PlotArea(box, (-0.5, columns - 0.5), (-0.5, rows - 0.5), down=True)
             paint_dead(painter, chart, self._style, area)
+            if self._lit:
+                paint_examples(painter, chart, self._style, area, self._lit)
         if chart.chosen:
             painter.setPen(QPen(self._style.colour("accent"), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)

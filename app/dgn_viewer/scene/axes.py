@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +15,7 @@ from dgn_viewer.scene.panel_spec import View
 
 Range = tuple[float, float]
 _LEAST = 4.0  # steps, so that no tick falls on half a step
+_FEWEST = 8  # probe examples of the first picture of a reading that takes long
 
 
 def chart_range(chart: Chart) -> tuple[Range, Range]:
@@ -147,7 +149,7 @@ def example_pairs(
 
     `classes_named`: also along the y axis, as the leftmost of several charts has it.
     """
-    names = class_names(view, labels)
+    names, rows = class_names(view, labels), example_rows(view, labels)
     tags, axis = example_labels(labels, names), example_axis(labels, names, "class")
     return Chart(
         key=key,
@@ -160,10 +162,32 @@ def example_pairs(
             column_name="example",
             row_labels=tags,
             column_labels=tags,
+            row_examples=rows,
+            column_examples=rows,
         ),
         column=column,
         square=True,
     )
+
+
+def example_rows(view: View, labels: Array) -> tuple[int, ...]:
+    """Which probe example each row of a reading with these labels is, counted from 0.
+
+    A reading of fewer examples takes each n-th. Empty where the probe examples are not known, or
+    it cannot be told which of them were read.
+    """
+    if view.pictures is None:
+        return ()
+    return _rows(view.pictures.probe_set.labels, tuple(labels.tolist()))
+
+
+@lru_cache(maxsize=64)
+def _rows(known: tuple[int, ...], seen: tuple[int, ...]) -> tuple[int, ...]:
+    count = len(known)
+    steps = {1 << place for place in range(count.bit_length())}  # halved as often as is needed
+    steps |= {max((count // _FEWEST) >> place, 1) for place in range(count.bit_length())}
+    found = {tuple(range(0, count, step)) for step in steps if known[::step] == seen}
+    return found.pop() if len(found) == 1 else ()
 
 
 def _short(name: str) -> str:

@@ -13,6 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dgn_engine.protocol.probe_examples import ProbeExamples
+
 Array = NDArray[Any]
 
 # Names and labels may set mathematics between dollars, Greek as itself: 'trace $K^V$', '$ρ_i$';
@@ -88,6 +90,11 @@ class Matrix:
         False,
         False,
     )  # values below `low`, above `high`: arrows on the bar
+    # Which probe examples the rows and columns are (of a montage: the tiles); empty: not examples.
+    row_examples: tuple[int, ...] = ()
+    column_examples: tuple[int, ...] = ()
+    layer: int | None = None  # that it is of, where not of the whole network
+    of_compared: bool = False  # it is of B
 
 
 @dataclass(frozen=True)
@@ -122,6 +129,7 @@ class Chart:
     click: tuple[str, str] | None = None  # clicking sets this option of the panel to this value
     pick: str = ""  # clicking a column of the matrix sets this option to the column's index
     narrow: tuple[int, int, int, int] | None = None  # row, column, spans where room is narrow
+    pictures: ProbeExamples | None = None  # drawn beside the rows, which are examples of these
 
     @property
     def timed(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Literal
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_viewer.scene.elements import Dash, Mark, Role, Shown
 
 
@@ -85,6 +86,7 @@ class View:
     gaps: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     traced: Mapping[str, int] = field(default_factory=dict)  # see above
     left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # see above
+    pictures: ProbeExamples | None = None  # the probe examples, where they are known
     tested: bool = True  # whether the regime has gates for test examples
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
@@ -49,6 +50,7 @@ class History:
         self.state = RunState()
         self._runs = 0
         self._overlaid: tuple[OverlaidRun, ...] = ()  # they outlive the run
+        self._pictures: ProbeExamples | None = None  # perhaps of another probe set than that of now
         self._forget()
 
     def _forget(self) -> None:
@@ -111,6 +113,9 @@ class History:
                 self._common += 1
             case events.ProbeSetChanged():
                 self._common += 1
+            case ProbeExamples():
+                self._pictures = event
+                self._common += 1
             case events.Running() | events.Paused() | events.Finished():
                 self._common += 1
         for mark in marks_of(event, before):
@@ -162,9 +167,16 @@ class History:
             gaps=dict(self._gaps),
             left_out=self._left_out(),
             traced=self._traced(),
+            pictures=self._shown_pictures(),
             tested=entry is None or not entry.drawn_gates,
             probe_examples=0 if self.state.recorded is not None else self.state.probe_examples,
         )
+
+    def _shown_pictures(self) -> ProbeExamples | None:
+        """Those of the probe set that is read now: of a recorded run they may come before it."""
+        found = self._pictures
+        known = found is not None and found.probe_set.digest == self.state.probe_digest
+        return found if known else None
 
     def _outdated(self) -> dict[str, Mark]:
         """What was measured of another network than the one that is there now."""

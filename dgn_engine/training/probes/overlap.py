@@ -2,7 +2,9 @@
 
 Arrays, all (n, n) with unit diagonal, NaN where the diagonal is zero: `active` (Λ), `sensitive`
 (S), `active_{l}` (τ_l), `sensitive_{l}` (D_l D_lᵀ). Of an estimate `active_error` and
-`sensitive_error`, one standard error of each entry; single layers are always exact.
+`sensitive_error`, one standard error of each entry; single layers are always exact. `paths` (n,)
+float64: Λ(s, s) itself, the active paths from one input unit, of exact Λ of hard gates where that
+many can be counted; Λ(s, s') is `active` times the root of two of them.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         "active": numpy(shared.overlap("cosine")),
         "sensitive": numpy(shared.sensitive("cosine")),
     }
+    arrays |= _paths(context, shared.overlap("none"))
     return ProbeResult(arrays | _layers(context), facts=_facts(context))
 
 
@@ -72,6 +75,7 @@ def refine(
             "active": numpy(blocks.kernel("cosine")),
             "sensitive": numpy(blocks.sensitive("cosine")),
         }
+        arrays |= _paths(context, blocks.kernel("none"))
         return ProbeResult(arrays | once(context), facts=_facts(context))
 
     reading = PathReading(_inputs, estimated, exact, passes=2.0)
@@ -81,6 +85,14 @@ def refine(
 def _inputs(context: ProbeContext) -> k.PathInputs:
     shared = context.kernels
     return k.PathInputs(shared.gates, None, shared.trace.value.masks, shared.sensitivities)
+
+
+def _paths(context: ProbeContext, counted: torch.Tensor) -> dict[str, Array]:
+    """Λ(s, s) of every example, where it is a number of paths and not beyond counting."""
+    own = counted.diagonal().double()
+    if context.network.gate.soft or not bool(own.isfinite().all()):
+        return {}
+    return {"paths": numpy(own)}
 
 
 def _facts(context: ProbeContext) -> dict[str, str]:

@@ -110,6 +110,31 @@ def test_overlap_is_the_product_of_the_layers_overlaps(make_run: Make, regime: s
     assert set(found.facts) == {"gate" if regime == "DL" else "kappa"}
 
 
+def test_paths_that_two_examples_share_are_counted_one_by_one(make_run: Make) -> None:
+    run = make_run("FR-II")
+    found = PROBES["overlap"].read(run.context(), {}, None).arrays
+    first, second, third = (gate.bool().numpy() for gate in run.context().gates)
+
+    def shared(a: int, b: int) -> int:
+        """Paths from one input unit, each tried."""
+        return sum(
+            bool(
+                first[a, i] and first[b, i]
+                and second[a, j] and second[b, j]
+                and third[a, k] and third[b, k]
+            )
+            for i, j, k in np.ndindex(first.shape[1], second.shape[1], third.shape[1])
+        )  # fmt: skip
+
+    own = found["paths"]
+    for a, b in ((0, 1), (3, 12)):
+        assert own[a] == shared(a, a)
+        count = found["active"][a, b] * np.sqrt(own[a] * own[b])
+        np.testing.assert_allclose(count, shared(a, b), rtol=1e-5, atol=1e-6)
+    soft = PROBES["overlap"].read(make_run("DL").context(), {}, None)
+    assert "paths" not in soft.arrays
+
+
 def test_a_network_without_an_open_path_has_no_npk_and_is_no_fault(make_run: Make) -> None:
     run = make_run("FR-II")
     gates = drawn(run, 1)

@@ -1,0 +1,73 @@
+"""Small pictures of the probe examples, made of the inputs that the network takes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.data._normalisation import normalisation
+from dgn_engine.protocol.events import ProbeSet
+from dgn_engine.protocol.frames import Array
+from dgn_engine.protocol.probe_examples import ProbeExamples
+
+SIDE = 64  # pixels: larger images are reduced to this
+LONGEST = 1024  # numbers of a vector that are shown; longer ones have no picture
+_ROUNDING = 1e-3  # by which pixels may leave [0, 1] after the normalisation was undone
+
+
+def pictures_of(probe_set: ProbeSet, x: Array, normalise: str) -> ProbeExamples:
+    """The examples `x`, (n, C, H, W) images or (n, d) vectors, as they can be shown.
+
+    `normalise`: what was done to the pixels, as `normalisation` reads it; it is undone. Pixels that
+    still leave [0, 1] are scaled, all examples alike, and the remark says so.
+    """
+    if x.ndim == 2 and x.shape[1] > LONGEST:
+        why = f"The examples are vectors of {x.shape[1]:,} numbers, which have no picture."
+        return ProbeExamples(probe_set, missing=why)
+    if x.ndim == 2:
+        numbers = np.ascontiguousarray(x, dtype=np.float32)
+        return ProbeExamples(probe_set, numbers.shape, numbers=numbers.tobytes())
+    if x.ndim != 4:
+        return ProbeExamples(probe_set, missing="The examples are no images of rows and columns.")
+    images, remarks = _undone(np.nan_to_num(x.astype(np.float64)), normalise), list[str]()
+    images, scaled = _in_unit_range(images)
+    remarks.extend(scaled)
+    if images.shape[1] not in (1, 3):
+        remarks.append(f"the mean of {images.shape[1]} channels")
+        images = images.mean(axis=1, keepdims=True)
+    if max(images.shape[2:]) > SIDE:
+        remarks.append("reduced from {}×{} pixels".format(*images.shape[2:]))
+        images = _reduced(images)
+    pixels = np.rint(255.0 * images).astype(np.uint8).transpose(0, 2, 3, 1)
+    pixels = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    remark = f"Pictures: {', '.join(remarks)}." if remarks else ""
+    return ProbeExamples(probe_set, pixels.shape, pixels.tobytes(), remark=remark)
+
+
+def _undone(images: Array, normalise: str) -> Array:
+    how = normalisation(normalise)
+    if how is None:
+        return images
+    sides = (1, len(how.mean), 1, 1)
+    undone: Array = images * np.reshape(how.deviation, sides) + np.reshape(how.mean, sides)
+    return undone
+
+
+def _in_unit_range(images: Array) -> tuple[Array, list[str]]:
+    """Values in [0, 1], and in words how they were brought there."""
+    low, high = float(images.min()), float(images.max())
+    if low >= -_ROUNDING and high <= 1.0 + _ROUNDING:
+        return np.clip(images, 0.0, 1.0), []
+    scaled = (images - low) / ((high - low) or 1.0)
+    return scaled, [f"black is {low:.3g} and white {high:.3g}, the extremes of these examples"]
+
+
+def _reduced(images: Array) -> Array:
+    """Means of square blocks of pixels, so that no side is longer than `SIDE`; what fills no block
+    at the right and below is left out."""
+    block = -(-max(images.shape[2:]) // SIDE)
+    n, channels, height, width = images.shape
+    high, wide = max(height // block, 1), max(width // block, 1)
+    down, across = min(block, height), min(block, width)
+    cut = images[:, :, : high * down, : wide * across]
+    means: Array = cut.reshape(n, channels, high, down, wide, across).mean(axis=(3, 5))
+    return means
