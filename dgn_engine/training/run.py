@@ -41,7 +41,12 @@ from dgn_engine.training.initial_weights import (
 )
 from dgn_engine.training.out_of_memory import does_not_fit, is_out_of_memory, refused_without_memory
 from dgn_engine.training.probe_schedule import ProbeSchedule
-from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
+from dgn_engine.training.probes import (
+    ComparedGates,
+    ProbeContext,
+    TrainingState,
+    no_comparison,
+)
 from dgn_engine.training.trainer import Trainer
 from dgn_engine.training.watch_budget import WatchBudget
 from dgn_engine.training.weight_keeper import save_trainer
@@ -215,7 +220,20 @@ class Run:
         """The probe set under the network as it is now, and under one that is compared with."""
         trainer = self.trainer
         network = trainer.network_at(self._probe_rows)
-        return ProbeContext(network, self._probe_x, self._probe_y, trainer.regime, compared)
+        given = self.config.training
+        training = TrainingState(
+            step=trainer.step_count,
+            loss=given.loss,
+            optimiser=given.optimiser,
+            learning_rate=self.learning_rate,
+            momentum=given.momentum,
+            batch=min(given.batch, trainer.examples),
+            examples=trainer.examples,
+            augmented=given.augmentation != "none",
+        )
+        return ProbeContext(
+            network, self._probe_x, self._probe_y, trainer.regime, compared, training=training
+        )
 
     def choose_probe_examples(self, wanted: int) -> None:
         """Choose so many probe examples, at least 2, as a run that begins with them does."""

@@ -86,7 +86,12 @@ class SideReader:
         """Copy the network and read these probes of it; only while it is not `busy`."""
         network = copy.deepcopy(context.network)
         whole = ProbeContext(
-            network, context.x, context.labels, context.regime, classes=context.classes
+            network,
+            context.x,
+            context.labels,
+            context.regime,
+            classes=context.classes,
+            training=context.training,
         )
         contexts = {1: whole} | {n: whole.subsample(n) for n in set(every.values()) - {1}}
         reading = SideReading(step, contexts, every)

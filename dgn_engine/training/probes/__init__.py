@@ -10,6 +10,7 @@ from dgn_engine.training.probes._probe import (
     ProbeResult,
     Refine,
     Refinement,
+    TrainingState,
     no_comparison,
 )
 
@@ -20,6 +21,7 @@ __all__ = [
     "ProbeResult",
     "Refine",
     "Refinement",
+    "TrainingState",
     "all_probes",
     "no_comparison",
 ]

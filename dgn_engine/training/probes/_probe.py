@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from dgn_engine.config import Loss, Optimiser
 from dgn_engine.kernels import SharedKernels
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
@@ -22,11 +23,27 @@ def no_comparison() -> None:
     """There is no other network to compare with."""
 
 
+@dataclass(frozen=True)
+class TrainingState:
+    """How the network is trained at the moment: `step` steps are done, each on a batch of `batch`
+    of the `examples` training examples; `learning_rate` is that of the next step."""
+
+    step: int
+    loss: Loss
+    optimiser: Optimiser
+    learning_rate: float
+    momentum: float
+    batch: int
+    examples: int
+    augmented: bool
+
+
 class ProbeContext:
     """One step as the probes see it: what several of them need is computed once, when asked for.
 
     `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force; `compared`
-    gives the gates of the network that is compared with, on the same examples.
+    gives the gates of the network that is compared with, on the same examples; `training`: None
+    where nothing trains the network.
     """
 
     def __init__(
@@ -37,9 +54,11 @@ class ProbeContext:
         regime: Regime,
         compared: ComparedGates = no_comparison,
         classes: int = 0,
+        training: TrainingState | None = None,
     ) -> None:
         """`classes`: of the labels, where the network has other outputs than one for each."""
         self.network = network
+        self.training = training
         self.classes = classes or max(network.architecture.classes, 2)  # a pair shares one output
         self.x = x
         self._compared = compared
@@ -60,7 +79,8 @@ class ProbeContext:
             return None if (gates := self.compared_gates) is None else _subsample(gates, every)
 
         x, labels = self.x[::every], self.labels[::every]
-        return ProbeContext(network, x, labels, self.regime, compared, self.classes)
+        classes, training = self.classes, self.training
+        return ProbeContext(network, x, labels, self.regime, compared, classes, training)
 
     @property
     def compared_gates(self) -> tuple[Tensor, ...] | None:

@@ -31,7 +31,8 @@ class NetworkSnapshot:
     def __init__(self, context: ProbeContext) -> None:
         self.key = next(_keys)
         self.examples = len(context.x)
-        parts = (context.network, context.x, context.labels, context.regime, context.classes)
+        settings = (context.regime, context.classes, context.training)
+        parts = (context.network, context.x, context.labels, *settings)
         stream = io.BytesIO()
         _TensorPickler(stream, protocol=5).dump(parts)
         self.content = stream.getvalue()
@@ -39,8 +40,8 @@ class NetworkSnapshot:
 
 def unpacked(content: bytes) -> ProbeContext:
     """What a snapshot shows, on the CPU."""
-    network, x, labels, regime, classes = pickle.loads(content)
-    return ProbeContext(network, x, labels, regime, classes=classes)
+    network, x, labels, regime, classes, training = pickle.loads(content)
+    return ProbeContext(network, x, labels, regime, classes=classes, training=training)
 
 
 class _TensorPickler(pickle.Pickler):
