@@ -32,8 +32,11 @@ def test_every_dependency_is_explained_with_its_window() -> None:
 
 
 def names_ours(path: str) -> bool:
-    """Whether a path begins with a folder of ours: 'storage/runs' in the engine, say."""
-    return "NAME" not in path and any((place / path.split("/")[0]).is_dir() for place in PLACES)
+    """Whether a path begins with a folder of ours: 'storage/runs' in the engine, say; what
+    `make` writes into `build` and `dist` is there only after it was asked for."""
+    first = path.split("/")[0]
+    written = first in ("build", "dist") or "NAME" in path
+    return not written and any((place / first).is_dir() for place in PLACES)
 
 
 def leads_somewhere(path: str) -> bool:

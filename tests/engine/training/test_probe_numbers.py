@@ -18,6 +18,7 @@ from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
 from dgn_engine.training.probes import gates as gates_probe
 from dgn_engine.training.run import Run
+from dgn_engine.training.watch_budget import WatchBudget
 from tests.engine.conftest import SMALL
 
 Make = Callable[..., Run]
@@ -201,8 +202,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def watching(events: list[Event], *names: str) -> ProbeSchedule:
-    schedule = ProbeSchedule(events.append)
+def watching(
+    events: list[Event], *names: str, clock: SimpleNamespace | None = None
+) -> ProbeSchedule:
+    """`clock`: of what the budget counts too, so that nothing hangs on the machine's speed."""
+    told = clock and WatchBudget(clock=clock.monotonic, busy=clock.monotonic)
+    schedule = ProbeSchedule(events.append, budget=told)
     schedule.watch(tuple(ProbeRequest(name) for name in names))
     return schedule
 
@@ -211,7 +216,7 @@ def test_a_probe_is_due_at_once_then_by_the_clock_and_only_for_a_new_step(
     make_run: Make, events: list[Event], clock: SimpleNamespace
 ) -> None:
     run = make_run("DL")
-    schedule = watching(events, "gates", "agreement")
+    schedule = watching(events, "gates", "agreement", clock=clock)
     assert schedule.due(0) == ("gates", "agreement")
     schedule.read(schedule.due(0), run.context(), 0)
     assert schedule.readings["gates"].interval == 0.25
@@ -234,7 +239,7 @@ def test_a_slow_probe_waits_for_its_share_and_a_changed_request_does_not(
     clock: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run, schedule = make_run("DL"), watching(events, "gates")
+    run, schedule = make_run("DL"), watching(events, "gates", clock=clock)
 
     def slow(*given: object) -> object:
         clock.now += 0.1
