@@ -56,7 +56,7 @@ faults: export QT_QPA_PLATFORM := offscreen
 faults: export OMP_NUM_THREADS := 1
 faults: ready $(VENV)/installed-test
 	rm -f build/faults.json
-	DGN_FAULTS_JSON=build/faults.json $(IN) -m pytest -m faults -s -q tests/faults
+	DGN_FAULTS_JSON=build/faults.json $(IN) -m pytest -m faults -s -q
 
 # atheris beside the environment, not in it; where it has no build for this Python, hypothesis.
 FUZZ_RUNS ?= 100000
@@ -85,6 +85,7 @@ lint: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(IN) -m mypy
+	$(IN) -m tests.architecture.examples types
 	$(VENV)/bin/lint-imports
 
 bench bench-peers: export OMP_NUM_THREADS := 1

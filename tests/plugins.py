@@ -24,13 +24,15 @@ def each(values: Iterable[object]) -> list[object]:
     ]
 
 
-def concerns(item: pytest.Item, files: Iterable[str]) -> bool:
-    """Whether a test is about one of these plug-ins, or about all of them together."""
+def concerns(item: pytest.Item, files: Iterable[str], together: bool = True) -> bool:
+    """Whether a test is about one of these plug-ins or, if `together`, about all of them."""
     if item.get_closest_marker(MARKER) is None:
         return False
     parameters = getattr(item, "callspec", None)
     names = set(_file_names(parameters.params.values())) if parameters else set()
-    return not _is_parametrised_over_plug_ins(item) or not names.isdisjoint(files)
+    if not _is_parametrised_over_plug_ins(item):
+        return together
+    return not names.isdisjoint(files)
 
 
 def _is_parametrised_over_plug_ins(item: pytest.Item) -> bool:

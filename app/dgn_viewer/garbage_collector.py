@@ -33,7 +33,6 @@ class GuiGarbageCollector(QObject):
     def stop(self) -> None:
         """Give collection back to the interpreter."""
         self._timer.stop()
-        gc.unfreeze()
         gc.enable()
 
 

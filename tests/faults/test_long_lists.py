@@ -25,15 +25,18 @@ RUNS = 10_000
 LINES = 10_000_000
 MEMORY = Path("/dev/shm")
 ROOT = Path(__file__).parents[2]
-# The peak of a child counts from its own start, not from that of the tests.
+# A process begins with the peak of the one that started it, except in what Linux writes down.
 MEASURED = """
-import resource, sys, time
+import pathlib, re, resource, sys, time
 from dgn_engine.cli import main
 began = time.monotonic()
 code = main(sys.argv[1:])
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-unit = 1 if sys.platform == "darwin" else 1024
-print(code, time.monotonic() - began, peak * unit, file=sys.stderr)
+peak *= 1 if sys.platform == "darwin" else 1024
+told = pathlib.Path("/proc/self/status")
+if told.exists():
+    peak = int(re.search(r"VmHWM:\\s+(\\d+)", told.read_text())[1]) * 1024
+print(code, time.monotonic() - began, peak, file=sys.stderr)
 """
 
 

@@ -21,6 +21,7 @@ from dgn_engine.config import (
 )
 from dgn_engine.protocol.commands import Command, SaveWeights
 from dgn_viewer.application import Options, Viewer
+from dgn_viewer.garbage_collector import GuiGarbageCollector
 from dgn_viewer.pump import EngineClient
 from tests.viewer.views import compared, grown, make_view
 
@@ -102,8 +103,12 @@ def sent() -> list[Command]:
 
 
 @pytest.fixture
-def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]:
+def make_viewer(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Viewer]]:
     """Builds the real window with the real session, waits for its run, and ends it afterwards."""
+    # What was there is spared below; the window itself is to be collected after its test.
+    monkeypatch.setattr(GuiGarbageCollector, "spare_what_is_there", lambda _: None)
     made: list[Viewer] = []
 
     def make(
@@ -134,11 +139,11 @@ def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]
     gc.freeze()  # what is there already (torch) is not looked at again: ten times faster
     yield make
     ended = [viewer.close(patience=60.0) for viewer in made]
-    application = QApplication.instance()
-    assert isinstance(application, QApplication)
-    application.setStyleSheet("")
     made.clear()
     _settle()
+    application = QApplication.instance()
+    assert isinstance(application, QApplication)
+    application.setStyleSheet("")  # now that there is no widget to be styled anew
     assert all(ended), "the engine did not end"
     assert not running_timers()
 
