@@ -20,7 +20,7 @@ from dgn_engine.cli._options import (
     typed_places,
 )
 from dgn_engine.errors import UserError
-from dgn_engine.storage.runs.folder_layout import runs_root
+from dgn_engine.storage.runs.folder_layout import find_run, runs_root, unused_path
 from dgn_engine.text.printable import complain, say, say_lines
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", type=Path, metavar="DIR", help="go on with the run in this folder"
     )
+    _add_branch_options(parser)
     parser.add_argument(
         "--record",
         type=_probes,
@@ -65,6 +66,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print-config", action="store_true", help="print the TOML and stop")
 
 
+def _add_branch_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "branch",
+        "go on from a step of a recorded run with another --regime, --wiring, --rotation, --shift, "
+        "--value-input, --lr, --beta or --seed (of the batches' order and of what is drawn)",
+    )
+    group.add_argument(
+        "--branch-from", metavar="RUN", help="a folder of a run, or the name of one of yours"
+    )
+    group.add_argument(
+        "--at-step", type=int, metavar="K", help="of which it holds a checkpoint (else the newest)"
+    )
+    group.add_argument(
+        "--steps", type=int, metavar="N", help="train so many from there (0: until stopped)"
+    )
+    group.add_argument(
+        "--keep-value",
+        action="store_true",
+        help="leave the value network as it is where the regime (FL) would draw it anew",
+    )
+
+
 def _probes(text: str) -> list[str]:
     """The type of --record for argparse: names with commas between."""
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -81,6 +104,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not (math.isfinite(every) and every >= 0):
         raise UserError(f"--checkpoint-every {every:g}: must be a number of seconds, 0 or more.")
     _check_record_every(arguments)
+    if arguments.branch_from is not None:
+        return _branch(arguments)
+    _refuse_branch_options(arguments)
     if arguments.resume is not None:
         return _resume(arguments)
     if arguments.no_record and (arguments.out or arguments.record):
@@ -165,11 +191,62 @@ def _resume(arguments: argparse.Namespace) -> int:
         folder.close()
 
 
+_OF_BRANCH = ("at_step", "steps", "keep_value")
+_CHANGED = ("regime", "wiring", "rotation", "shift", "value_input", "lr", "beta", "seed")
+
+
+def _refuse_branch_options(arguments: argparse.Namespace) -> None:
+    given = [name for name in _OF_BRANCH if getattr(arguments, name) not in (None, False)]
+    if given:
+        option = given[0].replace("_", "-")
+        raise UserError(f"--{option} is of a branch: say of which run with --branch-from RUN.")
+
+
+def _branch(arguments: argparse.Namespace) -> int:
+    """Train a branch of a recorded run, in a folder of its own."""
+    from dgn_engine.protocol.run_branches import BranchChanges
+    from dgn_engine.storage.runs.run_reader import RunReader
+    from dgn_engine.training.branch import branch_name
+
+    given = [name for name in PLACES if getattr(arguments, name) is not None]
+    other = [name for name in given if name not in _CHANGED]
+    other += [name for name in ("config", "resume") if getattr(arguments, name) is not None]
+    other += [name for name in ("option", "data_option", *SHORT) if getattr(arguments, name)]
+    other += [name for name in ("no_record", "print_config") if getattr(arguments, name)]
+    if other:
+        option = other[0].replace("_", "-")
+        raise UserError(
+            f"A branch takes all but its changes from its parent; leave out --{option}. It may "
+            f"have another {', '.join('--' + name.replace('_', '-') for name in _CHANGED)}."
+        )
+    if arguments.steps is not None and arguments.steps < 0:
+        raise UserError(f"--steps {arguments.steps}: must be a number of steps, 0 or more.")
+    values = {name: getattr(arguments, name) for name in given}
+    if "lr" in values:
+        values["learning_rate"] = values.pop("lr")
+    changes = BranchChanges(**values, restart_value=not arguments.keep_value)
+    parent = find_run(arguments.branch_from)
+    reader = RunReader(parent)
+    step, out = reader.checkpoint(arguments.at_step).step, arguments.out
+    if out is None:
+        regime = changes.regime or reader.config.gating.regime
+        out = unused_path(runs_root(), branch_name(reader.config, regime, step))
+    with options_named(arguments):
+        return _train(
+            arguments,
+            None,
+            lambda headless: headless.branch_off(parent, step, changes, out, arguments.steps),
+            out,
+        )
+
+
 def _train(
     arguments: argparse.Namespace,
     folder: RunFolder | None,
     work: Callable[[HeadlessRun], Outcome],
+    branch: Path | None = None,
 ) -> int:
+    """`branch`: the folder that `work` makes itself."""
     from dgn_engine.cli._progress_bar import TrainProgressBar
     from dgn_engine.session.stop_signals import StopSignals
     from dgn_engine.training.headless_run import HeadlessRun, NotBegunError
@@ -190,8 +267,9 @@ def _train(
         complain("dgn train: interrupted while data were read.")
         return stop.exit_code
     say(outcome.summary)
-    if folder is not None and not arguments.quiet and not outcome.unsaved:
-        complain(f"Recorded in {folder.path}.{_frames_in_words(folder)}")
+    path = branch if folder is None else folder.path
+    if path is not None and not arguments.quiet and not outcome.unsaved:
+        complain(f"Recorded in {path}.{_frames_in_words(path)}")
     if outcome.unsaved:
         complain(f"dgn train: {outcome.unsaved}")
         return UNSAVED
@@ -199,17 +277,17 @@ def _train(
         complain(f"dgn train: the loss diverged at step {outcome.step:,}.")
         return FAILED
     if stop.requested():
-        saved = f"; saved in {folder.path}" if folder else ""
+        saved = f"; saved in {path}" if path else ""
         complain(f"dgn train: interrupted at step {outcome.step:,}{saved}.")
         return stop.exit_code
     return 0
 
 
-def _frames_in_words(folder: RunFolder) -> str:
+def _frames_in_words(path: Path) -> str:
     """Of how many steps there are frames: those of long runs are thinned to a cap."""
     from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 
-    words = frames_in_words(RunReader(folder.path).frames)
+    words = frames_in_words(RunReader(path).frames)
     return f" Frames of {words}." if words else ""
 
 

@@ -58,6 +58,10 @@ class Augmentation:
         self._epoch = -1
         self._begun: AugmentedViews | None = None
 
+    def reseed(self, seed: int) -> None:
+        """Draw by another seed from the next step on."""
+        self._seed, self._epoch = seed, -1
+
     def begin(self, epoch: int) -> AugmentedViews:
         """The views of this epoch, in tensors that stay the same: a captured step reads them."""
         if self._begun is None:

@@ -330,11 +330,12 @@ class CompareFile(Command):
 
 @dataclass(frozen=True)
 class CompareRun(Command):
-    """Compare with a recorded run: its scores, and its network as it was last saved."""
+    """Compare with a recorded run: its scores, and its network as last saved or at this step."""
 
     title = "compare with {folder}"
 
     folder: str
+    step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -383,8 +384,6 @@ class TrainOn(Command):
 
 @dataclass(frozen=True)
 class CloseFile(Command):
-    """Forget a listed file."""
-
     title = "close the file"
 
     ticket: int

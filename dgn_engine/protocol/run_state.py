@@ -37,6 +37,12 @@ from dgn_engine.protocol.events import (
     Working,
 )
 from dgn_engine.protocol.file_events import FileScored, TrainingOffered
+from dgn_engine.protocol.run_branches import (
+    BranchBegan,
+    BranchStatus,
+    CheckpointsListed,
+    ComparedMoved,
+)
 
 Phase = Literal["starting", "idle", "running", "paused", "finished", "stopped"]
 
@@ -67,6 +73,9 @@ class RunState:
     scored: FileScored | None = None  # how good the network is that is inspected
     training: TrainingOffered | None = None  # in which regimes that can be trained on
     silent: bool = False  # the engine's process does not answer
+    origin: BranchBegan | None = None  # the run is a branch of another
+    branch: BranchStatus | None = None  # that is trained beside the run, or was
+    checkpoints: tuple[tuple[int, str], ...] = ()  # as in `CheckpointsListed`
     can_cancel: bool = False  # `CancelLoading` ends what `working` says, where it says something
 
     @property
@@ -119,8 +128,13 @@ class RunState:
         training = dataclasses.replace(
             config.training, learning_rate=settings.learning_rate, pace=settings.pace
         )
+        seed = self.origin.changes.seed if self.origin is not None else None
         return dataclasses.replace(
-            config, gating=gating, training=training, probe_examples=self.probe_examples
+            config,
+            gating=gating,
+            training=training,
+            probe_examples=self.probe_examples,
+            seed=config.seed if seed is None else seed,
         )
 
     def at(self, step: int) -> RunState:
@@ -167,6 +181,14 @@ class RunState:
                 return dataclasses.replace(self, scored=event)
             case TrainingOffered(run=run) if self.run is not None and run == self.run.run:
                 return dataclasses.replace(self, training=event)
+            case BranchBegan():
+                return dataclasses.replace(self, origin=event)
+            case BranchStatus():
+                return dataclasses.replace(self, branch=event)
+            case CheckpointsListed(checkpoints=checkpoints):
+                return dataclasses.replace(self, checkpoints=checkpoints)
+            case ComparedMoved():
+                return self._moved(event)
             case ComparisonOpened():
                 return dataclasses.replace(self, comparison=event)
             case ComparisonClosed():
@@ -195,6 +217,7 @@ class RunState:
         return RunState(
             phase="paused" if run.paused else "running",
             catalogue=self.catalogue,
+            branch=self.branch,
             run=run,
             regime=run.regime,
             wiring=run.wiring,
@@ -206,6 +229,20 @@ class RunState:
             probe_examples=run.config.probe_examples,
             probe_digest=run.probe_set.digest,
         )
+
+    def _moved(self, event: ComparedMoved) -> RunState:
+        """What is compared with trains elsewhere, and is at another step now."""
+        opened = self.comparison
+        if opened is None:
+            return self
+        now = dataclasses.replace(
+            opened,
+            step=event.step,
+            regime=event.regime or opened.regime,
+            wiring=event.wiring or opened.wiring,
+            config=event.config or opened.config,
+        )
+        return dataclasses.replace(self, comparison=now)
 
     def _entry_of(self, regime: str) -> RegimeEntry | None:
         regimes = self.catalogue.regimes if self.catalogue is not None else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,16 +20,26 @@ from dgn_engine.model.importing.saved_network import (
 )
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event
+from dgn_engine.protocol.events import (
+    ComparisonClosed,
+    ComparisonOpened,
+    Event,
+    Measured,
+    ProbeScalars,
+)
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs import run_checkpoints
-from dgn_engine.storage.runs.drawn_events import drawn_scores
+from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import plain
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+
+MOST_SCALARS = 1000  # that wait to be taken
+ATTEMPTS = 5  # to read a checkpoint of a run that is being written
 
 
 class ComparisonSource(Protocol):
@@ -48,13 +58,14 @@ class Comparison:
         self._source: ComparisonSource | None = None
         self._network: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
+        self._scalars: list[ProbeScalars] = []  # of its readings, since they were taken
 
     def open(self, source: ComparisonSource, inputs: ProbeInputs) -> None:
         """Begin; where this raises `UserError`, the comparison before stays."""
         imported, opened = source(inputs)
         network = None
         if imported is not None:
-            network = FrozenNetwork(imported, inputs, self._emit)
+            network = FrozenNetwork(imported, inputs, self._hear, traced=True)
             network.probe_schedule.employ(self._worker)
             network.probe_schedule.watch(self._requests)
             opened = replace(
@@ -67,7 +78,31 @@ class Comparison:
             )
         self._release()
         self._source, self._network = source, network
+        self._scalars = []
         self._emit(opened)
+
+    @property
+    def source(self) -> ComparisonSource | None:
+        """What it was opened with; None where nothing is compared."""
+        return self._source
+
+    def move(self, found: ImportedNetwork) -> None:
+        """It trains elsewhere, and these are its weights now: what is read next is read of them,
+        and what was read stays until then. Raises `UserError`."""
+        if self._network is not None:
+            self._network.move(found)
+
+    def take_scalars(self) -> tuple[ProbeScalars, ...]:
+        """Those of the readings since the last time."""
+        taken, self._scalars = self._scalars, []
+        return tuple(taken)
+
+    def _hear(self, event: Event) -> None:
+        """Its scalars belong to no run of ours, and wait here for who asks."""
+        if not isinstance(event, ProbeScalars):
+            self._emit(event)
+        elif len(self._scalars) < MOST_SCALARS:
+            self._scalars.append(event)
 
     def renew(self, inputs: ProbeInputs | None) -> None:
         """Another run has begun (None: there is none): compare with it, or say why not."""
@@ -123,39 +158,65 @@ def of_listing(listing: CheckpointContents) -> ComparisonSource:
     return source
 
 
-def of_run(folder: Path) -> ComparisonSource:
-    """A recorded run: its scores, and its network as the newest checkpoint has it.
+@dataclass(frozen=True)
+class RecordedSource:
+    """A recorded run: its scores, and its network as a checkpoint has it (`step` None: the newest).
 
     A run without a checkpoint, or on other inputs, is compared by its scores alone, and says so.
     """
 
-    def source(inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
-        reader = RunReader(folder)
+    folder: Path
+    step: int | None = None
+
+    def __call__(self, inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+        reader = RunReader(self.folder)
+        state = RunState()
+        if reader.started is not None:
+            state = state.after(reader.started)
+        history = drawn_history(reader.each_event())
+        for event in history.events:
+            state = state.after(event)
+        name = plain(self.folder.name, 60)
         opened = ComparisonOpened(
-            name=plain(folder.name, 60),
+            name=name if self.step is None else f"{name} at step {self.step:,}",
             about="scores only",
-            regime=reader.config.gating.regime,
+            regime=state.regime or reader.config.gating.regime,
             layers=(),
-            scores=drawn_scores(reader.each_event()),
+            scores=tuple(event for event in history.events if isinstance(event, Measured)),
             step=reader.step,
+            config=state.current_config() or reader.config,
         )
         try:
-            return _last_network(reader, inputs.shape), opened
+            return network_at(reader, inputs.shape, self.step), opened
         except UserError as refusal:
-            if not opened.scores:
+            if not opened.scores or self.step is not None:
                 raise
             return None, replace(opened, remark=f"Only its scores are compared: {refusal}")
 
-    return source
 
-
-def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> ImportedNetwork:
-    """Raises `UserError` where there is none, or it is for other inputs."""
-    snapshot = run_checkpoints.load(reader.checkpoint())
+def network_at(
+    reader: RunReader, input_shape: tuple[int, ...], step: int | None = None
+) -> ImportedNetwork:
+    """The network of a recorded run as a checkpoint has it. Raises `UserError` where there is
+    none, or it is for other inputs."""
+    snapshot = _loaded(reader, step)
     state = NetworkState.of_checkpoint(snapshot.state, str(reader.info.get("data_fingerprint", "")))
     listing = listing_of_checkpoint(reader.path.name, snapshot.tensors, state)
     network = our_network(listing, input_shape, torch.get_default_dtype(), architecture_for)
     return ImportedNetwork(network, state.regime, state.step)
+
+
+def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
+    """Of a run that is written, a checkpoint may go while it is read: a newer one is there."""
+    for _ in range(ATTEMPTS - 1):
+        checkpoint = reader.checkpoint(step)
+        try:
+            return run_checkpoints.load(checkpoint)
+        except UserError:
+            if checkpoint.path.exists():
+                raise
+            reader = RunReader(reader.path)
+    return run_checkpoints.load(reader.checkpoint(step))
 
 
 def _in_words(network: FrozenNetwork) -> str:

@@ -13,18 +13,15 @@ from typing import Any
 
 import torch
 
-from dgn_engine.data import catalogue as data_entries
 from dgn_engine.errors import UserError
-from dgn_engine.experiments.report.experiment_list import experiment_entries
-from dgn_engine.model.nets import net_entries
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
-from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.regimes import regime_entries
+from dgn_engine.session.branch_training import Branches
 from dgn_engine.session.file_commands import FileCommands, Shown
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.frozen_network import InspectedNetwork
+from dgn_engine.session.known_plug_ins import catalogue_here
 from dgn_engine.session.reading_commands import ReadingCommands
 from dgn_engine.session.run_library import RunLibrary, is_session_file
 from dgn_engine.session.undo import UndoHistory
@@ -35,8 +32,6 @@ from dgn_engine.storage.runs.index import newest_resumable
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
-from dgn_engine.training.devices import available_devices
-from dgn_engine.training.probes import all_probes
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import Run
@@ -79,6 +74,7 @@ class Engine:
         self._publisher = FramePublisher(publish, files.comparison)
         self._undo = UndoHistory(self._emit, files.name_of)
         self._watching = watching = WatchCommands()
+        self._branches = Branches(self._emit, files.comparison, runs_root)
         self.handlers: dict[type[do.Command], Handler] = {
             do.StartRun: self._start,
             do.ContinueRun: self._continue,
@@ -126,18 +122,11 @@ class Engine:
             do.OpenSession: library.open_session,
             do.SaveSession: self._save_session,
             do.Shutdown: lambda _: self.close(),
+            **self._branches.handlers(self._run_for, lambda: self._recording),
         }
 
     def announce(self) -> None:
-        known = Catalogue(
-            regimes=regime_entries(),
-            nets=net_entries(),
-            data=data_entries(Path(self._data_root) if self._data_root else None),
-            probes=tuple(all_probes()),
-            devices=available_devices(),
-            experiments=experiment_entries(),
-        )
-        self._emit(events.EngineReady(known, torch.__version__))
+        self._emit(events.EngineReady(catalogue_here(self._data_root), torch.__version__))
 
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
@@ -152,6 +141,7 @@ class Engine:
         if (loaded := self._library.take_loaded()) is not None:
             self._attempt(f"show {loaded.name}", lambda: self._show(loaded))
         run, heard = self.run, self._heavy.poll()
+        self._branches.poll(run)
         if run is None:
             return self._read_inspected(heard)
         try:
@@ -192,6 +182,7 @@ class Engine:
         """End child processes, finish the run's folder and forget the run."""
         if self.run is not None and self.running:
             self._see_the_end(self.run)  # while there is what it may be compared with
+        self._branches.close()
         self._heavy.release(self._shown)
         self._files.close()
         self._heavy.close()

@@ -12,7 +12,7 @@ from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event
 from dgn_engine.regimes import only_regime
-from dgn_engine.session.comparison import Comparison, of_listing, of_run
+from dgn_engine.session.comparison import Comparison, RecordedSource, of_listing
 from dgn_engine.session.data_check import DataCheck
 from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest, ProbeInputs
 from dgn_engine.session.network_fit import DataFacts
@@ -100,7 +100,8 @@ class FileCommands:
         self.forget(command.ticket)
 
     def compare_run(self, command: do.CompareRun, shown: Shown) -> None:
-        self.comparison.open(of_run(Path(command.folder)), probe_inputs_of(shown))
+        source = RecordedSource(Path(command.folder), command.step)
+        self.comparison.open(source, probe_inputs_of(shown))
         shown.probe_schedule.invalidate_comparing()
 
     def close_comparison(self, shown: Shown | None) -> None:

@@ -83,6 +83,7 @@ class FrozenNetwork:
             )
         self.regime = found.regime
         self.step = found.step
+        self.moves = False  # its weights are those of a run that trains elsewhere
         self.network = found.network.to(inputs.x.device).requires_grad_(False)
         self._take(inputs)
         self.probe_schedule = ProbeSchedule(
@@ -100,6 +101,16 @@ class FrozenNetwork:
         self._classes = inputs.classes
         self._gates: tuple[Tensor, ...] | None = None
 
+    def move(self, found: ImportedNetwork) -> None:
+        """Be another state of the same network, read as time allows: what was read before stays
+        until it is read anew. Raises `UserError` where it cannot be read on these examples."""
+        same = found.network.architecture == self.network.architecture
+        if found.regime.drawn_gates or not same:
+            raise UserError("It is another network now.")
+        self.regime, self.step, self.moves = found.regime, found.step, True
+        self.network = found.network.to(self.x.device).requires_grad_(False)
+        self._gates = None
+
     def show(self, inputs: ProbeInputs) -> None:
         """Be read on other examples from now on."""
         self._take(inputs)
@@ -110,7 +121,7 @@ class FrozenNetwork:
 
         `compared` gives the gates of the network that it is compared with.
         """
-        due = self.probe_schedule.due(self.step, catch_up=True)[:1]
+        due = self.probe_schedule.due(self.step, catch_up=not self.moves)[:1]
         if due:
             context = ProbeContext(
                 self.network, self.x, self._labels, self.regime, compared, self._classes

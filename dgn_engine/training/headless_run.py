@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from dgn_engine.config import RunConfig
@@ -11,12 +12,14 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_branches import BranchChanges
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_info import frames_of
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.answer_keeper import AnswerKeeper
+from dgn_engine.training.branch import begin_branch
 from dgn_engine.training.recording import (
     CHECKPOINT_EVERY,
     PATIENCE,
@@ -121,6 +124,22 @@ class HeadlessRun:
     def go_on(self, folder: RunFolder) -> Outcome:
         """A recorded run from where it was left; raises `UserError` where it cannot go on."""
         run, continued = continue_run(folder, 1, self._emit, self._report, live=False)
+        return self._take_up(folder, run, continued)
+
+    def branch_off(
+        self, parent: Path, step: int | None, changes: BranchChanges, out: Path, steps: int | None
+    ) -> Outcome:
+        """A branch of the run in `parent`, to its end; arguments as of `begin_branch`, which says
+        what is raised."""
+        folder, run = begin_branch(parent, step, changes, out, self._emit, self._report, steps)
+        try:
+            return self._take_up(folder, run, None)
+        finally:
+            folder.close()
+
+    def _take_up(
+        self, folder: RunFolder, run: Run, continued: events.RunContinued | None
+    ) -> Outcome:
         planned, every = frames_of(folder.info)
         self._probes = self._probes or planned
         self._record_every = self._record_every or every
@@ -130,7 +149,8 @@ class HeadlessRun:
         for event in RunReader(folder.path).each_event():
             self._outcome = after(self._outcome, event)
         self._keep(run, folder)
-        self._emit(continued)
+        if continued is not None:
+            self._emit(continued)
         self._recording = Recording(folder, run, self._emit, self._every)
         self._keep_answers(run, self._recording)
         return self._to_the_end(run)

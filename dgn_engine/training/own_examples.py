@@ -67,7 +67,7 @@ def with_drawn_gates(network: GatedNetwork, state: NetworkState, own: OwnExample
         network.feature.architecture,
         own.of,
         state.config.gating.gate_probability,
-        random_stream("gates", state.config.seed),
+        random_stream("gates", state.seed),
         like.device,
     )
     rows = torch.tensor(own.rows, device=like.device)

@@ -17,6 +17,7 @@ from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_info
+from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder, WriteMarker
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -199,6 +200,11 @@ def continue_run(
     """
     snapshot = folder.newest_snapshot()
     known = folder.info
+    if snapshot is None and (origin := origin_of(known)) is not None:
+        raise UserError(
+            f"{folder.path} holds no checkpoint of its own: begin the branch of {origin.parent} "
+            f"from step {origin.step:,} again."
+        )
     recorded = snapshot is not None
     run = Run(number, folder.config, emit, report, live, recorded, examples)
     if known.get("data_fingerprint", run.fingerprint) != run.fingerprint:

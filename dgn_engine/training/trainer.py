@@ -45,6 +45,7 @@ class Trainer:
         device: torch.device,
     ) -> None:
         self.config = config
+        self.seed = config.seed  # of the order of batches and of all that is drawn
         self.data = data
         self.step_count = 0
         self._draws = 0
@@ -55,7 +56,7 @@ class Trainer:
         self._draw(self.network.value)
         self._draw(self.network.feature)
         random_input = torch.rand(
-            architecture.input_shape, generator=random_stream("input", config.seed)
+            architecture.input_shape, generator=random_stream("input", self.seed)
         )
         self.network.get_buffer("random_input").copy_(random_input)
         self.network.set_gate(beta=gating.beta, epsilon=gating.epsilon)
@@ -80,7 +81,7 @@ class Trainer:
         self._batch = BatchBuffer()
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
         augmented = config.training.augmentation != "none"
-        self._augmentation = Augmentation(data.train_x, config.seed) if augmented else None
+        self._augmentation = Augmentation(data.train_x, self.seed) if augmented else None
         self.on_eager: Callable[[str], None] = lambda _: None  # told why steps are not captured
         self.steps: StepRunner = EagerSteps(self)
         if device.type == "cuda":
@@ -189,7 +190,7 @@ class Trainer:
                 self.base,
                 len(self.data.train_y),
                 self.config.gating.gate_probability,
-                random_stream("gates", self.config.seed),
+                random_stream("gates", self.seed),
                 self.data.train_x.device,
             )
         return self.network.with_gates(self._drawn.at(rows, self.data.train_x.dtype))
@@ -281,6 +282,7 @@ class Trainer:
         return {
             "step": self.step_count,
             "draws": self._draws,
+            "seed": self.seed,
             "train_sums": self._sums.tolist(),
             "train_seen": self._seen,
         }
@@ -305,8 +307,19 @@ class Trainer:
         self.optimizer.restore(self.network, tensors)
         self.step_count = int(counters["step"])
         self._draws = int(counters["draws"])
+        self.reseed(int(counters.get("seed", self.seed)))
         self._sums.copy_(torch.tensor(counters["train_sums"], dtype=self._sums.dtype))
         self._seen = int(counters["train_seen"])
+
+    def reseed(self, seed: int) -> None:
+        """From the next step on, order the batches and draw by another seed: what is left of this
+        epoch is what is left in the order of that seed, so that it may repeat examples."""
+        if seed == self.seed:
+            return
+        self.seed = seed
+        self._order, self._drawn = (-1, torch.empty(0)), None
+        if self._augmentation is not None:
+            self._augmentation.reseed(seed)
 
     def _give_feature_biases(self, biased: bool) -> None:
         """Θ^f with biases (zero) where it has none, or without; its optimiser state is dropped."""
@@ -323,11 +336,11 @@ class Trainer:
     def _draw(self, stack: Stack) -> None:
         """Fresh weights; the n-th draw of a run is a function of (seed, n)."""
         net = self.config.net
-        stack.draw(net.init, random_stream("weights", self.config.seed, self._draws), net.sigma)
+        stack.draw(net.init, random_stream("weights", self.seed, self._draws), net.sigma)
         self._draws += 1
 
     def _epoch_order(self, epoch: int) -> Tensor:
         if self._order[0] != epoch:
-            order = epoch_order(self.config.seed, epoch, len(self.data.train_y))
+            order = epoch_order(self.seed, epoch, len(self.data.train_y))
             self._order = (epoch, onto(order, self.data.train_x.device))
         return self._order[1]

@@ -35,7 +35,8 @@ def save_trainer(path: FilePath, trainer: Trainer) -> None:
     """Both networks with what is needed to read them; raises `UserError` where that fails."""
     network = trainer.network
     state = NetworkState.of(
-        network, trainer.config, trainer.regime, trainer.step_count, trainer.data.fingerprint
+        *(network, trainer.config, trainer.regime, trainer.step_count),
+        *(trainer.data.fingerprint, trainer.seed),
     )
     save_network(path, network.state_dict(), state.metadata())
 

@@ -40,7 +40,8 @@ class NetworkState:
     `config`: as the run began; the other fields as they were at this step (β, wiring and so on
     can be changed while a run trains). `wiring`, `rotation` and `shift`: one number for each gate
     layer. `data`: the fingerprint of the run's examples, '' where it is not known. `remarks`: what
-    the file does not say, in sentences.
+    the file does not say, in sentences. `drawn_with`: the seed of what is drawn at this step, where
+    that is another one than the run began with.
     """
 
     config: RunConfig
@@ -54,16 +55,28 @@ class NetworkState:
     value_input: ValueInput
     data: str = ""
     remarks: tuple[str, ...] = ()
+    drawn_with: int | None = None
+
+    @property
+    def seed(self) -> int:
+        """Of what is drawn."""
+        return self.config.seed if self.drawn_with is None else self.drawn_with
 
     @staticmethod
     def of(
-        network: GatedNetwork, config: RunConfig, regime: Regime, step: int, data: str
+        network: GatedNetwork,
+        config: RunConfig,
+        regime: Regime,
+        step: int,
+        data: str,
+        seed: int | None = None,
     ) -> NetworkState:
         rotation, shift = turned(network.routes)
         gate = network.gate
         return NetworkState(
             *(config, regime, step, network.wiring, rotation, shift),
             *(gate.beta, gate.epsilon, network.value_input, data),
+            drawn_with=None if seed == config.seed else seed,
         )
 
     @staticmethod
@@ -81,6 +94,7 @@ class NetworkState:
             epsilon=float(dials["epsilon"]),
             value_input=dials["value_input"],
             data=data,
+            drawn_with=int(state["seed"]) if "seed" in state else None,
         )
 
     def metadata(self) -> dict[str, str]:
@@ -97,6 +111,7 @@ class NetworkState:
             "value_input": self.value_input,
             "data": self.data,
             "config": self.config.to_toml(),
+            **({} if self.drawn_with is None else {"seed": str(self.drawn_with)}),
         }
 
 
@@ -148,6 +163,7 @@ def state_of(listing: CheckpointContents) -> NetworkState:
             *(float(notes["beta"]), float(notes["epsilon"])),
             value_input=notes["value_input"],  # type: ignore[arg-type]  # checked below
             data=notes.get("data", ""),
+            drawn_with=int(notes["seed"]) if "seed" in notes else None,
         )
     except (KeyError, ValueError) as error:
         raise UserError(

@@ -19,11 +19,15 @@ from dgn_engine.protocol.events import (
     SettingChanged,
     WeightsTaken,
 )
+from dgn_engine.protocol.run_branches import BranchBegan
 from dgn_engine.protocol.run_curves import TRAINING, scores_of
 
 MOST_SCORES = 1 << 14  # of each kind: tested, not tested, each probe's readings
 MOST_CHANGES = 1 << 14
-_CHANGES = (ProbeSetChanged, RegimeSwapped, WeightsTaken, Rewired, SettingChanged, ProbesLeft)
+_CHANGES = (
+    *(BranchBegan, ProbeSetChanged, RegimeSwapped, WeightsTaken),
+    *(Rewired, SettingChanged, ProbesLeft),
+)
 
 
 class _Numbered(NamedTuple):
@@ -104,9 +108,3 @@ def _left_out(
         drawn, every = found.get(key[0], (0, 0))
         found[key[0]] = drawn + len(held[key]), every + kind.count
     return {source: counts for source, counts in found.items() if counts[0] < counts[1]}
-
-
-def drawn_scores(events: Iterable[Event]) -> tuple[Measured, ...]:
-    """The scores alone, thinned likewise."""
-    history = drawn_history(event for event in events if isinstance(event, Measured))
-    return tuple(event for event in history.events if isinstance(event, Measured))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from dgn_engine.protocol import events, file_events
+from dgn_engine.protocol import events, file_events, run_branches
 from dgn_engine.protocol.events import Event
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
@@ -49,6 +49,7 @@ LOGGED: Mapping[str, type[Any]] = {
     "RegimeSwapped": events.RegimeSwapped,
     "WeightsTaken": events.WeightsTaken,
     "TrainedOn": file_events.TrainedOn,
+    "BranchBegan": run_branches.BranchBegan,
     "Rewired": events.Rewired,
     "SettingChanged": events.SettingChanged,
     "ProbeSetChanged": events.ProbeSetChanged,

@@ -111,12 +111,16 @@ def load(checkpoint: StoredCheckpoint) -> Snapshot:
     checkpoint = _check(checkpoint.path, checkpoint.step, thorough=True)
     if not checkpoint.sound:
         raise UserError(f"{checkpoint.path / checkpoint.culprit} {checkpoint.trouble}.")
-    listing = read_tensors(checkpoint.path / folder_layout.TENSORS)
+    try:
+        listing = read_tensors(checkpoint.path / folder_layout.TENSORS)
+        state = read_state(checkpoint.path)
+    except OSError as error:  # its writer has just replaced it by a newer one
+        raise UserError(f"{checkpoint.path} cannot be read: {error.strerror}.") from None
     # Copied, because torch's own allocation is aligned as that of a run never interrupted.
     tensors = {
         name: torch.from_numpy(array.copy()).clone() for name, array in listing.arrays.items()
     }
-    return Snapshot(tensors, read_state(checkpoint.path))
+    return Snapshot(tensors, state)
 
 
 def read_state(path: InnerPath) -> dict[str, Any]:

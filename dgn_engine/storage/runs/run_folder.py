@@ -102,8 +102,14 @@ class RunFolder:
         self._serial, self._order = numbers.frames, numbers.checkpoints
 
     @staticmethod
-    def create(path: Path, config: RunConfig, frames_cap: int | None = None) -> RunFolder:
-        """A new folder, or an empty one, becomes a run."""
+    def create(
+        path: Path,
+        config: RunConfig,
+        frames_cap: int | None = None,
+        info: Mapping[str, Any] | None = None,
+        log: bytes = b"",
+    ) -> RunFolder:
+        """A new folder, or an empty one, becomes a run; a branch with this `run.json` and log."""
         if not is_utf8(str(path.absolute())):  # what is recorded names it
             raise UserError(f"{path} is no name in UTF-8; choose another folder with --out.")
         try:
@@ -117,9 +123,9 @@ class RunFolder:
             write_folder(
                 path,
                 {
-                    folder_layout.RUN: run_info.encode(run_info.create(config)),
+                    folder_layout.RUN: run_info.encode(info or run_info.create(config)),
                     folder_layout.CONFIG: config.to_toml().encode(),
-                    folder_layout.LOG: b"",
+                    folder_layout.LOG: log,
                     folder_layout.LOCK: b"",
                 },
             )

@@ -165,6 +165,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "data_fingerprint": _is_word,
     "threads": _is_threads,
     _FRAMES: _are_frames,
+    "branch": lambda value: isinstance(value, dict),
 }
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dgn_engine.protocol import events
+from dgn_engine.protocol import events, run_branches
 
 STEPS = 1 << 53  # no run has more; nor anything else that is counted
 LAYERS = 1000
@@ -109,6 +109,17 @@ def _check_weights(event: events.WeightsTaken) -> None:
         raise ValueError("number of layers")
 
 
+def _check_branch(event: run_branches.BranchBegan) -> None:
+    changes = event.changes
+    _check_turns(changes.wiring, changes.rotation, changes.shift)
+    _check_words(event.parent, event.remark, changes.regime)
+    settings = (changes.learning_rate, changes.beta)
+    if not all(value is None or math.isfinite(value) for value in settings):
+        raise ValueError("a setting of a branch")
+    if changes.seed is not None and not is_count(changes.seed):
+        raise ValueError("the seed of a branch")
+
+
 def _check_lost(event: events.RecordingResumed) -> None:
     if not is_count(event.lost):
         raise ValueError("number of lost lines")
@@ -150,4 +161,5 @@ _CHECKS: Mapping[type[events.Event], Callable[[Any], None]] = {
     events.SettingChanged: _check_settings,
     events.WeightsTaken: _check_weights,
     events.RecordingResumed: _check_lost,
+    run_branches.BranchBegan: _check_branch,
 }

@@ -19,6 +19,7 @@ from dgn_engine.protocol import (
     file_events,
     frames,
     results,
+    run_branches,
 )
 from dgn_engine.protocol.commands import Command, UndoPolicy
 from dgn_engine.protocol.engine_events import EngineAnswered, EngineRestarted, EngineSilent
@@ -185,6 +186,9 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.OpenSession("/data/s.dgn"), "open s.dgn", None),
     (commands.SaveSession("/data/s.dgn"), "save s.dgn", None),
     (commands.Shutdown(), "shutdown", None),
+    (run_branches.StartBranch(run_branches.BranchChanges()), "branch off", None),
+    (run_branches.StopBranch(), "stop the branch", None),
+    (run_branches.ListCheckpoints(), "list the checkpoints", None),
 )  # fmt: skip
 
 
@@ -214,6 +218,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     commands.ShowRun: {"discard": False},
     commands.OpenSession: {"discard": False},
     commands.SaveSession: {"window": "null"},
+    commands.CompareRun: {"step": None},
     events.Measured: {"test_loss": None, "test_accuracy": None},
     events.RunStarted: {
         "began_with": 0,
@@ -241,7 +246,13 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "would_call": (),
         "would_import": (),
     },
-    events.ComparisonOpened: {"wiring": (), "step": 0, "scores": (), "remark": ""},
+    events.ComparisonOpened: {
+        "wiring": (),
+        "step": 0,
+        "scores": (),
+        "remark": "",
+        "config": None,
+    },
     events.ComparisonClosed: {"reason": ""},
     events.RunShown: {"file_name": "", "saved": "", "window": "null", "replaced": ""},
     events.RecordingPaused: {"step": 0},

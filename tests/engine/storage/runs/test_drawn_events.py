@@ -18,7 +18,7 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.drawn_events import drawn_history, drawn_scores
+from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.log import LogLine, LogScan, encode_line, event_of
 from dgn_engine.storage.runs.recorded_curves import read_curves
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -82,7 +82,6 @@ def test_the_best_and_the_last_score_of_a_long_history_are_there() -> None:
     assert max(tested, key=lambda event: event.test_accuracy or 0.0) in held
     assert tested[-1] in held
     assert happened[-1] in held
-    assert drawn_scores(iter(happened))[-1] == happened[-1]
 
 
 def test_changes_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:

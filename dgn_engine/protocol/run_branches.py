@@ -1,0 +1,159 @@
+"""Branches: what differs in a run that goes on from a step of another, and how one stands that is
+trained beside the run in progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.events import Event, Measured, ProbeScalars
+
+Phase = Literal["starting", "training", "finished", "stopped", "failed"]
+
+
+@dataclass(frozen=True)
+class BranchChanges:
+    """What differs from the first step of a branch on; what is empty or None stays as it was.
+
+    `seed`: of the order of the batches and of all that is drawn from there on (augmentation, the
+    coins of FRG, weights that a regime draws anew). The probe examples stay those of the parent.
+    `restart_value`: as in `SwapRegime`.
+    """
+
+    regime: str = ""
+    restart_value: bool = True
+    wiring: tuple[int, ...] = ()
+    rotation: tuple[int, ...] = ()
+    shift: tuple[int, ...] = ()
+    value_input: ValueInput | None = None
+    learning_rate: float | None = None
+    beta: float | None = None
+    seed: int | None = None
+
+    def in_words(self) -> tuple[str, ...]:
+        """'regime FR-II', 'learning rate 0.01', …; nothing where all stays as it was."""
+        words = [f"regime {self.regime}"] if self.regime else []
+        if self.wiring:
+            words.append(f"gate layers {' '.join(str(layer + 1) for layer in self.wiring)}")
+        if self.rotation or self.shift:
+            turns = " ".join(map(str, (*self.rotation, *self.shift)))
+            words.append(f"gates rotated by {turns}")
+        if self.value_input is not None:
+            words.append(f"value input {self.value_input}")
+        if self.learning_rate is not None:
+            words.append(f"learning rate {self.learning_rate:g}")
+        if self.beta is not None:
+            words.append(f"β {self.beta:g}")
+        if self.seed is not None:
+            words.append(f"seed {self.seed}")
+        return tuple(words)
+
+    def options(self) -> tuple[str, ...]:
+        """The same as options of `dgn train --branch-from`."""
+        found: list[str] = []
+        for option, value in (
+            ("--regime", self.regime),
+            ("--wiring", ",".join(map(str, self.wiring))),
+            ("--rotation", ",".join(map(str, self.rotation))),
+            ("--shift", ",".join(map(str, self.shift))),
+            ("--value-input", self.value_input or ""),
+            ("--lr", "" if self.learning_rate is None else repr(self.learning_rate)),
+            ("--beta", "" if self.beta is None else repr(self.beta)),
+            ("--seed", "" if self.seed is None else str(self.seed)),
+        ):
+            # With '=', because a list of turns may begin with a minus.
+            found += [f"{option}={value}"] if value else []
+        if self.regime and not self.restart_value:
+            found.append("--keep-value")
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class StartBranch(Command):
+    """Train a branch of the run in progress beside it, and compare with it: `BranchStatus` and
+    `ComparisonOpened` follow. From the checkpoint of this step of its folder; None: from now.
+    """
+
+    title = "branch off"
+
+    changes: BranchChanges
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class StopBranch(Command):
+    """Stop training the branch; its folder stays, and can be gone on with like any other run."""
+
+    title = "stop the branch"
+
+
+@dataclass(frozen=True)
+class ListCheckpoints(Command):
+    """List from where a branch of the run in progress can begin; `CheckpointsListed` follows."""
+
+    title = "list the checkpoints"
+
+
+@dataclass(frozen=True)
+class CheckpointsListed(Event):
+    """Checkpoints of the run in progress, oldest first: steps, and why they were kept ('before
+    FR-II', '')."""
+
+    run: int
+    checkpoints: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class BranchBegan(Event):
+    """The run begins as a branch: until this step it is its parent, and from here on it differs.
+
+    Written into the branch's own log, before the events of what is changed.
+    """
+
+    step: int
+    parent: str  # the name of its folder
+    changes: BranchChanges
+    remark: str = ""  # why it may differ from its parent's machine in the last bits
+
+    @property
+    def sentence(self) -> str:
+        words = ", ".join(self.changes.in_words()) or "nothing is changed"
+        return f"Branch of {self.parent} from step {self.step:,}: {words}."
+
+
+@dataclass(frozen=True)
+class BranchStatus(Event):
+    """How the branch stands that is trained beside the run in progress.
+
+    `sharing`: what it and the run have of the processor, in words. `command`: the line that does
+    the same without a window. `remark`: why it has ended, where nobody asked for that.
+    """
+
+    phase: Phase
+    name: str
+    folder: str
+    parent: str
+    from_step: int
+    changes: BranchChanges
+    step: int = 0
+    sharing: str = ""
+    command: str = ""
+    remark: str = ""
+
+    @property
+    def trains(self) -> bool:
+        return self.phase in ("starting", "training")
+
+
+@dataclass(frozen=True)
+class ComparedMoved(Event):
+    """The network that is compared with trains elsewhere: its weights are those of `step` now, and
+    these are the scores and the scalars of its readings that are new."""
+
+    step: int
+    samples: tuple[Measured | ProbeScalars, ...] = ()
+    regime: str = ""
+    wiring: tuple[int, ...] = ()
+    config: RunConfig | None = None  # where it is another one now

@@ -1,0 +1,371 @@
+"""A branch that is trained beside the run in progress, by `dgn train --branch-from` in a process of
+low priority; what it writes into its folder is compared with the run as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.from_file import ImportedNetwork
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.protocol.run_branches import (
+    BranchStatus,
+    CheckpointsListed,
+    ComparedMoved,
+    ListCheckpoints,
+    StartBranch,
+    StopBranch,
+)
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.regimes import find_regime
+from dgn_engine.session.comparison import Comparison, RecordedSource, network_at
+from dgn_engine.session.file_commands import probe_inputs_of
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.log_tail import LogTail
+from dgn_engine.storage.runs.recorder import WriteMarker
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.branch import branch_name
+from dgn_engine.training.recording import Recording
+from dgn_engine.training.run import Run
+
+LOOK_EVERY = 1.0  # seconds between two looks at the folder of the branch
+SAVE_EVERY = "2"  # seconds between two checkpoints of it, which is how far its pictures lag
+LOWER = 10  # how much nicer it is than we are
+_BELOW_NORMAL = 0x00004000  # Windows' class of priority
+LEAVE = 8.0  # seconds that it has to save its run
+_SAVED = (0, 128 + 2, 128 + 10, 128 + 15)  # exit codes of one that has saved its run
+
+
+class BranchChild:
+    """The process that trains a branch. Raises `OSError` where none can be started."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "dgn_engine.cli._attached", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+            creationflags=_BELOW_NORMAL if sys.platform == "win32" else 0,
+        )
+        if hasattr(os, "setpriority"):  # before it has threads, which inherit it
+            with contextlib.suppress(OSError):
+                nice = os.getpriority(os.PRIO_PROCESS, 0) + LOWER
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, min(nice, 19))
+
+    @property
+    def code(self) -> int | None:
+        return self._process.poll()
+
+    @property
+    def busy(self) -> float | None:
+        """Processor seconds so far; None where the system does not say it of another process."""
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text("ascii", "replace")
+            user, system = fields.rpartition(")")[2].split()[11:13]
+            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def stop(self) -> None:
+        """Let it save its run and end."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def last_words(self) -> str:
+        """The last line that it wrote to stderr."""
+        self._said.seek(0)
+        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1].removeprefix("dgn train: ") if lines else ""
+
+    def close(self, patience: float) -> None:
+        """Stop it and wait so long; then it is killed, and loses what it had not saved."""
+        self.stop()
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+
+@dataclass(frozen=True)
+class _News:
+    """What a look at the folder found; `code` where the process has ended since."""
+
+    step: int = 0
+    scores: tuple[Measured, ...] = ()
+    state: RunState | None = None
+    network: ImportedNetwork | None = None
+    saved: bool = False  # it has a checkpoint, so that it can be compared with
+    cores: float | None = None  # that it kept busy since the last look
+    code: int | None = None
+
+
+class _Follower:
+    """Looks at the folder of a branch in a thread of its own."""
+
+    def __init__(self, child: BranchChild, folder: Path, shape: tuple[int, ...]) -> None:
+        self.news: queue.SimpleQueue[_News] = queue.SimpleQueue()
+        self._child, self._folder, self._shape = child, folder, shape
+        self._tail = LogTail(folder / folder_layout.LOG)
+        self._state = RunState()
+        self._seen = ""
+        self._over = threading.Event()
+        self._busy: tuple[float, float] | None = None
+        self._thread = threading.Thread(target=self._follow, name="dgn-branch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._over.wait(LOOK_EVERY):
+            code = self._child.code
+            self.news.put(replace(self._look(), code=code))
+            if code is not None:
+                return
+
+    def _look(self) -> _News:
+        events = self._tail.take()
+        for event in events:
+            self._state = self._state.after(event)
+        scores = tuple(event for event in events if isinstance(event, Measured))
+        step = max((getattr(event, "step", 0) for event in events), default=0)
+        found = _News(step=step, scores=scores, cores=self._cores())
+        try:
+            reader = RunReader(self._folder)
+            if self._state.run is None and reader.started is not None:
+                self._state = RunState().after(reader.started)
+                for event in events:
+                    self._state = self._state.after(event)
+            newest = reader.checkpoint()
+        except UserError:  # it is not there yet, or a checkpoint was just replaced
+            return found
+        found = replace(found, saved=True, state=self._state)
+        if newest.path.name != self._seen:
+            with contextlib.suppress(UserError, OSError):
+                network = network_at(reader, self._shape, newest.step)
+                found = replace(found, network=network, step=max(step, newest.step))
+                self._seen = newest.path.name
+        return found
+
+    def _cores(self) -> float | None:
+        busy, now, before = self._child.busy, time.monotonic(), self._busy
+        self._busy = None if busy is None else (busy, now)
+        if busy is None or before is None:
+            return None
+        return (busy - before[0]) / max(now - before[1], 1e-3)
+
+
+class Branches:
+    """At most one branch is trained. Commands raise `UserError`; the rest is told by events."""
+
+    def __init__(
+        self,
+        emit: Callable[[Event], None],
+        comparison: Comparison,
+        runs_root: str,
+        child: Callable[[list[str]], BranchChild] = BranchChild,
+    ) -> None:
+        self._emit, self._comparison, self._root = emit, comparison, runs_root
+        self._start_child = child
+        self._status: BranchStatus | None = None
+        self._waiting: tuple[WriteMarker | None, list[str], tuple[int, ...]] | None = None
+        self._child: BranchChild | None = None
+        self._follower: _Follower | None = None
+        self._threads = 1
+
+    def handlers(
+        self, run: Callable[[do.Command], Run], recording: Callable[[], Recording | None]
+    ) -> dict[type[do.Command], Callable[[Any], None]]:
+        """By command, as the engine has them; `run` raises where there is none."""
+        return {
+            StartBranch: lambda command: self.start(command, run(command), recording()),
+            StopBranch: lambda _: self.stop(),
+            ListCheckpoints: lambda command: self.list(run(command), recording()),
+        }
+
+    def list(self, run: Run, recording: Recording | None) -> None:
+        found = () if recording is None else RunReader(recording.path).checkpoints
+        steps = tuple((one.step, one.kept) for one in found)
+        self._emit(CheckpointsListed(run.number, steps))
+
+    def start(self, command: StartBranch, run: Run, recording: Recording | None) -> None:
+        """Have the state of now written, or take a checkpoint that is there, and begin there."""
+        if self._status is not None and self._status.trains:
+            raise UserError("A branch is trained already: stop it before another one begins.")
+        if recording is None or recording.paused:
+            raise UserError("This run is not recorded, and a branch begins at what was recorded.")
+        changes = command.changes
+        regime = find_regime(changes.regime).name if changes.regime else run.trainer.regime.name
+        step, marker = command.step, None
+        if step is None:
+            if run.diverged:
+                raise UserError("The run has diverged: branch off from a checkpoint before that.")
+            step = run.step_count
+            recording.checkpoint(f"before branch {regime}")
+            marker = recording.mark()
+        else:
+            RunReader(recording.path).checkpoint(step)  # or it says which there are
+        until = () if run.total_steps > step else ("--steps", "0")
+        asked = ["train", "--branch-from", str(recording.path), "--at-step", str(step)]
+        asked += [*changes.options(), *until]
+        folder = folder_layout.unused_path(Path(self._root), branch_name(run.config, regime, step))
+        arguments = [*asked, "--out", str(folder), "--quiet", "--checkpoint-every", SAVE_EVERY]
+        shape = tuple(probe_inputs_of(run).shape)
+        self._forget()
+        self._threads = torch.get_num_threads()
+        self._waiting = marker, arguments, shape
+        named = [recording.path.name if word == str(recording.path) else word for word in asked]
+        self._tell(
+            BranchStatus(
+                phase="starting",
+                name=folder.name,
+                folder=str(folder),
+                parent=recording.path.name,
+                from_step=step,
+                changes=changes,
+                step=step,
+                sharing=in_words(self._threads, None),
+                command=shlex.join(["dgn", *named]),
+            )
+        )
+
+    def stop(self) -> None:
+        if self._status is None or not self._status.trains:
+            raise UserError("No branch is trained.")
+        if self._child is None:
+            self._waiting = None
+            self._tell(replace(self._status, phase="stopped", remark="It had not begun."))
+        else:
+            self._tell(replace(self._status, phase="stopped"))
+            self._child.stop()
+
+    def poll(self, run: Run | None) -> None:
+        """Between two steps: begin what waits, and pass on what was found in its folder."""
+        if self._waiting is not None:
+            self._begin()
+        if self._follower is not None:
+            while self._follower is not None and not self._follower.news.empty():
+                self._take(self._follower.news.get(), run)
+        compared = self._status is not None and self._is_compared
+        if compared and (scalars := self._comparison.take_scalars()):
+            self._emit(ComparedMoved(scalars[-1].step, scalars))
+
+    def close(self) -> None:
+        """End the process, its run saved."""
+        self._waiting = None
+        if self._child is not None:
+            self._child.stop()
+        self._forget()
+
+    @property
+    def _is_compared(self) -> bool:
+        assert self._status is not None
+        return self._comparison.source == RecordedSource(Path(self._status.folder))
+
+    def _begin(self) -> None:
+        assert self._waiting is not None
+        assert self._status is not None
+        marker, arguments, shape = self._waiting
+        if marker is not None and not marker.done.is_set():
+            return
+        self._waiting = None
+        if marker is not None and marker.lines < 0:
+            why = "the disk does not take the checkpoint that it begins at."
+            self._tell(replace(self._status, phase="failed", remark=why))
+            return
+        try:
+            self._child = self._start_child(arguments)
+        except OSError as error:
+            why = f"no process could be started for it ({error.strerror or error})."
+            self._tell(replace(self._status, phase="failed", remark=why))
+            return
+        self._follower = _Follower(self._child, Path(self._status.folder), shape)
+
+    def _take(self, news: _News, run: Run | None) -> None:
+        assert self._status is not None
+        assert self._child is not None
+        status = replace(self._status, step=max(self._status.step, news.step))
+        if news.cores is not None:
+            status = replace(status, sharing=in_words(self._threads, news.cores))
+        if news.saved and status.phase == "starting":
+            status = replace(status, phase="training")
+            if run is not None:
+                self._open(status, run)
+        elif self._is_compared:
+            self._move(news)
+        if news.code is not None:
+            status = self._ended(status, news.code)
+            self._forget()
+        if status != self._status:
+            self._tell(status)
+
+    def _open(self, status: BranchStatus, run: Run) -> None:
+        """Compare with it; where it cannot be, it is trained all the same."""
+        try:
+            self._comparison.open(RecordedSource(Path(status.folder)), probe_inputs_of(run))
+        except UserError as refusal:
+            self._status = replace(status, remark=f"It is not compared: {refusal}")
+        run.probe_schedule.invalidate_comparing()
+
+    def _move(self, news: _News) -> None:
+        if news.network is not None:
+            with contextlib.suppress(UserError):
+                self._comparison.move(news.network)
+        state = news.state
+        if state is not None and (news.scores or news.network is not None):
+            step = news.network.step if news.network is not None else news.step
+            config = state.current_config()
+            self._emit(ComparedMoved(step, news.scores, state.regime, state.wiring, config))
+
+    def _ended(self, status: BranchStatus, code: int) -> BranchStatus:
+        assert self._child is not None
+        if status.phase == "stopped":
+            return status
+        if code == 0:
+            return replace(status, phase="finished")
+        words = self._child.last_words()
+        if code in _SAVED:
+            return replace(status, phase="stopped", remark=words)
+        return replace(status, phase="failed", remark=words or f"its process ended with {code}.")
+
+    def _forget(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+        if self._child is not None:
+            self._child.close(LEAVE)
+            self._child = None
+
+    def _tell(self, status: BranchStatus) -> None:
+        self._status = status
+        self._emit(status)
+
+
+def in_words(threads: int, cores: float | None) -> str:
+    """What a branch has of the processor: 'low priority, 1 thread on the same 2 cores: 0.9 of a
+    core now'."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    have = f"{threads} thread{'s' if threads > 1 else ''}"
+    places = f"the same {count} cores" if count and count > 1 else "the same core"
+    now = "" if cores is None else f"; it has {cores:.1f} of them now"
+    return f"low priority, {have} on {places} as the run{now}"

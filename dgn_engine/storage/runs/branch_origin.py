@@ -1,0 +1,62 @@
+"""Where a branch comes from, in its `run.json`; and what its parent's log had by then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.storage.inner_path import InnerPath
+from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.regular_files import FILE, read_regular
+from dgn_engine.storage.runs import run_info
+from dgn_engine.storage.runs.log import decode_line
+
+_KEY = "branch"
+# What a branch has of its parent: the network that the parent's first event describes, and the
+# machine that trained it, from which a branch trained elsewhere may differ in the last bits.
+_INHERITED = (
+    "versions", "platform", "processor", "device", "threads", "data_fingerprint", "probe_set",
+    "parameters_value", "parameters_feature", "started",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BranchOrigin:
+    """`parent`: the name of its folder; `parent_id`: that of its `run.json`, which stays when the
+    folder is renamed."""
+
+    parent: str
+    parent_id: str
+    step: int
+    changes: BranchChanges
+
+
+def branch_info(
+    config: RunConfig, parent: Mapping[str, Any], origin: BranchOrigin
+) -> dict[str, Any]:
+    """The `run.json` of a branch of the run whose `run.json` is `parent`."""
+    inherited = {name: parent[name] for name in _INHERITED if name in parent}
+    return {**run_info.create(config), **inherited, _KEY: to_plain(origin)}
+
+
+def origin_of(info: Mapping[str, Any]) -> BranchOrigin | None:
+    """Where the run of a `run.json` comes from; None where it is no branch, or does not say it."""
+    try:
+        origin: BranchOrigin = from_plain(BranchOrigin, info[_KEY])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return origin
+
+
+def log_before(path: InnerPath, lines: int) -> bytes:
+    """The first so many lines of a log, as they stand there; raises `OSError`."""
+    kept = bytearray()
+    for raw in read_regular(path, FILE).splitlines(keepends=True):
+        line = decode_line(raw.removesuffix(b"\n"))
+        if not raw.endswith(b"\n") or (line is not None and line.seq >= lines):
+            break
+        kept += raw
+    return bytes(kept)

@@ -1,0 +1,147 @@
+"""A branch: a recorded run of its own that goes on from a checkpoint of another, changed there.
+
+Until that step its log is its parent's; the first of its checkpoints is the parent's with the
+changes carried out, so that it goes on from its folder like any other run, and needs its parent no
+more. It equals, bit for bit, a run that went on from that checkpoint and was changed in the same
+way between two steps (THEORY §1, 'Swapping in mid-run').
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import torch
+
+from dgn_engine.config import RunConfig
+from dgn_engine.data import Examples
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.run_branches import BranchBegan, BranchChanges
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs import folder_layout, run_checkpoints, run_info
+from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before
+from dgn_engine.storage.runs.log import is_logged, log_word
+from dgn_engine.storage.runs.run_checkpoints import StoredCheckpoint
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.devices import device_name
+from dgn_engine.training.run import Report, Run
+from dgn_engine.training.run_snapshot import capture, restore
+
+
+def begin_branch(
+    parent: Path,
+    step: int | None,
+    changes: BranchChanges,
+    out: Path,
+    emit: Callable[[Event], None],
+    report: Report,
+    steps: int | None = None,
+    examples: Examples | None = None,
+) -> tuple[RunFolder, Run]:
+    """A new folder, and the run in it as it begins at `step` of the run in `parent` (None: at its
+    newest checkpoint). What happens to it from then on goes to `emit`; what is changed stands in
+    its log.
+
+    `steps`: how many it takes; 0: until it is stopped; None: up to its parent's end. Raises
+    `UserError` where there is no checkpoint of that step, its data are others now, or the changes
+    cannot be made.
+    """
+    reader = RunReader(parent)
+    checkpoint = reader.checkpoint(step)
+    snapshot = run_checkpoints.load(checkpoint)
+    told: list[Event] = []
+    begun = False
+
+    def hear(event: Event) -> None:
+        if begun:
+            emit(event)
+        else:
+            told.append(event)
+
+    run = Run(1, reader.config, hear, report, live=False, recorded=True, examples=examples)
+    if reader.info.get("data_fingerprint", run.fingerprint) != run.fingerprint:
+        raise UserError(
+            f"{parent} was trained on other data: what {run.config.data.name} holds now has "
+            "another fingerprint."
+        )
+    threads = int(reader.info.get("threads", torch.get_num_threads()))
+    if threads <= (os.cpu_count() or 1):
+        torch.set_num_threads(threads)
+    restore(run, snapshot)
+    name = device_name(run.device)
+    remark = run_info.why_not_exact(reader.info, name, torch.get_num_threads())
+    hear(BranchBegan(run.step_count, parent.name, changes, remark))
+    carry_out(changes, run)
+    _set_end(run, steps)
+    folder = _folder(reader, checkpoint, changes, out)
+    try:
+        for event in told:
+            if is_logged(event):
+                folder.note(log_word(event), to_plain(event))
+        first = capture(run)
+        if first is None:
+            raise UserError(f"{parent.name} had diverged at step {checkpoint.step:,}.")
+        folder.checkpoint(first, "")
+    except OSError as error:
+        folder.discard()
+        raise UserError(f"Cannot write the branch to {out}: {error.strerror}.") from None
+    except BaseException:
+        folder.discard()
+        raise
+    begun = True
+    return folder, run
+
+
+def carry_out(changes: BranchChanges, run: Run) -> None:
+    """Make these changes in a run between two steps, the seed first: what a regime draws is drawn
+    by it. Raises `UserError` where one cannot be made."""
+    if changes.seed is not None:
+        run.trainer.reseed(changes.seed)
+    if changes.regime and changes.regime != run.trainer.regime.name:
+        run.swap(changes.regime, changes.restart_value)
+    if changes.wiring:
+        run.rewire(changes.wiring)
+    if changes.rotation or changes.shift:
+        run.rotate(changes.rotation, changes.shift)
+    if changes.value_input is not None:
+        run.set_value_input(changes.value_input)
+    if changes.learning_rate is not None:
+        run.set_learning_rate(changes.learning_rate)
+    if changes.beta is not None:
+        run.set_beta(changes.beta)
+
+
+def branch_name(config: RunConfig, regime: str, step: int) -> str:
+    """Of a folder: time, regime, network, data and where it began."""
+    words = f"{regime}-{config.net.short}-{config.data.name.partition(':')[0]}"
+    return f"{datetime.now():%Y%m%d-%H%M%S}-{words}-from-{step}"
+
+
+def _set_end(run: Run, steps: int | None) -> None:
+    if steps is not None:
+        run.total_steps = run.step_count + steps if steps else 0
+    elif not run.total_steps:
+        raise UserError("The run has no end, and so its branch has none; say --steps N.")
+    elif run.step_count >= run.total_steps:
+        raise UserError(
+            f"The run ends at step {run.total_steps:,}, where its branch would begin; "
+            "say --steps N."
+        )
+
+
+def _folder(
+    reader: RunReader, checkpoint: StoredCheckpoint, changes: BranchChanges, out: Path
+) -> RunFolder:
+    parent_id = str(reader.info.get("id", ""))
+    origin = BranchOrigin(reader.path.name, parent_id, checkpoint.step, changes)
+    info = branch_info(reader.config, reader.info, origin)
+    try:
+        log = log_before(reader.root / folder_layout.LOG, checkpoint.lines)
+    except OSError as error:
+        path = reader.path / folder_layout.LOG
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    return RunFolder.create(out, reader.config, info=info, log=log)

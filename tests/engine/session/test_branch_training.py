@@ -1,0 +1,233 @@
+"""A branch beside the run: trained by the command in a process of its own, compared as it comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import (
+    ComparisonOpened,
+    Event,
+    Measured,
+    ProbeScalars,
+    Refused,
+    RegimeSwapped,
+)
+from dgn_engine.protocol.run_branches import (
+    BranchChanges,
+    BranchStatus,
+    CheckpointsListed,
+    ComparedMoved,
+    ListCheckpoints,
+    StartBranch,
+    StopBranch,
+)
+from dgn_engine.session import branch_training
+from dgn_engine.session.branch_training import in_words
+from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.recording import Recording, continue_run
+from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import restore
+from tests.engine.session.conftest import Desk, small
+
+LIMIT = 120.0  # seconds that a child may take on a machine with much else to do
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(branch_training, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(branch_training, "SAVE_EVERY", "0.1")
+    monkeypatch.setattr(branch_training, "LEAVE", LIMIT)
+    desk = Desk(str(tmp_path / "runs"))
+    yield desk
+    desk.engine.close()
+
+
+def until(desk: Desk, met: Callable[[], bool]) -> None:
+    limit = time.monotonic() + LIMIT
+    while not met():
+        assert time.monotonic() < limit, desk.events[-5:]
+        desk.turn(1)
+        time.sleep(0.01)
+
+
+def status(desk: Desk) -> BranchStatus:
+    return [event for event in desk.events if isinstance(event, BranchStatus)][-1]
+
+
+class Trainer:
+    """In the place of the child: the test trains the branch. `code`: as of a process."""
+
+    busy = None
+
+    def __init__(self, arguments: list[str], words: str = "") -> None:
+        self.folder = Path(arguments[arguments.index("--out") + 1])
+        self.parent = Path(arguments[arguments.index("--branch-from") + 1])
+        self.code: int | None = None
+        self._words = words
+
+    def begin(self, changes: BranchChanges, steps: int) -> None:
+        headless = HeadlessRun(self, lambda: False, checkpoint_every=1e9)
+        headless.branch_off(self.parent, None, changes, self.folder, steps)
+
+    def stepped(self, step: int) -> None:
+        """Nobody looks."""
+
+    def on_event(self, event: Event) -> None:
+        """Nobody listens."""
+
+    def stop(self) -> None:
+        self.code = 128 + 10
+
+    def last_words(self) -> str:
+        return self._words
+
+    def close(self, patience: float) -> None:
+        """There is no process."""
+
+
+def replaced(desk: Desk, words: str = "") -> list[Trainer]:
+    """The children that the desk starts from now on."""
+    made: list[Trainer] = []
+
+    def start(arguments: list[str]) -> Any:
+        made.append(Trainer(arguments, words))
+        return made[-1]
+
+    desk.engine._branches._start_child = start
+    return made
+
+
+def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(desk: Desk) -> None:
+    desk.do(do.StartRun(small(epochs=30)), do.Watch((do.ProbeRequest("gates"),)))
+    desk.turn(7)
+    run = desk.engine.run
+    assert run is not None
+    at = run.step_count
+    desk.do(StartBranch(BranchChanges(regime="FR-II", learning_rate=0.002)))
+    assert (status(desk).phase, status(desk).from_step) == ("starting", at)
+    desk.turn(20)
+    desk.do(do.Pause())
+    until(desk, lambda: status(desk).phase == "finished")
+    until(desk, lambda: "gates" in desk.frames[-1].compared)
+    opened = next(event for event in desk.events if isinstance(event, ComparisonOpened))
+    assert opened.regime == "FR-II"
+    assert opened.config is not None
+    assert opened.config.training.learning_rate == 0.002
+    folder = Path(status(desk).folder)
+    reader = RunReader(folder)
+    assert any(isinstance(e, RegimeSwapped) and e.step == at for e in reader.events)
+
+    # The branch: as the run would have gone on from its checkpoint with the same changes.
+    parent = folder.parent / status(desk).parent
+    last = run_checkpoints.load(reader.checkpoint())
+    again = Run(1, run.config, lambda _: None, lambda *_: None, live=False, recorded=True)
+    restore(again, run_checkpoints.load(RunReader(parent).checkpoint(at)))
+    again.swap("FR-II", restart_value=True)
+    again.set_learning_rate(0.002)
+    while again.step_count < last.step:
+        again.step()
+    assert last.step == 210
+    assert all(torch.equal(last.tensors[n], t) for n, t in again.trainer.tensors().items())
+
+    # The run itself: as if there had never been a branch.
+    alone = Run(1, run.config, lambda _: None, lambda *_: None, live=False)
+    while alone.step_count < run.step_count:
+        alone.step()
+    ours = run.trainer.tensors()
+    assert run.step_count > at
+    assert all(torch.equal(ours[n], tensor) for n, tensor in alone.trainer.tensors().items())
+
+
+def test_what_the_branch_writes_is_shown_as_it_comes(desk: Desk) -> None:
+    children = replaced(desk)
+    desk.do(do.StartRun(small(), paused=True), do.Watch((do.ProbeRequest("gates"),)))
+    desk.do(do.Advance(3))
+    desk.turn(4)
+    changes = BranchChanges(regime="FR-II")
+    desk.do(StartBranch(changes))
+    until(desk, lambda: bool(children))
+    children[0].begin(changes, 4)
+    until(desk, lambda: status(desk).phase == "training")
+    until(desk, lambda: "gates" in desk.frames[-1].compared)
+    first = desk.frames[-1].compared["gates"]
+    with closing(RunFolder(children[0].folder)) as folder:
+        run, _ = continue_run(folder, 1, lambda _: None, lambda *_: None, live=False)
+        recording = Recording(folder, run, lambda _: None, every=1e9)
+        run._emit = run.evaluation._emit = recording.on_event
+        for _ in range(14):
+            run.step()
+        recording.checkpoint()
+        until(desk, lambda: desk.frames[-1].compared["gates"].step == 21)
+        assert recording.close()
+    assert first.step == 7
+    moved = [event for event in desk.events if isinstance(event, ComparedMoved)]
+    steps = [one.step for event in moved for one in event.samples if isinstance(one, Measured)]
+    assert steps
+    assert max(steps) <= 21
+    assert any(isinstance(one, ProbeScalars) for event in moved for one in event.samples)
+    desk.do(StopBranch())
+    until(desk, lambda: desk.engine._branches._child is None)
+    assert status(desk).phase == "stopped"
+    assert status(desk).step == 21
+
+
+def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -> None:
+    desk.do(do.StartRun(small(), paused=True), ListCheckpoints())
+    listed = next(event for event in desk.events if isinstance(event, CheckpointsListed))
+    assert listed.checkpoints == ()
+    desk.do(do.Advance(3))
+    desk.turn(4)
+    desk.do(do.SwapRegime("FR-II"))
+    recording = desk.engine._recording
+    assert recording is not None
+    assert recording.mark().done.wait(LIMIT)
+    desk.do(ListCheckpoints())
+    listed = [event for event in desk.events if isinstance(event, CheckpointsListed)][-1]
+    assert (3, "before FR-II") in listed.checkpoints
+    desk.do(StartBranch(BranchChanges(), 2), StartBranch(BranchChanges(regime="FR-III")))
+    desk.do(StopBranch())
+    reasons = [event.reason for event in desk.events if isinstance(event, Refused)]
+    assert "no checkpoint of step 2; the nearest is of step 3" in reasons[0]
+    assert "FR-III" in reasons[1]
+    assert reasons[2] == "No branch is trained."
+    assert not any(isinstance(event, BranchStatus) for event in desk.events)
+
+
+def test_a_run_that_is_not_recorded_has_no_branches() -> None:
+    desk = Desk()
+    desk.do(do.StartRun(small(), paused=True), StartBranch(BranchChanges()))
+    refused = [event for event in desk.events if isinstance(event, Refused)]
+    assert "is not recorded" in refused[-1].reason
+    desk.engine.close()
+
+
+def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:
+    children = replaced(desk, "p has no checkpoint of step 2.")
+    desk.do(do.StartRun(small(), paused=True), do.Advance(2))
+    desk.turn(3)
+    desk.do(StartBranch(BranchChanges(beta=2.0)), StartBranch(BranchChanges()))
+    assert "stop it before another" in next(e for e in desk.events if isinstance(e, Refused)).reason
+    assert status(desk).command.startswith("dgn train --branch-from ")
+    assert status(desk).command.endswith("--at-step 2 --beta=2.0 --steps 0")
+    until(desk, lambda: bool(children))
+    children[0].code = 2
+    until(desk, lambda: status(desk).phase == "failed")
+    assert status(desk).remark == "p has no checkpoint of step 2."
+    desk.do(StartBranch(BranchChanges()))  # another one can begin
+    assert status(desk).phase == "starting"
+
+
+def test_the_share_of_the_processor_is_said_in_words() -> None:
+    assert in_words(1, None).startswith("low priority, 1 thread on the same ")
+    assert in_words(2, 0.94).endswith("; it has 0.9 of them now")

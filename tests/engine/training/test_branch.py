@@ -1,0 +1,234 @@
+"""Branches: bit-equal to a run that went on from the same checkpoint and was changed by hand."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, SettingChanged
+from dgn_engine.protocol.run_branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.branch_origin import origin_of
+from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.branch import begin_branch
+from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.recording import begin_recording, continue_run
+from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture, restore
+
+CONFIG = RunConfig(
+    data=DataConfig("digits", train_limit=120),
+    net=NetConfig("fc", (("depth", 3), ("width", 8))),
+    gating=GatingConfig("DL"),
+    training=TrainingConfig(learning_rate=1e-3, epochs=0),
+    device="cpu",
+    probe_examples=10,
+)
+AT = 6  # of 4 steps an epoch: in the middle of one
+EACH = (
+    BranchChanges(),
+    BranchChanges(regime="FR-II"),
+    BranchChanges(regime="FL", seed=3),
+    BranchChanges(regime="FRG", seed=3),
+    BranchChanges(wiring=(1, 0), value_input="ones", learning_rate=0.01),
+    BranchChanges(rotation=(1, 0), seed=5),
+)
+
+
+class Quiet:
+    def stepped(self, step: int) -> None:
+        """Nobody looks."""
+
+    def on_event(self, event: Event) -> None:
+        """Nobody listens."""
+
+
+def silent(*_: Any) -> None:
+    """Reports and events go nowhere."""
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a checkpoint of step AT, which went on to step 10 with another rate."""
+    path = tmp_path_factory.mktemp("runs") / "parent"
+    folder = RunFolder.create(path, CONFIG)
+    run = Run(1, CONFIG, lambda event: recording.on_event(event), silent, live=False)
+    recording = begin_recording(folder, run, silent, every=1e9)
+    for step in range(10):
+        if step == AT:
+            recording.checkpoint("before a branch")
+            run.set_learning_rate(0.002)
+        run.step()
+    assert recording.close()
+    return path
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in run.trainer.tensors().items()}
+
+
+def by_hand(parent: Path, changes: BranchChanges) -> Run:
+    """The run as it went on from its checkpoint, with the same changes asked of it one by one."""
+    run = Run(1, CONFIG, silent, silent, live=False, recorded=True)
+    restore(run, run_checkpoints.load(RunReader(parent).checkpoint(AT)))
+    if changes.seed is not None:
+        run.trainer.reseed(changes.seed)
+    if changes.regime:
+        run.swap(changes.regime, restart_value=True)
+    if changes.wiring:
+        run.rewire(changes.wiring)
+    if changes.rotation:
+        run.rotate(changes.rotation)
+    if changes.value_input:
+        run.set_value_input(changes.value_input)
+    if changes.learning_rate:
+        run.set_learning_rate(changes.learning_rate)
+    return run
+
+
+@pytest.mark.parametrize("changes", EACH, ids=lambda one: "+".join(one.in_words()) or "same")
+def test_a_branch_equals_a_run_that_was_changed_at_that_step(
+    parent: Path, tmp_path: Path, changes: BranchChanges
+) -> None:
+    other = by_hand(parent, changes)
+    for _ in range(10):
+        other.step()
+    out = tmp_path / "branch"
+    headless = HeadlessRun(Quiet(), lambda: False, checkpoint_every=1e9)
+    outcome = headless.branch_off(parent, AT, changes, out, steps=10)
+    assert outcome.step == AT + 10
+    last = run_checkpoints.load(RunReader(out).checkpoint())
+    expected = weights(other)
+    assert last.tensors.keys() == expected.keys()
+    assert all(torch.equal(last.tensors[name], expected[name]) for name in expected)
+
+
+def test_two_hundred_steps_under_another_regime_are_bit_equal(parent: Path, tmp_path: Path) -> None:
+    changes = BranchChanges(regime="FR-II")
+    other = by_hand(parent, changes)
+    folder, run = begin_branch(parent, AT, changes, tmp_path / "b", silent, silent, steps=0)
+    folder.close()
+    for _ in range(200):
+        run.step()
+        other.step()
+    ours, theirs = weights(run), weights(other)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_branch_goes_on_from_its_folder_with_its_own_seed(parent: Path, tmp_path: Path) -> None:
+    changes = BranchChanges(seed=9)
+    folder, run = begin_branch(parent, AT, changes, tmp_path / "b", silent, silent, steps=20)
+    folder.close()
+    again = RunFolder(tmp_path / "b")
+    resumed, _ = continue_run(again, 1, silent, silent, live=False)
+    again.close()
+    assert resumed.trainer.seed == 9
+    assert resumed.config.seed == CONFIG.seed
+    assert resumed.probe_set.digest == run.probe_set.digest
+    for one in (run, resumed):
+        for _ in range(5):
+            one.step()
+    ours, theirs = weights(run), weights(resumed)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    plain = by_hand(parent, BranchChanges())
+    for _ in range(5):
+        plain.step()
+    assert any(not torch.equal(ours[name], weights(plain)[name]) for name in ours)
+
+
+def test_until_its_first_step_a_branch_has_the_log_of_its_parent(
+    parent: Path, tmp_path: Path
+) -> None:
+    changes = BranchChanges(regime="FR-II", seed=2)
+    folder, _ = begin_branch(parent, AT, changes, tmp_path / "b", silent, silent, steps=4)
+    folder.close()
+    before = [e for e in RunReader(parent).each_event() if isinstance(e, Measured)]
+    reader = RunReader(tmp_path / "b")
+    events = list(reader.each_event())
+    began = next(e for e in events if isinstance(e, BranchBegan))
+    assert began == BranchBegan(AT, "parent", changes)
+    assert "regime FR-II, seed 2" in began.sentence
+    place = events.index(began)
+    assert all(isinstance(e, Measured) and e in before for e in events[:place] if e)
+    assert any(isinstance(e, RegimeSwapped) and e.after == "FR-II" for e in events[place:])
+    assert not any(isinstance(e, SettingChanged) for e in events)  # the parent's later rate
+    origin = origin_of(reader.info)
+    assert origin is not None
+    assert (origin.step, origin.changes) == (AT, changes)
+    assert origin.parent_id == RunReader(parent).info["id"]
+    assert verify(tmp_path / "b") == []
+    state = RunState()
+    for event in (reader.started, *events):
+        assert event is not None
+        state = state.after(event)
+    config = state.current_config()
+    assert config is not None
+    assert (config.seed, config.gating.regime) == (2, "FR-II")
+
+
+def test_the_parent_is_left_as_it_was(parent: Path, tmp_path: Path) -> None:
+    before = {p: p.read_bytes() for p in parent.rglob("*") if p.is_file()}
+    folder, _ = begin_branch(parent, AT, EACH[1], tmp_path / "b", silent, silent, steps=1)
+    folder.close()
+    assert before == {p: p.read_bytes() for p in parent.rglob("*") if p.is_file()}
+
+
+def test_what_cannot_be_branched_is_refused_and_nothing_is_left(
+    parent: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "b"
+
+    def refused(step: int | None, changes: BranchChanges, steps: int | None) -> str:
+        with pytest.raises(UserError) as caught:
+            begin_branch(parent, step, changes, out, silent, silent, steps)
+        assert not out.exists()
+        return str(caught.value)
+
+    assert "the nearest are of steps 6 and 10" in refused(7, BranchChanges(), 1)
+    assert "--steps N" in refused(AT, BranchChanges(), None)
+    assert "no regime" in refused(AT, BranchChanges(regime="ReLUU"), 1).lower()
+    assert refused(AT, BranchChanges(wiring=(0, 1, 2, 3)), 1)
+    assert "learning_rate" in refused(AT, BranchChanges(learning_rate=-1.0), 1)
+
+
+def test_a_branch_whose_first_checkpoint_is_gone_is_not_begun_from_the_seed(
+    parent: Path, tmp_path: Path
+) -> None:
+    folder, _ = begin_branch(parent, AT, EACH[1], tmp_path / "b", silent, silent, steps=1)
+    folder.close()
+    shutil.rmtree(tmp_path / "b" / "checkpoints")
+    again = RunFolder(tmp_path / "b")
+    with pytest.raises(UserError, match="begin the branch of parent from step 6 again"):
+        continue_run(again, 1, silent, silent, live=False)
+    again.close()
+
+
+def test_a_snapshot_has_the_seed_that_is_drawn_by(parent: Path) -> None:
+    run = by_hand(parent, BranchChanges(seed=11))
+    snapshot = capture(run)
+    assert snapshot is not None
+    assert snapshot.state["seed"] == 11
+
+
+def test_changes_are_the_options_that_make_them() -> None:
+    changes = BranchChanges(
+        regime="FL", restart_value=False, wiring=(1, 0), rotation=(-1, 2), learning_rate=0.01,
+        value_input="ones", beta=4.0, seed=0,
+    )  # fmt: skip
+    assert changes.options() == (
+        "--regime=FL", "--wiring=1,0", "--rotation=-1,2", "--value-input=ones", "--lr=0.01",
+        "--beta=4.0", "--seed=0", "--keep-value",
+    )  # fmt: skip
+    assert changes.in_words() == (
+        "regime FL", "gate layers 2 1", "gates rotated by -1 2", "value input ones",
+        "learning rate 0.01", "β 4", "seed 0",
+    )  # fmt: skip
