@@ -17,11 +17,11 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.session.branch_training import Branches
 from dgn_engine.session.file_commands import FileCommands, Shown
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.known_plug_ins import catalogue_here
+from dgn_engine.session.live_branch import Branches
 from dgn_engine.session.reading_commands import ReadingCommands
 from dgn_engine.session.run_library import RunLibrary, is_session_file
 from dgn_engine.session.undo import UndoHistory

@@ -29,8 +29,8 @@ from dgn_engine.protocol.run_branches import (
     StartBranch,
     StopBranch,
 )
-from dgn_engine.session import branch_training
-from dgn_engine.session.branch_training import in_words
+from dgn_engine.session import live_branch
+from dgn_engine.session.live_branch import in_words
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -45,9 +45,9 @@ LIMIT = 120.0  # seconds that a child may take on a machine with much else to do
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(branch_training, "LOOK_EVERY", 0.05)
-    monkeypatch.setattr(branch_training, "SAVE_EVERY", "0.1")
-    monkeypatch.setattr(branch_training, "LEAVE", LIMIT)
+    monkeypatch.setattr(live_branch, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(live_branch, "SAVE_EVERY", "0.1")
+    monkeypatch.setattr(live_branch, "LEAVE", LIMIT)
     desk = Desk(str(tmp_path / "runs"))
     yield desk
     desk.engine.close()
