@@ -276,7 +276,14 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "cancelled": False,
         "remark": "",
     },
-    frames.Frame: {"readings": {}, "compared": {}, "doing": "", "watching": None},
+    frames.Frame: {
+        "readings": {},
+        "compared": {},
+        "doing": "",
+        "watching": None,
+        "regime": "",
+        "wiring": (),
+    },
     frames.Watching: {"taken": 0.0, "every": 0.0, "parts": {}},
     catalogue.RegimeEntry: {
         "group": "",
