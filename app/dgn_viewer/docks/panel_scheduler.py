@@ -131,7 +131,9 @@ class PanelScheduler(QObject):
         if name is not None:
             self._draw(name)
             self._watch()
-            self._timer.start(1)  # what else is due comes after the input that has arrived
+            self._timer.start(
+                0
+            )  # what else is due comes after painting and the input that has arrived
         else:
             self._timer.start(max(1, math.ceil(1000 * (min(due.values()) - now))))
 

@@ -15,6 +15,7 @@ from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
 from dgn_viewer.plots.example_pointer import ExamplePointer
+from dgn_viewer.plots.paced_call import PacedCall
 from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.right_clicks import RightClicks
 from dgn_viewer.plots.spoken_charts import SpokenCharts
@@ -64,6 +65,7 @@ class SceneView(QWidget):
         self._room: dict[tuple[str, bool], Margins] = {}
         self._chart = ""  # the one that was chosen where only one has room
         self._pointer: QPointF | None = None
+        self._paced = PacedCall(self._point, self)  # a mouse moves more often than anybody reads
         self._gone_to: tuple[float, float] | None = None  # the events whose steps are shown
         self._canvas = _Canvas(self, theme.panel)
         self._canvas.setFrameShape(self._canvas.Shape.NoFrame)
@@ -224,7 +226,8 @@ class SceneView(QWidget):
         return image
 
     def readout(self) -> tuple[str, ...]:
-        """The lines under the cursor as they are shown."""
+        """The lines under the cursor where it is by now."""
+        self._paced.catch_up()
         return self._readout.lines
 
     def painting(self) -> float:
@@ -265,7 +268,7 @@ class SceneView(QWidget):
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.MouseMove and isinstance(event, QMouseEvent):
             self._pointer = QPointF(self._canvas.mapToScene(event.position().toPoint()))
-            self._point()
+            self._paced.ask()
         elif event.type() == QEvent.Type.MouseButtonPress and isinstance(event, QMouseEvent):
             place = QPointF(self._canvas.mapToScene(event.position().toPoint()))
             chip = self._chip_at(place)
@@ -275,7 +278,7 @@ class SceneView(QWidget):
                 self.examples.pinned.emit(())
         elif event.type() == QEvent.Type.Leave:
             self._pointer = None
-            self._point()
+            self._paced.now()
         return super().eventFilter(watched, event)
 
     def sizeHint(self) -> QSize:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -174,19 +175,32 @@ def finite_range(values: Array) -> tuple[float, float]:
     return float(finite.min()), float(finite.max())
 
 
+_PLAIN = (str, float, int, bool, type(None))
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """Of a dataclass; None for other types. Scenes are compared at each drawing."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(one.name for one in dataclasses.fields(kind))
+
+
 def same(one: object, other: object) -> bool:
     """Equality that looks into arrays and takes NaN for equal to NaN."""
     if one is other:
         return True
     if type(one) is not type(other):
         return False
+    if type(one) in _PLAIN:
+        return one == other
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         if one.shape != other.shape or one.dtype != other.dtype:
             return False
         return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(same, one, other))
-    if dataclasses.is_dataclass(one):
-        names = (field.name for field in dataclasses.fields(one))
+    names = _field_names(type(one))  # type: ignore[arg-type]  # types can be hashed
+    if names is not None:
         return all(same(getattr(one, name), getattr(other, name)) for name in names)
     return one == other

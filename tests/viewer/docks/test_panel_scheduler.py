@@ -175,7 +175,7 @@ def test_while_a_run_trains_curves_are_drawn_once_a_round(stage: Stage) -> None:
     assert stage.scheduler._timer.interval() == pytest.approx(600, abs=1)  # ms until it is due
     assert stage.turn(0.5) == []
     assert stage.turn(0.2) == ["training"]
-    assert stage.scheduler._timer.interval() == 1  # after what has arrived
+    assert stage.scheduler._timer.interval() == 0  # after what has arrived
     assert [every for _, every in stage.docks.hosts["training"].views] == [1.0, 1.0]
     stage.history.on_event(Measured(5, 0.1, 1.0, 0.5))
     stage.scheduler.follow(None)  # nothing trains: nothing is delayed
