@@ -48,6 +48,8 @@ from dgn_viewer.shell.tour import Tour
 from dgn_viewer.shell.tour_steps import TourActs
 from dgn_viewer.state.history import History
 from dgn_viewer.style import appearance, stylesheet
+from dgn_viewer.timeline.step_cursor import StepCursor
+from dgn_viewer.timeline.time_bar import TimeBar
 
 DEFAULT_SIZE = QSize(1440, 900)
 LEAST_HEIGHT = 450  # panels that stand one above the other become tabs on the way there
@@ -139,6 +141,7 @@ class Window(QMainWindow):
     def on_frame(self, frame: Frame) -> None:
         if self.history.on_frame(frame):
             self.status.show_frame(frame)
+            self.time_bar.on_frame(frame)
             self.display.follow(frame.watching)
             self.display.refresh()
             if self._tour_due:
@@ -169,7 +172,8 @@ class Window(QMainWindow):
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape ends the tour, unpins examples, closes the inspector, ends a maximised panel."""
+        """Escape ends the tour, unpins examples, closes the inspector, ends a maximised panel or
+        goes back to live, one at a time; arrow keys that no part has taken move in time."""
         escape = event.key() == Qt.Key.Key_Escape
         if escape and self.tour.place >= 0:
             self.tour.skip()
@@ -180,6 +184,10 @@ class Window(QMainWindow):
         elif escape and self.docks.maximised:
             self.docks.restore()
             self.registry.refresh()
+        elif escape and self.step_cursor.step is not None:
+            self.step_cursor.live()
+        elif not event.modifiers() and event.key() in self.time_bar.KEYS:
+            self.time_bar.slider.keyPressEvent(event)
         else:
             super().keyPressEvent(event)
 
@@ -216,6 +224,8 @@ class Window(QMainWindow):
         self.registry = Actions(now, self._icon, self)
         self.docks = PanelDocks(self, panels, self.theme)
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
+        probes = (probe for spec in panels.values() for probe in spec.probes)
+        self.step_cursor = StepCursor(self.history, probes, self._draw_past, self._all_drawn, self)
         self.inspector = Inspector(send)
         self.status = StatusBar(self)
         self.status.cancel_wanted.connect(partial(send, CancelLoading()))
@@ -258,6 +268,8 @@ class Window(QMainWindow):
             send, [*self._named(table.TOOLBAR_FIRST).values()],
             [*self._named(table.TOOLBAR_LAST).values()],
         )  # fmt: skip
+        play, live = self.registry["time.play"], self.registry["time.live"]
+        self.time_bar = TimeBar(self.step_cursor, self.history, play, live, self)
         self._tour_acts = TourActs(
             self, send, now, lambda: self.history.view({}), self.docks, self.strip,
             self.toolbar.regime, self.inspector.leave,
@@ -293,6 +305,7 @@ class Window(QMainWindow):
             events=EventWalk(
                 lambda: self.history.view({}).marks, self.docks, self._go_to_step, self.notices.tell
             ),
+            cursor=self.step_cursor,
             show_program=self._show_program,
             start_engine=self.engine_wanted.emit,
             quit=self.close,
@@ -352,6 +365,7 @@ class Window(QMainWindow):
         for row in (StripBar(self.strip, self), *self.banners, self.question):
             self.addToolBarBreak()
             self.addToolBar(row)
+        self.addToolBar(Qt.ToolBarArea.BottomToolBarArea, self.time_bar)
         self.setStatusBar(self.status)
         self.docks.arrange()
 
@@ -359,6 +373,8 @@ class Window(QMainWindow):
         for part in (self.toolbar, self.strip, self.inspector, self.recorded, self.recent,
                      self._tour_acts):  # fmt: skip
             self.event_taken.connect(part.on_event)
+        self.event_taken.connect(self.step_cursor.on_event)
+        self.step_cursor.changed.connect(self.registry.refresh)
         self.notices.changed.connect(self.status.share_room)
         self.notices.step_wanted.connect(self._go_to_step)
         for host in self.docks.hosts.values():
@@ -379,6 +395,7 @@ class Window(QMainWindow):
         self.inspector.run_trash_wanted.connect(self.recorded.to_trash)
         self.experiments.changed.connect(self.registry.refresh)
         self.closed.connect(self.experiments.close)
+        self.closed.connect(self.step_cursor.close)
         self.closed.connect(self.exports.close)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
@@ -389,6 +406,13 @@ class Window(QMainWindow):
             self.docks.adopt(self.settings.layout_preset)
         for part in (self.inspector_dock, self.results, *self.banners, self.question):
             part.hide()
+
+    def _draw_past(self, seconds: float) -> None:
+        self.display.charge(seconds)
+        self.display.refresh()
+
+    def _all_drawn(self) -> bool:
+        return not self.display.stale()
 
     def _layout_json(self) -> str:
         return window_layout.layout_json(self, self.theme.name, self.docks)
@@ -417,7 +441,7 @@ class Window(QMainWindow):
         self.theme = appearance.resolve(self._theme_choice, self.settings.numbers)
         appearance.apply(_application(), self.theme)
         parts = (self.docks, self.strip, self.inspector, self.drops, self.results, self.help,
-            self.tour, *self.banners, self.question, self.notice_line,
+            self.tour, *self.banners, self.question, self.time_bar, self.notice_line,
             self.notice_list)  # fmt: skip
         for part in parts:
             part.set_theme(self.theme)

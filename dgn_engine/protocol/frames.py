@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 MISFIT = "does not fit in memory"  # the fact 'fault' of a reading for which memory is too small
+NOT_RECORDED = "not recorded"  # of one that is missing at a step that is looked back at
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.recent_files import MOST, RecentFiles
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
+from dgn_viewer.timeline.step_cursor import StepCursor
 
 SEPARATOR = ""
 
@@ -66,7 +67,10 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
     "View": (
         "view.palette", Submenu("Panels", ("panel.*",)), SEPARATOR, "view.maximise",
         Submenu("Layout", ("view.layout.*", SEPARATOR, "view.reset_layout")), SEPARATOR,
-        Submenu("Theme", ("view.theme.*",)), SEPARATOR, "view.previous_event", "view.next_event",
+        Submenu("Theme", ("view.theme.*",)), SEPARATOR,
+        Submenu("Look back", (
+            "time.previous", "time.next", "time.first", "time.live", SEPARATOR, "time.play",
+        )), "view.previous_event", "view.next_event",
         "view.follow", SEPARATOR, "view.next_part",
         "view.previous_part", SEPARATOR, "view.notices", "view.chart_menu",
     ),
@@ -106,6 +110,7 @@ class Parts:
     start_tour: Callable[[], None]
     walk: Callable[[int], None]
     events: EventWalk
+    cursor: StepCursor
     show_program: Callable[[], None]
     start_engine: Callable[[], None]
     quit: Callable[[], object]
@@ -156,6 +161,14 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
     send, run, files, recorded = parts.send, parts.run, parts.files, parts.recorded
     exports, experiments, docks = parts.exports, parts.experiments, parts.docks
     row = ActionSpec
+
+    cursor = parts.cursor
+
+    def looks_back(_now: RunState) -> bool:
+        return not cursor.why_not
+
+    def why_live(_now: RunState) -> str:
+        return cursor.why_not
 
     def about_panel() -> None:
         if name := docks.front():
@@ -255,6 +268,21 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "", "Show the steps around the event before on every time axis", _shows_run),
         row("view.next_event", "Next event", partial(parts.events.go, 1), ("Alt+PgDown",), "",
             "Show the steps around the next swap, permutation, drop or dial", _shows_run),
+        row("time.previous", "Step before", partial(cursor.move, -1), ("Alt+Left",), "",
+            "All panels show the recorded step before; on the bar of time ← does the same",
+            looks_back, why_not=why_live),
+        row("time.next", "Step after", partial(cursor.move, 1), ("Alt+Right",), "",
+            "All panels show the next recorded step, after the last one what is there now",
+            looks_back, why_not=why_live),
+        row("time.first", "First step", cursor.first, ("Alt+Home",), "",
+            "All panels show the first recorded step", looks_back, why_not=why_live),
+        row("time.live", "Back to live", cursor.live, ("Ctrl+End",), "live",
+            "All panels show what is there now again (Esc)", lambda _: cursor.step is not None),
+        row("time.play", "Play", cursor.play, ("Shift+Space",), "play",
+            "Show one recorded step after the other; training goes on",
+            looks_back, why_not=why_live,
+            text_now=lambda _: "Stop playing" if cursor.playing else "Play the recorded steps",
+            icon_now=lambda _: "stop" if cursor.playing else "play"),
         row("view.follow", "Follow again", parts.events.follow, ("Alt+End",), "",
             "Show all steps on every time axis, up to the newest", _shows_run),
         row("view.next_part", "Next panel", partial(parts.walk, 1), ("F6", "Ctrl+Tab"), "",

@@ -37,6 +37,7 @@ from dgn_viewer.docks.panel_message import (
 )
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
+from dgn_viewer.scene.axes import at_step
 from dgn_viewer.scene.elements import Empty, Scene, Shown
 from dgn_viewer.scene.example_readout import example_readout
 from dgn_viewer.scene.panel_readings import readings_of
@@ -145,6 +146,7 @@ class PanelDock(QWidget):
             self._fill_combos()
             shown = self.spec.draw(self._view)
             if isinstance(shown, Scene):
+                shown = at_step(shown, self._view.cursor)
                 shown = self.charts.show(shown, self._drawn_with, self._other_choices())
         except Exception as error:  # the panel's last line of defence: the window lives on
             self._fail(error)
@@ -314,6 +316,8 @@ class PanelDock(QWidget):
             if is_pending(self.spec, self._view):
                 return "reading"
             return "unavailable" if any(reading.absent for reading in readings) else "waiting"
+        if self._view.cursor is not None:
+            return "past"
         if self._view.paused:
             return "paused"
         return "stale" if any(self._late(reading, now) for reading in readings) else "live"

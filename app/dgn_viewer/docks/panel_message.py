@@ -8,13 +8,13 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
-from dgn_engine.protocol.frames import MISFIT
+from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_readings import before, left_out, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row
 
-State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "failed"]
+State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]
 
 _AT_ONCE = 0.1  # seconds; shorter intervals of drawing are not worth a word
 
@@ -35,6 +35,8 @@ def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[st
         why = empty.reason if faults else "The loss is no longer finite."
         return f"Diverged at step {view.diverged:,}", why, ""
     if faults:
+        if NOT_RECORDED in faults:
+            return "Not recorded", empty.reason, ""
         return "Out of memory" if MISFIT in faults else "No reading", empty.reason, ""
     if spec.compares:
         return "Nothing to compare", empty.reason, ""
@@ -47,7 +49,7 @@ def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[st
 
 def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float) -> str:
     """Step, interval, what was left out, and note; `every`: seconds between two drawings."""
-    parts = {"paused": ["paused"], "stale": ["late"]}.get(state, [])
+    parts = {"paused": ["paused"], "stale": ["late"], "past": ["looking back"]}.get(state, [])
     if view.run is not None and view.run.inspected:
         assuming = view.run.assuming
         parts = ["not training", *([f"assuming {assuming}"] if assuming else [])]
@@ -58,7 +60,7 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     intervals = [reading.interval for reading in readings[:1]]
     longest = max([*intervals, every if every > _AT_ONCE else 0.0])
     refined = any(reading.progress < 1.0 for reading in readings)  # its bar says when
-    if longest > 0 and not (view.paused or refined):
+    if longest > 0 and not (view.paused or refined or state == "past"):
         parts.append(f"every {in_seconds(longest)}")
     parts.extend(remarks(spec, view))
     parts.extend(left_out(spec, view, scene))

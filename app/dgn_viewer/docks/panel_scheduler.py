@@ -78,6 +78,10 @@ class PanelScheduler(QObject):
             sorted(names, key=lambda name: (not specs[name].prompt, self._when.get(name, 0.0)))
         )
 
+    def charge(self, seconds: float) -> None:
+        """Somebody else took so many processor seconds for what is drawn here."""
+        self._pace.drawn(seconds)
+
     def draw_now(self) -> None:
         for name in self.stale():
             self._draw(name)
@@ -161,6 +165,8 @@ class PanelScheduler(QObject):
     def _is_stale(self, name: str) -> bool:
         if self._drawn.get(name) != self._key(name):
             return True
+        if self._history.past is not None:
+            return False
         waited = time.monotonic() - self._when.get(name, 0.0)
         late = max(OVERDUE, OVERDUE * self._pace.every)
         return waited > late and self._steps.get(name) != self._history.step

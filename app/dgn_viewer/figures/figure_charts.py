@@ -194,6 +194,8 @@ def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle)
     marks = [(x, mark) for x, mark in placed if low <= x <= high]
     for _, mark in marks:
         axes.axvline(mark.x, color=LIGHT.muted, linewidth=0.6, linestyle=(0, (3, 2)))
+    if chart.cursor is not None and low <= _drawn_x(chart.cursor, chart.x) <= high:
+        axes.axvline(chart.cursor, color=LIGHT.accent, linewidth=0.9)
     box, room = place.box, place.room
     if not room.lane:
         return

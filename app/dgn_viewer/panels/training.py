@@ -10,7 +10,7 @@ from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.compared import b_name, compared_view
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.overlaid import scalar_curves
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
 
 SCALE = Option("scale", "Loss", always(("linear", "linear"), ("log", "logarithmic")))
 
@@ -45,6 +45,7 @@ def draw(view: View) -> Shown:
         ),
     )
     scores = (series for (source, _), series in view.series.items() if source == "training")
+    scores = (series.until(view.cursor) for series in scores)
     own = [int(series.steps[-1]) for series in scores if series.steps.size]
     return Scene(charts, _facts(view), max(own, default=0), _note(view))
 
@@ -92,7 +93,7 @@ def _reach(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
 
 def _facts(view: View) -> tuple[Fact, ...]:
     facts: list[Fact] = []
-    accuracy = view.series.get(("training", "test_accuracy"))
+    accuracy = _until_now(view, "test_accuracy")
     tested = accuracy is not None and bool(accuracy.values.size)
     if accuracy is not None and tested:
         last = f"{accuracy.values[-1]:.2%} at step {accuracy.steps[-1]:,}"
@@ -108,12 +109,18 @@ def _facts(view: View) -> tuple[Fact, ...]:
         facts.append(Fact("best", f"{best:.2%}", about))
     elif not view.tested:
         facts.append(_no_test(view))
-    loss = view.series.get(("training", "train_loss"))
+    loss = _until_now(view, "train_loss")
     if loss is not None and loss.values.size:
         about = "Mean loss over the training batches since the last measurement."
         value = f"{loss.values[-1]:.4g}" if np.isfinite(loss.values[-1]) else "not finite"
         facts.append(Fact("train loss", value + _before(view, "train_loss"), about))
     return tuple(facts)
+
+
+def _until_now(view: View, name: str) -> Series | None:
+    """The score up to the step that is shown."""
+    series = view.series.get(("training", name))
+    return series.until(view.cursor) if series is not None else None
 
 
 def _no_test(view: View, last: str = "") -> Fact:

@@ -284,7 +284,7 @@ class ChartItem(QGraphicsObject):
             self.update()
         matrix = chart.matrix
         drawn_on = matrix and (matrix.dead_columns, matrix.estimated)
-        noted = (framed, self.following, chart.marks, drawn_on)
+        noted = (framed, self.following, chart.marks, chart.cursor, drawn_on)
         if chart.curves or noted != self._noted:
             self._noted = noted
             self._notes.update()

@@ -14,6 +14,7 @@ from dgn_viewer.scene.chart_layout import spread
 from dgn_viewer.scene.elements import Chart, Curve, Matrix
 
 FOLLOW = "follow"
+_FOOT = ((0.0, -5.0), (4.0, 0.0), (-4.0, 0.0))  # pixels
 CORNER = 16.0  # pixels: the hatched corner of an estimate
 
 
@@ -26,6 +27,7 @@ def paint_notes(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
     paint_estimated(painter, chart, style, plot_area)
     painter.restore()
     _paint_marks(painter, chart, style, plot_area)
+    _paint_step(painter, chart, style, plot_area)
     _paint_ends(painter, chart, style, plot_area)
     if chart.chosen:
         painter.setPen(QPen(style.colour("accent"), 2))
@@ -162,6 +164,22 @@ def _paint_marks(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: 
     places = (drawn_at(mark.x, chart.x) for mark in chart.marks)
     for place in {round(plot_area.across(x)) for x in places if low <= x <= high}:
         painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
+
+
+def _paint_step(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
+    """The line of the step that is looked back at, with a foot on the axis."""
+    if chart.cursor is None:
+        return
+    drawn, (low, high) = drawn_at(chart.cursor, chart.x), plot_area.x
+    if not low <= drawn <= high:
+        return
+    box, place = plot_area.box, plot_area.across(drawn)
+    painter.setPen(QPen(style.colour("accent"), 1.5))
+    painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
+    foot = QPolygonF([QPointF(place + dx, box.bottom() + dy) for dx, dy in _FOOT])
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(style.colour("accent"))
+    painter.drawPolygon(foot)
 
 
 def _paint_ends(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Matrix, finite_range
+from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Matrix, Scene, finite_range
 from dgn_viewer.scene.panel_spec import View
 
 Range = tuple[float, float]
@@ -108,6 +108,14 @@ def step_axis(curves: Sequence[Curve], view: View | None = None) -> Axis:
     alone = all(curve.x.size <= 1 for curve in curves)
     epoch = view.run.steps_per_epoch if view is not None and view.run is not None else 0
     return Axis(label="step", limits=(0.0, max(2 * last if alone else last, _LEAST)), epoch=epoch)
+
+
+def at_step(scene: Scene, step: int | None) -> Scene:
+    """The scene with the line of the step that is looked back at on its charts over steps."""
+    if step is None or not any(chart.timed for chart in scene.charts):
+        return scene
+    charts = (replace(c, cursor=float(step)) if c.timed else c for c in scene.charts)
+    return replace(scene, charts=tuple(charts))
 
 
 def class_names(view: View, labels: Array) -> tuple[str, ...]:

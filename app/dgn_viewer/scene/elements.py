@@ -120,6 +120,7 @@ class Chart:
     curves: tuple[Curve, ...] = ()
     matrix: Matrix | None = None
     marks: tuple[Mark, ...] = ()
+    cursor: float | None = None  # of a chart over steps: the step that is looked back at
     row: int = 0
     column: int = 0
     row_span: int = 1

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
@@ -19,6 +21,13 @@ class Series:
 
     steps: Array
     values: Array
+
+    def until(self, step: int | None) -> Series:
+        """Its points up to a step, that one included; all of them where it is None."""
+        if step is None or not self.steps.size or self.steps[-1] <= step:
+            return self
+        count = int(np.searchsorted(self.steps, step, side="right"))
+        return Series(self.steps[:count], self.values[:count])
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,10 @@ class View:
     which nobody watched it, so that its traces are broken there. `traced[probe]`: of how many
     probe examples its traces are. `left_out[source]`: where a long curve is thinned, how many of
     its points are drawn, and how many there were; of marks that of ''.
+
+    `cursor`: the step that is looked back at; None: live. Readings, regime, wiring and step are
+    then those of that step, while series and marks are of the whole run: the newest number of a
+    series is the last of `series.until(view.cursor)`.
     """
 
     run: RunStarted | None = None
@@ -87,6 +100,7 @@ class View:
     traced: Mapping[str, int] = field(default_factory=dict)  # see above
     left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # see above
     pictures: ProbeExamples | None = None  # the probe examples, where they are known
+    cursor: int | None = None  # see above
     tested: bool = True  # whether the regime has gates for test examples
 
 

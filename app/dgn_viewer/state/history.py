@@ -16,6 +16,7 @@ from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.overlaid import overlaid_runs
 from dgn_viewer.scene.panel_spec import ComparedRun, OverlaidRun, Series, View
 from dgn_viewer.state.event_marks import changes_network, marks_of
+from dgn_viewer.state.past_view import Past, past_view
 
 MOST_MARKS = 2000
 MOST_GAPS = 100  # of each probe
@@ -68,6 +69,9 @@ class History:
         self._measured: dict[str, int] = {}  # probe or score → how many of these came before it
         self._last: events.Measured | None = None
         self._compared: ComparedRun | None = None
+        self._past: Past | None = None  # what is looked back at; None: live
+        self._swaps: list[events.RegimeSwapped] = []
+        self._rewirings: list[events.Rewired] = []
         self._revisions: dict[str, int] = {}
         self._common = 0
 
@@ -79,9 +83,29 @@ class History:
     def readings(self) -> Mapping[str, Reading]:
         return self._readings
 
+    @property
+    def past(self) -> Past | None:
+        """What all views show instead of the newest; None: they are live."""
+        return self._past
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        return tuple(self._marks)
+
+    def look_back(self, past: Past | None) -> None:
+        """Let all views show what was recorded then; None: what is there now. Events and frames
+        are taken in as before."""
+        if past is not self._past:
+            self._past = past
+            self._common += 1
+
     def revision(self, source: str) -> tuple[int, int, int]:
-        """Changes when the source ('training' or a probe) or what concerns all panels changes."""
-        return self._runs, self._common, self._revisions.get(source, 0)
+        """Changes when the source ('training' or a probe) or what concerns all panels changes.
+
+        While one looks back, what a probe has read since changes nothing.
+        """
+        stands = self._past is not None and source != TRAINING
+        return self._runs, self._common, 0 if stands else self._revisions.get(source, 0)
 
     def on_event(self, event: events.Event, replayed: bool = False) -> None:
         """`replayed`: it happened when the run was recorded; when that was is not known."""
@@ -102,6 +126,10 @@ class History:
                 self._left.update(probes)
             case events.RunContinued():  # who watches what is not known from before
                 self._left.update({probe for probe, _, _ in self._recorded})
+            case events.RegimeSwapped():
+                self._swaps.append(event)
+            case events.Rewired():
+                self._rewirings.append(event)
             case events.ComparisonOpened():
                 self._compared = compared_run(event)
                 self._common += 1
@@ -148,6 +176,12 @@ class History:
 
     def view(self, choices: Mapping[str, str]) -> View:
         """What a panel is given, with these choices; nothing in it changes afterwards."""
+        live = self._live(choices)
+        if self._past is None:
+            return live
+        return past_view(live, self._past, self._swaps, self._rewirings, self.state.catalogue)
+
+    def _live(self, choices: Mapping[str, str]) -> View:
         entry = self.state.regime_entry
         return View(
             run=self.state.run,

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import HistoryReplayed
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_viewer.scene.panel_spec import View
 from dgn_viewer.state.history import History
+from dgn_viewer.state.past_view import Past
 
 _NUMBER = 1  # of the run: there is no other
 
@@ -30,3 +32,23 @@ def recorded_view(
 ) -> View:
     """What a panel with these probes and choices is given."""
     return recorded_history(loaded, probes).view(choices or {})
+
+
+def view_at(
+    history: History,
+    steps: RecordedSteps,
+    step: int,
+    probes: Iterable[str],
+    choices: Mapping[str, str] | None = None,
+) -> View:
+    """What a panel is given when one looks back at a step: the same as in the window.
+
+    `history`: as `recorded_history` makes it of a recorded run, or that of a window; it looks at
+    what it did before. `steps`: the frames of the same run. Raises `UserError`.
+    """
+    before = history.past
+    history.look_back(Past(step, steps.at(step), tuple(probes)))
+    try:
+        return history.view(choices or {})
+    finally:
+        history.look_back(before)

@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs import folder_layout, frame_files
 from dgn_engine.storage.runs.frame_files import StoredFrame
 
 HELD = 64 << 20  # bytes of the arrays of frames that are kept, the newest read ones
 _TICK = 100_000_000  # nanoseconds: file systems stamp changes no finer than some of these
-NOT_RECORDED = "not recorded"  # the fact 'fault' of a reading that is missing in a frame
 
 
 class RecordedSteps:

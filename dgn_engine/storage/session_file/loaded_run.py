@@ -17,7 +17,7 @@ from dgn_engine.protocol.events import (
     RunShown,
     RunStarted,
 )
-from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -74,7 +74,7 @@ class LoadedRun:
                 Reading(
                     request.probe,
                     self.step,
-                    facts={"fault": "not recorded"},
+                    facts={"fault": NOT_RECORDED},
                     absent="It was not recorded; Run goes on from here and reads it again.",
                 ),
             )

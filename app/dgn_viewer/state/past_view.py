@@ -1,0 +1,106 @@
+"""The view of a step that is looked back at: what was recorded then, and what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dgn_engine.protocol.catalogue import Catalogue
+from dgn_engine.protocol.events import RegimeSwapped, Rewired
+from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
+from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.storage.runs.recorded_steps import readings_at
+from dgn_viewer.scene.elements import Mark
+from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.state.event_marks import changes_network
+
+
+@dataclass(frozen=True)
+class Past:
+    """A step that somebody asked for, and the last frame that was recorded at or before it.
+
+    `probes`: of the panels; those that the frame lacks say so. `trouble`: why it cannot be shown,
+    in a sentence.
+    """
+
+    asked: int
+    frame: Frame | None = None
+    probes: tuple[str, ...] = ()
+    trouble: str = ""
+
+    @property
+    def step(self) -> int:
+        """The step that is shown."""
+        return self.asked if self.frame is None else self.frame.step
+
+
+def past_view(
+    live: View,
+    past: Past,
+    swaps: Sequence[RegimeSwapped],
+    rewirings: Sequence[Rewired],
+    catalogue: Catalogue | None,
+) -> View:
+    """`live` with the readings, regime and wiring of that step; curves and marks stay whole."""
+    step, frame = past.step, past.frame
+    regime, wiring = _regime_at(live, step, swaps), _wiring_at(live, step, rewirings)
+    if frame is not None and frame.regime:  # it says so itself: a change at its step may be later
+        regime, wiring = frame.regime, frame.wiring
+    known = catalogue.regimes if catalogue is not None else ()
+    entry = next((one for one in known if one.id == regime), None)
+    diverged = live.diverged
+    return replace(
+        live,
+        cursor=step,
+        step=step,
+        regime=regime,
+        wiring=wiring,
+        readings=_readings(live, past),
+        outdated=_outdated(live, past),
+        diverged=diverged if diverged is not None and diverged <= step else None,
+        probe_examples=0,  # those of that step cannot be chosen any more
+        tested=entry is None or not entry.drawn_gates,
+    )
+
+
+def _readings(live: View, past: Past) -> dict[str, Reading]:
+    if past.trouble:
+        facts = {"fault": NOT_RECORDED}
+        return {
+            probe: Reading(probe, past.step, facts=facts, absent=past.trouble)
+            for probe in past.probes
+        }
+    found = readings_at(past.frame, past.asked, past.probes)
+    return {probe: replace(reading, interval=0.0) for probe, reading in found.items()}
+
+
+def _regime_at(live: View, step: int, swaps: Sequence[RegimeSwapped]) -> str:
+    before = [swap for swap in swaps if swap.step <= step]
+    if before:
+        return before[-1].after
+    return swaps[0].before if swaps else live.regime
+
+
+def _wiring_at(live: View, step: int, rewirings: Sequence[Rewired]) -> tuple[int, ...]:
+    before = [one.order for one in rewirings if one.step <= step]
+    if before or not rewirings:
+        return before[-1] if before else live.wiring
+    began = live.run.config.gating.wiring if live.run is not None else ()
+    return began or tuple(range(len(live.wiring)))
+
+
+def _outdated(live: View, past: Past) -> dict[str, Mark]:
+    """What was measured before the last change of the network up to that step."""
+    changes = [mark for mark in live.marks if mark.x <= past.step and changes_network(mark)]
+    if not changes:
+        return {}
+    newest, found = changes[-1], dict[str, Mark]()
+    for probe, reading in past.frame.readings.items() if past.frame is not None else ():
+        if reading.step < newest.x:
+            found[probe] = newest
+    for (source, name), series in live.series.items():
+        until = series.until(past.step).steps
+        # A score of the step of a change was measured before it: changes come between two steps.
+        if source == TRAINING and until.size and until[-1] <= newest.x:
+            found[name] = newest
+    return found

@@ -1,0 +1,135 @@
+"""Reads recorded frames in a thread of the window, so that neither it nor the engine waits.
+
+Of requests the newest wins: who drags a slider sees where it is, not where it was.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
+from dgn_engine.storage.session_file.untrusted_run import plain_frame
+
+_SHARE = 0.05  # of its time that looking at the folder of a run in progress may take
+_LEAST = 0.5  # seconds between two such looks
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the frames of a run lie; `foreign`: others wrote them."""
+
+    folder: str
+    foreign: bool = False
+
+
+@dataclass(frozen=True)
+class StepRequest:
+    """The last recorded step at or before `step`, or, `moved`, so many recorded steps later than
+    it, earlier where that is negative."""
+
+    source: Source
+    step: int
+    moved: int = 0
+
+
+@dataclass(frozen=True)
+class StepFound:
+    """The answer: all recorded steps, the frame, or why there is none; what reading took."""
+
+    request: StepRequest
+    steps: tuple[int, ...] = ()
+    frame: Frame | None = None
+    trouble: str = ""
+    seconds: float = 0.0  # of the processor
+
+
+class PastReader(QObject):
+    """`found(StepFound)` is emitted in its thread: connect it queued."""
+
+    found = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._wake = threading.Condition()
+        self._wanted: StepRequest | None = None
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        # Of the thread alone:
+        self._source: Source | None = None
+        self._steps: RecordedSteps | None = None
+        self._next_look = 0.0
+
+    def ask(self, request: StepRequest) -> None:
+        """Read this; what was asked before and has not been begun is not wanted any more."""
+        with self._wake:
+            if self._closed:
+                return
+            self._wanted = request
+            if self._thread is None:
+                name = "dgn-past-reader"
+                self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def close(self) -> None:
+        """End the thread after what it reads now."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            with self._wake:
+                while self._wanted is None and not self._closed:
+                    self._wake.wait()
+                request, self._wanted = self._wanted, None
+                if self._closed or request is None:
+                    return
+            self.found.emit(self._answer(request))
+
+    def _answer(self, request: StepRequest) -> StepFound:
+        began = time.thread_time()
+        try:
+            steps = self._look(request.source)
+            step = _moved(steps.steps, request.step, request.moved)
+            frame = steps.at(step)
+        except UserError as error:
+            known = self._steps.steps if self._steps is not None else ()
+            return StepFound(request, known, trouble=str(error))
+        return StepFound(request, steps.steps, frame, seconds=time.thread_time() - began)
+
+    def _look(self, source: Source) -> RecordedSteps:
+        """The steps of this source, as they were at the last look or, now and then, as they are."""
+        now = time.monotonic()
+        if self._steps is None or source != self._source:
+            clean = plain_frame if source.foreign else _as_it_is
+            self._steps = RecordedSteps(Path(source.folder), clean=clean)
+            self._source = source
+        elif now >= self._next_look:
+            self._steps.renew()
+        else:
+            return self._steps
+        self._next_look = now + max((time.monotonic() - now) / _SHARE, _LEAST)
+        return self._steps
+
+
+def _as_it_is(frame: Frame) -> Frame:
+    return frame
+
+
+def _moved(steps: tuple[int, ...], step: int, by: int) -> int:
+    """The recorded step so many places from a step; the first or the last where there are fewer."""
+    if not by or not steps:
+        return step
+    place = bisect_right(steps, step) - 1 + by if by > 0 else bisect_left(steps, step) + by
+    return steps[min(max(place, 0), len(steps) - 1)]

@@ -1,0 +1,205 @@
+"""The step cursor: whether all panels are live or look back, and at which recorded step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
+
+from dgn_engine.protocol import events
+from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.state.history import History
+from dgn_viewer.state.past_view import Past
+from dgn_viewer.timeline.past_reader import PastReader, Source, StepFound, StepRequest
+
+SPEEDS = (1, 2, 5, 10, 20)  # recorded steps a second
+USUAL_SPEED = 5
+_LATEST = 1 << 62  # beyond every step
+
+
+class StepCursor(QObject):
+    """Moves through the recorded steps; training goes on meanwhile, and is not asked.
+
+    `changed`: another step is shown, or it plays, or what can be done is another.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        history: History,
+        probes: Iterable[str],
+        draw: Callable[[float], None],
+        drawn: Callable[[], bool],
+        parent: QObject | None = None,
+    ) -> None:
+        """`probes`: of all panels. `draw`: draws them anew, told what reading has taken in seconds
+        of the processor; `drawn`: whether all have been drawn since."""
+        super().__init__(parent)
+        self._history = history
+        self._probes = tuple(dict.fromkeys(probes))
+        self._draw, self._drawn = draw, drawn
+        self._source: Source | None = None
+        self._reader = PastReader(self)
+        self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
+        self._waiting: StepRequest | None = None
+        self._moves = 0  # that were asked for while one was being read
+        self._asked: int | None = None  # None: live
+        self.steps: tuple[int, ...] = ()  # recorded, as far as was looked
+        self.speed = USUAL_SPEED  # recorded steps a second
+        self._played = 0.0  # when the last one was shown
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self._play_on)
+
+    # What it is
+
+    @property
+    def step(self) -> int | None:
+        """The step that is shown, or is being read; None: live."""
+        return self._asked
+
+    @property
+    def playing(self) -> bool:
+        return self._timer.isActive()
+
+    @property
+    def last_step(self) -> int:
+        """The step of the run now: the end of the time that one can look at."""
+        return max(self._history.step, self._history.state.step)
+
+    @property
+    def why_not(self) -> str:
+        """Why one cannot look back, in a sentence; '' where one can."""
+        state = self._history.state
+        if state.run is None:
+            return "There is no run to look back at yet."
+        if state.inspected:
+            return f"{state.inspected} is inspected, not trained: it has no steps to look back at."
+        if self._source is None:
+            return "This run is not recorded: there is nothing to look back at."
+        return ""
+
+    @property
+    def trouble(self) -> str:
+        """Why the step that was asked for cannot be shown; '' where it can."""
+        past = self._history.past
+        return past.trouble if past is not None else ""
+
+    # What can be done
+
+    def go_to(self, step: int) -> None:
+        """Look back at the last recorded step at or before this one; at the last one: live."""
+        if self.why_not:
+            return
+        if step >= self.last_step:
+            self.live()
+            return
+        self.stop()
+        self._ask(max(step, 0), 0)
+
+    def move(self, by: int) -> None:
+        """So many recorded steps on, back where that is negative; beyond the last one: live."""
+        self.stop()
+        self._move(by)
+
+    def first(self) -> None:
+        self.stop()
+        if not self.why_not:
+            self._ask(_LATEST if not self.steps else self.steps[0], -_LATEST)
+
+    def live(self) -> None:
+        """Show what is there now."""
+        self.stop()
+        self._waiting, self._moves, self._asked = None, 0, None
+        if self._history.past is not None:
+            self._history.look_back(None)
+            self._draw(0.0)
+        self.changed.emit()
+
+    def play(self) -> None:
+        """Show one recorded step after the other, from the first where it is live; again: stop."""
+        if self.playing:
+            self.stop()
+            self.changed.emit()
+        elif not self.why_not:
+            if self._asked is None:
+                self.first()
+            self._played = time.monotonic()
+            self._timer.start(round(1000 / self.speed))
+            self.changed.emit()
+
+    def stop(self) -> None:
+        self._timer.stop()
+
+    def set_speed(self, speed: int) -> None:
+        self.speed = speed
+        if self.playing:
+            self._timer.start(round(1000 / speed))
+
+    def close(self) -> None:
+        self.stop()
+        self._reader.close()
+
+    # What it hears
+
+    def on_event(self, event: events.Event, _state: RunState) -> None:
+        match event:
+            case events.RunStarted():
+                self._source, self.steps = None, ()
+                self.live()
+            case FramesRecorded():
+                self._source = Source(event.folder, event.foreign)
+                self.changed.emit()
+            case events.RecordingMended(folder=folder) if folder and self._source is not None:
+                self._source = Source(folder, self._source.foreign)
+
+    # Inside
+
+    def _move(self, by: int) -> None:
+        if self.why_not:
+            return
+        if self._asked is None:
+            if by < 0:
+                self._ask(self.last_step, by)
+        elif self._waiting is not None:
+            self._moves += by
+        else:
+            self._ask(self._asked, by)
+
+    def _ask(self, step: int, moved: int) -> None:
+        assert self._source is not None
+        self._waiting, self._moves = StepRequest(self._source, step, moved), 0
+        if self._asked is None or not moved:
+            self._asked = min(step, self.last_step)
+        self._reader.ask(self._waiting)
+        self.changed.emit()
+
+    def _found(self, found: StepFound) -> None:
+        """Show what was read, unless something else is wanted by now."""
+        self.steps = found.steps
+        if found.request is not self._waiting or self._asked is None:
+            return
+        self._waiting = None
+        by, at_end = found.request.moved, bool(found.steps) and self._asked >= found.steps[-1]
+        if by > 0 and at_end:
+            self.live()
+            return
+        past = Past(self._asked, found.frame, self._probes, found.trouble)
+        self._asked = past.step
+        self._history.look_back(past)
+        self._draw(found.seconds)
+        if moves := self._moves:
+            self._move(moves)
+        self.changed.emit()
+
+    def _play_on(self) -> None:
+        """The next step; where drawing takes longer than there is time, some are passed over."""
+        if self._waiting is not None or not self._drawn():
+            return
+        now = time.monotonic()
+        due = int((now - self._played) * self.speed + 0.1)
+        if due >= 1:
+            self._played += due / self.speed
+            self._move(due)

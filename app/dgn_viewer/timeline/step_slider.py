@@ -1,0 +1,189 @@
+"""The slider over the steps of a run: recorded steps and events on it, its handle where one is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from PySide6.QtCore import QEvent, QLineF, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QSizePolicy, QSlider, QToolTip
+
+from dgn_viewer.scene.elements import Mark
+from dgn_viewer.style.stylesheet import mixed, tip
+from dgn_viewer.style.theme import LIGHT, Theme
+
+_EDGE = 8.0  # pixels left and right of the track
+_HANDLE = 5.0  # radius
+_NEAR = 5.0  # pixels within which an event is pointed at
+_FINEST = 1 << 20  # positions of the slider; beyond that many steps it is coarser
+_PAGE = 10  # recorded steps
+_SHOWN = 4  # events in one tip
+
+
+class StepSlider(QSlider):
+    """`wanted(step)`: the mouse is there; `moved(n)`: n recorded steps on; `ended(first)`: to the
+    first recorded step, or back to live."""
+
+    wanted = Signal(int)
+    moved = Signal(int)
+    ended = Signal(bool)
+
+    def __init__(self) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self.setObjectName("step_slider")
+        self.setAccessibleName("Step that all panels show")
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self._theme = LIGHT
+        self._last = 0
+        self._step: int | None = None  # None: live
+        self._steps: tuple[int, ...] = ()
+        self._marks: tuple[Mark, ...] = ()
+
+    def show_time(
+        self, step: int | None, last: int, steps: tuple[int, ...], marks: Sequence[Mark]
+    ) -> None:
+        """The handle at `step` (None: live, at the end) of a run that has reached step `last`."""
+        marks = tuple(marks)
+        if (step, last, marks) == (self._step, self._last, self._marks) and steps is self._steps:
+            return
+        self._step, self._last, self._steps, self._marks = step, last, steps, marks
+        most = min(max(last, 1), _FINEST)
+        value = most if step is None else round(most * min(step, last) / max(last, 1))
+        self.blockSignals(True)
+        self.setRange(0, most)
+        self.setValue(value)
+        self.blockSignals(False)
+        words = f"live, step {last:,}" if step is None else f"step {step:,} of {last:,}"
+        self.setAccessibleDescription(words)
+        self.update()
+
+    def place(self, step: int) -> float:
+        """Where a step lies, in pixels from the left."""
+        return _EDGE + (self.width() - 2 * _EDGE) * min(step, self._last) / max(self._last, 1)
+
+    def step_at(self, x: float) -> int:
+        share = (x - _EDGE) / max(self.width() - 2 * _EDGE, 1.0)
+        return round(min(max(share, 0.0), 1.0) * self._last)
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self.update()
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        return QSize(240, 24)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(80, 24)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.wanted.emit(self.step_at(event.position().x()))
+            event.accept()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            self.wanted.emit(self.step_at(event.position().x()))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        event.accept()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        turned = event.angleDelta().y() or event.angleDelta().x()
+        if turned:
+            self.moved.emit(1 if turned > 0 else -1)
+        event.accept()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        moves = {
+            Qt.Key.Key_Left: -1,
+            Qt.Key.Key_Right: 1,
+            Qt.Key.Key_Down: -1,
+            Qt.Key.Key_Up: 1,
+            Qt.Key.Key_PageDown: -_PAGE,
+            Qt.Key.Key_PageUp: _PAGE,
+        }
+        key = Qt.Key(event.key())
+        if key in moves and not event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier:
+            self.moved.emit(moves[key])
+        elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
+            self.ended.emit(key == Qt.Key.Key_Home)
+        else:
+            event.ignore()  # the window has Space and Esc
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            words = self.words_at(event.pos().x())
+            QToolTip.showText(event.globalPos(), tip(words), self)
+            return True
+        return super().event(event)
+
+    def words_at(self, x: float) -> str:
+        """What is said of a place: its step, and the events there."""
+        lines = [f"Step {self.step_at(x):,}"] if self.isEnabled() else [self.toolTip()]
+        near = [mark for mark in self._marks if abs(self.place(int(mark.x)) - x) <= _NEAR]
+        for mark in near[:_SHOWN]:
+            lines.append(f"{int(mark.x):,}: {mark.sentence or mark.label}")
+        if len(near) > _SHOWN:
+            lines.append(f"and {len(near) - _SHOWN:,} more")
+        return "\n".join(lines)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """A line; below it a tick for each recorded step, on it the events and the handle."""
+        theme, painter = self._theme, QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        middle, on = self.height() / 2 - 1, self.isEnabled()
+        here = self.place(self._last if self._step is None else self._step)
+        line = mixed(theme.line, theme.muted, 0.5)
+        painter.setPen(QPen(QColor(line), 2))
+        painter.drawLine(QLineF(_EDGE, middle, self.width() - _EDGE, middle))
+        if on:
+            painter.setPen(QPen(QColor(theme.accent), 2))
+            painter.drawLine(QLineF(_EDGE, middle, here, middle))
+            self._paint_steps(painter, middle)
+            self._paint_marks(painter, middle)
+        painter.setPen(QPen(QColor(theme.accent if on else line), 2))
+        filled = theme.accent if on and self._step is not None else theme.panel
+        painter.setBrush(QColor(filled if on else theme.window))
+        painter.drawEllipse(QPointF(here, middle), _HANDLE, _HANDLE)
+        if self.hasFocus():
+            painter.setPen(QPen(QColor(theme.accent), 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+        painter.end()
+
+    def _paint_steps(self, painter: QPainter, middle: float) -> None:
+        """At most one tick a pixel."""
+        if not self._steps:
+            return
+        steps = np.asarray(self._steps, dtype=np.float64)
+        places = _EDGE + (self.width() - 2 * _EDGE) * steps / max(self._last, 1)
+        painter.setPen(QPen(QColor(self._theme.muted), 1))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        for x in np.unique(places.astype(int)):
+            painter.drawLine(QLineF(int(x), middle + 5, int(x), middle + 8))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, True)
+
+    def _paint_marks(self, painter: QPainter, middle: float) -> None:
+        """A flag for each event."""
+        for x in sorted({round(self.place(int(mark.x))) for mark in self._marks}):
+            painter.setPen(QPen(QColor(self._theme.text), 1))
+            painter.drawLine(QLineF(x + 0.5, middle - 9, x + 0.5, middle))
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(self._theme.text))
+            flag = [QPointF(x + dx, middle + dy) for dx, dy in ((0.5, -9), (6.5, -6.5), (0.5, -4))]
+            painter.drawPolygon(QPolygonF(flag))

@@ -1,0 +1,123 @@
+"""The bar of time below all panels: play, speed, the slider over the steps, back to live."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QComboBox, QSizePolicy, QToolBar, QToolButton, QWidget
+
+from dgn_viewer.state.history import History
+from dgn_viewer.style.stylesheet import mixed, plain_tip
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
+from dgn_viewer.timeline.step_slider import StepSlider
+from dgn_viewer.widgets.layouts import PlainLabel, row
+
+_EVERY = 0.4  # seconds between two looks at how far a live run has come
+_GUIDE = "Drag, or press ← and →, to look back; training goes on. Esc or End: back to live"
+
+
+class TimeBar(QToolBar):
+    """Shows the step cursor and moves it; tinted while one looks back.
+
+    `KEYS`: what moves it from anywhere in the window where no other part takes them.
+    """
+
+    KEYS = (Qt.Key.Key_Left, Qt.Key.Key_Right, Qt.Key.Key_Home, Qt.Key.Key_End)
+
+    def __init__(
+        self, cursor: StepCursor, history: History, play: QAction, live: QAction, window: QWidget
+    ) -> None:
+        super().__init__("Time", window)
+        self.setObjectName("bar.time")
+        self.setMovable(False)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        self._cursor, self._history = cursor, history
+        self._theme = LIGHT
+        self._renewed = 0.0
+        self._tinted: bool | None = None
+        self.slider = StepSlider()
+        self.slider.wanted.connect(cursor.go_to)
+        self.slider.moved.connect(cursor.move)
+        self.slider.ended.connect(lambda first: cursor.first() if first else cursor.live())
+        self.play = _button(play, Qt.ToolButtonStyle.ToolButtonIconOnly)
+        self.live = _button(live, Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.speed = self._speeds()
+        self.label = PlainLabel("", self)
+        self.label.setMinimumWidth(120)
+        self.label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        line = QWidget(self)
+        line.setObjectName("time_line")
+        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        parts = (self.play, self.speed, (self.slider, 1), self.label, self.live)
+        row(*parts, into=line, margins=(8, 1, 8, 1), spacing=8)
+        self.addWidget(line)
+        cursor.changed.connect(self.renew)
+        self.set_theme(LIGHT)
+        self.renew()
+
+    def renew(self) -> None:
+        """Show where the cursor is."""
+        self._renewed = time.monotonic()
+        cursor, why = self._cursor, self._cursor.why_not
+        step, last = cursor.step, cursor.last_step
+        for part in (self.slider, self.speed):
+            part.setEnabled(not why)
+        self.slider.setToolTip(plain_tip(why or _GUIDE))
+        self.slider.show_time(step, last, cursor.steps, () if why else self._history.marks)
+        self.label.setText(self._words())
+        self.label.setToolTip(plain_tip(why or cursor.trouble))
+        self.live.setVisible(step is not None)
+        self._tint(step is not None)
+
+    def on_frame(self, _frame: object) -> None:
+        """A live run has come further: followed a few times a second."""
+        if time.monotonic() - self._renewed >= _EVERY:
+            self.renew()
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self.slider.set_theme(theme)
+        self._tinted = None
+        self._tint(self._cursor.step is not None)
+
+    def _words(self) -> str:
+        cursor = self._cursor
+        if cursor.why_not:
+            return "no steps to look back at"
+        if cursor.step is None:
+            return "live"
+        return f"looking back · step {cursor.step:,} of {cursor.last_step:,}"
+
+    def _tint(self, back: bool) -> None:
+        if back == self._tinted:
+            return
+        self._tinted, theme = back, self._theme
+        tint = mixed(theme.window, theme.accent, 0.12) if back else theme.window
+        self.setStyleSheet(
+            f"QToolBar {{ padding: 0; border: none; border-top: 1px solid {theme.line}; "
+            f"background: {tint}; }} #time_line {{ background: {tint}; }} "
+            f"#time_line QLabel {{ color: {theme.text if back else theme.muted}; }}"
+        )
+
+    def _speeds(self) -> QComboBox:
+        box = QComboBox()
+        box.setObjectName("play_speed")
+        box.setAccessibleName("Speed of playing")
+        box.setToolTip("Recorded steps a second while it plays")
+        for speed in SPEEDS:
+            box.addItem(f"{speed}/s", speed)
+        box.setCurrentIndex(SPEEDS.index(self._cursor.speed))
+        box.activated.connect(lambda _: self._cursor.set_speed(int(box.currentData())))
+        return box
+
+
+def _button(action: QAction, style: Qt.ToolButtonStyle) -> QToolButton:
+    button = QToolButton()
+    button.setDefaultAction(action)
+    button.setIconSize(QSize(16, 16))
+    button.setToolButtonStyle(style)
+    button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+    return button
