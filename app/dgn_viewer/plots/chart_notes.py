@@ -173,7 +173,7 @@ def _paint_step(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
     drawn, (low, high) = drawn_at(chart.cursor, chart.x), plot_area.x
     if not low <= drawn <= high:
         return
-    box, place = plot_area.box, plot_area.across(drawn)
+    box, place = plot_area.box, round(plot_area.across(drawn))
     painter.setPen(QPen(style.colour("accent"), 1.5))
     painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
     foot = QPolygonF([QPointF(place + dx, box.bottom() + dy) for dx, dy in _FOOT])

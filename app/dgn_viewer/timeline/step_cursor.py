@@ -133,7 +133,7 @@ class StepCursor(QObject):
     def stop(self) -> None:
         self._timer.stop()
 
-    def set_speed(self, speed: int) -> None:
+    def set_speed(self, speed: int, _checked: bool = True) -> None:
         self.speed = speed
         if self.playing:
             self._timer.start(round(1000 / speed))

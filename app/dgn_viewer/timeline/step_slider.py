@@ -24,7 +24,8 @@ from dgn_viewer.style.stylesheet import mixed, tip
 from dgn_viewer.style.theme import LIGHT, Theme
 
 _EDGE = 8.0  # pixels left and right of the track
-_HANDLE = 5.0  # radius
+_HEIGHT = 20
+_HANDLE = 4.5  # radius
 _NEAR = 5.0  # pixels within which an event is pointed at
 _FINEST = 1 << 20  # positions of the slider; beyond that many steps it is coarser
 _PAGE = 10  # recorded steps
@@ -85,10 +86,10 @@ class StepSlider(QSlider):
     # Qt
 
     def sizeHint(self) -> QSize:
-        return QSize(240, 24)
+        return QSize(240, _HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(80, 24)
+        return QSize(80, _HEIGHT)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
@@ -146,7 +147,7 @@ class StepSlider(QSlider):
         """A line; below it a tick for each recorded step, on it the events and the handle."""
         theme, painter = self._theme, QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        middle, on = self.height() / 2 - 1, self.isEnabled()
+        middle, on = self.height() / 2, self.isEnabled()
         here = self.place(self._last if self._step is None else self._step)
         line = mixed(theme.line, theme.muted, 0.5)
         painter.setPen(QPen(QColor(line), 2))

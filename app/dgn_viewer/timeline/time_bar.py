@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QComboBox, QSizePolicy, QToolBar, QToolButton, QWidget
+from PySide6.QtGui import QAction, QActionGroup
+from PySide6.QtWidgets import QMenu, QSizePolicy, QToolBar, QToolButton, QWidget
 
 from dgn_viewer.state.history import History
 from dgn_viewer.style.stylesheet import mixed, plain_tip
@@ -44,15 +45,16 @@ class TimeBar(QToolBar):
         self.slider.ended.connect(lambda first: cursor.first() if first else cursor.live())
         self.play = _button(play, Qt.ToolButtonStyle.ToolButtonIconOnly)
         self.live = _button(live, Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self.speed = self._speeds()
+        self.play.setMenu(self._speeds())
+        self.play.setPopupMode(QToolButton.ToolButtonPopupMode.MenuButtonPopup)
         self.label = PlainLabel("", self)
         self.label.setMinimumWidth(120)
         self.label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         line = QWidget(self)
         line.setObjectName("time_line")
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        parts = (self.play, self.speed, (self.slider, 1), self.label, self.live)
-        row(*parts, into=line, margins=(8, 1, 8, 1), spacing=8)
+        parts = (self.play, (self.slider, 1), self.label, self.live)
+        row(*parts, into=line, margins=(8, 0, 8, 0), spacing=8)
         self.addWidget(line)
         cursor.changed.connect(self.renew)
         self.set_theme(LIGHT)
@@ -63,8 +65,7 @@ class TimeBar(QToolBar):
         self._renewed = time.monotonic()
         cursor, why = self._cursor, self._cursor.why_not
         step, last = cursor.step, cursor.last_step
-        for part in (self.slider, self.speed):
-            part.setEnabled(not why)
+        self.slider.setEnabled(not why)
         self.slider.setToolTip(plain_tip(why or _GUIDE))
         self.slider.show_time(step, last, cursor.steps, () if why else self._history.marks)
         self.label.setText(self._words())
@@ -89,7 +90,10 @@ class TimeBar(QToolBar):
             return "no steps to look back at"
         if cursor.step is None:
             return "live"
-        return f"looking back · step {cursor.step:,} of {cursor.last_step:,}"
+        past, now = self._history.past, self._history.state.regime
+        then = past.frame.regime if past is not None and past.frame is not None else ""
+        regime = f" · {then}" if then and then != now else ""
+        return f"looking back · step {cursor.step:,} of {cursor.last_step:,}{regime}"
 
     def _tint(self, back: bool) -> None:
         if back == self._tinted:
@@ -99,19 +103,21 @@ class TimeBar(QToolBar):
         self.setStyleSheet(
             f"QToolBar {{ padding: 0; border: none; border-top: 1px solid {theme.line}; "
             f"background: {tint}; }} #time_line {{ background: {tint}; }} "
+            "#time_line QToolButton { padding: 1px 3px; } "
+            '#time_line QToolButton[popupMode="1"] { padding-right: 16px; } '
             f"#time_line QLabel {{ color: {theme.text if back else theme.muted}; }}"
         )
 
-    def _speeds(self) -> QComboBox:
-        box = QComboBox()
-        box.setObjectName("play_speed")
-        box.setAccessibleName("Speed of playing")
-        box.setToolTip("Recorded steps a second while it plays")
+    def _speeds(self) -> QMenu:
+        menu, group = QMenu("Speed of playing", self), QActionGroup(self)
         for speed in SPEEDS:
-            box.addItem(f"{speed}/s", speed)
-        box.setCurrentIndex(SPEEDS.index(self._cursor.speed))
-        box.activated.connect(lambda _: self._cursor.set_speed(int(box.currentData())))
-        return box
+            steps = "step" if speed == 1 else "steps"
+            action = menu.addAction(f"{speed} recorded {steps} a second")
+            action.setCheckable(True)
+            action.setChecked(speed == self._cursor.speed)
+            action.triggered.connect(partial(self._cursor.set_speed, speed))
+            group.addAction(action)
+        return menu
 
 
 def _button(action: QAction, style: Qt.ToolButtonStyle) -> QToolButton:

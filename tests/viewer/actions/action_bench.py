@@ -94,6 +94,8 @@ class Desk:
         whole: Any = Recorder("", self.log)
         experiments: Any = whole.experiments
         experiments.running = False
+        cursor: Any = whole.cursor
+        cursor.why_not, cursor.step, cursor.playing = "", 5, False
         docks: Any = whole.docks
         docks.front = lambda: self.front
         docks.maximised = docks.preset = ""
@@ -119,6 +121,7 @@ class Desk:
             start_tour=whole.start_tour,
             walk=whole.walk,
             events=whole.events,
+            cursor=cursor,
             show_program=whole.show_program,
             start_engine=whole.start_engine,
             quit=whole.quit,

@@ -109,7 +109,7 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     ]  # fmt: skip
     assert titles(tops["View"].menu()) == [
         "Command palette…", "Panels", "", "Maximise panel", "Layout", "", "Theme", "",
-        "Previous event", "Next event", "Follow again", "",
+        "Look back", "Previous event", "Next event", "Follow again", "",
         "Next panel", "Previous panel", "", "Recent notices", "Menu of the chart",
     ]  # fmt: skip
     bench.actions.add(regime_actions(CATALOGUE, bench.desk.log.append))

@@ -1,0 +1,58 @@
+"""The whole window looks back while the run trains on: what is shown is what was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
+from dgn_viewer.application import Viewer
+from dgn_viewer.scene.elements import Scene
+from dgn_viewer.shell.export import captured
+
+
+def test_all_panels_show_a_recorded_step_while_training_goes_on(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = make_viewer(home="a").window
+    runs = tmp_path / "a" / "runs"
+    qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*.safetensors"))) >= 3)
+    [folder] = runs.glob("*/frames")
+    cursor, hosts = window.step_cursor, window.docks.hosts
+    window.setFocus()
+    for key in (Qt.Key.Key_Home, Qt.Key.Key_Right):
+        QTest.keyClick(window, key)
+        qtbot.waitUntil(lambda: cursor.step is not None and cursor._waiting is None)
+    recorded = RecordedSteps(folder.parent)
+    step = recorded.steps[1]
+    assert cursor.step == step
+    qtbot.waitUntil(lambda: not window.display.stale())
+    before = window.run_state.step
+    for name in window.docks.visible():
+        assert hosts[name].state() == "past"
+        assert hosts[name].footer().startswith("looking back · step ")
+    frame, shown = recorded.at(step), hosts["gate_maps"].shown()
+    assert frame is not None
+    assert isinstance(shown, Scene)
+    large = next(chart for chart in shown.charts if chart.key == "large")
+    assert large.matrix is not None
+    gates = frame.readings["gates"]
+    assert (shown.step, large.matrix.values.tolist()) == (
+        gates.step,
+        np.asarray(gates.arrays["layer_0"]).tolist(),
+    )
+    [figure] = captured([hosts["gate_maps"]])
+    assert f"step {gates.step:,}" in figure.context.caption
+    curves = hosts["training"].shown()
+    assert isinstance(curves, Scene)
+    assert {chart.cursor for chart in curves.charts} == {float(step)}
+    qtbot.waitUntil(lambda: window.run_state.step > before)
+    assert cursor.step == step
+    QTest.keyClick(window, Qt.Key.Key_Escape)
+    assert cursor.step is None
+    qtbot.waitUntil(lambda: hosts["gate_maps"].state() == "live")

@@ -1,0 +1,215 @@
+"""One step cursor for all panels: where it goes, what the history shows then, and back to live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QAction
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.events import RecordingMended
+from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_viewer.scene.elements import Mark
+from dgn_viewer.state.history import History
+from dgn_viewer.timeline.past_reader import _moved
+from dgn_viewer.timeline.step_cursor import StepCursor
+from dgn_viewer.timeline.step_slider import StepSlider
+from dgn_viewer.timeline.time_bar import TimeBar
+from tests.viewer.layer_strip.strips import started
+from tests.viewer.timeline.past_frames import frame, record
+
+STEPS = (0, 10, 20, 40)
+
+
+class Desk:
+    """A cursor over a history that has reached step 50, told where the frames lie."""
+
+    def __init__(self, folder: Path) -> None:
+        self.history = History()
+        self.history.on_event(started())
+        self.history.on_frame(frame(50))
+        self.drawn = 0
+        self.cursor = StepCursor(self.history, ["gates", "npk"], self._draw, lambda: True)
+        self.tell(FramesRecorded(str(folder)))
+
+    def tell(self, event: FramesRecorded | RecordingMended) -> None:
+        self.cursor.on_event(event, self.history.state)
+
+    def _draw(self, _seconds: float) -> None:
+        self.drawn += 1
+
+    @property
+    def seen(self) -> float:
+        """What the gates' panel is given."""
+        return float(self.history.view({}).readings["gates"].arrays["layer_0"][0, 0])
+
+
+@pytest.fixture
+def desk(qapp: object, tmp_path: Path) -> Iterator[Desk]:
+    record(tmp_path, *STEPS)
+    made = Desk(tmp_path)
+    yield made
+    made.cursor.close()
+    made.cursor.deleteLater()
+
+
+Goes = Callable[[int | None], None]
+
+
+@pytest.fixture
+def arrives(desk: Desk, qtbot: QtBot) -> Goes:
+    def arrives(step: int | None) -> None:
+        def there() -> bool:
+            past = desk.history.past
+            return (past.step if past is not None else None) == step == desk.cursor.step
+
+        qtbot.waitUntil(there)
+
+    return arrives
+
+
+def test_it_goes_to_the_recorded_step_before_and_from_one_to_the_next(
+    desk: Desk, arrives: Goes
+) -> None:
+    desk.cursor.go_to(27)
+    arrives(20)
+    assert (desk.seen, desk.cursor.steps) == (20.0, STEPS)
+    desk.cursor.move(1)
+    arrives(40)
+    for _ in range(2):
+        desk.cursor.move(-1)  # the second while the first is being read
+    arrives(10)
+    desk.cursor.first()
+    arrives(0)
+    assert desk.seen == 0.0
+
+
+def test_beyond_the_last_recorded_step_is_live(desk: Desk, arrives: Goes) -> None:
+    desk.cursor.move(-1)
+    arrives(40)
+    desk.cursor.move(1)
+    arrives(None)
+    assert desk.seen == 50.0
+    desk.cursor.go_to(30)
+    arrives(20)
+    drawn = desk.drawn
+    desk.cursor.go_to(50)
+    arrives(None)
+    assert desk.drawn == drawn + 1
+
+
+def test_training_goes_on_below_what_is_looked_back_at(desk: Desk, arrives: Goes) -> None:
+    desk.cursor.go_to(10)
+    arrives(10)
+    before = desk.history.revision("gates")
+    desk.history.on_frame(frame(60))
+    assert desk.seen == 10.0
+    assert desk.history.revision("gates") == before
+    assert desk.history.state.step == 60
+    desk.cursor.live()
+    assert desk.seen == 60.0
+
+
+def test_what_was_not_recorded_is_a_sentence_and_no_other_steps_numbers(
+    desk: Desk, arrives: Goes
+) -> None:
+    desk.cursor.go_to(10)
+    arrives(10)
+    view = desk.history.view({})
+    assert "not recorded at step 10" in view.readings["npk"].absent
+    assert not view.readings["npk"].arrays
+
+
+def test_it_plays_to_the_end_and_is_live_again(desk: Desk, arrives: Goes) -> None:
+    shown: list[int | None] = []
+    desk.cursor.changed.connect(lambda: shown.append(desk.cursor.step))
+    desk.cursor.set_speed(1000)
+    desk.cursor.play()
+    assert desk.cursor.playing
+    arrives(None)
+    assert not desk.cursor.playing
+    assert 0 in shown
+
+
+def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives: Goes) -> None:
+    desk.history.on_event(started())
+    desk.cursor.on_event(started(), desk.history.state)
+    assert "not recorded" in desk.cursor.why_not
+    for act in (desk.cursor.first, desk.cursor.play, lambda: desk.cursor.go_to(3)):
+        act()
+    assert desk.cursor.step is None
+    desk.history.on_frame(frame(50))
+    desk.tell(FramesRecorded(str(tmp_path / "empty")))
+    desk.cursor.go_to(3)
+    arrives(3)
+    assert "Nothing was recorded" in desk.history.view({}).readings["gates"].absent
+
+
+def test_a_folder_that_was_moved_is_followed(desk: Desk, tmp_path: Path, arrives: Goes) -> None:
+    (tmp_path / "frames").rename(tmp_path / "new_frames")
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "new_frames").rename(tmp_path / "moved" / "frames")
+    desk.tell(RecordingMended("It was renamed.", 3, str(tmp_path / "moved")))
+    desk.cursor.go_to(10)
+    arrives(10)
+    assert desk.seen == 10.0
+
+
+def test_a_damaged_frame_is_told_in_every_panel(desk: Desk, tmp_path: Path, arrives: Goes) -> None:
+    for file in (tmp_path / "frames").iterdir():
+        file.write_bytes(b"no tensors")
+    desk.cursor.go_to(10)
+    arrives(10)
+    readings = desk.history.view({}).readings
+    assert all("is damaged" in readings[probe].absent for probe in ("gates", "npk"))
+    assert "is damaged" in desk.cursor.trouble
+
+
+@pytest.mark.parametrize(
+    ("step", "by", "found"),
+    [(10, 0, 10), (15, 1, 20), (10, 1, 20), (15, -1, 10), (10, -1, 0), (0, -9, 0), (20, 9, 40)],
+)
+def test_moves_count_recorded_steps(step: int, by: int, found: int) -> None:
+    assert _moved(STEPS, step, by) == found
+
+
+# the bar
+
+
+def test_the_bar_is_dragged_typed_at_and_says_where_one_is(
+    desk: Desk, arrives: Goes, qtbot: QtBot
+) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    play, live = QAction("Play", window), QAction("Back to live", window)
+    bar = TimeBar(desk.cursor, desk.history, play, live, window)
+    bar.resize(600, 24)
+    window.show()
+    slider = bar.slider
+    assert (bar.label.text(), bar.live.isHidden()) == ("live", True)
+    place = QPoint(round(slider.place(24)), 10)
+    QTest.mouseClick(slider, Qt.MouseButton.LeftButton, pos=place)
+    arrives(20)
+    assert bar.label.text() == "looking back · step 20 of 50"
+    assert not bar.live.isHidden()
+    for key, step in ((Qt.Key.Key_Left, 10), (Qt.Key.Key_Home, 0), (Qt.Key.Key_Right, 10)):
+        QTest.keyClick(slider, key)
+        arrives(step)
+    QTest.keyClick(slider, Qt.Key.Key_End)
+    arrives(None)
+    assert slider.accessibleDescription() == "live, step 50"
+
+
+def test_the_slider_names_the_events_below_the_pointer(qtbot: QtBot) -> None:
+    slider = StepSlider()
+    qtbot.addWidget(slider)
+    slider.resize(516, 20)
+    slider.show_time(None, 1000, STEPS, [Mark(400.0, "FL", sentence="DL → FL at step 400.")])
+    assert slider.words_at(slider.place(400)) == "Step 400\n400: DL → FL at step 400."
+    assert slider.words_at(slider.place(700)) == "Step 700"
+    assert [slider.step_at(x) for x in (-50.0, 8.0, 258.0, 900.0)] == [0, 0, 500, 1000]
