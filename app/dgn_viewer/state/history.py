@@ -70,6 +70,7 @@ class History:
         self._last: events.Measured | None = None
         self._compared: ComparedRun | None = None
         self._past: Past | None = None  # what is looked back at; None: live
+        self._chose = -1  # the step at which other probe examples were chosen last
         self._swaps: list[events.RegimeSwapped] = []
         self._rewirings: list[events.Rewired] = []
         self._revisions: dict[str, int] = {}
@@ -139,7 +140,8 @@ class History:
             case CurvesRead(runs=runs):
                 self._overlaid = overlaid_runs(runs)
                 self._common += 1
-            case events.ProbeSetChanged():
+            case events.ProbeSetChanged(step=step):
+                self._chose = step
                 self._common += 1
             case ProbeExamples():
                 self._pictures = event
@@ -179,6 +181,8 @@ class History:
         live = self._live(choices)
         if self._past is None:
             return live
+        if self._past.step <= self._chose:  # its examples may have been others
+            live = replace(live, pictures=None)
         return past_view(live, self._past, self._swaps, self._rewirings, self.state.catalogue)
 
     def _live(self, choices: Mapping[str, str]) -> View:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from dgn_engine.protocol.events import Measured, RegimeSwapped, Rewired
+from dgn_engine.protocol.events import Measured, ProbeSetChanged, RegimeSwapped, Rewired
+from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_viewer.panels.training import PANEL as TRAINING
 from dgn_viewer.scene.axes import at_step
@@ -79,6 +80,16 @@ def test_a_score_of_the_step_of_a_change_was_measured_before_it() -> None:
     assert before(TRAINING, history.view({})) == "before π"
     history.look_back(Past(115, frame(115)))
     assert before(TRAINING, history.view({})) == ""
+
+
+def test_examples_that_were_chosen_later_are_not_shown_as_those_of_the_step() -> None:
+    history, shown = _history(), ProbeExamples(started().probe_set)
+    history.on_event(ProbeSetChanged(60, 20, shown.probe_set.digest))
+    history.on_event(shown)
+    assert history.view({}).pictures is shown
+    for step, pictures in ((50, None), (60, None), (70, shown)):
+        history.look_back(Past(step, frame(step)))
+        assert history.view({}).pictures is pictures
 
 
 def test_without_a_window_a_step_is_the_same_and_the_history_stays_where_it_was(
