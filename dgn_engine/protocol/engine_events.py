@@ -1,10 +1,11 @@
 """Events of the engine itself: its process does not answer, answers again, was replaced; its card
-does not do what was tried."""
+does not do what was tried; it asks before it does."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dgn_engine.protocol.commands import RunEnding
 from dgn_engine.protocol.events import Event
 
 
@@ -77,3 +78,17 @@ def not_done(commands: tuple[str, ...], shown: int = 3) -> str:
         return ""
     more = f" and {len(commands) - shown:,} more" if len(commands) > shown else ""
     return f" Not done: {', '.join(commands[:shown])}{more}."
+
+
+@dataclass(frozen=True)
+class DiscardConfirmation(Event):
+    """Not obeyed yet: the run in progress is not recorded, and would be lost at this step.
+
+    `name`: of what would be shown, or (not `shown`) gone on with; `anyway`: the command that does
+    it all the same.
+    """
+
+    step: int
+    name: str
+    shown: bool
+    anyway: RunEnding

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.commands import Purpose, RunEnding
+from dgn_engine.protocol.commands import Purpose
+
+ReadOn = tuple[int, int, str]  # probe examples, out of how many, of which set
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,21 @@ class LayerInfo:
 
 @dataclass(frozen=True)
 class ProbeSet:
-    """The training examples that feed every kernel panel, sorted by class."""
+    """The training examples that feed every kernel panel, sorted by class.
+
+    The last `drawn` are the user's own: their indices and their class lie behind those of the data.
+    """
 
     indices: tuple[int, ...]
     labels: tuple[int, ...]
     class_names: tuple[str, ...]
     digest: str  # sha256 of inputs and labels
+    drawn: int = 0
+
+    @property
+    def classes(self) -> int:
+        """How many the data have."""
+        return len(self.class_names) - (self.drawn > 0)
 
 
 @dataclass(frozen=True)
@@ -122,11 +133,12 @@ class ProbeScalars(Event):
     values: Mapping[str, float]
     examples: int = 0  # probe examples that were read; 0: all with which the run began
     of: int = 0  # all that there were, where fewer were read: 32 of 64 are not 32 that were chosen
+    chosen: str = ""  # of which set, where not of that with which the run began
 
     @property
-    def read_on(self) -> tuple[int, int]:
+    def read_on(self) -> ReadOn:
         """Values with the same belong to one trace."""
-        return self.examples, self.of
+        return self.examples, self.of, self.chosen
 
 
 @dataclass(frozen=True)
@@ -152,11 +164,13 @@ class SettingChanged(Event):
 
 @dataclass(frozen=True)
 class ProbeSetChanged(Event):
-    """Another number of probe examples was asked for; `digest` of the set that was chosen."""
+    """Another probe set was asked for, of so many examples; `digest` of the one that was chosen,
+    `choice` as the setting `probe_set` has it."""
 
     step: int
     examples: int
     digest: str
+    choice: str = ""
 
 
 @dataclass(frozen=True)
@@ -295,20 +309,6 @@ class Failed(Event):
             return cls(str(error), "")
         details = "".join(traceback.format_exception(error))
         return cls(f"{what}: {type(error).__name__}: {error}", details)
-
-
-@dataclass(frozen=True)
-class DiscardConfirmation(Event):
-    """Not obeyed yet: the run in progress is not recorded, and would be lost at this step.
-
-    `name`: of what would be shown, or (not `shown`) gone on with; `anyway`: the command that does
-    it all the same.
-    """
-
-    step: int
-    name: str
-    shown: bool
-    anyway: RunEnding
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,17 @@ from dgn_engine.protocol.frames import Array
 
 
 @dataclass(frozen=True)
+class ExamplesListed(Event):
+    """The answer to `ListExamples`: `found` are those asked for, in the order of the data, out of
+    `total` of the class `label` (-1: of all)."""
+
+    label: int
+    first: int
+    total: int
+    found: ProbeExamples
+
+
+@dataclass(frozen=True)
 class ProbeExamples(Event):
     """What the probe examples look like; it holds as long as `probe_set` is the probe set.
 

@@ -70,6 +70,7 @@ class RunState:
     redo: str = ""
     probe_examples: int = 0  # that were asked for
     probe_digest: str = ""  # of the probe set that is read now
+    probe_set: str = ""  # which it is, as the setting has it
     scored: FileScored | None = None  # how good the network is that is inspected
     training: TrainingOffered | None = None  # in which regimes that can be trained on
     silent: bool = False  # the engine's process does not answer
@@ -135,6 +136,7 @@ class RunState:
             training=training,
             probe_examples=self.probe_examples,
             seed=config.seed if seed is None else seed,
+            probe_set=self.probe_set,
         )
 
     def at(self, step: int) -> RunState:
@@ -173,8 +175,10 @@ class RunState:
                 return dataclasses.replace(self, wiring=order, rotation=rotation, shift=shift)
             case SettingChanged():
                 return dataclasses.replace(self, settings=event)
-            case ProbeSetChanged(examples=examples, digest=digest):
-                return dataclasses.replace(self, probe_examples=examples, probe_digest=digest)
+            case ProbeSetChanged(examples=examples, digest=digest, choice=choice):
+                return dataclasses.replace(
+                    self, probe_examples=examples, probe_digest=digest, probe_set=choice
+                )
             case UndoChanged(undo=undo, redo=redo):
                 return dataclasses.replace(self, undo=undo, redo=redo)
             case FileScored(run=run) if self.run is not None and run == self.run.run:
@@ -228,6 +232,7 @@ class RunState:
             parameters_feature=run.parameters_feature,
             probe_examples=run.config.probe_examples,
             probe_digest=run.probe_set.digest,
+            probe_set=run.config.probe_set,
         )
 
     def _moved(self, event: ComparedMoved) -> RunState:

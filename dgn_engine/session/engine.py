@@ -16,6 +16,7 @@ import torch
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
+from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.file_commands import FileCommands, Shown
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
@@ -97,7 +98,7 @@ class Engine:
             do.CancelReading: self._on_shown(readings.cancel),
             do.CancelLoading: lambda _: self._cancelled.clear(),  # nothing is being read any more
             do.GoOnReading: self._on_shown(readings.go_on),
-            do.SetProbeExamples: self._on_shown(readings.choose_examples),
+            **{kind: self._on_shown(act) for kind, act in readings.about_probe_set.items()},
             do.SetWatchShare: lambda command: watching.set_share(command, self.run),
             do.ReportWindow: lambda command: watching.charge_window(command, self.run),
             do.OpenFile: self._open_file,
@@ -208,7 +209,7 @@ class Engine:
         else:
             self._undo.remember(command, self.run, self.handlers[type(command)])
 
-    def _discard_question(self, command: do.Command) -> events.DiscardConfirmation | None:
+    def _discard_question(self, command: do.Command) -> DiscardConfirmation | None:
         """Ask before an unrecorded run is replaced; None where nothing would be lost."""
         run, recording = self.run, self._recording
         if not isinstance(command, do.RunEnding) or command.discard:
@@ -221,7 +222,7 @@ class Engine:
         where = command.path if isinstance(command, do.OpenSession) else command.folder
         shown = not isinstance(command, do.ContinueRun)
         anyway = replace(command, discard=True)
-        return events.DiscardConfirmation(run.step_count, Path(where).name, shown, anyway)
+        return DiscardConfirmation(run.step_count, Path(where).name, shown, anyway)
 
     def _in_run(self, act: Callable[[Run, Any], None]) -> Handler:
         """A handler that needs a run that trains."""

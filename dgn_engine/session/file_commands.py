@@ -141,4 +141,4 @@ def probe_inputs_of(shown: Shown) -> ProbeInputs:
         return shown.inputs
     context = shown.context()
     images = context.x.reshape(len(context.x), *shown.image_shape)
-    return ProbeInputs(images, context.labels, len(shown.probe_set.class_names), shown.config.net)
+    return ProbeInputs(images, context.labels, shown.probe_set.classes, shown.config.net)

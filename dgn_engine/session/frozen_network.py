@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,12 +21,13 @@ from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.file_events import FileScored, TrainedOn, TrainingOffered
-from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.frames import Array, Frame, Reading
+from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.session.file_score import FileScore
 from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy
 from dgn_engine.session.train_on import check_unchanged, offer_of
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.training.device_data import choose_probe_set
+from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.out_of_memory import refused_without_memory
 from dgn_engine.training.probe_schedule import ProbeSchedule
@@ -198,20 +200,40 @@ class InspectedNetwork:
         self._score = FileScore(found.network, examples, prepare, config.seed)
         self._training = offer_of(listing, opened.path, found, logits)
 
-    def choose_probe_examples(self, wanted: int) -> None:
+    def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
         """As `Run.choose_probe_examples`."""
-        config = replace(self.config, probe_examples=wanted)  # validates
+        text = self.config.probe_set if choice is None else choice
+        config = replace(self.config, probe_examples=wanted, probe_set=text)  # validates
         self.inputs = self._choose(config)
         self.config = config
         self.network.show(self.inputs)
 
     def _choose(self, config: RunConfig) -> ProbeInputs:
-        examples = self._stored
-        self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
-        chosen = list(self.probe_set.indices)
-        x = self._prepare(torch.from_numpy(examples.train_x[chosen])).to(self.device)
-        labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
+        examples, choice = self._stored, ProbeChoice.parse(config.probe_set)
+        found = choose_probe_set(examples, config.probe_examples, config.seed, choice)
+        rows = list(found.indices[: len(found.indices) - found.drawn])
+        own = drawn_inputs(choice, examples.train_x.shape[1:])
+        raw = np.concatenate([examples.train_x[rows], own]) if len(own) else examples.train_x[rows]
+        x = self._prepare(torch.from_numpy(raw)).to(self.device)
+        labels = torch.tensor(found.labels, dtype=torch.int64, device=self.device)
+        self.probe_set = found
         return ProbeInputs(x, labels, len(examples.class_names), config.net)
+
+    @property
+    def train_labels(self) -> Array:
+        """As `Run.train_labels`."""
+        return self._stored.train_y
+
+    def training_images(self, rows: Array) -> Array:
+        """As `Run.training_images`."""
+        images: Array = self._prepare(torch.from_numpy(self._stored.train_x[rows])).numpy()
+        return images
+
+    @property
+    def probe_images(self) -> Array:
+        """As `Run.probe_images`."""
+        images: Array = self.inputs.x.cpu().numpy()
+        return images
 
     @property
     def step_count(self) -> int:
@@ -284,7 +306,7 @@ class InspectedNetwork:
             parameters_feature=0 if self.network.regime.own_gates else _count(network.feature),
             train_examples=self.examples[0],
             test_examples=self.examples[1],
-            classes=len(self.probe_set.class_names),
+            classes=self.probe_set.classes,
             steps_per_epoch=0,
             total_steps=0,
             probe_set=self.probe_set,

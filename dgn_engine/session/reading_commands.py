@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event, ProbeSetChanged
+from dgn_engine.protocol.probe_choice import ProbeChoice
+from dgn_engine.protocol.probe_commands import ChooseMisclassified, ChooseProbeSet, ListExamples
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.session.file_commands import Shown, probe_inputs_of
+from dgn_engine.session.listed_examples import listed_examples, misclassified
 from dgn_engine.training.probe_pictures import pictures_of
 from dgn_engine.training.probe_schedule import ProbeSchedule, any_heavy
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.run import Run
 
 USUAL, CLASSES = (3, 32, 32), 10  # images of most data sets, where they are not read yet
 
@@ -30,6 +36,12 @@ class ReadingCommands:
         self.poll = worker.poll
         self.warm = worker.warm
         self.close = worker.close
+        self.about_probe_set: dict[type[do.Command], Callable[[Any, Shown], None]] = {
+            do.SetProbeExamples: self._choose_number,
+            ChooseProbeSet: self._choose_set,
+            ChooseMisclassified: self._choose_misclassified,
+            ListExamples: lambda command, shown: emit(listed_examples(command, shown)),
+        }
 
     def expect(self, config: RunConfig) -> None:
         """Start the reading process while the data are still being read, where a network of this
@@ -60,20 +72,38 @@ class ReadingCommands:
     def go_on(self, command: do.GoOnReading, shown: Shown) -> None:
         self._each(command.probes, shown, ProbeSchedule.go_on)
 
-    def choose_examples(self, command: do.SetProbeExamples, shown: Shown) -> None:
-        if shown.config.probe_examples == command.examples:
+    def _choose_number(self, command: do.SetProbeExamples, shown: Shown) -> None:
+        """So many of those that were chosen; what was chosen by hand gives way."""
+        choice = replace(ProbeChoice.parse(shown.config.probe_set), rows=())
+        self._choose(shown, command.examples, str(choice))
+
+    def _choose_set(self, command: ChooseProbeSet, shown: Shown) -> None:
+        self._choose(shown, shown.config.probe_examples, str(ProbeChoice.parse(command.choice)))
+
+    def _choose_misclassified(self, _: ChooseMisclassified, shown: Shown) -> None:
+        if not isinstance(shown, Run):
+            raise UserError("Only a run can say which training examples it gets wrong now.")
+        rows = misclassified(shown.trainer, shown.config.probe_examples, shown.config.seed)
+        choice = replace(ProbeChoice.parse(shown.config.probe_set), classes=(), rows=rows)
+        self._choose(shown, shown.config.probe_examples, str(choice))
+
+    def _choose(self, shown: Shown, count: int, choice: str) -> None:
+        before = shown.config
+        if (before.probe_examples, before.probe_set) == (count, choice):
             return
-        shown.choose_probe_examples(command.examples)
+        regime = shown.trainer.regime if isinstance(shown, Run) else shown.network.regime
+        if ProbeChoice.parse(choice).drawn and regime.drawn_gates:
+            raise UserError("The gates of this regime are drawn for training examples only.")
+        shown.choose_probe_examples(count, choice)
         digest = shown.probe_set.digest
-        self._emit(ProbeSetChanged(shown.step_count, command.examples, digest))
+        self._emit(ProbeSetChanged(shown.step_count, count, digest, choice))
         self.meet(shown)
 
     def meet(self, shown: Shown) -> None:
         """There are other probe examples: show them, and read what is compared on them, too."""
-        inputs = probe_inputs_of(shown)
-        x = inputs.x.detach().cpu().numpy()
-        self._emit(pictures_of(shown.probe_set, x, shown.config.data.normalise))
-        self._comparison.renew(inputs)
+        normalise = shown.config.data.normalise
+        self._emit(pictures_of(shown.probe_set, shown.probe_images, normalise))
+        self._comparison.renew(probe_inputs_of(shown))
 
     def _each(
         self, probes: tuple[str, ...], shown: Shown, act: Callable[[ProbeSchedule, str], None]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from dgn_engine.config import RunConfig
 from dgn_engine.data import data_sets, load_examples
+from dgn_engine.data._normalisation import normalisation
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import ProbeSetChanged
+from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
-from dgn_engine.training.device_data import choose_probe_set
+from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.probe_pictures import pictures_of
 
 
@@ -26,10 +30,15 @@ def recorded_examples(loaded: LoadedRun) -> ProbeExamples:
     if not why:
         try:
             examples = load_examples(config.data)
-            chosen = choose_probe_set(examples, config.probe_examples, config.seed)
+            choice = ProbeChoice.parse(config.probe_set)
+            chosen = choose_probe_set(examples, config.probe_examples, config.seed, choice)
             if chosen.digest == digest:
-                return pictures_of(chosen, examples.train_x[list(chosen.indices)],
-                                   config.data.normalise)  # fmt: skip
+                rows = list(chosen.indices[: len(chosen.indices) - chosen.drawn])
+                own, how = drawn_inputs(choice, examples.train_x.shape[1:]), config.data.normalise
+                made = normalisation(how)
+                own = own if made is None else made(own)
+                x = examples.train_x[rows]
+                return pictures_of(chosen, np.concatenate([x, own]) if len(own) else x, how)
             why = f"the examples of {config.data.name} here are others than those of the run"
         except UserError as refusal:
             why = str(refusal).rstrip(".")

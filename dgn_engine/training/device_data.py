@@ -15,7 +15,11 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.events import ProbeSet
 from dgn_engine.protocol.frames import Array
+from dgn_engine.protocol.probe_choice import ProbeChoice, unpacked
 from dgn_engine.random_streams import random_stream
+
+ALL = ProbeChoice()  # balanced over all classes
+DRAWN = "drawn"  # stands for the class of an example of the user's own, which has none
 
 
 @dataclass(frozen=True)
@@ -77,26 +81,45 @@ def epoch_order(seed: int, epoch: int, examples: int) -> Tensor:
     return torch.randperm(examples, generator=random_stream("order", seed, epoch))
 
 
-def choose_probe_set(examples: Examples, wanted: int, seed: int) -> ProbeSet:
-    """Training examples balanced over the classes, drawn by the seed, sorted by class.
+def choose_probe_set(
+    examples: Examples, wanted: int, seed: int, choice: ProbeChoice | None = None
+) -> ProbeSet:
+    """Training examples balanced over the classes, drawn by the seed, sorted by class; or those
+    that are chosen, and behind them the user's own.
 
-    Raises `UserError` where there are fewer training examples than classes.
+    Raises `UserError` where there are fewer than two, or the choice names what is not there.
     """
+    labels, names = examples.train_y, examples.class_names
+    shape = examples.train_x.shape[1:]
     return _probe_set(
-        examples.train_y, examples.class_names, lambda at: examples.train_x[at], wanted, seed
+        labels, names, lambda at: examples.train_x[at], wanted, seed, choice or ALL, shape
     )
 
 
 def chosen_on_device(
-    data: DeviceData, class_names: tuple[str, ...], wanted: int, seed: int
+    data: DeviceData,
+    class_names: tuple[str, ...],
+    wanted: int,
+    seed: int,
+    choice: ProbeChoice,
+    shape: tuple[int, ...],
 ) -> ProbeSet:
-    """The same set as `choose_probe_set`, of examples that lie on the device."""
+    """The same set as `choose_probe_set`, of examples that lie on the device; `shape`: of one."""
 
     def inputs(at: Array) -> Array:
         found: Array = data.train_x[torch.from_numpy(at).to(data.train_x.device)].cpu().numpy()
         return found
 
-    return _probe_set(data.train_y.cpu().numpy(), class_names, inputs, wanted, seed)
+    labels = data.train_y.cpu().numpy()
+    return _probe_set(labels, class_names, inputs, wanted, seed, choice, shape)
+
+
+def drawn_inputs(choice: ProbeChoice, shape: tuple[int, ...]) -> Array:
+    """The user's own examples (k, *shape) as pixels in [0, 1], before they are normalised."""
+    if choice.drawn and len(shape) != 3:
+        raise UserError("Only images can be drawn, and these examples are vectors.")
+    levels = [unpacked(word, shape) for word in choice.drawn]
+    return np.array(levels, dtype=np.float32).reshape(-1, *shape) / np.float32(255.0)
 
 
 def _probe_set(
@@ -105,21 +128,56 @@ def _probe_set(
     inputs: Callable[[Array], Array],
     wanted: int,
     seed: int,
+    choice: ProbeChoice,
+    shape: tuple[int, ...],
 ) -> ProbeSet:
-    classes = len(class_names)
-    order = torch.randperm(len(labels), generator=random_stream("probe", seed)).numpy()
-    wanted = min(wanted, len(labels))
-    quota = [wanted // classes + (c < wanted % classes) for c in range(classes)]
-    chosen = [order[labels[order] == c][: quota[c]] for c in range(classes)]
-    indices = np.concatenate(chosen)
+    if choice.rows:
+        indices = _rows(choice, labels)
+    else:
+        indices = _balanced(labels, _classes(choice, class_names), wanted, seed)
     if len(indices) < 2:
         raise UserError("The probe set needs at least two training examples; choose larger data.")
     digest = hashlib.sha256()
     digest.update(np.ascontiguousarray(inputs(indices)).tobytes())
     digest.update(np.ascontiguousarray(labels[indices]).tobytes())
+    own = drawn_inputs(choice, shape)
+    digest.update(own.tobytes())
     return ProbeSet(
-        indices=tuple(int(i) for i in indices),
-        labels=tuple(int(label) for label in labels[indices]),
-        class_names=class_names,
+        indices=(*map(int, indices), *range(len(labels), len(labels) + len(own))),
+        labels=(*map(int, labels[indices]), *[len(class_names)] * len(own)),
+        class_names=(*class_names, DRAWN) if len(own) else class_names,
         digest=digest.hexdigest(),
+        drawn=len(own),
     )
+
+
+def _balanced(labels: Array, classes: list[int], wanted: int, seed: int) -> Array:
+    """As many of each class, in an order drawn by the seed, sorted by class."""
+    order = torch.randperm(len(labels), generator=random_stream("probe", seed)).numpy()
+    wanted, count = min(wanted, len(labels)), len(classes)
+    quota = [wanted // count + (place < wanted % count) for place in range(count)]
+    chosen = [order[labels[order] == c][:most] for c, most in zip(classes, quota, strict=True)]
+    return np.concatenate(chosen)
+
+
+def _classes(choice: ProbeChoice, class_names: tuple[str, ...]) -> list[int]:
+    """Numbers of the chosen classes, ascending; a name counts before a number."""
+    known = {str(place): place for place in range(len(class_names))}
+    known |= {name: place for place, name in enumerate(class_names)}
+    unknown = [name for name in choice.classes if name not in known]
+    if unknown:
+        raise UserError(
+            f"probe_set names the class '{unknown[0][:40]}'; there are {', '.join(class_names)}."
+        )
+    return sorted({known[name] for name in choice.classes}) or list(range(len(class_names)))
+
+
+def _rows(choice: ProbeChoice, labels: Array) -> Array:
+    """The chosen rows, sorted by class and then as they lie in the data."""
+    if max(choice.rows) >= len(labels):
+        raise UserError(
+            f"probe_set names row {max(choice.rows):,}; there are {len(labels):,} training "
+            "examples, counted from 0."
+        )
+    rows = np.array(sorted(choice.rows))
+    return rows[np.argsort(labels[rows], kind="stable")]

@@ -163,7 +163,8 @@ def _by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
     else:
         yield "training.pace", "only a window keeps a pace"
         if training.epochs and not facts.recorded:
-            yield "probe_examples", "nothing is recorded"
+            for name in ("probe_examples", "probe_set"):
+                yield name, "nothing is recorded"
 
 
 def _stages(config: RunConfig) -> tuple[Regime, ...]:

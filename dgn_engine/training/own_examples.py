@@ -14,6 +14,7 @@ from dgn_engine.model.importing.saved_network import NetworkState
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.random_gates import RandomGates
 from dgn_engine.protocol.frames import Array
+from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.random_streams import random_stream
 from dgn_engine.training.device_data import choose_probe_set
 
@@ -51,7 +52,8 @@ def own_examples(state: NetworkState, wanted: int, root: str = "") -> OwnExample
         raise UserError(f"The run has {count:,} training examples; {wanted:,} were asked for.")
     rows = tuple(range(wanted))
     if not wanted:
-        rows = choose_probe_set(examples, config.probe_examples, config.seed).indices
+        choice = replace(ProbeChoice.parse(config.probe_set), drawn=())  # those have no label
+        rows = choose_probe_set(examples, config.probe_examples, config.seed, choice).indices
     chosen = list(rows)
     labels = examples.train_y[chosen].astype(np.int64)
     remark = "" if state.data else UNKNOWN_DATA

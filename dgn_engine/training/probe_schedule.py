@@ -65,6 +65,7 @@ class ProbeSchedule:
         self._refined: RefinedReadings | None = None
         self.dropped = False  # readings that the newest frame may still show are no more
         self.counted_as = 0  # in recorded scalars: what 'all probe examples' are
+        self.chosen = ""  # in recorded scalars: which set they are of
         self._probes: dict[str, Probe] = all_probes()
         self._watched: dict[str, Mapping[str, OptionValue]] = {}
         self._read_at: dict[str, float] = {}  # what is not in it is due at once
@@ -141,9 +142,10 @@ class ProbeSchedule:
         self._read_at.clear()
         self._every.clear()
 
-    def begin_anew(self, counted_as: int) -> None:
+    def begin_anew(self, counted_as: int, chosen: str = "") -> None:
         """There are other probe examples: nothing that was seen belongs to them."""
         self.invalidate()
+        self.chosen = chosen
         self.counted_as = counted_as
         self._memory.clear()
         self.readings.clear()
@@ -321,8 +323,9 @@ class ProbeSchedule:
 
     def _emit_counted(self, event: Event) -> None:
         """Scalars of all probe examples say of how many, where that is not what they were."""
-        if isinstance(event, ProbeScalars) and not event.examples and self.counted_as:
-            event = replace(event, examples=self.counted_as)
+        if isinstance(event, ProbeScalars) and (self.counted_as or self.chosen):
+            count = event.examples or self.counted_as
+            event = replace(event, examples=count, chosen=self.chosen)
         self._emit(event)
 
     # What takes long

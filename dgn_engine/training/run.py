@@ -12,6 +12,7 @@ import torch
 
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.data import Examples, load_examples
+from dgn_engine.data._normalisation import normalisation
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.model.importing.match_layers import LayerMatching
@@ -20,11 +21,18 @@ from dgn_engine.model.regime_entry import RegimeChange, check_entry
 from dgn_engine.model.wiring import need_wires, turned
 from dgn_engine.protocol import events
 from dgn_engine.protocol.engine_events import StepsNotCaptured
+from dgn_engine.protocol.frames import Array
+from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.cuda.side_reader import SideReader
-from dgn_engine.training.device_data import choose_probe_set, chosen_on_device, to_device
+from dgn_engine.training.device_data import (
+    choose_probe_set,
+    chosen_on_device,
+    drawn_inputs,
+    to_device,
+)
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
 from dgn_engine.training.ignored_settings import (
@@ -115,20 +123,23 @@ class Run:
         self.probe_schedule = ProbeSchedule(emit, live, self.budget)
         if live and self.device.type == "cuda":
             self.probe_schedule.read_aside(SideReader(self.device))
-        self._took_probe_examples(choose_probe_set(examples, config.probe_examples, config.seed))
-        self._first_probe_examples = len(self.probe_set.indices)
+        self.image_shape = tuple(examples.train_x.shape[1:])  # also where the network takes rows
+        choice = ProbeChoice.parse(config.probe_set)
+        self._took_probe_examples(
+            choose_probe_set(examples, config.probe_examples, config.seed, choice)
+        )
+        self._first_probe_set = self.probe_set
         self.diverged = False
         self.before_change: Callable[[str], None] = lambda _change: None  # of weights, by a user
         self.snapshot: Snapshot | None = None  # of this moment, while a change is carried out
         self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
         self.fingerprint = examples.fingerprint
-        self.image_shape = tuple(examples.train_x.shape[1:])  # also where the network takes rows
 
     def started(self, paused: bool) -> events.RunStarted:
         """The event that opens the run."""
         trainer = self.trainer
         rotation, shift = turned(trainer.network.routes)
-        first = self._first_probe_examples
+        first = len(self._first_probe_set.indices)
         return events.RunStarted(
             run=self.number,
             config=self.config,
@@ -140,7 +151,7 @@ class Run:
             parameters_feature=_count(trainer.network.feature),
             train_examples=self.examples[0],
             test_examples=self.examples[1],
-            classes=len(self.probe_set.class_names),
+            classes=self.probe_set.classes,
             steps_per_epoch=trainer.steps_per_epoch,
             total_steps=self.total_steps,
             probe_set=self.probe_set,
@@ -218,8 +229,10 @@ class Run:
 
     def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
         """The probe set under the network as it is now, and under one that is compared with."""
-        trainer = self.trainer
+        trainer, x, y = self.trainer, self._probe_x, self._probe_y
         network = trainer.network_at(self._probe_rows)
+        if trainer.regime.drawn_gates:  # there are none for examples of the user's own
+            x, y = x[: len(self._probe_rows)], y[: len(self._probe_rows)]
         given = self.config.training
         training = TrainingState(
             step=trainer.step_count,
@@ -231,27 +244,61 @@ class Run:
             examples=trainer.examples,
             augmented=given.augmentation != "none",
         )
-        return ProbeContext(
-            network, self._probe_x, self._probe_y, trainer.regime, compared, training=training
-        )
+        return ProbeContext(network, x, y, trainer.regime, compared, training=training)
 
-    def choose_probe_examples(self, wanted: int) -> None:
-        """Choose so many probe examples, at least 2, as a run that begins with them does."""
-        before, config = self.config, replace(self.config, probe_examples=wanted)  # validates
-        if wanted == before.probe_examples:
+    def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
+        """Choose so many probe examples, at least 2, as a run that begins with them does; `choice`:
+        which, as `probe_set` has it (None: as before)."""
+        text = self.config.probe_set if choice is None else choice
+        before, config = self.config, replace(self.config, probe_examples=wanted, probe_set=text)
+        if config == before:  # it was validated as it was made
             return
-        names = self.probe_set.class_names
-        chosen = chosen_on_device(self.trainer.data, names, wanted, config.seed)
+        data, names = self.trainer.data, self.probe_set.class_names[: self.probe_set.classes]
+        parsed = ProbeChoice.parse(text)
+        chosen = chosen_on_device(data, names, wanted, config.seed, parsed, self.image_shape)
         self.config = config
         self._took_probe_examples(chosen)
-        count = len(chosen.indices)
-        self.probe_schedule.begin_anew(0 if count == self._first_probe_examples else count)
+        first, count = self._first_probe_set, len(chosen.indices)
+        self.probe_schedule.begin_anew(
+            0 if count == len(first.indices) else count,
+            "" if chosen.digest == first.digest else chosen.digest[:8],
+        )
 
     def _took_probe_examples(self, chosen: events.ProbeSet) -> None:
         self.probe_set = chosen
-        rows = self._probe_rows = torch.tensor(chosen.indices, device=self.device)
+        known = len(chosen.indices) - chosen.drawn
+        rows = self._probe_rows = torch.tensor(chosen.indices[:known], device=self.device)
         data = self.trainer.data
         self._probe_x, self._probe_y = data.train_x[rows], data.train_y[rows]
+        if chosen.drawn:
+            own = self._drawn().reshape(-1, *data.train_x.shape[1:])
+            classes = torch.full((len(own),), chosen.classes, device=self.device)
+            self._probe_x = torch.cat([self._probe_x, own.to(self._probe_x)])
+            self._probe_y = torch.cat([self._probe_y, classes.to(self._probe_y)])
+
+    def _drawn(self) -> torch.Tensor:
+        """The user's own examples as the network takes training images."""
+        own = drawn_inputs(ProbeChoice.parse(self.config.probe_set), self.image_shape)
+        how = normalisation(self.config.data.normalise)
+        return torch.from_numpy(own if how is None else how(own))
+
+    @property
+    def train_labels(self) -> Array:
+        """(n,) of all training examples."""
+        labels: Array = self.trainer.data.train_y.cpu().numpy()
+        return labels
+
+    def training_images(self, rows: Array) -> Array:
+        """(m, *image_shape): these training examples as images, or as vectors."""
+        x = self.trainer.data.train_x
+        images: Array = x[torch.from_numpy(rows).to(x.device)].cpu().numpy()
+        return images.reshape(-1, *self.image_shape)
+
+    @property
+    def probe_images(self) -> Array:
+        """(n, *image_shape): the probe examples as images, or as vectors."""
+        images: Array = self._probe_x.reshape(-1, *self.image_shape).cpu().numpy()
+        return images
 
     def announce_change(self, change: str) -> None:
         """Let the weights be recorded before they are changed: 'FR-II', 'weights of x.pt'."""

@@ -47,6 +47,7 @@ def capture(run: Run) -> Snapshot | None:
             "value_input": network.value_input,
             "pace": run.pace,
             "probe_examples": run.config.probe_examples,
+            "probe_set": run.config.probe_set,
         },
         "pretrain_steps": run.pretrain_steps,
         "total_steps": run.total_steps,
@@ -96,6 +97,7 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
             **then["dials"],
             "pace": run.pace,
             "probe_examples": run.config.probe_examples,
+            "probe_set": run.config.probe_set,
         },
         "pretrain_steps": pretraining and pretraining + run.step_count - snapshot.step,
         "total_steps": run.total_steps,
@@ -125,7 +127,10 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     trainer.optimizer.set_learning_rate(float(dials["learning_rate"]))
     run.learning_rate = float(dials["learning_rate"])
     run.pace = float(dials["pace"])
-    run.choose_probe_examples(int(dials.get("probe_examples", run.config.probe_examples)))
+    run.choose_probe_examples(
+        int(dials.get("probe_examples", run.config.probe_examples)),
+        str(dials.get("probe_set", run.config.probe_set)),
+    )
     run.pretrain_steps = int(state["pretrain_steps"])
     run.total_steps = int(state["total_steps"])
     awaited = state["awaited"]

@@ -121,6 +121,8 @@ def at_step(scene: Scene, step: int | None) -> Scene:
 def class_names(view: View, labels: Array) -> tuple[str, ...]:
     """The name of each class that may occur in `labels`; its number where no name is known."""
     known = view.run.probe_set.class_names if view.run is not None else ()
+    if view.pictures is not None:
+        known = view.pictures.probe_set.class_names  # another set, perhaps with drawn examples
     count = int(labels.max()) + 1 if labels.size else 0
     return tuple(known[c] if c < len(known) else str(c) for c in range(count))
 
@@ -192,6 +194,8 @@ def example_rows(view: View, labels: Array) -> tuple[int, ...]:
 @lru_cache(maxsize=64)
 def _rows(known: tuple[int, ...], seen: tuple[int, ...]) -> tuple[int, ...]:
     count = len(known)
+    if seen and len(seen) < count and known[: len(seen)] == seen and known[len(seen)] > max(seen):
+        return tuple(range(len(seen)))  # all but the drawn ones, for which there are no gates
     steps = {1 << place for place in range(count.bit_length())}  # halved as often as is needed
     steps |= {max((count // _FEWEST) >> place, 1) for place in range(count.bit_length())}
     found = {tuple(range(0, count, step)) for step in steps if known[::step] == seen}

@@ -115,8 +115,10 @@ def shown_example(pictures: ProbeExamples, place: int) -> ShownExample:
     known = pictures.probe_set
     label = known.labels[place]
     kind = known.class_names[label] if label < len(known.class_names) else str(label)
-    name = f"example {place}, class {kind}"
-    detail = f"no. {known.indices[place]:,} of the training data"
+    own = place >= len(known.labels) - known.drawn
+    name = f"example {place}, drawn" if own else f"example {place}, class {kind}"
+    row = f"no. {known.indices[place]:,} of the training data"
+    detail = "your own: it has no label" if own else row
     images, vectors = pictures.images, pictures.vectors
     if images is not None:
         return ShownExample(place, name, detail, images[place])

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QMainWindow
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
+from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.run_removal import check_removable
@@ -137,7 +138,7 @@ class RecordedRuns(QObject):
                 if event.window != "null":
                     self.layout_opened.emit(event.window)
                 self._tell(self._shown(event))
-            case events.DiscardConfirmation():
+            case DiscardConfirmation():
                 self._tell(self._confirmation(event))
             case events.SessionSaved(step=step, path=path):
                 self._settings.export_folder = str(Path(path).parent)
@@ -218,7 +219,7 @@ class RecordedRuns(QObject):
             offers.append(NoticeButton("Back to it", self.go_back, on_show))
         return Notice("info", words, offers=tuple(offers))
 
-    def _confirmation(self, ends: events.DiscardConfirmation) -> Notice:
+    def _confirmation(self, ends: DiscardConfirmation) -> Notice:
         """Asked before an unrecorded run is replaced."""
         act = f"showing {ends.name}" if ends.shown else f"going on with {ends.name}"
         asked = self._run_state().run

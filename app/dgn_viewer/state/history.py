@@ -19,6 +19,7 @@ from dgn_viewer.state.event_marks import changes_network, marks_of
 from dgn_viewer.state.past_view import Past, past_view
 
 MOST_MARKS = 2000
+ALL: events.ReadOn = (0, 0, "")  # all probe examples with which the run began
 MOST_GAPS = 100  # of each probe
 
 
@@ -57,10 +58,10 @@ class History:
     def _forget(self) -> None:
         self._step = 0
         self._readings: dict[str, Reading] = {}
-        self._recorded: dict[tuple[str, str, tuple[int, int]], RecordedSeries] = {}
+        self._recorded: dict[tuple[str, str, events.ReadOn], RecordedSeries] = {}
         self._left: set[str] = set()  # probes that nobody has watched since their last value
         self._gaps: dict[str, tuple[tuple[int, int], ...]] = {}
-        self._examples: dict[str, tuple[int, int]] = {}  # that its newest scalars were read on
+        self._examples: dict[str, events.ReadOn] = {}  # that its newest scalars were read on
         self._marks: list[Mark] = []
         self._marked = 0  # of all marks so far
         self._replayed: dict[str, tuple[int, int]] = {}  # what was left out of a recorded run
@@ -230,7 +231,7 @@ class History:
         """Of the sources whose longest curve is thinned, and of marks ('')."""
         found: dict[str, tuple[int, int]] = {}
         for (source, _, examples), curve in self._recorded.items():
-            if examples == self._examples.get(source, (0, 0)):
+            if examples == self._examples.get(source, ALL):
                 before = self._replayed.get(source, (0, 0))
                 drawn, all_of_them = curve.drawn, curve.count + before[1] - before[0]
                 if drawn < all_of_them > found.get(source, (0, 0))[1]:
@@ -244,14 +245,14 @@ class History:
     def _traced(self) -> dict[str, int]:
         run = self.state.run
         at_first = 0 if run is None else run.began_with or len(run.probe_set.indices)
-        return {probe: examples or at_first for probe, (examples, _) in self._examples.items()}
+        return {probe: examples or at_first for probe, (examples, _, _) in self._examples.items()}
 
     def _series(self) -> dict[tuple[str, str], Series]:
         """Of a probe those of as many examples as it reads now: a trace of others is another."""
         return {
             (source, name): recorded.series()
             for (source, name, examples), recorded in self._recorded.items()
-            if examples == self._examples.get(source, (0, 0))
+            if examples == self._examples.get(source, ALL)
         }
 
     def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
@@ -268,7 +269,7 @@ class History:
     def _measure(self, event: events.Measured) -> None:
         self._last = event
         for name, value in scores_of(event).items():
-            self._append((TRAINING, name, (0, 0)), event.step, value)
+            self._append((TRAINING, name, ALL), event.step, value)
             self._measured[name] = self._changes
         self._touch(TRAINING, event.step)
 
@@ -290,7 +291,7 @@ class History:
                 if known[-1:] != (gap,):
                     self._gaps[probe] = (*known, gap)[-MOST_GAPS:]
 
-    def _append(self, key: tuple[str, str, tuple[int, int]], step: int, value: float) -> None:
+    def _append(self, key: tuple[str, str, events.ReadOn], step: int, value: float) -> None:
         self._recorded.setdefault(key, RecordedSeries()).append(step, value)
 
     def _touch(self, source: str, step: int) -> None:

@@ -394,8 +394,9 @@ def _plain_score(word: str, fields: Mapping[str, Any]) -> Event | None:
         counts = fields.get("examples", 0), fields.get("of", 0)
         if not (isinstance(probe, str) and isinstance(values, dict) and all(map(is_count, counts))):
             return None
-        if None not in values.values() and _are_floats(values.values()):
-            return events.ProbeScalars(step, probe, values, *counts)
+        chosen = fields.get("chosen", "")
+        if None not in values.values() and _are_floats(values.values()) and chosen == str(chosen):
+            return events.ProbeScalars(step, probe, values, *counts, chosen)
     return None
 
 

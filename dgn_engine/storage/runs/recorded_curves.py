@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, Measured, ProbeScalars
+from dgn_engine.protocol.events import Event, Measured, ProbeScalars, ReadOn
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.run_curves import TRAINING, RunCurves, scores_of
 from dgn_engine.protocol.thinned_curve import ThinnedCurve
@@ -43,13 +43,13 @@ class ScalarCurves:
     """
 
     def __init__(self) -> None:
-        self._curves: dict[tuple[str, str, tuple[int, int]], ThinnedCurve] = {}
-        self._newest: dict[str, tuple[int, int]] = {}
+        self._curves: dict[tuple[str, str, ReadOn], ThinnedCurve] = {}
+        self._newest: dict[str, ReadOn] = {}
 
     def take(self, event: Event) -> None:
         match event:
             case Measured():
-                source, examples, values = TRAINING, (0, 0), scores_of(event)
+                source, examples, values = TRAINING, (0, 0, ""), scores_of(event)
             case ProbeScalars():
                 source, examples, values = event.probe, event.read_on, dict(event.values)
             case _:
@@ -59,7 +59,7 @@ class ScalarCurves:
             curve = self._curves.setdefault((source, name, examples), ThinnedCurve())
             curve.append(event.step, value)
 
-    def probes(self) -> dict[str, tuple[int, int]]:
+    def probes(self) -> dict[str, ReadOn]:
         """On what each probe's newest scalars were read."""
         return {source: read for source, read in self._newest.items() if source != TRAINING}
 

@@ -52,6 +52,8 @@ def check_started(started: events.RunStarted) -> None:
         raise ValueError("probe set")
     if not all(is_count(label, len(probe.class_names) - 1) for label in probe.labels):
         raise ValueError("labels of the probe set")
+    if not is_count(probe.drawn, len(probe.indices)):
+        raise ValueError("drawn examples of the probe set")
     _check_words(probe.digest, *probe.class_names)
 
 
@@ -80,12 +82,13 @@ def _check_measured(event: events.Measured) -> None:
 def _check_scalars(event: events.ProbeScalars) -> None:
     if not (is_count(event.examples) and is_count(event.of)):
         raise ValueError("number of probe examples")
-    _check_words(event.probe, *event.values)
+    _check_words(event.probe, event.chosen, *event.values)
 
 
 def _check_probe_set(event: events.ProbeSetChanged) -> None:
     if not is_count(event.examples, EXAMPLES) or event.examples < 2:
         raise ValueError("number of probe examples")
+    _check_words(event.digest, event.choice)
 
 
 def _check_swap(event: events.RegimeSwapped) -> None:

@@ -40,10 +40,12 @@ class LoadedRun:
 
     @property
     def config(self) -> RunConfig:
-        """What it began with, and the probe examples that were chosen last."""
-        chosen = [e.examples for e in self.events.events if isinstance(e, ProbeSetChanged)]
+        """What it began with, and the probe set that was chosen last."""
+        chosen = [e for e in self.events.events if isinstance(e, ProbeSetChanged)]
         config = self.started.config
-        return replace(config, probe_examples=chosen[-1]) if chosen else config
+        if not chosen:
+            return config
+        return replace(config, probe_examples=chosen[-1].examples, probe_set=chosen[-1].choice)
 
     def events_as(self, number: int, before: str) -> tuple[Event, ...]:
         """The events that show it as run `number`; `before`: the folder of the run that ended."""

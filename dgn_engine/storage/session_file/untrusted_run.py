@@ -55,7 +55,7 @@ def _check_started(reader: RunReader) -> None:
 
 def _check_log(reader: RunReader) -> None:
     started = reader.started
-    names: set[tuple[str, str, tuple[int, int]]] = set()
+    names: set[tuple[str, str, events.ReadOn]] = set()
     for line in LogScan(reader.root / folder_layout.LOG):
         event = event_of(line)
         if event is None and line.name in LOGGED:

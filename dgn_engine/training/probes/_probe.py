@@ -83,6 +83,11 @@ class ProbeContext:
         return ProbeContext(network, x, labels, self.regime, compared, classes, training)
 
     @property
+    def labelled(self) -> bool:
+        """Whether every example has a class: one of the user's own has none."""
+        return bool((self.labels < self.classes).all())
+
+    @property
     def compared_gates(self) -> tuple[Tensor, ...] | None:
         """The gates of the network that is compared with; None where there is none."""
         return self._compared()

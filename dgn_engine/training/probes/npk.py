@@ -4,6 +4,7 @@ Arrays: `npk` (n, n) scaled to trace 1, `eigenvalues` (n,) descending, `cumulati
 running share, `alignment` (n,), (u_iᵀy)² as a share of yᵀy. Scalars: `nu`, `rank`,
 `effective_rank`, `rho_min`, `rho_max`, `cutoff`, `outside` (the share of the labels' energy below
 the cut-off, which is not in ν), `contradictory` (examples whose input occurs with another label).
+With an example that has no label there is no `alignment`, no `nu`, `outside` or `contradictory`.
 
 An estimate has no scalars: ν, rank and small eigenvalues are not to be had from it. It has
 `npk_error` (n, n), one standard error of each entry, and `eigenvalues_error` (n,), the same
@@ -53,8 +54,7 @@ def _exact(context: ProbeContext, npk: Tensor) -> ProbeResult:
     """Of H scaled to trace one; it is 0 where no path is open."""
     if not bool(npk.any()):
         return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN)
-    targets = k.class_targets(context.labels, context.classes)
-    spectrum = k.spectrum(npk, targets)
+    spectrum = k.spectrum(npk, _targets(context))
     arrays: dict[str, Array] = {
         "labels": numpy(context.labels),
         "npk": numpy(npk),
@@ -76,6 +76,11 @@ def _exact(context: ProbeContext, npk: Tensor) -> ProbeResult:
         scalars["outside"] = spectrum.outside
         scalars["contradictory"] = float(len(k.contradictory_examples(context.x, context.labels)))
     return ProbeResult(arrays, scalars)
+
+
+def _targets(context: ProbeContext) -> Tensor | None:
+    """One versus the rest; None where an example has no label, and so neither ν nor alignment."""
+    return k.class_targets(context.labels, context.classes) if context.labelled else None
 
 
 def refine(
@@ -102,7 +107,7 @@ def _estimated(context: ProbeContext, estimator: k.PathEstimator) -> tuple[Probe
     found = widened(estimator.kernel("trace"))
     if not bool(found.kernel.any()):
         return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN), NOT_EXACT
-    spectrum = k.spectrum(found.kernel, k.class_targets(context.labels, context.classes))
+    spectrum = k.spectrum(found.kernel, _targets(context))
     reach = float(found.error.norm())
     values = spectrum.eigenvalues
     seen = values > 2.0 * reach

@@ -31,6 +31,7 @@ from dgn_engine.protocol.events import (
     Working,
 )
 from dgn_engine.protocol.file_events import CheckProgress, FileScored, TrainedOn
+from dgn_engine.protocol.probe_commands import ChooseMisclassified, ChooseProbeSet, ListExamples
 
 
 @pytest.mark.parametrize(
@@ -168,6 +169,9 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.CancelLoading(), "stop reading data", None),
     (commands.GoOnReading(("npk",)), "go on with the reading", None),
     (commands.SetProbeExamples(32), "choose 32 probe examples", None),
+    (ChooseProbeSet("classes 3"), "choose the probe set", None),
+    (ChooseMisclassified(), "choose misclassified examples", None),
+    (ListExamples(), "list examples", None),
     (commands.InspectFile(1, DataConfig()), "open it as a network", None),
     (commands.CheckNetwork(1, DataConfig()), "check the data", None),
     (commands.TrainOn("ReLU"), "train on from this network", None),

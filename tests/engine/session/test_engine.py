@@ -13,6 +13,7 @@ import torch
 from dgn_engine.config import NetConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.session.run_library import is_session_file
@@ -334,7 +335,7 @@ def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
     for command in ending:
         desk.do(command)
         asked = desk.events[-1]
-        assert isinstance(asked, told.DiscardConfirmation)
+        assert isinstance(asked, DiscardConfirmation)
         assert (asked.step, asked.anyway) == (3, replace(command, discard=True))
         names.append((asked.name, asked.shown))
     assert names == [(folder.name, True), (folder.name, False), ("a.dgn", True)]

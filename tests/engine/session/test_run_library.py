@@ -14,6 +14,7 @@ import pytest
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.session import engine, run_library
 from dgn_engine.session.process_session import ProcessSession
@@ -272,7 +273,7 @@ def test_a_run_that_is_not_recorded_is_given_up_for_another_only_when_that_was_s
     talk.session.send(do.StartRun(CONFIG))
     talk.wait_until(lambda: talk.step() > 5)
     talk.session.send(do.ShowRun(str(stopped)))
-    asked = talk.wait_for(told.DiscardConfirmation)
+    asked = talk.wait_for(DiscardConfirmation)
     assert (asked.name, asked.shown) == (stopped.name, True)
     there = talk.step()
     talk.wait_until(lambda: talk.step() > there)

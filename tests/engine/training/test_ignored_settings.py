@@ -68,6 +68,7 @@ OTHER: dict[str, Any] = {
     "training.epochs": 3,
     "seed": 1,
     "probe_examples": 8,
+    "probe_set": "classes 1,2",
 }
 ELSEWHERE = {
     "data.name": "another network's data",

@@ -239,3 +239,20 @@ def _(_: Path) -> None:
         run = run_of(probe_examples=examples)
         assert len(run.probe_set.indices) == len(run.context().x) == examples
         assert max(np.bincount(run.probe_set.labels)) - min(np.bincount(run.probe_set.labels)) <= 1
+
+
+@case("probe_set")
+def _(_: Path) -> None:
+    run = run_of(probe_set="classes 3,8")
+    assert set(run.probe_set.labels) == {3, 8}
+    assert len(run.probe_set.indices) == 10
+    rows = (7, 3, 20)
+    labels = run.train_labels
+    run = run_of(probe_set="rows 7,3,20")
+    assert sorted(run.probe_set.indices) == sorted(rows)
+    assert run.probe_set.labels == tuple(sorted(int(labels[row]) for row in rows))
+    shape = run.trainer.data.train_x.shape[1:]
+    assert torch.equal(
+        run.context().x,
+        torch.from_numpy(run.training_images(np.array(run.probe_set.indices))).reshape(-1, *shape),
+    )

@@ -1,0 +1,54 @@
+"""Which examples a probe set is made of, as text."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import numpy as np
+import pytest
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.probe_choice import ProbeChoice, packed, unpacked
+
+
+@pytest.mark.parametrize(
+    ("text", "choice", "words"),
+    [
+        ("", ProbeChoice(), "balanced over the classes"),
+        ("classes 3, 8", ProbeChoice(classes=("3", "8")), "classes 3, 8"),
+        (" rows 5,0,5 ;", ProbeChoice(rows=(5, 0)), "2 chosen by hand"),
+        ("rows 1,2; drawn ab-_", ProbeChoice(rows=(1, 2), drawn=("ab-_",)),
+         "2 chosen by hand, and 1 drawn"),
+    ],
+)  # fmt: skip
+def test_a_choice_is_read_from_its_text_and_written_again(
+    text: str, choice: ProbeChoice, words: str
+) -> None:
+    assert ProbeChoice.parse(text) == choice == ProbeChoice.parse(str(choice))
+    assert choice.in_words == words
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("colour 3", "probe_set has 'colour 3'"),
+        ("classes", "probe_set has 'classes'"),
+        ("classes 3; rows 1", "classes and rows"),
+        ("rows 1,-2", "the row '-2'"),
+        ("drawn a,b,c,d,e,f,g,h,i", "more than 8"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(text: str, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        ProbeChoice.parse(text)
+
+
+def test_a_drawn_example_is_packed_and_unpacked_and_never_more_than_its_shape() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 8, 8)).astype(np.uint8)
+    np.testing.assert_array_equal(unpacked(packed(pixels), (1, 8, 8)), pixels)
+    bomb = base64.urlsafe_b64encode(zlib.compress(bytes(1 << 24))).decode()
+    for word, shape in ((packed(pixels), (1, 8, 9)), ("!!", (1, 8, 8)), ("", (1, 1, 1)),
+                        (bomb, (1, 8, 8))):  # fmt: skip
+        with pytest.raises(UserError, match="no picture of"):
+            unpacked(word, shape)

@@ -1,0 +1,175 @@
+"""The probe set is chosen by class, by hand, by mistakes or drawn; training does not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.data import load_examples
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import ProbeScalars, ProbeSetChanged, Refused, RunStarted
+from dgn_engine.protocol.probe_choice import ProbeChoice, packed
+from dgn_engine.protocol.probe_commands import (
+    ChooseMisclassified,
+    ChooseProbeSet,
+    ListExamples,
+)
+from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
+from dgn_engine.session.recorded_examples import recorded_examples
+from dgn_engine.storage.session_file.loaded_run import read_run
+from dgn_engine.training.run import Run
+from tests.engine.session.conftest import Desk, small
+
+DIGIT = np.zeros((1, 8, 8), np.uint8)
+DIGIT[0, 1:7, 3:5] = 255, 128
+OWN = f"drawn {packed(DIGIT)}"
+GATES = do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("npk"), do.ProbeRequest("ntk"),
+                  do.ProbeRequest("gradients"), do.ProbeRequest("gate_statistics")))  # fmt: skip
+
+
+def run_of(desk: Desk) -> Run:
+    assert desk.engine.run is not None
+    return desk.engine.run
+
+
+def headless(config: RunConfig, steps: int) -> list[torch.Tensor]:
+    run = Run(1, config, lambda _: None, lambda *_: None, live=False)
+    for _ in range(steps):
+        run.step()
+    return [weight.detach() for weight in run.trainer.network.value.weights]
+
+
+def test_a_drawn_digit_is_the_last_row_without_a_label_and_training_does_not_notice(
+    desk: Desk,
+) -> None:
+    desk.do(GATES, do.StartRun(small("FR-II"), paused=True))
+    desk.train(5)
+    desk.do(ChooseProbeSet(OWN))
+    desk.train(5)
+    desk.do(ChooseMisclassified(), ListExamples(3))
+    desk.train(5)
+    desk.do(ChooseProbeSet())
+    desk.train(5)
+    assert not [event for event in desk.events if isinstance(event, Refused)]
+    for ours, theirs in zip(desk.value(), headless(small("FR-II"), 20), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_what_the_panels_are_told_of_a_drawn_digit(desk: Desk) -> None:
+    desk.do(GATES, do.StartRun(small("FR-II"), paused=True))
+    desk.turn(2)
+    before = desk.frames[-1].readings["npk"].scalars
+    assert "nu" in before
+    desk.do(ChooseProbeSet(OWN))
+    desk.turn(2)
+    readings, shown = desk.frames[-1].readings, desk.last(ProbeExamples)
+    assert isinstance(shown, ProbeExamples)
+    known = shown.probe_set
+    assert (known.drawn, known.class_names[-1], known.classes) == (1, "drawn", 10)
+    assert known.indices[-1] == run_of(desk).examples[0]
+    assert shown.images is not None
+    np.testing.assert_array_equal(shown.images[-1], DIGIT[0])
+    network = run_of(desk).trainer.network
+    x = torch.from_numpy(DIGIT.reshape(1, 64).astype(np.float32) / np.float32(255))
+    slow = network.trace(x).value.gates[1]
+    np.testing.assert_array_equal(readings["gates"].arrays["layer_1"][-1], slow[0].numpy())
+    assert readings["gates"].arrays["labels"][-1] == 10
+    assert not readings["npk"].absent
+    assert "nu" not in readings["npk"].scalars  # it would need a label
+    assert readings["ntk"].arrays["value"].shape == (21, 21)
+    assert not readings["gradients"].absent
+
+
+def test_traces_of_two_sets_of_one_size_are_two_traces(desk: Desk) -> None:
+    desk.do(do.Watch((do.ProbeRequest("gates"),)), do.StartRun(small(), paused=True))
+    desk.turn(2)
+    desk.do(ChooseProbeSet("classes 3"))
+    desk.turn(2)
+    desk.do(ChooseProbeSet())
+    desk.turn(2)
+    read = [event.read_on for event in desk.events if isinstance(event, ProbeScalars)]
+    changed = [event for event in desk.events if isinstance(event, ProbeSetChanged)]
+    assert read == [(0, 0, ""), (0, 0, changed[0].digest[:8]), (0, 0, "")]
+    assert [event.choice for event in changed] == ["classes 3", ""]
+
+
+def test_the_misclassified_are_those_that_the_network_gets_wrong(desk: Desk) -> None:
+    desk.do(do.StartRun(small(), paused=True))
+    desk.train(20)
+    desk.do(ChooseMisclassified())
+    run = run_of(desk)
+    data = run.trainer.data
+    wrong = run.trainer.network(data.train_x).argmax(dim=1) != data.train_y
+    assert len(run.probe_set.indices) == min(20, int(wrong.sum()))
+    assert all(bool(wrong[row]) for row in run.probe_set.indices)
+    desk.do(do.SetProbeExamples(12))  # by hand gives way to a number
+    assert run.config.probe_set == ""
+    assert len(run.probe_set.indices) == 12
+
+
+def test_a_choice_outlives_reset_resume_and_the_disk(tmp_path: Path) -> None:
+    choice = str(ProbeChoice(rows=(5, 9, 30), drawn=(packed(DIGIT),)))
+    desk = Desk(str(tmp_path))
+    try:
+        desk.do(do.StartRun(small(), paused=True))
+        desk.train(2)
+        desk.do(ChooseProbeSet(choice))
+        desk.train(2)
+        digest = run_of(desk).probe_set.digest
+        shown = desk.last(ProbeExamples)
+        folder = next(tmp_path.iterdir())
+        desk.do(do.Reset())
+        started = desk.last(RunStarted)
+        assert isinstance(started, RunStarted)
+        assert (started.probe_set.digest, started.config.probe_set) == (digest, choice)
+        loaded = read_run(folder)
+        assert loaded.config.probe_set == choice
+        assert recorded_examples(loaded) == shown
+        desk.do(do.ContinueRun(str(folder), paused=True))
+        assert run_of(desk).probe_set.digest == digest
+        assert run_of(desk).step_count == 4
+    finally:
+        desk.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "choice", "why"),
+    [
+        (lambda: small(), "rows 1,999999", "row 999,999; there are 200"),
+        (lambda: small(), "classes 12", "the class '12'"),
+        (lambda: small(), "drawn AAAA", "no picture of 1×8×8 pixels"),
+        (lambda: small(), "rows 4", "at least two"),
+        (lambda: small("FRG"), OWN, "drawn for training examples only"),
+        (lambda: replace(small(), data=DataConfig("identical", options=(("dim", 8), ("n", 20)))),
+         OWN, "Only images can be drawn"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_chosen_is_refused_and_nothing_changes(
+    desk: Desk, config: Callable[[], RunConfig], choice: str, why: str
+) -> None:
+    desk.do(do.StartRun(config(), paused=True))
+    before = run_of(desk).probe_set
+    desk.do(ChooseProbeSet(choice))
+    refused = desk.last(Refused)
+    assert isinstance(refused, Refused)
+    assert why in refused.reason
+    assert run_of(desk).probe_set == before
+    assert run_of(desk).config.probe_set == ""
+
+
+def test_training_examples_are_listed_by_class_in_the_order_of_the_data(desk: Desk) -> None:
+    desk.do(do.StartRun(small(), paused=True), ListExamples(3, first=2, count=4))
+    listed = desk.last(ExamplesListed)
+    assert isinstance(listed, ExamplesListed)
+    data = load_examples(small().data)
+    rows = np.flatnonzero(data.train_y == 3)
+    assert listed.total == len(rows)
+    assert listed.found.probe_set.indices == tuple(rows[2:6].tolist())
+    images = listed.found.images
+    np.testing.assert_array_equal(images, np.rint(255.0 * data.train_x[rows[2:6], 0]))
