@@ -1,0 +1,117 @@
+"""Virtual steps against a run's own steps, predictions against a kernel that is written out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.training.probes import ProbeContext, all_probes
+from dgn_engine.training.probes.error_prediction import STEPS
+from dgn_engine.training.run import Run
+
+PROBE = all_probes()["error_prediction"]
+NETS = {
+    "fc": NetConfig("fc", (("depth", 3), ("width", 4))),
+    "cnn4": NetConfig("cnn4", (("channels", 2),)),
+    "resnet_fc": NetConfig("resnet_fc", (("width", 6),)),
+}
+
+
+def config(net: str, **training: object) -> RunConfig:
+    given = {"loss": "squared", "optimiser": "sgd", "learning_rate": 0.05, "batch": 20} | training
+    return RunConfig(
+        data=DataConfig(train_limit=20),
+        net=NETS[net],
+        training=TrainingConfig(**given),  # type: ignore[arg-type]  # by name
+        probe_examples=20,
+    )
+
+
+def exact(run: Run) -> ProbeContext:
+    found = run.context()
+    network = found.network.double()
+    return ProbeContext(
+        network, found.x.double(), found.labels, found.regime, training=found.training
+    )
+
+
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("regime", ["DL", "ReLU"])
+def test_what_is_predicted_is_that_of_the_whole_kernel(
+    make_run: Callable[..., Run], net: str, regime: str
+) -> None:
+    context = exact(make_run(regime, config(net)))
+    found = PROBE.read(context, {"times": 2}, None)
+    weights = [one for one in context.network.parameters() if one.requires_grad]
+    logits = context.network(context.x)
+    rows = []
+    for logit in logits.flatten():
+        slopes = torch.autograd.grad(logit, weights, retain_graph=True, allow_unused=True)
+        rows.append(
+            torch.cat(
+                [
+                    (torch.zeros_like(w) if s is None else s).flatten()
+                    for s, w in zip(slopes, weights, strict=True)
+                ]
+            )
+        )
+    kernel = torch.stack(rows) @ torch.stack(rows).T
+    n, classes = logits.shape
+    y = torch.full((n, classes), -1.0, dtype=torch.float64)
+    y[torch.arange(n), context.labels] = 1.0
+    error = (logits.detach() - y).flatten()
+    for step in range(STEPS + 1):
+        own = float(0.5 * error.square().sum() / n)
+        assert found.arrays["predicted"][step] == pytest.approx(own, rel=1e-9)
+        if step == 0:
+            change = -0.1 / n * kernel @ error
+            np.testing.assert_allclose(
+                found.arrays["change_predicted"].ravel(), change, rtol=1e-7, atol=1e-12
+            )
+        error = error - 0.1 / n * kernel @ error
+
+
+def test_what_is_measured_are_the_runs_own_steps_where_it_descends_plainly(
+    make_run: Callable[..., Run],
+) -> None:
+    run = make_run("DL", config("fc"))
+    found = PROBE.read(run.context(), {}, None)
+    assert found.facts["run"].startswith("The run's own steps are these")
+    for step in range(4):
+        context = run.context()
+        again = PROBE.read(context, {}, None)
+        assert found.arrays["measured"][step] == pytest.approx(
+            again.arrays["measured"][0], rel=1e-5
+        )
+        run.step()
+
+
+@pytest.mark.parametrize(
+    ("training", "word"),
+    [
+        ({"optimiser": "adam"}, "adam"),
+        ({"momentum": 0.9}, "momentum"),
+        ({"batch": 5}, "batches of 5"),
+    ],
+)
+def test_where_the_run_steps_otherwise_that_is_said(
+    make_run: Callable[..., Run], training: dict[str, object], word: str
+) -> None:
+    found = PROBE.read(make_run("DL", config("fc", **training)).context(), {}, None)
+    assert word in found.facts["run"]
+    fewer = replace(config("fc"), probe_examples=10)
+    assert "20 examples" in PROBE.read(make_run("DL", fewer).context(), {}, None).facts["run"]
+
+
+def test_a_small_rate_is_predicted_well_and_a_large_one_is_not(
+    make_run: Callable[..., Run],
+) -> None:
+    context = exact(make_run("DL", config("fc", loss="cross-entropy", learning_rate=1e-3)))
+    small, large = (PROBE.read(context, {"times": times}, None) for times in (1, 1000))
+    assert small.scalars["one"] < 1e-2
+    assert large.scalars["one"] > 10 * small.scalars["one"]

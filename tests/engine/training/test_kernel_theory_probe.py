@@ -1,0 +1,64 @@
+"""K^V against sums over all sign patterns of a tiny network, whose mean is βH exactly."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.training.probes import ProbeContext, all_probes
+from dgn_engine.training.run import Run
+
+PROBE = all_probes()["kernel_theory"]
+CONFIG = RunConfig(
+    data=DataConfig(name="correlated", options=(("n", 12), ("dim", 2), ("rho", 0.5))),
+    net=NetConfig("fc", (("depth", 2), ("width", 2)), init="bernoulli"),
+    probe_examples=4,
+)
+
+
+def test_the_expectation_is_the_mean_over_all_signs_of_the_weights(
+    make_run: Callable[..., Run],
+) -> None:
+    given = make_run("FR-II", CONFIG).context()
+    network = given.network.double()
+    context = ProbeContext(network, given.x.double(), given.labels, given.regime)
+    weights = list(network.value.weights)
+    sizes = [weight.numel() for weight in weights]
+    assert sum(sizes) <= 10
+    sigmas = [float(weight.detach().abs().mean()) for weight in weights]
+    total, count, expected = np.zeros((len(given.x),) * 2), 0, None
+    for signs in itertools.product((-1.0, 1.0), repeat=sum(sizes)):
+        parts = torch.tensor(signs, dtype=torch.float64).split(sizes)
+        with torch.no_grad():
+            for weight, part, sigma in zip(weights, parts, sigmas, strict=True):
+                weight.copy_(sigma * part.view(weight.shape))
+        context.forget()
+        found = PROBE.read(context, {}, None)
+        if found.absent:
+            assert "No path is open" in found.absent
+            return
+        expected = found.arrays["expected"]
+        total, count = total + found.arrays["value"], count + 1
+    np.testing.assert_allclose(total / count, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_numbers_are_those_of_both_matrices(make_run: Callable[..., Run]) -> None:
+    found = PROBE.read(make_run("DL").context(), {}, None)
+    value, expected = found.arrays["value"], found.arrays["expected"]
+    off = np.sqrt(((value - expected) ** 2).sum()) / np.sqrt((expected**2).sum())
+    assert found.scalars["distance"] == pytest.approx(off)
+    assert found.scalars["traces"] == pytest.approx(np.trace(value) / np.trace(expected))
+    cosine = (value * expected).sum() / np.linalg.norm(value) / np.linalg.norm(expected)
+    assert found.scalars["cosine"] == pytest.approx(cosine)
+    assert found.facts == {"width": "16"}
+
+
+def test_where_the_statement_does_not_hold_that_is_said(make_run: Callable[..., Run]) -> None:
+    assert "makes its own gates" in PROBE.read(make_run("ReLU").context(), {}, None).absent
+    assert "frozen" in PROBE.read(make_run("gates-only").context(), {}, None).absent
+    assert "begin as copies" in PROBE.read(make_run("FR-DI").context(), {}, None).facts["depends"]
