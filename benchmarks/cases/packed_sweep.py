@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.cases.train_step_fc import BATCH, CLASSES, CONFIG
 from benchmarks.networks import dense
+from benchmarks.training_epochs import BATCH, CLASSES, CONFIG
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.device_data import DeviceData

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
-from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.cases.train_step_fc import BATCH, CLASSES, CONFIG
 from benchmarks.networks import convolutional
+from benchmarks.training_epochs import BATCH, CLASSES, CONFIG, GatedModule, eager_epochs, our_epochs
 from dgn_engine.regimes import find_regime
-from dgn_engine.training.device_data import DeviceData, epoch_order
+from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.trainer import Trainer
 
 CHANNELS, SIDE = 32, 28  # of cnn4 as it comes, on maps of MNIST's size
@@ -28,68 +28,20 @@ def _trainer(device: torch.device, n: int) -> Trainer:
 
 
 def _ours(device: torch.device, n: int) -> Work:
-    """An epoch; returns its mean loss."""
-    return _epochs(_trainer(device, n))
+    return our_epochs(_trainer(device, n))
 
 
 def _by_autograd(device: torch.device, n: int) -> Work:
     trainer = _trainer(device, n)
     trainer.use_autograd()
-    return _epochs(trainer)
-
-
-def _epochs(trainer: Trainer) -> Work:
-    def work() -> Tensor:
-        for _ in range(trainer.steps_per_epoch):
-            trainer.step()
-        return torch.tensor([trainer.train_score().loss])
-
-    return work
-
-
-class _Gated(nn.Module):
-    """The same network with the same weights, as somebody writes it who needs no more."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        super().__init__()
-        gate = trainer.network.gate
-        self._beta, self._top = gate.beta, 1.0 + gate.epsilon
-        self.value = nn.ParameterList([w.detach().clone() for w in trainer.network.value.weights])
-        features = list(trainer.network.feature.weights)[:-1]
-        self.feature = nn.ParameterList([w.detach().clone() for w in features])
-
-    def forward(self, x: Tensor) -> Tensor:
-        feature, value = x, x
-        for place, weight in enumerate(self.feature):
-            q = F.conv2d(feature, weight, padding=1)
-            feature = F.relu(q)
-            gate = self._top * torch.sigmoid(self._beta * q)
-            value = F.conv2d(value, self.value[place], padding=1) * gate
-        return F.linear(value.mean(dim=(2, 3)), self.value[-1])
+    return our_epochs(trainer)
 
 
 def _plain(device: torch.device, n: int) -> Work:
     """Resident data, Adam as it comes, the loss read at the end of the epoch."""
     trainer = _trainer(device, n)
-    module = _Gated(trainer)
-    optimiser = torch.optim.Adam(module.parameters(), lr=1e-4)
-    epoch = 0
-
-    def work() -> Tensor:
-        nonlocal epoch
-        order = epoch_order(CONFIG.seed, epoch, n).to(device)
-        epoch += 1
-        total = torch.zeros((), device=device)
-        for rows in order.split(BATCH):
-            x, y = trainer.data.train_x[rows], trainer.data.train_y[rows]
-            loss = F.cross_entropy(module(x), y)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            total += loss.detach() * len(rows)
-        return (total / n).cpu().reshape(1)
-
-    return work
+    module = GatedModule(trainer, partial(F.conv2d, padding=1), lambda v: v.mean(dim=(2, 3)))
+    return eager_epochs(trainer, module, torch.optim.Adam(module.parameters(), lr=1e-4))
 
 
 PREPARE: dict[str, Callable[[torch.device, int], Work]] = {

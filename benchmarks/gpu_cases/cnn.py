@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.case import Case, Faster, Method, Work
-from benchmarks.cases.train_step_fc import CONFIG
 from benchmarks.networks import convolutional
+from benchmarks.training_epochs import CONFIG
 from dgn_engine.config import Precision
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.device_data import DeviceData
