@@ -1,3 +1,25 @@
-"""Deep gated networks: training, gates and kernels, without a window."""
+"""Deep gated networks: training, gates and kernels, without a window.
+
+`import dgn_engine as dgn` is quick: torch is loaded when one of these is first used.
+"""
+
+import importlib
 
 __version__ = "0.1.0"
+
+# The public names, and where each lives.
+_PUBLIC = {
+    "watch": "dgn_engine.attaching.watcher",
+    "lightning_callback": "dgn_engine.attaching.callbacks",
+    "hugging_face_callback": "dgn_engine.attaching.callbacks",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'dgn_engine' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

@@ -94,6 +94,7 @@ class RunStarted(Event):
     accuracy: float | None = None  # of no use: recorded runs have it; `FileScored` says it
     accuracy_of: int = 0
     began_with: int = 0  # probe examples, where another number has been chosen since
+    watched: str = ""  # 'ResNet of train.py': another program trains it, we only look (`watch`)
 
 
 @dataclass(frozen=True)

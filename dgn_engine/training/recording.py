@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -186,6 +187,16 @@ def begin_recording(
     return Recording(folder, run, emit, every)
 
 
+def check_ours(path: Path, info: Mapping[str, Any]) -> None:
+    """Raise `UserError` where another program trained this run, which cannot go on here."""
+    by = str(dict(info.get("started", {})).get("watched", ""))
+    if by:
+        raise UserError(
+            f"{path.name} was trained by another program ({by}): go on with it there. Here it can "
+            "be shown, and its figures made."
+        )
+
+
 def continue_run(
     folder: RunFolder,
     number: int,
@@ -198,8 +209,9 @@ def continue_run(
 
     Raises `UserError` where the data are not the same, or the configuration cannot be carried out.
     """
-    snapshot = folder.newest_snapshot()
     known = folder.info
+    check_ours(folder.path, known)
+    snapshot = folder.newest_snapshot()
     if snapshot is None and (origin := origin_of(known)) is not None:
         raise UserError(
             f"{folder.path} holds no checkpoint of its own: begin the branch of {origin.parent} "

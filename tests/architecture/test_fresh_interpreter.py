@@ -82,3 +82,8 @@ def test_the_whole_engine_loads_without_qt() -> None:
         "        importlib.import_module(found.name)"
     )
     assert roots_after(statement).isdisjoint({*QT, "dgn_viewer"})
+
+
+def test_the_library_is_imported_without_torch() -> None:
+    """`import dgn_engine as dgn` is quick; what is used of it loads what it needs."""
+    assert roots_after("import dgn_engine; dir(dgn_engine)").isdisjoint({*HEAVY, *QT, "numpy"})

@@ -44,6 +44,7 @@ def check_started(started: events.RunStarted) -> None:
         raise ValueError("layers")
     _check_turns(started.wiring, started.rotation, started.shift)
     _check_words(started.regime, started.device, started.inspected, started.assuming)
+    _check_words(started.watched)
     _check_share(started.accuracy)
     probe = started.probe_set
     if len(probe.indices) != len(probe.labels) or len(probe.indices) > EXAMPLES:

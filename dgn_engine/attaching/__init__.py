@@ -1,0 +1,1 @@
+"""Attaches to a training loop that is not ours: `dgn_engine.watch`."""

@@ -1,0 +1,62 @@
+"""K of a module that has no gates we can follow, of as many probe examples as time allows."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor, nn
+
+from dgn_engine.kernels.empirical import module_kernel
+from dgn_engine.protocol.frames import Reading, freeze
+
+FEWEST = 4  # probe examples
+LIMIT = 1.5  # seconds that a reading may take
+MEMORY = 1 << 30  # bytes
+
+
+class TangentAlone:
+    """Reads K, mean over the logits, on evenly spaced examples of x (n, ...), sorted by class.
+
+    It begins with `FEWEST` and takes at most twice as many as before, while the next reading is
+    expected to take less than `LIMIT` seconds: rows take time by n, their products by n².
+    """
+
+    def __init__(self, module: nn.Module, x: Tensor, labels: Tensor) -> None:
+        self._module, self._x, self._labels = module, x, labels
+        self._count = min(FEWEST, len(x))
+
+    def read(self, step: int) -> Reading:
+        """As the probe 'ntk' shows it. Raises `ValueError` where there is no K."""
+        count, began = self._count, time.monotonic()
+        rows = torch.linspace(0, len(self._x) - 1, count).round().long().to(self._x.device)
+        kernel = module_kernel(self._module, self._x[rows], None, "mean", MEMORY).kernel
+        seconds = time.monotonic() - began
+        self._count = next_count(count, seconds, len(self._x))
+        whole = count == len(self._x)
+        scalars = {
+            "trace_value": float(kernel.diagonal().sum()),
+            "norm_value": float(torch.linalg.matrix_norm(kernel)),
+        }
+        return Reading(
+            "ntk",
+            step,
+            seconds,
+            arrays={
+                "labels": freeze(self._labels[rows].cpu().numpy()),
+                "value": freeze(kernel.detach().cpu().numpy()),
+            },
+            scalars=scalars,
+            facts={"trains": "K over all parameters that train, by autograd"},
+            remark=f"{count} probe examples, exact" if whole else f"{count} of {len(self._x)}",
+            examples=0 if whole else count,
+        )
+
+
+def next_count(count: int, seconds: float, most: int) -> int:
+    """How many examples the next reading is of, where one of `count` took so long."""
+    if seconds > LIMIT:
+        return max(2, min(count // 2, most))
+    doubled = min(2 * count, most)
+    growth = (doubled / count) ** 2
+    return doubled if growth * seconds <= LIMIT else count

@@ -1,0 +1,403 @@
+"""Watches a module while its owner's own loop trains it, and writes a run folder.
+
+    import dgn_engine as dgn
+
+    with dgn.watch(model, probe=(x, y), out="runs/mine") as w:
+        for batch, target in loader:
+            ...
+            w.step(loss=loss)
+
+`dgn-viewer runs/mine` shows it while it is written. Nothing of the training is changed: no random
+number is drawn, the module itself is neither run nor switched, and trouble of ours ends the
+watching, never the loop.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from dgn_engine.attaching.tangent_alone import TangentAlone
+from dgn_engine.attaching.watched_module import REGIME, WatchedModule, undisturbed
+from dgn_engine.attaching.watched_run import create_folder, probe_tensors, started
+from dgn_engine.errors import ArgumentError, UserError, did_you_mean
+from dgn_engine.protocol import events
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs.log import is_logged, log_word
+from dgn_engine.storage.runs.recorder import Recorder
+from dgn_engine.training.probe_schedule import ProbeSchedule
+from dgn_engine.training.probes import all_probes
+from dgn_engine.training.watch_budget import SHARE, WatchBudget
+
+PROBES = ("gates", "overlap", "npk", "ntk")  # gates, Λ, H and K
+LOOK_EVERY = 0.02  # seconds between two looks at what is due
+NOTE_EVERY = 0.2  # seconds of steps whose losses become one point of the curve
+FRAME_EVERY = 1.0  # seconds between two frames, as of every run
+CLOSING = 30.0  # seconds that the disk may take at the end
+TANGENT = "ntk"
+_SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 0.9
+
+
+def watch(
+    module: nn.Module,
+    probe: tuple[object, object],
+    out: str | Path,
+    *,
+    probes: Sequence[str] = PROBES,
+    share: float = SHARE,
+    steps_per_epoch: int = 0,
+    class_names: Sequence[str] = (),
+) -> Watcher:
+    """Watch `module` while you train it; use it as `with dgn.watch(…) as w:`.
+
+    `probe`: a pair of examples (n, …), as the module takes them, and labels (n,), 2 to 4,096 of
+    them; 64 are usual. `out`: a new folder, which becomes an ordinary run folder. `probes`: what is
+    read, see `dgn doctor`; `share`: of the run's time that all this may take. `steps_per_epoch`:
+    where you want epochs on the axes.
+
+    Raises `UserError` before anything is trained where one of these cannot be used.
+    """
+    return Watcher(module, probe, out, probes, share, steps_per_epoch, class_names)
+
+
+class Watcher:
+    """One module that is watched, from `with` (or `start`) to its end (or `close`)."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        probe: tuple[object, object],
+        out: str | Path,
+        probes: Sequence[str] = PROBES,
+        share: float = SHARE,
+        steps_per_epoch: int = 0,
+        class_names: Sequence[str] = (),
+    ) -> None:
+        _check(module, probes, share, steps_per_epoch)
+        self._module, self._probe, self._out = module, probe_tensors(probe), out
+        self._probes, self._class_names = tuple(probes), tuple(class_names)
+        self._per_epoch = steps_per_epoch
+        self._share = share
+        self._recorder: Recorder | None = None  # while it is watched
+        self.steps = 0
+        self.trouble = ""  # why it is watched no more, in a sentence
+        self._losses: list[float | Tensor] = []
+        self._accuracies: list[float] = []
+        self._readings: dict[str, Reading] = {}
+        self._next_look = self._noted = self._framed = 0.0
+        self._rate_from = (0.0, 0)
+
+    @property
+    def active(self) -> bool:
+        """Whether steps are recorded."""
+        return self._recorder is not None
+
+    # From its beginning to its end
+
+    def start(self) -> Self:
+        """Copy the module, make the folder, and read it before the first step.
+
+        Raises `UserError` where the folder cannot be made; other trouble is a warning.
+        """
+        try:
+            with undisturbed():
+                self._begin()
+        except UserError:
+            raise
+        except Exception as error:
+            self._give_up(error)
+        return self
+
+    __enter__ = start
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it; an exception of the loop goes on as it is, and the run folder says it."""
+        self.close(error)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Read once more, write what is left, and let the folder go. `error`: what ended the
+        loop; without one the run is finished."""
+        if self._recorder is None:
+            return
+        try:
+            with undisturbed():
+                self._note_scores()
+                if error is None:
+                    self._look(last=True)
+                    self._emit(events.Finished(self.steps))
+                elif isinstance(error, Exception):
+                    what = f"The training script stopped: {type(error).__name__}: {error}"
+                    details = "".join(traceback.format_exception(error))
+                    self._emit(events.Failed(what, details))
+                else:  # Ctrl-C
+                    self._recorder.note("Closed", {"step": self.steps})
+            self._end()
+        except Exception as own:
+            self._give_up(own)
+
+    # What the loop says
+
+    def step(
+        self,
+        loss: float | Tensor | None = None,
+        accuracy: float | None = None,
+    ) -> None:
+        """One training step was taken. `loss`: of its batch; `accuracy` (0…1), where you know it.
+
+        Never raises; a loss on a card is not waited for.
+        """
+        self.steps += 1
+        if self._recorder is None:
+            return
+        try:
+            if loss is not None:
+                self._losses.append(_kept(loss))
+            if accuracy is not None:
+                self._accuracies.append(float(accuracy))
+            now = time.monotonic()
+            if now >= self._next_look:
+                self._next_look = now + LOOK_EVERY
+                self._tick(now)
+        except Exception as error:
+            self._give_up(error)
+
+    def log(self, loss: float | Tensor | None = None, accuracy: float | None = None) -> None:
+        """Scores of the steps since the last time, where the loop does not say them at each."""
+        self.steps -= 1  # none was taken
+        self.step(loss, accuracy)
+
+    def test(self, loss: float | None = None, accuracy: float | None = None) -> None:
+        """The scores of a test set (or validation set) at this step; `accuracy` 0…1."""
+        if self._recorder is None:
+            return
+        try:
+            self._note_scores(
+                None if loss is None else float(loss),
+                None if accuracy is None else float(accuracy),
+            )
+        except Exception as error:
+            self._give_up(error)
+
+    # Own
+
+    def _begin(self) -> None:
+        x, labels, order = self._probe
+        watched = self._watched = WatchedModule(self._module, x, labels)
+        folder = create_folder(self._out, watched.title, len(labels))
+        by = f"{watched.title} of {Path(sys.argv[0]).name or 'an interactive session'}"
+        try:
+            opening = started(folder, watched, order, self._class_names, self._per_epoch, by)
+            folder.begin(opening, opening.probe_set.digest, torch.get_num_threads())
+            folder.plan_frames(self._probes, 0)
+        except BaseException:
+            folder.close()
+            raise
+        self._recorder = Recorder(folder)
+        atexit.register(self._at_exit)
+        clock = time.thread_time if watched.x.device.type == "cpu" else time.monotonic
+        self._budget = WatchBudget(self._share, busy=clock)
+        self._billed = 0.0
+        self._schedule: ProbeSchedule | None = None
+        self._alone: TangentAlone | None = None
+        if watched.network is not None:
+            self._schedule = ProbeSchedule(self._emit, fewer=True, budget=self._budget)
+            self._schedule.watch(tuple(ProbeRequest(name) for name in self._probes))
+        else:
+            self._without_gates(watched)
+        self._rate_from = (time.monotonic(), 0)
+        self._look()
+
+    def _without_gates(self, watched: WatchedModule) -> None:
+        """Only K can be computed: say so, once here and in each panel."""
+        for name in self._probes:
+            self._readings[name] = Reading(name, 0, absent=watched.refusal)
+        only = "only K is computed" if TANGENT in self._probes else "only scores are recorded"
+        _warn(f"There are no gates and no path kernels of this module; {only}. {watched.refusal}")
+        if TANGENT in self._probes:
+            self._alone = TangentAlone(watched.copy, watched.x, watched.labels)
+            self._alone_due = 0.0
+
+    def _tick(self, now: float) -> None:
+        recorder = self._recorder
+        assert recorder is not None
+        if (busy := recorder.busy) != self._billed:
+            self._budget.charge("recording", busy - self._billed, own=False)
+            self._billed = busy
+        for event in recorder.take_events():
+            if isinstance(event, events.RecordingPaused):
+                _warn(f"{event.reason} Your training goes on.")
+        self._budget.settle(running=True)
+        if now - self._noted >= NOTE_EVERY:
+            began = self._budget.busy()
+            self._note_scores()
+            recorder.pass_on()
+            self._budget.charge("recording", self._budget.busy() - began)
+        if self._is_due():
+            with undisturbed():
+                self._look()
+            self._next_look = time.monotonic() + LOOK_EVERY
+
+    def _is_due(self) -> bool:
+        if self._schedule is not None:
+            return bool(self._schedule.due(self.steps))
+        return self._alone is not None and time.monotonic() >= self._alone_due
+
+    def _look(self, last: bool = False) -> None:
+        """Bring the copy up to date, read what is due, and record it."""
+        due = self._schedule.due(self.steps, last) if self._schedule is not None else ()
+        if due or self._alone is not None:
+            began = self._budget.busy()
+            self._watched.renew()
+            self._budget.charge("copies", self._budget.busy() - began)
+        if due and self._schedule is not None and self._watched.network is not None:
+            context = self._watched.context(self._watched.network)
+            self._schedule.read(due, context, self.steps)
+            self._readings = dict(self._schedule.readings)
+        if self._alone is not None:
+            self._read_alone(self._alone)
+        now = time.monotonic()
+        if self._recorder is not None and (last or now - self._framed >= FRAME_EVERY):
+            began = self._budget.busy()
+            patience = CLOSING if last else 0.0
+            if self._recorder.add_frame(self._frame(now), patience):
+                self._framed = now
+            self._budget.charge("recording", self._budget.busy() - began)
+
+    def _read_alone(self, alone: TangentAlone) -> None:
+        began = self._budget.busy()
+        try:
+            reading = alone.read(self.steps)
+        except ValueError as refusal:  # it says which module has no K
+            reading = Reading(TANGENT, self.steps, absent=str(refusal))
+            self._alone = None
+        self._budget.took(TANGENT, "readings", self._budget.busy() - began)
+        every = self._budget.interval(TANGENT)
+        self._alone_due = time.monotonic() + every
+        self._readings[TANGENT] = replace(reading, interval=every)
+        if reading.scalars:
+            seen = (reading.examples, len(self._watched.x)) if reading.examples else (0, 0)
+            self._emit(events.ProbeScalars(self.steps, TANGENT, reading.scalars, *seen))
+
+    def _frame(self, now: float) -> Frame:
+        since, steps = self._rate_from
+        rate = (self.steps - steps) / (now - since) if now > since else 0.0
+        self._rate_from = (now, self.steps)
+        network = self._watched.network
+        return Frame(
+            run=1,
+            step=self.steps,
+            epoch=self._epoch,
+            steps_per_second=rate,
+            eta_seconds=None,
+            readings=dict(self._readings),
+            regime=REGIME,
+            wiring=network.wiring if network is not None else (),
+        )
+
+    @property
+    def _epoch(self) -> float:
+        return self.steps / self._per_epoch if self._per_epoch else 0.0
+
+    def _note_scores(self, loss: float | None = None, accuracy: float | None = None) -> None:
+        """One point of the curves: means since the last; what nobody knows is not a number."""
+        self._noted = time.monotonic()
+        losses, self._losses = [float(one) for one in self._losses], []
+        accuracies, self._accuracies = self._accuracies, []
+        if not losses and not accuracies and loss is None and accuracy is None:
+            return
+        self._emit(
+            events.Measured(
+                self.steps, self._epoch, _mean(losses), _mean(accuracies), loss, accuracy
+            )
+        )
+
+    def _emit(self, event: events.Event) -> None:
+        if self._recorder is not None and is_logged(event):
+            soon = not isinstance(event, (events.Measured, events.ProbeScalars))
+            self._recorder.note(log_word(event), to_plain(event), soon)
+
+    def _give_up(self, error: Exception) -> None:
+        """A fault of ours: say so once, here and in the run folder, and let the loop go on."""
+        said = str(error).strip().rstrip(".") or type(error).__name__
+        self.trouble = (
+            f"Watching stopped at step {self.steps:,}: {said}. The training went on without it."
+        )
+        with suppress(Exception):
+            details = (
+                "" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
+            )
+            self._emit(events.Failed(self.trouble, details))
+            self._end()
+        self._recorder = None
+        _warn(self.trouble)
+
+    def _end(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        atexit.unregister(self._at_exit)
+        if recorder is not None and not recorder.close(CLOSING):
+            _warn(recorder.paused or "The disk did not take all that was recorded in time.")
+
+    def _at_exit(self) -> None:
+        """The program ends without `close`."""
+        if self._recorder is not None:
+            with suppress(Exception):
+                self._recorder.note("Closed", {"step": self.steps})
+                self._end()
+
+
+def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch: int) -> None:
+    if not isinstance(module, nn.Module):
+        raise ArgumentError(f"module is of type {type(module).__name__}; a module is needed.")
+    known = all_probes()
+    for name in probes:
+        if name not in known:
+            raise ArgumentError(
+                f"There is no probe '{name}'; there are {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
+            )
+    if isinstance(probes, str) or not probes:
+        raise ArgumentError("probes names what is read, for example ('gates', 'npk').")
+    if not _SMALLEST_SHARE <= share <= _LARGEST_SHARE:
+        raise ArgumentError(f"share is {share:g}; it is a share of the time, like 0.05.")
+    if steps_per_epoch < 0:
+        raise ArgumentError(f"steps_per_epoch is {steps_per_epoch}; it is 0 or more.")
+
+
+def _kept(loss: float | Tensor) -> float | Tensor:
+    """Without its graph; of a card it is read later, when the numbers are there anyway."""
+    if isinstance(loss, Tensor):
+        return loss.item() if loss.device.type == "cpu" else loss.detach().clone()
+    return float(loss)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def _warn(sentence: str) -> None:
+    """A warning, also where the owner made errors of warnings: their loop must not end by it."""
+    tell: Callable[[str], object] = sys.stderr.write
+    try:
+        warnings.warn(f"dgn: {sentence}", RuntimeWarning, stacklevel=4)
+    except Warning:
+        with suppress(Exception):
+            tell(f"dgn: {sentence}\n")
