@@ -9,9 +9,9 @@ __version__ = "0.1.0"
 
 # The public names, and where each lives.
 _PUBLIC = {
-    "watch": "dgn_engine.attaching.watcher",
-    "lightning_callback": "dgn_engine.attaching.callbacks",
-    "hugging_face_callback": "dgn_engine.attaching.callbacks",
+    "watch": "dgn_engine.attachment.watcher",
+    "lightning_callback": "dgn_engine.attachment.callbacks",
+    "hugging_face_callback": "dgn_engine.attachment.callbacks",
 }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgn_engine.attaching.watched_module import REGIME, WatchedModule
+from dgn_engine.attachment.watched_module import REGIME, WatchedModule
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.errors import ArgumentError, UserError
 from dgn_engine.model.network import layer_infos

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from dgn_engine.attaching.watcher import Watcher
+from dgn_engine.attachment.watcher import Watcher
 from dgn_engine.errors import ArgumentError, UserError
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")

@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,9 +29,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from dgn_engine.attaching.tangent_alone import TangentAlone
-from dgn_engine.attaching.watched_module import REGIME, WatchedModule, undisturbed
-from dgn_engine.attaching.watched_run import create_folder, probe_tensors, started
+from dgn_engine.attachment.tangent_alone import TangentAlone
+from dgn_engine.attachment.watched_module import REGIME, WatchedModule, undisturbed
+from dgn_engine.attachment.watched_run import create_folder, probe_tensors, started
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import ProbeRequest
@@ -39,6 +39,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder
+from dgn_engine.text.printable import complain
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.watch_budget import SHARE, WatchBudget
@@ -395,9 +396,8 @@ def _mean(values: Sequence[float]) -> float:
 
 def _warn(sentence: str) -> None:
     """A warning, also where the owner made errors of warnings: their loop must not end by it."""
-    tell: Callable[[str], object] = sys.stderr.write
     try:
         warnings.warn(f"dgn: {sentence}", RuntimeWarning, stacklevel=4)
     except Warning:
         with suppress(Exception):
-            tell(f"dgn: {sentence}\n")
+            complain(f"dgn: {sentence}")

@@ -16,14 +16,14 @@ from torch import nn
 
 import dgn_engine as dgn
 from dgn_engine import kernels as k
-from dgn_engine.attaching import watcher as watcher_module
-from dgn_engine.attaching.tangent_alone import LIMIT, next_count
+from dgn_engine.attachment import watcher as watcher_module
+from dgn_engine.attachment.tangent_alone import LIMIT, next_count
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import continue_run
-from tests.engine.attaching.loops import examples, mlp, smooth, train
+from tests.engine.attachment.loops import examples, mlp, smooth, train
 
 
 @pytest.fixture(autouse=True)
