@@ -446,14 +446,11 @@ class RecordingResumed(Event):
 
 @dataclass(frozen=True)
 class RecordingMended(Event):
-    """Somebody else changed or moved the run's folder; recording goes on.
-
-    `folder`: where the run lies now.
-    """
+    """Somebody else changed or moved the run's folder; recording goes on."""
 
     remark: str  # a sentence or two: what was changed, and what was done
     step: int = 0
-    folder: str = ""
+    folder: str = ""  # where the run lies now
 
 
 @dataclass(frozen=True)
