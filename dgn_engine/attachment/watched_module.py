@@ -60,7 +60,7 @@ class WatchedModule:
 
     @property
     def title(self) -> str:
-        """'ResNet'."""
+        """What its class is called: 'ResNet', say."""
         return type(self._theirs).__name__
 
     @property
