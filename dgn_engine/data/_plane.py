@@ -1,0 +1,58 @@
+"""Points of the plane in two classes: what the data sets for teaching share.
+
+Each example is (x, y, 1): networks have no biases (THEORY §1), and without the constant every
+region would be a cone from the origin. It acts as a bias of the first layer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import DataSet, Examples, Labels, Report
+from dgn_engine.data._variants import frozen_stream
+from dgn_engine.setting import Setting
+
+Points = npt.NDArray[np.float64]
+Draw = Callable[[Labels, np.random.RandomState], Points]
+"""Points (n, 2), about within ±1, one for each label 0 or 1, before noise is added."""
+
+COUNT = Setting("n", "training points n", 400, least=4, most=100_000)
+NOISE = Setting("noise", "noise (standard deviation)", 0.08, least=0.0, most=2.0)
+TEST = 400  # points, drawn in the same way
+
+
+def plane_set(name: str, title: str, draw: Draw) -> DataSet:
+    """The data set of points that `draw` places, with as many of one class as of the other."""
+
+    def load(config: DataConfig, _report: Report) -> Examples:
+        options = dict(config.options)
+        seed, noise = config.variant_seed, float(options["noise"])
+        parts = [
+            _drawn(draw, count, noise, frozen_stream(name, what, seed))
+            for what, count in (("train", int(options["n"])), ("test", TEST))
+        ]
+        digest = hashlib.sha256(name.encode())
+        for x, y in parts:
+            digest.update(str(x.shape).encode())
+            digest.update(x.data)
+            digest.update(y.data)
+        (train_x, train_y), (test_x, test_y) = parts
+        classes = ("first", "second")
+        return Examples(train_x, train_y, test_x, test_y, classes, name, digest.hexdigest())
+
+    return DataSet(title, load, "It is drawn when it is needed.", (COUNT, NOISE))
+
+
+def _drawn(
+    draw: Draw, count: int, noise: float, stream: np.random.RandomState
+) -> tuple[npt.NDArray[np.float32], Labels]:
+    labels = stream.permutation(np.arange(count) % 2).astype(np.int64)
+    points = draw(labels, stream) + noise * stream.normal(size=(count, 2))
+    x = np.ones((count, 3), dtype=np.float32)
+    x[:, :2] = points
+    return x, labels
