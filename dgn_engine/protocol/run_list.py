@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from dgn_engine.protocol.events import Event
 
 
-@dataclass(frozen=True)
-class RecordedRun:
-    """One folder among the user's runs. `best`: test accuracy, NaN where none is known, first
-    reached at `best_step`. `given_name`, `notes`: the user's words, empty where there are none.
-    `seconds` it was written to; `created`: ISO 8601, UTC.
+@dataclass(frozen=True, kw_only=True)
+class ListedFacts:
+    """What is known of one recorded run. `name`: of its folder. `best`: test accuracy of its last
+    regime, NaN where none is known, first reached at `best_step`. `given_name`, `notes`: the
+    user's words, empty where there are none. `seconds`: how long it was written to, from a start
+    to an end each time; `created`: ISO 8601, UTC; `bytes`: of all its files.
 
     `status`: 'running', 'finished', 'stopped', 'diverged', 'failed', 'interrupted', 'damaged'.
-    `touched`: when it was last written to, seconds since 1970. `resumable`: it has a checkpoint.
-    `trouble`: why a damaged run cannot be read, in a sentence.
+    `resumable`: it has a checkpoint. `trouble`: why a damaged run cannot be read, in a sentence.
     """
 
-    folder: str
     name: str
     status: str
     step: int
@@ -28,7 +27,6 @@ class RecordedRun:
     data: str
     seed: int
     best: float
-    touched: float
     resumable: bool
     created: str = ""
     best_step: int = 0
@@ -37,6 +35,15 @@ class RecordedRun:
     given_name: str = ""
     notes: str = ""
     trouble: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun(ListedFacts):
+    """One folder among the user's runs. `touched`: when it was last written to, seconds since
+    1970."""
+
+    folder: str
+    touched: float
 
     @property
     def shown_name(self) -> str:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.run_list import RecordedRun, RunsListed
+from dgn_engine.protocol.run_list import ListedFacts, RecordedRun, RunsListed
 from dgn_engine.storage import lock
 from dgn_engine.storage.atomic_write import PART
 from dgn_engine.storage.runs import folder_layout, list_cache
@@ -90,7 +90,7 @@ def _listed(root: Path) -> list[tuple[IndexEntry, Statuses]]:
 
 
 def _recorded(root: str, entry: IndexEntry, statuses: Statuses) -> RecordedRun:
-    values = {name: value for name, value in vars(entry).items() if name in _SHARED}
+    values = {name: getattr(entry, name) for name in _FACTS}
     folder = os.path.join(root, entry.name)  # noqa: PTH118 (thousands of folders)
     return RecordedRun(folder=folder, touched=_touched(statuses), **values)
 
@@ -164,6 +164,4 @@ def _stamp(statuses: Statuses) -> str:
 
 
 _FILES = (folder_layout.RUN, folder_layout.LOG)
-_SHARED = {item.name for item in fields(IndexEntry)}.intersection(
-    item.name for item in fields(RecordedRun)
-)
+_FACTS = tuple(item.name for item in fields(ListedFacts))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.errors import UserError
+from dgn_engine.protocol.run_list import ListedFacts
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_notes import RunNotes, read_notes
@@ -22,33 +23,14 @@ _CREATED = 40  # characters
 _TROUBLE = 300
 
 
-@dataclass(frozen=True)
-class IndexEntry:
-    """One run, as `RecordedRun` tells it; raises `ValueError` where a number is beyond its range.
+@dataclass(frozen=True, kw_only=True)
+class IndexEntry(ListedFacts):
+    """One run as the index has it; raises `ValueError` where a number is beyond its range.
 
-    `best`: the best test accuracy of its last regime, NaN where none is known, and `best_step` the
-    first step that had it. `seconds`: how long it was written to, from a start to an end each
-    time. `bytes`: of all its files.
+    `stamp`: names, sizes and times of the files that this was read from.
     """
 
-    name: str  # of its folder
-    stamp: str  # names, sizes and times of the files that this was read from
-    created: str
-    status: str
-    step: int
-    total_steps: int
-    regime: str
-    net: str
-    data: str
-    seed: int
-    best: float
-    best_step: int
-    seconds: float
-    bytes: int
-    resumable: bool
-    given_name: str
-    notes: str
-    trouble: str = ""
+    stamp: str
 
     def __post_init__(self) -> None:
         counts = (self.step, self.total_steps, self.seed, self.best_step, self.bytes)
@@ -81,9 +63,21 @@ def read_entry(folder: Path, stamp: str) -> IndexEntry | None:
 def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
     """`trouble`: without the way to the folder, which stands beside it."""
     words = plain(trouble.replace(f"{folder}/", "").replace(str(folder), folder.name), _TROUBLE)
-    nothing = ("damaged", 0, 0, "", "", "", 0, float("nan"), 0, 0.0)
-    told = (_bytes(folder), is_resumable(folder), "", "", words)
-    return IndexEntry(folder.name, stamp, "", *nothing, *told)
+    return IndexEntry(
+        name=folder.name,
+        stamp=stamp,
+        status="damaged",
+        step=0,
+        total_steps=0,
+        regime="",
+        net="",
+        data="",
+        seed=0,
+        best=math.nan,
+        bytes=_bytes(folder),
+        resumable=is_resumable(folder),
+        trouble=words,
+    )
 
 
 def _read(folder: Path, stamp: str) -> IndexEntry:

@@ -51,7 +51,8 @@ TITLES = [column.title for column in COLUMNS]
 
 def a_run(name: str, status: str = "stopped", **changes: Any) -> RecordedRun:
     run = RecordedRun(
-        name, name, status, 1200, 4500, "DL", "fc", "digits", 0, 0.961, 1000.0, resumable=True,
+        folder=name, name=name, status=status, step=1200, total_steps=4500, regime="DL", net="fc",
+        data="digits", seed=0, best=0.961, touched=1000.0, resumable=True,
         best_step=900, seconds=63.0, bytes=2_400_000,
     )  # fmt: skip
     return dataclasses.replace(run, **changes)

@@ -86,7 +86,10 @@ def test_a_folder_that_takes_no_limits_is_said(qtbot: QtBot, tmp_path: Path) -> 
 
 
 def listed(size: int, limit: int = 20 * GIB) -> RunsListed:
-    run = RecordedRun("a", "a", "stopped", 1, 2, "DL", "fc", "digits", 0, 0.5, 1.0, resumable=True)
+    run = RecordedRun(
+        folder="a", name="a", status="stopped", step=1, total_steps=2, regime="DL", net="fc",
+        data="digits", seed=0, best=0.5, touched=1.0, resumable=True,
+    )  # fmt: skip
     return RunsListed("runs", (dataclasses.replace(run, bytes=size),), limit)
 
 
