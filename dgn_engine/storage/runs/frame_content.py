@@ -1,9 +1,11 @@
-"""What the file of a frame holds: arrays as safetensors, everything else as JSON in its header."""
+"""What the file of a frame holds: arrays as safetensors, everything else as JSON in its header.
+
+Format 2 stores large arrays in fewer bytes (`packed_arrays`); files of format 1 are read as before.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,32 +16,36 @@ from safetensors.numpy import load, save
 
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
+from dgn_engine.storage.runs import packed_arrays
 from dgn_engine.storage.runs.run_ranges import STEPS, is_count
 
-FORMAT = 1
+FORMAT = 2
 UNPACKED = 1 << 30  # bytes of the gates of one frame
 UNSOUND = (
     *(SafetensorError, ValueError, KeyError, TypeError, AttributeError),
     *(OverflowError, RecursionError),
 )  # what `decode` raises of a file that is damaged
-_SIDES = 32  # of an array
 # Of a reading:
 _STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark", "error")
 
 
 def encode(frame: Frame) -> bytes:
-    """Tensors 'probe/array'; zeros and ones are packed, eight in a byte; the rest is JSON."""
+    """Tensors 'probe/array'; zeros and ones are packed, eight in a byte, other large arrays as
+    `packed_arrays` says; the rest is JSON."""
     tensors: dict[str, Array] = {}
     packed: dict[str, list[int]] = {}
+    shrunk: dict[str, dict[str, Any]] = {}
     readings: dict[str, Any] = {}
     for probe, reading in frame.readings.items():
         if reading.pending:  # what comes is recorded when it is there
             continue
         for name, array in reading.arrays.items():
             key = f"{probe}/{name}"
-            if array.dtype in (np.uint8, np.bool_) and array.size and array.max() <= 1:
+            if packed_arrays.is_bits(array):
                 packed[key] = list(array.shape)
                 tensors[key] = np.packbits(array.reshape(-1))
+            elif (smaller := packed_arrays.shrink(array)) is not None:
+                tensors[key], shrunk[key] = smaller
             else:
                 tensors[key] = np.ascontiguousarray(array)
         readings[probe] = {name: to_plain(getattr(reading, name)) for name in _STORED}
@@ -51,6 +57,8 @@ def encode(frame: Frame) -> bytes:
         "packed": packed,
         "readings": readings,
     }
+    if shrunk:
+        head["shrunk"] = shrunk
     if frame.regime:
         head |= {"regime": frame.regime, "wiring": frame.wiring}
     head_text = json.dumps(to_plain(head, "word"), allow_nan=False)
@@ -61,19 +69,24 @@ def decode(content: bytes) -> Frame:
     """The inverse of `encode`, with read-only arrays; raises one of `UNSOUND`."""
     head = parse_json(_metadata(content)["frame"].encode())
     arrays: dict[str, dict[str, Array]] = {probe: {} for probe in head["readings"]}
-    unpacked = 0
+    if int(head.get("format", 1)) > FORMAT:
+        raise ValueError("a newer version of this program wrote it")
+    shrunk, unpacked = head.get("shrunk", {}), 0
     for key, stored_array in load(content).items():
         probe, _, name = key.partition("/")
         array = stored_array
         if key in head["packed"]:
             shape = tuple(head["packed"][key])
-            if len(shape) > _SIDES or not all(map(is_count, shape)):
-                raise ValueError(f"the shape of {key}")
-            count = math.prod(shape)
+            count = packed_arrays.count_of(shape)
             unpacked += count
             if count > 8 * array.size or unpacked > UNPACKED:
                 raise ValueError(f"the shape of {key} is not that of its bits")
             array = np.unpackbits(array, count=count).reshape(shape)
+        elif key in shrunk:
+            unpacked += packed_arrays.count_of(tuple(shrunk[key]["shape"])) * 8
+            if unpacked > UNPACKED:
+                raise ValueError(f"{key} is too large")
+            array = packed_arrays.restore(array, shrunk[key])
         array.flags.writeable = False
         arrays[probe][name] = array
     step, epoch = head["step"], from_plain(float, head["epoch"])
@@ -88,6 +101,11 @@ def decode(content: bytes) -> Frame:
     regime, wiring = head.get("regime", ""), tuple(head.get("wiring", ()))
     if not isinstance(regime, str) or sorted(wiring) != list(range(len(wiring))):
         raise ValueError("a regime, or an order of gate layers")
+    for probe, reading in readings.items():
+        kinds = [about["as"] for key, about in shrunk.items() if key.startswith(f"{probe}/")]
+        if words := packed_arrays.words_of(kinds):
+            remark = " · ".join(filter(None, (reading.remark, words)))
+            readings[probe] = replace(reading, remark=remark)
     return Frame(
         run=0,
         step=step,

@@ -1,0 +1,108 @@
+"""How large arrays of a frame are stored in fewer bytes, and how exactly they come back.
+
+- Zeros and ones: a bit each, exact.
+- Shares (all between 0 and 1; the gates of soft regimes): 256 tones, each within 1/510 of what it
+  was and on the same side of ½.
+- Other numbers: half precision after division by the largest magnitude m, each within 2⁻¹¹ of
+  itself (0.05 %) or, where it is very small, within 2⁻²⁵ m. Of a matrix that is symmetric but for
+  10⁻⁶ m, the rounding of products, only the upper triangle.
+
+Arrays of few numbers, of one side (eigenvalues), or with infinities stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Array
+from dgn_engine.storage.runs.run_ranges import is_count
+
+LEAST = 1024  # numbers of an array that is stored less exactly
+SIDES = 32  # of an array
+_SYMMETRIC = 1e-6  # of the largest magnitude: a product's rounding
+_TONES = 255
+_WORDS = {"half": "stored to 0.05 %", "triangle": "stored to 0.05 %", "tones": "stored to 0.002"}
+_RESTORED = {"float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}
+
+
+def is_bits(array: Array) -> bool:
+    return bool(array.dtype in (np.uint8, np.bool_) and array.size and array.max() <= 1)
+
+
+def shrink(array: Array) -> tuple[Array, dict[str, Any]] | None:
+    """What is stored in the place of an array, and how it is read; None: as it is."""
+    if array.dtype.name not in _RESTORED or array.ndim < 2 or array.size < LEAST:
+        return None
+    if np.isinf(array).any():
+        return None
+    about: dict[str, Any] = {"shape": list(array.shape), "dtype": array.dtype.name}
+    symmetric = _is_symmetric(array)
+    low, high = float(np.min(array)), float(np.max(array))  # NaN where there is one
+    if not symmetric and low >= 0.0 and high <= 1.0:
+        tones = np.rint(array.astype(np.float64) * _TONES).astype(np.uint8)
+        return tones.reshape(-1), about | {"as": "tones"}
+    numbers = array[_upper(len(array))] if symmetric else array.reshape(-1)
+    scale = float(np.nanmax(np.abs(numbers))) if not np.isnan(numbers).all() else 1.0
+    scale = scale or 1.0
+    halves = (numbers.astype(np.float64) / scale).astype(np.float16)
+    return halves, about | {"as": "triangle" if symmetric else "half", "scale": scale}
+
+
+def restore(stored: Array, about: Mapping[str, Any]) -> Array:
+    """The array that `shrink` was given, as exactly as it says; raises `ValueError`, `KeyError` or
+    `TypeError` where what is stored makes no sense."""
+    shape, kind = tuple(about["shape"]), about["as"]
+    dtype = _RESTORED[about["dtype"]]
+    count = count_of(shape)
+    side = shape[0] if shape else 0
+    expected = side * (side + 1) // 2 if kind == "triangle" else count
+    held = np.dtype(np.uint8 if kind == "tones" else np.float16)
+    if kind not in _WORDS or stored.shape != (expected,) or stored.dtype != held:
+        raise ValueError("the shape of an array is not that of its numbers")
+    if kind == "tones":
+        return (stored.astype(np.float64) / _TONES).astype(dtype).reshape(shape)
+    scale = float(about["scale"])
+    if not (math.isfinite(scale) and scale > 0.0):
+        raise ValueError("the scale of an array")
+    with np.errstate(over="ignore"):  # float32 at its own limit
+        numbers = (stored.astype(np.float64) * scale).astype(dtype)
+    if kind == "half":
+        return numbers.reshape(shape)
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError("a triangle of what is no square")
+    whole, upper = np.empty(shape, dtype), _upper(side)
+    whole[upper] = numbers
+    whole.T[upper] = numbers
+    return whole
+
+
+def count_of(shape: tuple[Any, ...]) -> int:
+    """How many numbers an array of this shape has; raises `ValueError` where it is no shape."""
+    if len(shape) > SIDES or not all(map(is_count, shape)):
+        raise ValueError("the shape of an array")
+    return math.prod(shape)
+
+
+def words_of(kinds: list[str]) -> str:
+    """'stored to 0.05 %': how exactly the arrays of one reading come back; '' where all are."""
+    return ", ".join(dict.fromkeys(_WORDS[kind] for kind in kinds if kind in _WORDS))
+
+
+def _upper(side: int) -> Array:
+    """Where the upper triangle is, the diagonal included."""
+    return np.tri(side, dtype=np.bool_).T
+
+
+def _is_symmetric(array: Array) -> bool:
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        return False
+    holes = np.isnan(array)
+    if not np.array_equal(holes, holes.T):
+        return False
+    most = float(np.nanmax(np.abs(array))) if not holes.all() else 0.0
+    apart = np.abs(array - array.T)
+    return bool((apart[~holes] <= _SYMMETRIC * most).all())
