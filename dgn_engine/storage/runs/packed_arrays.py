@@ -26,7 +26,10 @@ SIDES = 32  # of an array
 _SYMMETRIC = 1e-6  # of the largest magnitude: a product's rounding
 _TONES = 255
 _WORDS = {"half": "stored to 0.05 %", "triangle": "stored to 0.05 %", "tones": "stored to 0.002"}
-_RESTORED = {"float32": np.dtype(np.float32), "float64": np.dtype(np.float64)}
+_RESTORED: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+}
 
 
 def is_bits(array: Array) -> bool:
@@ -64,17 +67,19 @@ def restore(stored: Array, about: Mapping[str, Any]) -> Array:
     if kind not in _WORDS or stored.shape != (expected,) or stored.dtype != held:
         raise ValueError("the shape of an array is not that of its numbers")
     if kind == "tones":
-        return (stored.astype(np.float64) / _TONES).astype(dtype).reshape(shape)
+        shares: Array = stored.astype(np.float64) / _TONES
+        return shares.astype(dtype).reshape(shape)
     scale = float(about["scale"])
     if not (math.isfinite(scale) and scale > 0.0):
         raise ValueError("the scale of an array")
     with np.errstate(over="ignore"):  # float32 at its own limit
-        numbers = (stored.astype(np.float64) * scale).astype(dtype)
+        numbers: Array = np.asarray(stored.astype(np.float64) * scale, dtype=dtype)
     if kind == "half":
         return numbers.reshape(shape)
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError("a triangle of what is no square")
-    whole, upper = np.empty(shape, dtype), _upper(side)
+    whole: Array = np.empty((side, side), dtype=dtype)
+    upper = _upper(side)
     whole[upper] = numbers
     whole.T[upper] = numbers
     return whole
@@ -94,7 +99,8 @@ def words_of(kinds: list[str]) -> str:
 
 def _upper(side: int) -> Array:
     """Where the upper triangle is, the diagonal included."""
-    return np.tri(side, dtype=np.bool_).T
+    upper: Array = np.tri(side, dtype=np.bool_).T
+    return upper
 
 
 def _is_symmetric(array: Array) -> bool:
