@@ -22,6 +22,7 @@ from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector, InspectorDock
+from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
 from dgn_viewer.layer_strip.strip_widget import LayersStrip, StripBar
@@ -299,6 +300,7 @@ class Window(QMainWindow):
             open_palette=self.palette_.open,
             show_shortcuts=self.sheet.open,
             open_settings=self._open_settings,
+            open_examples=self._open_examples,
             open_guide=self.help.open,
             start_tour=lambda: self.tour.start(),
             walk=FocusWalk(self._stops).go,
@@ -337,6 +339,10 @@ class Window(QMainWindow):
                 lambda: self.send(ListRuns()),
             )
         )
+
+    def _open_examples(self) -> None:
+        shown, light = self.history.view({}).pictures, self.docks.linked.show
+        self.inspector.show_page(ExamplesPage(self.send, self.run_state, shown, light))
 
     def _show_program(self) -> None:
         self.inspector.show_page(ProgramPage(self._torch_version))

@@ -37,6 +37,7 @@ class ProbeExamples(Event):
     numbers: bytes = b""
     missing: str = ""
     remark: str = ""
+    one: tuple[int, ...] = ()  # the shape of an example in the data: what is drawn has it
 
     @property
     def images(self) -> Array | None:

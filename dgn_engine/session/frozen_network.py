@@ -220,6 +220,11 @@ class InspectedNetwork:
         return ProbeInputs(x, labels, len(examples.class_names), config.net)
 
     @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Of an example as it is stored."""
+        return tuple(self._stored.train_x.shape[1:])
+
+    @property
     def train_labels(self) -> Array:
         """As `Run.train_labels`."""
         return self._stored.train_y

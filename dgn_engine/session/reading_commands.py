@@ -102,7 +102,8 @@ class ReadingCommands:
     def meet(self, shown: Shown) -> None:
         """There are other probe examples: show them, and read what is compared on them, too."""
         normalise = shown.config.data.normalise
-        self._emit(pictures_of(shown.probe_set, shown.probe_images, normalise))
+        images, one = shown.probe_images, shown.image_shape
+        self._emit(pictures_of(shown.probe_set, images, normalise, one))
         self._comparison.renew(probe_inputs_of(shown))
 
     def _each(

@@ -14,18 +14,21 @@ LONGEST = 1024  # numbers of a vector that are shown; longer ones have no pictur
 _ROUNDING = 1e-3  # by which pixels may leave [0, 1] after the normalisation was undone
 
 
-def pictures_of(probe_set: ProbeSet, x: Array, normalise: str) -> ProbeExamples:
+def pictures_of(
+    probe_set: ProbeSet, x: Array, normalise: str, one: tuple[int, ...] = ()
+) -> ProbeExamples:
     """The examples `x`, (n, C, H, W) images or (n, d) vectors, as they can be shown.
 
     `normalise`: what was done to the pixels, as `normalisation` reads it; it is undone. Pixels that
-    still leave [0, 1] are scaled, all examples alike, and the remark says so.
+    still leave [0, 1] are scaled, all examples alike, and the remark says so. `one`: the shape of
+    an example in the data, where the network takes another.
     """
     if x.ndim == 2 and x.shape[1] > LONGEST:
         why = f"The examples are vectors of {x.shape[1]:,} numbers, which have no picture."
         return ProbeExamples(probe_set, missing=why)
     if x.ndim == 2:
         numbers = np.ascontiguousarray(x, dtype=np.float32)
-        return ProbeExamples(probe_set, numbers.shape, numbers=numbers.tobytes())
+        return ProbeExamples(probe_set, numbers.shape, numbers=numbers.tobytes(), one=one)
     if x.ndim != 4:
         return ProbeExamples(probe_set, missing="The examples are no images of rows and columns.")
     images, remarks = _undone(np.nan_to_num(x.astype(np.float64)), normalise), list[str]()
@@ -40,7 +43,8 @@ def pictures_of(probe_set: ProbeSet, x: Array, normalise: str) -> ProbeExamples:
     pixels = np.rint(255.0 * images).astype(np.uint8).transpose(0, 2, 3, 1)
     pixels = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
     remark = f"Pictures: {', '.join(remarks)}." if remarks else ""
-    return ProbeExamples(probe_set, pixels.shape, pixels.tobytes(), remark=remark)
+    shape = one or tuple(x.shape[1:])
+    return ProbeExamples(probe_set, pixels.shape, pixels.tobytes(), remark=remark, one=shape)
 
 
 def _undone(images: Array, normalise: str) -> Array:

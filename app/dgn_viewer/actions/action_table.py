@@ -56,7 +56,7 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         "file.save_session", "file.go_back", "file.open_result", SEPARATOR,
         "file.export_panel", "file.export_all", SEPARATOR, "file.quit",
     ),
-    "Edit": ("edit.undo", "edit.redo", SEPARATOR, "edit.settings"),
+    "Edit": ("edit.undo", "edit.redo", SEPARATOR, "edit.examples", "edit.settings"),
     "Run": ("run.toggle", "run.step", "run.epoch", "run.reset", SEPARATOR,
             "run.train_on", "run.train_on_gates", SEPARATOR, "run.start_engine"),
     "Gates": ("regime.*",),
@@ -106,6 +106,7 @@ class Parts:
     open_palette: Callable[[], None]
     show_shortcuts: Callable[[], None]
     open_settings: Callable[[], None]
+    open_examples: Callable[[], None]
     open_guide: Callable[[], None]
     start_tour: Callable[[], None]
     walk: Callable[[int], None]
@@ -241,6 +242,9 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
         row("edit.redo", "Redo", lambda: send(do.Redo()), ("Ctrl+Shift+Z", "Ctrl+Y"), "redo",
             "Do again what was undone last",
             lambda now: bool(now.has_run and now.redo), text_now=lambda n: _named("Redo", n.redo)),
+        row("edit.examples", "Probe examples…", parts.open_examples, ("Ctrl+Shift+D",), "",
+            "Choose what every kernel panel is measured on: by class, by hand, the misclassified, "
+            "or a digit that you draw", _shows_run),
         row("edit.settings", "Settings…", parts.open_settings, ("Ctrl+,",), "settings",
             "The run at start, theme, how much watching may cost, shortcuts"),
         row("experiments.gate_information", "Gate information of a checkpoint…",

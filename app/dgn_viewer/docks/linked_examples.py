@@ -28,6 +28,10 @@ class LinkedExamples(QObject):
         view.examples.pinned.connect(lambda places: self._pin(view, places))
         view.examples.light(self.lit)
 
+    def show(self, places: tuple[int, ...]) -> None:
+        """Outline these until a cursor is on others."""
+        self._point(places)
+
     def unpin(self) -> bool:
         """Let the cursor choose again; whether anything was pinned."""
         if not self.pinned:

@@ -241,7 +241,7 @@ class PanelDock(QWidget):
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Alt and an arrow move the cursor over examples, Return pins them, Esc lets go."""
+        """The arrow keys move the cursor over examples, Return pins them, Esc lets go."""
         if not self._obeys(event):
             super().keyPressEvent(event)
 
@@ -256,8 +256,11 @@ class PanelDock(QWidget):
         if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             made.click_at_cursor()
             return True
-        moves = key in _ARROWS and event.modifiers() & Qt.KeyboardModifier.AltModifier
-        return bool(moves) and made.move_cursor(*_ARROWS[Qt.Key(key)])
+        plain = event.modifiers() in (
+            Qt.KeyboardModifier.NoModifier,
+            Qt.KeyboardModifier.KeypadModifier,
+        )
+        return key in _ARROWS and plain and made.move_cursor(*_ARROWS[Qt.Key(key)])
 
     def _lay_out(self) -> None:
         combos = self._combos.values()

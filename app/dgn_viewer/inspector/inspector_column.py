@@ -18,9 +18,11 @@ from PySide6.QtWidgets import (
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
 from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
+from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
 from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.pages.about_page import AboutPage
+from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.inspector.pages.program_page import ProgramPage
@@ -37,7 +39,16 @@ WIDTH = 400
 _LEAST_WIDTH = 352
 _SHARE = 0.45  # of the window, that the column may have
 _SPLITTER = 8  # pixels beside the column in which the mouse takes the splitter
-Page = AboutPage | ExperimentPage | FilePage | ProgramPage | RunPage | RunsPage | SettingsPage
+Page = (
+    AboutPage
+    | ExamplesPage
+    | ExperimentPage
+    | FilePage
+    | ProgramPage
+    | RunPage
+    | RunsPage
+    | SettingsPage
+)
 
 
 class Inspector(QFrame):
@@ -106,7 +117,7 @@ class Inspector(QFrame):
         """There is no trash for these runs: ask whether they are to be deleted for good."""
         self.runs_page.ask_for_good(folders)
 
-    def show_page(self, page: ExperimentPage | ProgramPage | SettingsPage) -> None:
+    def show_page(self, page: ExamplesPage | ExperimentPage | ProgramPage | SettingsPage) -> None:
         """A page that somebody else has made."""
         self._open(page)
 
@@ -128,6 +139,10 @@ class Inspector(QFrame):
                 self.page.on_event(event)
             case RunsListed():
                 self.runs_page.show_runs(event)
+            case (
+                ProbeExamples() | ExamplesListed() | events.ProbeSetChanged() | events.RunStarted()
+            ) if isinstance(self.page, ExamplesPage):
+                self.page.on_event(event, state)
             case events.RunShown() if isinstance(self.page, RunsPage):
                 self._send(ListRuns())  # the run before has ended
             case events.RunContinued() if isinstance(self.page, RunsPage):

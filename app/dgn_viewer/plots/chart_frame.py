@@ -198,19 +198,20 @@ def _paint_row_pictures(
     matrix, pictures = chart.matrix, chart.pictures
     if matrix is None or pictures is None or (images := pictures.images) is None:
         return
-    box = plot_area.box
+    box, known = plot_area.box, pictures.probe_set
     left = box.left() - PAD - PICTURE
-    bottom = box.top() - 1.0
-    for row, place in enumerate(matrix.row_examples):
+    own = len(known.labels) - known.drawn
+    rows = sorted(enumerate(matrix.row_examples), key=lambda row: row[1] < own)  # the own first
+    taken: list[float] = []
+    for row, place in rows:
         middle = plot_area.along(row)
-        if not box.top() <= middle <= box.bottom():
-            continue
         top = min(max(middle - PICTURE / 2, box.top()), box.bottom() - PICTURE)
-        if top >= bottom:
+        room = all(abs(top - other) >= PICTURE + 1.0 for other in taken)
+        if room and box.top() <= middle <= box.bottom():
             painter.drawImage(QRectF(left, top, PICTURE, PICTURE), example_image(images[place]))
             painter.setPen(QPen(style.colour("muted"), 1))
             painter.drawLine(QLineF(left + PICTURE, middle, box.left() - 1, middle))
-            bottom = top + PICTURE + 1.0
+            taken.append(top)
 
 
 def _paint_columns(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:

@@ -117,6 +117,7 @@ class Desk:
             open_palette=whole.open_palette,
             show_shortcuts=whole.show_shortcuts,
             open_settings=whole.open_settings,
+            open_examples=whole.open_examples,
             open_guide=whole.open_guide,
             start_tour=whole.start_tour,
             walk=whole.walk,

@@ -102,7 +102,7 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     assert list(tops) == list(MENUS)
     assert not tops["Gates"].isVisible()  # empty yet
     assert tops["Edit"].isVisible()
-    assert titles(tops["Edit"].menu()) == ["Undo", "Redo", "", "Settings…"]
+    assert titles(tops["Edit"].menu()) == ["Undo", "Redo", "", "Probe examples…", "Settings…"]
     assert titles(tops["Run"].menu()) == [
         "Run", "One step", "One epoch", "Reset", "", "Train on from here",
         "Train on, gates fixed", "", "Start the engine again",

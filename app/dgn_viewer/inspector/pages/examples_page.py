@@ -1,0 +1,250 @@
+"""The inspector's page for the probe set: by class, by hand, the misclassified, or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QPushButton, QWidget
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.events import Event, RunStarted
+from dgn_engine.protocol.probe_choice import ProbeChoice, packed, unpacked
+from dgn_engine.protocol.probe_commands import (
+    ChooseMisclassified,
+    ChooseProbeSet,
+    ListExamples,
+)
+from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
+from dgn_viewer.widgets.example_grid import ExampleGrid
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+
+AT_ONCE = 30  # pictures in the grid
+_MOST_CLASSES = 24  # that have a button each
+_ACROSS = 5
+
+Light = Callable[[tuple[int, ...]], None]
+
+
+class ExamplesPage(QFrame):
+    """Sends what the user chooses, and shows what the engine has chosen then.
+
+    `light` outlines examples in every panel.
+    """
+
+    title = "Probe examples"
+
+    def __init__(
+        self,
+        send: Callable[[Command], None],
+        state: RunState,
+        shown: ProbeExamples | None,
+        light: Light,
+    ) -> None:
+        super().__init__()
+        self._send, self._light = send, light
+        self.state, self._shown = state, shown
+        self._theme = LIGHT
+        self._first, self._total = 0, 0
+        self._drawing = False  # this page has sent a drawing: its row is lit when it is there
+        self.words = plain_label()
+        self.words.setWordWrap(True)
+        self.classes: dict[str, QPushButton] = {}
+        self._class_place = QWidget()
+        self.of_class = QComboBox()
+        self.of_class.setAccessibleName("Class of the examples to choose from")
+        self.of_class.activated.connect(lambda _: self._list(0))
+        self.grid = ExampleGrid()
+        self.grid.toggled.connect(self._toggle)
+        self.before = push_button("‹", lambda: self._list(self._first - AT_ONCE), about="Before")
+        self.after = push_button("›", lambda: self._list(self._first + AT_ONCE), about="More")
+        self.place = plain_label()
+        self.canvas: DrawingCanvas | None = None
+        self._canvas_place = QWidget()
+        self.why = plain_label()
+        self.why.setWordWrap(True)
+        self.clear = push_button("Clear", self._clear, about="Take the drawn example out")
+        self._lay_out()
+        self._make_for_data()
+        self._show()
+
+    def on_event(self, event: Event, state: RunState) -> None:
+        """Follow the engine; `state` is the one after the event."""
+        self.state = state
+        match event:
+            case RunStarted():
+                self._shown = None
+            case ProbeExamples():
+                other = (
+                    self._shown is None
+                    or self._shown.probe_set.class_names[:1] != (event.probe_set.class_names[:1])
+                )
+                self._shown = event
+                if other:
+                    self._make_for_data()
+                if self._drawing and event.probe_set.drawn:
+                    self._light((len(event.probe_set.indices) - 1,))
+                self._drawing = False
+            case ExamplesListed():
+                self._first, self._total = event.first, event.total
+                self.grid.show_examples(event.found)
+        self._show()
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self.grid.set_theme(theme)
+        if self.canvas is not None:
+            self.canvas.set_theme(theme)
+
+    # What the user does
+
+    def _choice(self) -> ProbeChoice:
+        return ProbeChoice.parse(self.state.probe_set)
+
+    def _choose(self, choice: ProbeChoice) -> None:
+        self._send(ChooseProbeSet(str(choice)))
+
+    def _choose_classes(self) -> None:
+        names = [name for name, button in self.classes.items() if button.isChecked()]
+        found = tuple(str(list(self.classes).index(name)) for name in names)
+        every = len(found) in (0, len(self.classes))
+        self._choose(replace(self._choice(), rows=(), classes=() if every else found))
+
+    def _toggle(self, at: int) -> None:
+        rows = set(self._rows())
+        rows ^= {at}
+        self._choose(replace(self._choice(), classes=(), rows=tuple(sorted(rows))))
+
+    def _rows(self) -> tuple[int, ...]:
+        """The training examples that are in the probe set."""
+        if self._shown is None:
+            return ()
+        known = self._shown.probe_set
+        return known.indices[: len(known.indices) - known.drawn]
+
+    def _list(self, first: int) -> None:
+        label = self.of_class.currentIndex() - 1
+        self._send(ListExamples(label, max(first, 0), AT_ONCE))
+
+    def _draw(self) -> None:
+        if self.canvas is None or self._shown is None:
+            return
+        pixels = np.broadcast_to(self.canvas.pixels(), self._shown.one)
+        self._drawing = True
+        self._choose(replace(self._choice(), drawn=(packed(pixels),)))
+
+    def _clear(self) -> None:
+        if self.canvas is not None:
+            self.canvas.show_pixels(0 * self.canvas.pixels())
+        self._choose(replace(self._choice(), drawn=()))
+
+    # What is shown
+
+    def _show(self) -> None:
+        count = len(self._shown.probe_set.indices) if self._shown is not None else 0
+        choice = self._choice()
+        ready = self.state.run is not None and self.state.recorded is None
+        words = f"{count:,} examples: {choice.in_words}." if count else "There is no run."
+        if not ready and count:
+            words += " A recorded run is shown: Run goes on with it, then others can be chosen."
+        remark = (self._shown.remark or self._shown.missing) if self._shown is not None else ""
+        self.words.setText(f"{words} {remark}".strip())
+        self.setEnabled(ready)
+        for place, button in enumerate(self.classes.values()):
+            button.setChecked(str(place) in choice.classes)
+        self.grid.choose(frozenset(self._rows()))
+        last = min(self._first + AT_ONCE, self._total)
+        self.place.setText(f"{self._first + 1:,} to {last:,} of {self._total:,}")
+        self.before.setEnabled(self._first > 0)
+        self.after.setEnabled(last < self._total)
+        self.clear.setEnabled(bool(choice.drawn))
+
+    def _make_for_data(self) -> None:
+        """Class buttons, and a canvas of the size of an example."""
+        if self._shown is None:
+            return
+        known = self._shown.probe_set
+        names = known.class_names[: known.classes]
+        self._fill_classes(names)
+        self.of_class.clear()
+        self.of_class.addItems(["all classes", *(f"class {name}" for name in names)])
+        self._make_canvas(self._shown.one)
+        self._list(0)
+
+    def _fill_classes(self, names: tuple[str, ...]) -> None:
+        for button in self.classes.values():
+            button.deleteLater()
+        self.classes = {}
+        layout = self._class_place.layout()
+        assert isinstance(layout, QGridLayout)
+        for place, name in enumerate(names if len(names) <= _MOST_CLASSES else ()):
+            button = push_button(name, self._choose_classes, about=f"Only examples of class {name}")
+            button.setCheckable(True)
+            button.setAccessibleName(f"Only class {name}")
+            self.classes[name] = button
+            layout.addWidget(button, *divmod(place, _ACROSS))
+
+    def _make_canvas(self, one: tuple[int, ...]) -> None:
+        if self.canvas is not None:
+            self.canvas.deleteLater()
+            self.canvas = None
+        drawable = len(one) == 3 and max(one[1:]) <= 64
+        self.why.setText(
+            "The left button draws, the right one erases. Its gates are the last row of Gate maps; "
+            "it has no label, so ν is left out while it is there."
+            if drawable
+            else "Only images of at most 64×64 pixels can be drawn."
+        )
+        self.clear.setVisible(drawable)
+        if not drawable:
+            return
+        self.canvas = DrawingCanvas(*one[1:])
+        self.canvas.set_theme(self._theme)
+        self.canvas.drawn.connect(self._draw)
+        layout = self._canvas_place.layout()
+        assert layout is not None
+        layout.addWidget(self.canvas)
+        if drawn := self._choice().drawn:
+            try:
+                self.canvas.show_pixels(unpacked(drawn[-1], one).max(axis=0))
+            except UserError:  # of other data: the engine has refused it
+                return
+
+    def _lay_out(self) -> None:
+        again = push_button("Balanced set", partial(self._choose, ProbeChoice()),
+                            about="As many of each class, chosen by the seed")  # fmt: skip
+        wrong = push_button("Misclassified now", lambda: self._send(ChooseMisclassified()),
+                            about="Training examples that the network gets wrong now")  # fmt: skip
+        grid = QGridLayout(self._class_place)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setSpacing(4)
+        column(into=self._canvas_place)
+        column(
+            self.words,
+            row(again, wrong, 1, spacing=8),
+            _heading("By class"),
+            self._class_place,
+            _heading("Draw one"),
+            self.why,
+            self._canvas_place,
+            row(self.clear, 1),
+            _heading("By hand"),
+            row(self.of_class, 1, self.before, self.place, self.after, spacing=4),
+            self.grid,
+            1,
+            into=self,
+            margins=(16, 4, 16, 16),
+            spacing=8,
+        )
+
+
+def _heading(text: str) -> QWidget:
+    label = plain_label(text)
+    label.setProperty("role", "title")
+    return label

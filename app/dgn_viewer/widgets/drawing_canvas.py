@@ -1,0 +1,128 @@
+"""A small grid of pixels to draw on with the mouse or the keyboard."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QWidget
+
+from dgn_viewer.plots.example_image import example_image
+from dgn_viewer.scene.elements import Array
+from dgn_viewer.style.theme import LIGHT, Theme
+
+SIDE = 192  # pixels of the screen
+_BRUSH = 1 / 16  # radius of the brush as a share of the side, and at least …
+_LEAST = 0.7  # … of a pixel of the picture
+_ARROWS = {
+    Qt.Key.Key_Up: (-1, 0),
+    Qt.Key.Key_Down: (1, 0),
+    Qt.Key.Key_Left: (0, -1),
+    Qt.Key.Key_Right: (0, 1),
+}
+
+
+class DrawingCanvas(QWidget):
+    """White on black: the left button draws, the right one erases; the arrow keys move a cursor,
+    Space draws there and Delete erases."""
+
+    drawn = Signal()  # a stroke has ended, or a key has drawn
+
+    def __init__(self, rows: int, columns: int) -> None:
+        super().__init__()
+        self._levels = np.zeros((rows, columns))
+        self._theme: Theme = LIGHT
+        self._last: QPointF | None = None
+        self._cursor = (rows // 2, columns // 2)
+        self._by_keys = False  # the cursor of the keyboard is seen while it is used
+        self.setFixedSize(self.sizeHint())
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.CrossCursor)
+        self._name()
+
+    def pixels(self) -> Array:
+        """(H, W) uint8: 0 black to 255 white."""
+        return np.rint(255 * self._levels).astype(np.uint8)
+
+    def show_pixels(self, pixels: Array) -> None:
+        self._levels = pixels.astype(np.float64) / 255
+        self.update()
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self.update()
+
+    # Qt
+
+    def sizeHint(self) -> QSize:
+        rows, columns = self._levels.shape
+        scale = SIDE / max(rows, columns)
+        return QSize(round(columns * scale), round(rows * scale))
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._last, self._by_keys = event.position(), False
+        self._stroke(event.position(), bool(event.buttons() & Qt.MouseButton.RightButton))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._last is not None:
+            self._stroke(event.position(), bool(event.buttons() & Qt.MouseButton.RightButton))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if self._last is not None:
+            self._last = None
+            self.drawn.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key, (row, column), self._by_keys = event.key(), self._cursor, True
+        rows, columns = self._levels.shape
+        if key in _ARROWS:
+            down, right = _ARROWS[Qt.Key(key)]
+            self._cursor = (row + down) % rows, (column + right) % columns
+            self._name()
+        elif key in (Qt.Key.Key_Space, Qt.Key.Key_Delete):
+            self._levels[row, column] = float(key == Qt.Key.Key_Space)
+            self.drawn.emit()
+        else:
+            super().keyPressEvent(event)
+            return
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.drawImage(QRectF(self.rect()), example_image(self.pixels()))
+        painter.setPen(QPen(QColor(self._theme.line), 1))
+        painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        if self.hasFocus() and self._by_keys:
+            rows, columns = self._levels.shape
+            wide, high = self.width() / columns, self.height() / rows
+            row, column = self._cursor
+            painter.setPen(QPen(QColor(self._theme.accent), 2))
+            painter.drawRect(QRectF(column * wide, row * high, wide, high))
+        painter.end()
+
+    # Inside
+
+    def _stroke(self, to: QPointF, erase: bool) -> None:
+        """A line of soft dots from where the mouse was."""
+        start = self._last or to
+        rows, columns = self._levels.shape
+        pixel = self.width() / columns
+        radius = max(_BRUSH * max(rows, columns), _LEAST)
+        steps = max(int(np.hypot(to.x() - start.x(), to.y() - start.y()) / (pixel / 2)), 1)
+        y, x = np.mgrid[:rows, :columns] + 0.5
+        for share in np.linspace(0.0, 1.0, steps + 1):
+            across = (start.x() + share * (to.x() - start.x())) / pixel
+            along = (start.y() + share * (to.y() - start.y())) / pixel
+            ink = np.clip(1.5 - np.hypot(x - across, y - along) / radius, 0.0, 1.0)
+            self._levels = (
+                np.maximum(self._levels, ink) if not erase else np.minimum(self._levels, 1.0 - ink)
+            )
+        self._last = to
+        self.update()
+
+    def _name(self) -> None:
+        row, column = self._cursor
+        level = self._levels[row, column]
+        self.setAccessibleName(
+            f"Drawing, row {row + 1}, column {column + 1}: {level:.0%}. Space draws, Delete erases"
+        )

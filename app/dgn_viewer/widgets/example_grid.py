@@ -1,0 +1,114 @@
+"""Pictures of examples in a grid, of which some are chosen."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QWidget
+
+from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_viewer.plots.chart_frame import ChartStyle
+from dgn_viewer.plots.example_card import paint_example
+from dgn_viewer.scene.example_readout import shown_example
+from dgn_viewer.style.theme import LIGHT, Theme
+
+SIDE, GAP = 44.0, 6.0
+ACROSS = 6
+_STEPS = {
+    Qt.Key.Key_Up: -ACROSS,
+    Qt.Key.Key_Down: ACROSS,
+    Qt.Key.Key_Left: -1,
+    Qt.Key.Key_Right: 1,
+}
+
+
+class ExampleGrid(QWidget):
+    """A click on a picture, or Space, chooses its example or lets it go."""
+
+    toggled = Signal(int)  # the row of the training data
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: ProbeExamples | None = None
+        self._chosen: frozenset[int] = frozenset()
+        self._current = 0
+        self._style = ChartStyle(LIGHT, self.font().family())
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._arrange()
+
+    def show_examples(self, shown: ProbeExamples) -> None:
+        self._shown, self._current = shown, 0
+        self._arrange()
+
+    def choose(self, rows: frozenset[int]) -> None:
+        """Outline these."""
+        self._chosen = rows
+        self._arrange()
+
+    def set_theme(self, theme: Theme) -> None:
+        self._style = ChartStyle(theme, self.font().family())
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        lines = max(math.ceil(len(self._rows()) / ACROSS), 1)
+        return QSize(round(ACROSS * (SIDE + GAP)), round(lines * (SIDE + GAP)))
+
+    def place_of(self, index: int) -> QRectF:
+        """Where the picture of one of the examples is."""
+        line, column = divmod(index, ACROSS)
+        return QRectF(column * (SIDE + GAP) + 3, line * (SIDE + GAP) + 3, SIDE, SIDE)
+
+    # Qt
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        found = self._at(event.position())
+        if found is not None and event.button() == Qt.MouseButton.LeftButton:
+            self._current = found
+            self.toggled.emit(self._rows()[found])
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key, count = event.key(), len(self._rows())
+        if key in _STEPS and count:
+            self._current = min(max(self._current + _STEPS[Qt.Key(key)], 0), count - 1)
+            self._arrange()
+        elif key == Qt.Key.Key_Space and count:
+            self.toggled.emit(self._rows()[self._current])
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._shown is None:
+            return
+        painter = QPainter(self)
+        for index, row in enumerate(self._rows()):
+            box = self.place_of(index)
+            paint_example(painter, self._style, box, shown_example(self._shown, index))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            if row in self._chosen:
+                painter.setPen(QPen(self._style.colour("accent"), 3))
+                painter.drawRect(box.adjusted(-1, -1, 1, 1))
+            if self.hasFocus() and index == self._current:
+                painter.setPen(QPen(self._style.colour("text"), 1, Qt.PenStyle.DotLine))
+                painter.drawRect(box.adjusted(-3, -3, 3, 3))
+        painter.end()
+
+    # Inside
+
+    def _rows(self) -> tuple[int, ...]:
+        return self._shown.probe_set.indices if self._shown is not None else ()
+
+    def _at(self, place: QPointF) -> int | None:
+        found = (i for i in range(len(self._rows())) if self.place_of(i).contains(place))
+        return next(found, None)
+
+    def _arrange(self) -> None:
+        self.setFixedSize(self.sizeHint())
+        words = "Training examples"
+        if self._shown is not None and self._rows():
+            one = shown_example(self._shown, self._current)
+            chosen = self._rows()[self._current] in self._chosen
+            words = f"{one.detail}, {one.name.partition(', ')[2]}, {'' if chosen else 'not '}chosen"
+        self.setAccessibleName(words)
+        self.update()
