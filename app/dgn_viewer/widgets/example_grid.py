@@ -43,7 +43,7 @@ class ExampleGrid(QWidget):
         self._arrange()
 
     def choose(self, rows: frozenset[int]) -> None:
-        """Outline these."""
+        """Outline the examples of these rows of the training data."""
         self._chosen = rows
         self._arrange()
 
