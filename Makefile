@@ -1,4 +1,4 @@
-# make run · make test · make display · make lint · make bench · make package · make screenshots · make notebook · make clean
+# make run · make test · make display · make lint · make bench · make package · make docs · make screenshots · make notebook · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package screenshots notebook lock sbom clean ready
+.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package docs screenshots notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make gpu         on a CUDA card: its tests, then its table, in less than eight minutes"
 	@echo "make package     build the wheel into dist/"
+	@echo "make docs        build the documentation site into build/site (minutes)"
 	@echo "make screenshots take the pictures of README and docs anew (minutes)"
 	@echo "make notebook    run docs/notebooks anew and store what they give"
 	@echo "make lock        resolve requirements/ anew, with digests; make sbom: the list of parts"
@@ -109,6 +110,13 @@ gpu: ready $(VENV)/installed-test
 package: $(IN)
 	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
+# Strict: a lost link, a page outside the navigation or anything from the net is an error.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: export OMP_NUM_THREADS := 1
+docs: $(VENV)/installed-docs
+	$(IN) -m mkdocs build --quiet
+	@echo "build/site/index.html"
+
 screenshots: ready $(VENV)/installed-test
 	$(IN) -m tests.screenshots
 
@@ -150,6 +158,11 @@ $(VENV)/installed: pyproject.toml | $(IN)
 $(VENV)/installed-test: pyproject.toml | $(IN)
 	@echo "Installing dgn-viewer and what its tests need into $(VENV)."
 	@$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-docs: pyproject.toml | $(IN)
+	@echo "Installing dgn-viewer and what its documentation needs into $(VENV)."
+	@$(PIP) --editable '.[docs]'
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-fast: pyproject.toml | $(IN)

@@ -12,24 +12,40 @@ _FIRST = re.compile(r"\[([A-Z]+)\](?: (.*))?")
 @dataclass(frozen=True)
 class Publication:
     title: str
+    year: int
     source: str  # where it appeared
+    arxiv: str = ""  # its number there, where it has one
 
     @property
     def whole(self) -> str:
-        return f"{self.title}, {self.source}" if self.source else self.title
+        parts = (self.title, self.source, self.arxiv and f"arXiv:{self.arxiv}", str(self.year))
+        return ", ".join(part for part in parts if part)
 
 
 PAPERS: Mapping[str, Publication] = {
     "NPF": Publication(
         "Neural Path Features and Neural Path Kernel",
-        "Lakshminarayanan and Singh, NeurIPS 2020, arXiv:2006.10529",
+        2020,
+        "Lakshminarayanan and Singh, NeurIPS",
+        "2006.10529",
     ),
-    "DGN": Publication("Deep Gated Networks", "Lakshminarayanan and Singh, arXiv:2002.03996"),
-    "WS": Publication("Neural Path Features and Neural Path Kernel, workshop version", ""),
+    "DGN": Publication("Deep Gated Networks", 2020, "Lakshminarayanan and Singh", "2002.03996"),
+    "WS": Publication(
+        "Neural Path Features in Deep Learning",
+        2020,
+        "Lakshminarayanan and Singh, workshop version",
+    ),
     "DUAL": Publication(
-        "Duality simplifies deep neural networks with rectified linear units", "arXiv:2110.03403"
+        "Disentangling deep neural networks with rectified linear units using duality",
+        2021,
+        "Lakshminarayanan and Singh",
+        "2110.03403",
     ),
-    "COMP": Publication("Deep Learning is Composite Kernel Learning", ""),
+    "COMP": Publication(
+        "Deep Learning Is Composite Kernel Learning",
+        2021,
+        "Lakshminarayanan and Singh, submitted to ICLR",
+    ),
 }
 OTHERS = "Other papers"
 

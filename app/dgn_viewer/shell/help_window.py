@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QUrl
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.text.documents import documents
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, open_at
@@ -33,12 +33,6 @@ _HEADING = re.compile(r"(#{1,3}) +(.+?) *$")
 class Heading:
     level: int
     text: str
-
-
-def documents() -> Path:
-    """The folder of the documents: in the package where it was installed, else in the sources."""
-    inside = Path(str(files("dgn_resources"))) / "docs"
-    return inside if inside.is_dir() else inside.parents[2] / "docs"
 
 
 def headings(markdown: str) -> Iterator[Heading]:

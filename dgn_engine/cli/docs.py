@@ -1,0 +1,73 @@
+"""`dgn docs`: the documentation of the installed program, in the browser or on the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from dgn_engine.cli import Subcommand
+from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.text.printable import console, say, say_lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "topic", nargs="?", metavar="TOPIC", help="a document for the terminal: guide, settings, …"
+    )
+    parser.add_argument("--list", action="store_true", help="print the topics and stop")
+    parser.add_argument("--where", action="store_true", help="print where they lie and stop")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Open the site in the browser where it was built; else, or for a topic, show a document."""
+    from dgn_engine.text.documents import built_site, documents, titles
+
+    known = titles()
+    site = built_site()
+    if arguments.list:
+        for name, title in known.items():
+            say(f"{name:28} {title}")
+        return 0
+    if arguments.where:
+        say(str(site or documents()))
+        return 0
+    if arguments.topic is None and site is not None and _opened(site.as_uri()):
+        say(str(site))
+        return 0
+    topic = (arguments.topic or "guide").removesuffix(".md")
+    if topic not in known:
+        raise UserError(
+            f"There is no document {topic}; there are {', '.join(known)}."
+            f"{did_you_mean(topic, known)}"
+        )
+    _show((documents() / f"{topic}.md").read_text(encoding="utf-8"))
+    return 0
+
+
+def _opened(address: str) -> bool:
+    """Whether a browser took it; a terminal alone has none."""
+    import webbrowser
+
+    try:
+        return webbrowser.open(address)
+    except webbrowser.Error:
+        return False
+
+
+def _show(text: str) -> None:
+    """The document set for the terminal, page by page; as it is where something else reads it."""
+    if not sys.stdout.isatty():
+        say_lines(text.rstrip())
+        return
+    from rich.markdown import Markdown
+
+    terminal = console(sys.stdout)
+    with terminal.pager(styles=True):
+        terminal.print(Markdown(text))
+
+
+COMMAND = Subcommand(
+    "Open the documentation of this program, or show a document on the terminal.",
+    add_arguments,
+    run,
+)

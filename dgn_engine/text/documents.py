@@ -1,0 +1,45 @@
+"""Where the documents are that come with the program, and their titles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+PARTS = ("start", "how-to", "concepts")  # folders of documents for users
+
+
+def documents() -> Path:
+    """The folder of the documents: in the package where it was installed, else in the sources."""
+    inside = _resources() / "docs"
+    return inside if inside.is_dir() else inside.parents[2] / "docs"
+
+
+def built_site() -> Path | None:
+    """The first page of the documentation site, where it is: beside the documents of an installed
+    program, or where `make docs` puts it in the sources."""
+    inside = _resources()
+    for place in (inside / "site", inside.parents[1] / "build" / "site"):
+        page = place / "index.html"
+        if page.is_file():
+            return page
+    return None
+
+
+def titles() -> Mapping[str, str]:
+    """The title of each document by its name: 'guide' → 'User guide', 'how-to/figure' → …"""
+    folder = documents()
+    found = sorted(folder.glob("*.md")) + [
+        path for part in PARTS for path in sorted((folder / part).glob("*.md"))
+    ]
+    return {path.relative_to(folder).with_suffix("").as_posix(): _title(path) for path in found}
+
+
+def _resources() -> Path:
+    return Path(str(files("dgn_resources")))
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as lines:
+        heading = next((line for line in lines if line.startswith("# ")), "")
+    return heading.removeprefix("# ").strip() or path.stem

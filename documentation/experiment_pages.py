@@ -1,0 +1,263 @@
+"""A page for each experiment: what it asks, how to run it, what came out, a figure, its claims."""
+
+from __future__ import annotations
+
+import io
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import matplotlib
+from matplotlib.figure import Figure as Canvas
+
+from benchmarks.results_page import HOW, SCALES, kept
+from dgn_engine.experiments._published import published_claim
+from dgn_engine.experiments.report.document import Document, ReportRow
+from dgn_engine.experiments.report.experiment_list import experiment_entries
+from dgn_engine.experiments.report.formatting import (
+    ROW_HEADS,
+    duration,
+    interval,
+    number,
+    replicates,
+    row_cells,
+    verdict,
+)
+from dgn_engine.experiments.report.formatting import (
+    table as columns,
+)
+from dgn_engine.protocol.catalogue import ExperimentEntry
+from dgn_engine.protocol.results import Claim
+from documentation.generated_page import GeneratedPage, GeneratedPicture, table
+
+FOLDER = "experiments"
+INK, MEASURED, PRINTED = "#3b3f46", "#0b6e75", "#b3541e"
+SPAN = 100  # a range of positive values beyond this ratio has a logarithmic axis
+
+
+def generate(root: Path) -> Iterator[GeneratedPage | GeneratedPicture]:
+    results = kept()
+    entries = experiment_entries()
+    yield GeneratedPage(f"{FOLDER}/index.md", "\n".join(_index(entries, results)))
+    for entry in entries:
+        own = [result for result in results if result.name == entry.id]
+        own.sort(key=lambda result: SCALES.index(result.scale))
+        pictures = {_picture_name(result): _picture(result) for result in own if _drawn(result)}
+        yield GeneratedPage(f"{FOLDER}/{entry.id}.md", "\n".join(_page(entry, own)))
+        yield from (
+            GeneratedPicture(f"images/experiments/{name}.svg", content)
+            for name, content in pictures.items()
+        )
+
+
+def _index(entries: Sequence[ExperimentEntry], results: Sequence[Document]) -> Iterator[str]:
+    yield "# Every experiment of the papers\n"
+    yield (
+        "Each of these is one table, figure or theorem of the papers. `dgn reproduce NAME` carries "
+        "it out in minutes, scaled down; `--full` at the paper's scale. The page of each has what "
+        "came out on one machine without a GPU, with a figure and the verdict on every claim. "
+        "[What was measured](../results.md) has all rows on one page, and [Concepts](../concepts/"
+        "index.md) explains the quantities.\n"
+    )
+    rows = []
+    for entry in entries:
+        own = [result for result in results if result.name == entry.id]
+        words = []
+        for scale in SCALES:
+            claims = [claim for result in own if result.scale == scale for claim in result.claims]
+            if claims:
+                held = sum(claim.verdict == "held" for claim in claims)
+                words.append(f"{HOW[scale]}: {held} of {len(claims)} held")
+        rows.append((f"[{entry.title}]({entry.id}.md)", entry.paper, "; ".join(words) or "–"))
+    yield from table(("experiment", "paper", "verdicts here"), rows)
+    yield "\n## Every claim, spelled out\n"
+    yield (
+        "Reports name a claim by a short id. A claim is *held* where the whole 95 % interval of "
+        "its statistic lies on the claimed side, *not held* where all of it lies on the other, and "
+        "otherwise *not decided*: [how verdicts are made](../guide.md#the-papers-reproduced).\n"
+    )
+    yield from table(("id", "in words", "experiments"), list(_claims(entries, results)))
+
+
+def _claims(
+    entries: Sequence[ExperimentEntry], results: Sequence[Document]
+) -> Iterator[tuple[str, str, str]]:
+    from dgn_engine.experiments._published import claim_ids
+
+    for claim_id in claim_ids():
+        names = sorted(
+            {result.name for result in results for claim in result.claims if claim.id == claim_id}
+        )
+        links = ", ".join(f"[{name}]({name}.md)" for name in names)
+        yield f"`{claim_id}`", IN_WORDS.get(claim_id, published_claim(claim_id)[1]), links or "–"
+
+
+# The claims in words; published.json has them as they are tested.
+IN_WORDS = {
+    "npf-1": "Networks with fixed random gates (FR) generalise worse than networks that learn "
+    "their gates (DL) and worse than ordinary ReLU networks.",
+    "npf-2": "A value network trained behind the fixed gates of a trained network (FL) comes "
+    "within one point of that ReLU network.",
+    "npf-3": "Gates taken from later stages of training carry more: accuracy rises from stage to "
+    "stage, starts above random gates, and passes the convolutional tangent kernel's 77.43 %.",
+    "npf-4": "ν of the neural path kernel falls during training: the kernel becomes a better fit "
+    "to the labels.",
+    "npf-5": "The value part and the feature part of the tangent kernel are of one scale, within a "
+    "factor of ten.",
+    "npf-6": "Between two switches of gates, the error obeys ė = −Ke, and the smallest eigenvalue "
+    "of K is bounded by that of H.",
+    "npf-7": "The gates of the first stage stay below the ReLU network, those of the last reach "
+    "it.",
+    "npf-8": "What fixed learnt gates lose against ReLU is what Table 2 prints.",
+    "ws-1": "Gates learnt from random labels or pixels are worse than random gates, which are "
+    "worse than gates learnt from true labels.",
+    "ws-2": "The variance of the tangent kernel at its start grows with depth and falls with width "
+    "as max(d²/w, d³/w²).",
+    "ws-3": "Without biases, no ReLU network fits (x, +1) and (x/2, −1) at the same time.",
+    "ws-4": "Where the gates are made by the value network's own first weights (FR-DI), the kernel "
+    "tends to the usual tangent kernel and not to βH.",
+    "ws-5": "Gates learnt from true labels do about as well as the ReLU network.",
+    "ws-6": "What such gates lose against ReLU is what Table 4 prints.",
+    "dual-1": "Random gates of an independent network and of a copy of the value network do alike.",
+    "dual-2": "Learning gates and values apart (DL) loses less than three points against ReLU.",
+    "dual-3": "Fixed learnt gates come within one point of ReLU.",
+    "dual-4": "Random gates are below the convolutional tangent kernel, which is below all "
+    "networks whose gates were learnt.",
+    "dual-5": "Networks do as well after their gate layers were put into another order, in all 24 "
+    "orders of four.",
+    "dual-6": "They do as well where the value network is shown ones and not the image.",
+    "dual-7": "They do as well where gates are tiled over a wider layer or rotated.",
+    "dual-8": "A feature network without non-linearity between its layers does as well.",
+    "dual-9": "Under label noise: at no noise, gates M3 come within two points of M2.",
+    "dual-10": "Model M4 loses 4.3, 7.6 and 13.1 points at 25, 50 and 75 % false labels.",
+    "dual-11": "Models M4 and M5 differ by at most half a point.",
+    "dual-12": "While the upstream model learns false labels its accuracy peaks and then falls; "
+    "the gates keep what it knew at the peak.",
+    "comp-1": "Even with random gates a network is far above chance.",
+    "comp-2": "A trained network's gates in reverse order, with random values as input, do about "
+    "as well as the network.",
+    "comp-3": "The path kernel of a convolutional network with global pooling does not change when "
+    "an image is rotated cyclically.",
+    "comp-4": "With depth, the angle between two inputs falls and the overlap per unit tends to ½.",
+    "comp-5": "At its start, the value part of the tangent kernel is β times the neural path "
+    "kernel: for dense, convolutional and residual networks.",
+    "dgn-1": "With fixed random gates, the eigenvalues of the kernel lie near the predicted ones, "
+    "nearer in wider networks.",
+    "dgn-2": "With depth, training first becomes faster, then slower again.",
+    "dgn-3": "On nearly parallel inputs, networks with fixed random gates (GaLU) are optimised "
+    "faster than ReLU networks.",
+    "dgn-4": "On MNIST they train faster and generalise worse.",
+    "dgn-5": "Gates that adapt are better than frozen ones, and learnt ones better than unlearnt.",
+    "dgn-6": "ν of the tangent kernel with adapting gates is no larger than with frozen gates.",
+    "dgn-7": "A network learns when its gates alone are trained.",
+    "dgn-8": "The expectation of the feature part of the tangent kernel at its start is what the "
+    "paper's lemma says.",
+}
+
+
+def _page(entry: ExperimentEntry, results: Sequence[Document]) -> Iterator[str]:
+    yield f"# {entry.title}\n"
+    yield f"**{entry.paper}** · [all experiments](index.md)\n"
+    yield f"{entry.about}\n"
+    yield "```sh"
+    yield f"dgn reproduce {entry.id}           # minutes, scaled down"
+    yield f"dgn reproduce {entry.id} --full    # the paper's scale; its cost is printed first"
+    yield "```\n"
+    if not results:
+        yield "No result of this experiment is kept yet.\n"
+    for result in results:
+        how = f"{HOW[result.scale].capitalize()}, {result.protocol.replace('-', ' ')}"
+        only = str(result.request.get("only") or "")
+        yield f"## {how}{f', {only}' if only else ''}\n"
+        yield f"`dgn {shlex.join(result.command)}`: {duration(result.seconds)} of computing.\n"
+        yield from (f"{sentence}\n" for sentence in result.notices)
+        if _drawn(result):
+            caption = "Measured means with their 95 % intervals"
+            if any(row.printed is not None for row in result.rows):
+                caption += "; a diamond is the number that the paper prints"
+            yield f"![{caption}](../images/experiments/{_picture_name(result)}.svg)\n"
+            yield f"*{caption}.*\n"
+        if result.claims:
+            yield "### Claims and verdicts\n"
+            yield from table(
+                ("claim", "statistic", "value", "verdict", "n"),
+                [_verdict_row(claim, result.scale) for claim in result.claims],
+            )
+            yield ""
+            ids = dict.fromkeys(claim.id for claim in result.claims)
+            yield from (f"- `{one}`: {IN_WORDS.get(one, '')}" for one in ids if one in IN_WORDS)
+            yield ""
+        yield '??? note "All rows"\n'
+        heads, rows = columns(ROW_HEADS, [row_cells(result, row) for row in result.rows])
+        yield from (f"    {line}" for line in table(heads, rows))
+        yield ""
+        if result.scaled_down:
+            yield "Scaled down: " + "; ".join(result.scaled_down) + ".\n"
+        yield from (f"{sentence}\n" for sentence in result.remarks)
+
+
+def _verdict_row(claim: Claim, scale: str) -> tuple[str, ...]:
+    return (
+        f"`{claim.id}`",
+        claim.statistic,
+        f"{number(claim.value)} {interval(claim)}",
+        verdict(claim, scale),
+        replicates(claim.n, claim.of),
+    )
+
+
+def _picture_name(result: Document) -> str:
+    only = "".join(c if c.isalnum() else "-" for c in str(result.request.get("only") or ""))
+    return "-".join(part for part in (result.name, result.scale, result.protocol, only) if part)
+
+
+def _drawn(result: Document) -> bool:
+    return bool(_finite(result))
+
+
+def _finite(result: Document) -> list[ReportRow]:
+    return [row for row in result.rows if math.isfinite(row.mean)]
+
+
+def _picture(result: Document) -> bytes:
+    """A point with its interval for each row, the printed number beside it; a chart for each "
+    "unit."""
+    rows = _finite(result)
+    units = list(dict.fromkeys(row.unit for row in rows))
+    groups = [[row for row in rows if row.unit == unit] for unit in units]
+    with matplotlib.rc_context({"svg.hashsalt": result.name, "font.size": 8}):
+        canvas = Canvas(figsize=(7.2, 0.55 * len(groups) + 0.19 * len(rows) + 0.25))
+        all_axes = canvas.subplots(
+            len(groups), squeeze=False, gridspec_kw={"height_ratios": [len(g) + 2 for g in groups]}
+        )[:, 0]
+        for axes, group, unit in zip(all_axes, groups, units, strict=True):
+            _draw(axes, group, unit)
+        canvas.tight_layout()
+        content = io.BytesIO()
+        canvas.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
+
+
+def _draw(axes: matplotlib.axes.Axes, rows: Sequence[ReportRow], unit: str) -> None:
+    heights = range(len(rows), 0, -1)
+    means = [row.mean for row in rows]
+    halves = [row.half_width if math.isfinite(row.half_width) else 0.0 for row in rows]
+    if min(means) > 0 and max(means) / min(means) > SPAN:
+        axes.set_xscale("log")
+        halves = [min(half, 0.999 * mean) for half, mean in zip(halves, means, strict=True)]
+    axes.errorbar(
+        means, list(heights), xerr=halves, fmt="o", color=MEASURED, markersize=3.5, elinewidth=1.2
+    )
+    for row, height in zip(rows, heights, strict=True):
+        if row.printed is not None:
+            axes.plot([row.printed.value], [height], "D", color=PRINTED, markersize=4, mfc="none")
+    axes.set_yticks(list(heights), [row.label for row in rows])
+    axes.set_ylim(0.3, len(rows) + 0.7)
+    axes.grid(axis="x", color="#d9dce1", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, colors=INK)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    if unit:
+        axes.set_xlabel(unit, color=INK)

@@ -1,0 +1,28 @@
+"""Everything that is generated, in the order in which the navigation shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from documentation import (
+    command_pages,
+    concept_figures,
+    experiment_pages,
+    library_pages,
+    panel_gallery,
+    refusal_pages,
+)
+from documentation.generated_page import BUILD, Generated
+from documentation.sample_run import sample_run
+
+
+def generate(root: Path) -> Iterator[Generated]:
+    """Make every generated page and picture; `root` is that of the sources."""
+    run = sample_run(root / BUILD)
+    yield from command_pages.generate()
+    yield from panel_gallery.generate(run)
+    yield from experiment_pages.generate(root)
+    yield from library_pages.generate()
+    yield from refusal_pages.generate(root)
+    yield from concept_figures.generate(run)

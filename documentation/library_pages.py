@@ -1,0 +1,84 @@
+"""The reference of the library: one page a subject, the docstrings set by mkdocstrings."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import dgn_engine
+from documentation.generated_page import GeneratedPage
+
+FOLDER = "reference/library"
+KERNELS = "dgn_engine.kernels"
+# Subjects of the functions of dgn_engine.kernels, by the module that defines them.
+SUBJECTS = {
+    "Your own network": ("from_module", "empirical", "shared"),
+    "Gates, overlaps and path kernels": ("path_kernels", "path_blocks", "path_inputs", "gram"),
+    "Tangent kernels": ("ntk", "tangent_sweep", "tangent_estimator", "operators"),
+    "Spectra and ν": ("spectra", "large_kernels"),
+    "Estimates": ("estimator", "kernel_average"),
+    "Expectations and limits": (
+        "expectation", "expected_features", "infinite", "cntk", "architecture_limits",
+    ),
+    "Residual networks": ("residual",),
+    "Learning with a kernel": ("regression", "gradient_flow"),
+    "Budgets": ("budget",),
+}  # fmt: skip
+
+
+def generate() -> Iterator[GeneratedPage]:
+    names = _names(Path(dgn_engine.__file__).parent / "kernels" / "__init__.py")
+    known = {module for modules in SUBJECTS.values() for module in modules}
+    left = sorted(set(names.values()) - known)
+    if left:
+        raise RuntimeError(f"SUBJECTS of {__name__} has no place for {', '.join(left)}")
+    yield GeneratedPage(f"{FOLDER}/index.md", "\n".join(_index(names)))
+    for subject, modules in SUBJECTS.items():
+        shown = [name for name, module in names.items() if module in modules]
+        yield GeneratedPage(_path(subject), "\n".join(_page(subject, shown)))
+
+
+def _path(subject: str) -> str:
+    words = subject.lower().replace("ν", "nu").replace(",", "")
+    return f"{FOLDER}/{words.replace(' ', '-')}.md"
+
+
+def _names(source: Path) -> dict[str, str]:
+    """Each public name of a package and the last part of the module that it is imported from."""
+    tree = ast.parse(source.read_text("utf-8"))
+    found = {
+        alias.name: node.module.rpartition(".")[2]
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }
+    public = next(
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "__all__"
+    )  # fmt: skip
+    return {name: found[name] for name in public}
+
+
+def _index(names: dict[str, str]) -> Iterator[str]:
+    yield "# Library\n"
+    yield (
+        "`import dgn_engine.kernels as k` gives pure functions on tensors: no training, no window, "
+        "no global state. Begin with [Bring your own network](../../own-network.md) and "
+        "[Kernels](../../kernels.md), whose examples are run by the tests. These pages have every "
+        "public name with its docstring. Letters at the end of a name are its shape: `gates_NW` is "
+        "(examples, units).\n"
+    )
+    for subject, modules in SUBJECTS.items():
+        place = Path(_path(subject)).name
+        shown = ", ".join(f"`{name}`" for name, module in names.items() if module in modules)
+        yield f"- [{subject}]({place}): {shown}"
+
+
+def _page(subject: str, names: list[str]) -> Iterator[str]:
+    yield f"# {subject}\n"
+    for name in names:
+        yield f"::: {KERNELS}.{name}"
+        yield "    options:\n      heading_level: 2\n"

@@ -1,0 +1,79 @@
+"""A page with every panel: what it shows, its formulas, its source and a picture of it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from dgn_engine.cli import main
+from dgn_viewer.scene.panel_spec import PanelSpec, all_panels
+from documentation.generated_page import GeneratedPage, GeneratedPicture
+
+PAGE = "panels.md"
+_FORMULA = re.compile(r"\$([^$]+)\$")
+
+
+def generate(run: Path) -> Iterator[GeneratedPage | GeneratedPicture]:
+    """The page, and the picture of each panel of `run` that has one."""
+    lines = [
+        "# Gallery of panels",
+        "",
+        "Each picture was drawn by the program, by `dgn figure`, from one run: five weight layers "
+        "of 32 units in the regime DL (gates and values are trained together), 20 epochs on "
+        "scikit-learn's digits, of which 64 were watched. In the window each panel has the same "
+        "words behind F1, *About this panel*. "
+        "[Export a figure](how-to/figure.md) says how to make them of your own runs.",
+        "",
+    ]
+    pictures: dict[str, GeneratedPicture] = {}
+    specs = sorted(all_panels().items(), key=lambda item: (not item[1].opened, item[1].compares))
+    for name, spec in specs:
+        picture, said = _picture(run, name)
+        if picture is not None:
+            pictures[name] = picture
+        lines += [*_entry(name, spec, picture is not None, said), ""]
+    yield GeneratedPage(PAGE, "\n".join(lines))
+    yield from pictures.values()
+
+
+def _entry(name: str, spec: PanelSpec, pictured: bool, said: str) -> Iterator[str]:
+    yield f"## {spec.title}"
+    yield ""
+    if pictured:
+        yield f"![The panel {spec.title}](images/panels/{name}.png)"
+    elif spec.compares:
+        yield "*Open while a second network or run stands beside the current one.*"
+    else:
+        yield f"*No picture of this run: {said}*"
+    yield ""
+    yield spec.about.text
+    for formula in spec.about.formulas:
+        yield ""
+        yield _FORMULA.sub(lambda found: f"${_tex(found[1])}$", formula)
+    if spec.about.source:
+        yield ""
+        yield f"Source: {spec.about.source}"
+    yield ""
+    opened = "Open at first." if spec.opened and not spec.compares else "View, Panels opens it."
+    yield f"{opened} On the command line: `--panel {name}`."
+
+
+def _tex(text: str) -> str:
+    return text.strip()
+
+
+def _picture(run: Path, name: str) -> tuple[GeneratedPicture | None, str]:
+    """The picture of a panel, or the sentence that says why there is none."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "panel.png"
+        words = ["figure", str(run), "--panel", name, "--width", "6.75", "--dpi", "150"]
+        trouble = io.StringIO()
+        with contextlib.redirect_stderr(trouble), contextlib.redirect_stdout(io.StringIO()):
+            code = main([*words, "--no-caption", "-o", str(path)])
+        if code != 0:
+            return None, trouble.getvalue().strip().removeprefix("dgn figure: ")
+        return GeneratedPicture(f"images/panels/{name}.png", path.read_bytes()), ""
