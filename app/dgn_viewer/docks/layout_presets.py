@@ -44,6 +44,11 @@ PRESETS: Mapping[str, LayoutPreset] = {
         "Training large, NTK and NPK spectrum beside it",
         ((60, (("training",),)), (40, (("ntk",), ("spectrum",)))),
     ),
+    "teach": LayoutPreset(
+        "Teach",
+        "What gates do on data of the plane: regions, gate maps, drift and training",
+        ((58, (("regions",), ("gate_maps",))), (42, (("training",), ("drift",)))),
+    ),
     "compare": LayoutPreset(
         "Compare",
         "What a comparison shows: gates of A and B, where they differ, and their scores",

@@ -8,6 +8,7 @@ from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_viewer.scene.scatter import scattered
 from dgn_viewer.scene.typeset import literal
 
 TIMES = Option(
@@ -52,7 +53,6 @@ def _changes(reading: Reading) -> Chart:
     """Every logit of every example: its change in the first step, predicted and measured."""
     measured = reading.arrays["change"].ravel().astype(np.float64)
     predicted = reading.arrays["change_predicted"].ravel().astype(np.float64)
-    order = np.argsort(predicted, kind="stable")
     low, high = finite_range(np.concatenate([measured, predicted]))
     if low == high:
         low, high = low - 1e-6, high + 1e-6
@@ -64,7 +64,7 @@ def _changes(reading: Reading) -> Chart:
         y=Axis(limits=(low, high)),
         curves=(
             Curve("as predicted", ends, ends, "muted", "dash"),
-            Curve("measured", predicted[order], measured[order], "accent", marker=True),
+            scattered("measured", predicted, measured, "accent"),
         ),
         column=1,
         narrow=(0, 1, 1, 1),

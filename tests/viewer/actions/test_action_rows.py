@@ -88,6 +88,7 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("view.layout.kernels", ALWAYS, ("docks.arrange", "kernels")),
     ("view.layout.gates", ALWAYS, ("docks.arrange", "gates")),
     ("view.layout.curves", ALWAYS, ("docks.arrange", "curves")),
+    ("view.layout.teach", ALWAYS, ("docks.arrange", "teach")),
     ("view.layout.compare", ALWAYS, ("docks.arrange", "compare")),
     ("view.reset_layout", ALWAYS, "docks.arrange"),
     ("view.chart_menu", ALWAYS, "ntk.charts.open_menu"),

@@ -1,0 +1,150 @@
+"""The plane that examples lie in, cut by gates: linear regions and the decision boundary.
+
+Points of the plane, (x, y) or (x, y, 1), are shown as they are; of other data the plane through
+three probe examples a, b, c: a + s(b - a) + t(c - a), the first example, one in the middle and the
+last of the probe set, which are sorted by class.
+
+Arrays, on a grid (G, G) whose row 0 has the largest y: `margin`, with two classes the probability
+of the second minus that of the first, with more that of the class that wins minus the next, in
+[-1, 1] or [0, 1]; `winner` (G, G) int64, its class; `switch` (G, G) int64, the first gate layer
+(from 1) of which a gate lies on the other side of ½ than at the point on the right or below, 0
+where none does. `x`, `y` (G,), the coordinates of columns and rows; `points` (m, 2), the probe
+examples in the plane, `labels` and `answers` (m,), their classes and what the network says.
+Scalars: `regions`, how many patterns of all gates the grid meets: at most as many regions as
+there are. Facts: `plane`, 'data' or 'examples'; `soft`, where gates are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.protocol.frames import Array
+from dgn_engine.setting import OptionValue
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._trained_layers import pass_cost
+
+FINEST, COARSEST = 96, 16  # points along a side of the grid
+BUDGET = 2e9  # floating-point operations that decide between them
+AT_ONCE = 256  # points
+COINS = "The gates are coins of the training examples (FRG): other points have none."
+
+
+@torch.no_grad()
+def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    if context.network.drawn_gates or context.network.given_gates is not None:
+        return ProbeResult(absent=COINS)
+    if len(context.x) < 3:
+        return ProbeResult(absent="A plane needs three probe examples; choose more.")
+    side = grid_side(context.architecture)
+    flat = lies_in_plane(context.x)
+    x, y = _axes(context.x, side) if flat else (np.linspace(-0.5, 1.5, side),) * 2
+    y = y[::-1].copy()
+    columns, rows = np.meshgrid(x, y)
+    at = torch.from_numpy(np.stack([columns.ravel(), rows.ravel()], axis=1)).to(context.x)
+    shown = torch.arange(len(context.x), device=context.x.device) if flat else _corners(context.x)
+    inputs = _in_plane(context.x, at) if flat else _through(context.x[shown], at)
+    probabilities, patterns = _seen(context, inputs)
+    winner = probabilities.argmax(1)
+    answers, _ = _seen(context, context.x[shown])
+    points = context.x[shown, :2] if flat else context.x.new_tensor([[0, 0], [1, 0], [0, 1]])
+    arrays: dict[str, Array] = {
+        "margin": numpy(_margin(probabilities).reshape(side, side)),
+        "winner": numpy(winner.reshape(side, side)),
+        "switch": _switches(patterns, side),
+        "x": x,
+        "y": y,
+        "points": numpy(points),
+        "labels": numpy(context.labels[shown]),
+        "answers": numpy(answers.argmax(1)),
+    }
+    whole = np.concatenate(patterns, axis=1)
+    scalars = {"regions": float(len(np.unique(whole, axis=0)))}
+    facts = {"plane": "data" if flat else "examples"}
+    if context.network.gate.soft:
+        facts["soft"] = "Soft gates: lines where a gate crosses ½; between them nothing is linear."
+    return ProbeResult(arrays, scalars, facts)
+
+
+def lies_in_plane(x: Tensor) -> bool:
+    """Whether examples are (x, y) or (x, y, 1)."""
+    if x.dim() != 2 or x.shape[1] not in (2, 3):
+        return False
+    return x.shape[1] == 2 or bool((x[:, 2] == 1).all())
+
+
+def grid_side(architecture: Architecture) -> int:
+    """Points along a side, fewer for networks whose passes are dear."""
+    affordable = math.isqrt(int(BUDGET / max(pass_cost(architecture, 2), 1.0)))
+    return max(COARSEST, min(FINEST, affordable))
+
+
+def _axes(x: Tensor, side: int) -> tuple[Array, Array]:
+    """A square around all points, a tenth wider on each side."""
+    low, high = (numpy(end) for end in (x[:, :2].amin(0), x[:, :2].amax(0)))
+    middle, reach = (low + high) / 2, 0.6 * float(max((high - low).max(), 1e-3))
+    return tuple(np.linspace(m - reach, m + reach, side) for m in middle.tolist())  # type: ignore[return-value]  # two
+
+
+def _corners(x: Tensor) -> Tensor:
+    return torch.tensor([0, len(x) // 2, len(x) - 1], device=x.device)
+
+
+def _in_plane(like: Tensor, at: Tensor) -> Tensor:
+    return at if like.shape[1] == 2 else torch.cat([at, torch.ones_like(at[:, :1])], dim=1)
+
+
+def _through(corners: Tensor, at: Tensor) -> Tensor:
+    a, b, c = corners.flatten(1)
+    found: Tensor = a + at[:, :1] * (b - a) + at[:, 1:] * (c - a)
+    return found.view(-1, *corners.shape[1:])
+
+
+def _seen(context: ProbeContext, inputs: Tensor) -> tuple[Tensor, list[Array]]:
+    """Probabilities (m, C), and for each layer which gates are open, packed to bytes (m, …)."""
+    probabilities: list[Tensor] = []
+    patterns: list[list[Array]] = [[] for _ in context.architecture.gated_shapes]
+    for part in torch.split(inputs, AT_ONCE):
+        trace = context.network.trace(part).value
+        probabilities.append(_probabilities(trace.output))
+        for layer, gates in enumerate(trace.gates):
+            patterns[layer].append(np.packbits(numpy(gates.flatten(1) >= 0.5), axis=1))
+    return torch.cat(probabilities), [np.concatenate(each) for each in patterns]
+
+
+def _probabilities(logits: Tensor) -> Tensor:
+    if logits.shape[1] == 1:
+        second = torch.sigmoid(logits)
+        return torch.cat([1.0 - second, second], dim=1)
+    return torch.softmax(logits, dim=1)
+
+
+def _margin(probabilities: Tensor) -> Tensor:
+    if probabilities.shape[1] == 2:
+        return probabilities[:, 1] - probabilities[:, 0]
+    best: Tensor = torch.topk(probabilities, 2, dim=1).values
+    return best[:, 0] - best[:, 1]
+
+
+def _switches(patterns: list[Array], side: int) -> Array:
+    found = np.zeros((side, side), dtype=np.int64)
+    for layer in range(len(patterns), 0, -1):  # the first layer has the last word
+        bits = patterns[layer - 1].reshape(side, side, -1)
+        right = (bits[:, 1:] != bits[:, :-1]).any(2)
+        below = (bits[1:] != bits[:-1]).any(2)
+        found[:, :-1][right] = layer
+        found[:-1][below] = layer
+    return found
+
+
+def cost(architecture: Architecture, examples: int) -> float:
+    """Both networks at every point of the grid."""
+    return 2.0 * pass_cost(architecture, grid_side(architecture) ** 2)
+
+
+PROBE = Probe("Regions", read, cost)
