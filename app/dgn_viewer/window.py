@@ -342,7 +342,9 @@ class Window(QMainWindow):
 
     def _open_examples(self) -> None:
         shown, light = self.history.view({}).pictures, self.docks.linked.show
-        self.inspector.show_page(ExamplesPage(self.send, self.run_state, shown, light))
+        page = ExamplesPage(self.send, self.run_state, shown, light)
+        page.set_theme(self.theme)
+        self.inspector.show_page(page)
 
     def _show_program(self) -> None:
         self.inspector.show_page(ProgramPage(self._torch_version))

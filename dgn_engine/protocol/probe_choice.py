@@ -39,7 +39,8 @@ class ProbeChoice:
         if self.rows:
             first = f"{len(self.rows):,} chosen by hand"
         elif self.classes:
-            first = f"classes {', '.join(self.classes)}"
+            plural = "es" if len(self.classes) > 1 else ""
+            first = f"class{plural} {', '.join(self.classes)}"
         else:
             first = "balanced over the classes"
         return first + (f", and {len(self.drawn)} drawn" if self.drawn else "")

@@ -175,7 +175,7 @@ def _put_back(
     run.announce_change(" of ".join(what))
     run.evaluation.restart()  # it emits the scores that wait for a test pass
     go_back(run, snapshot)
-    run.probe_schedule.invalidate()
+    run.invalidate_readings()
     trainer = run.trainer
     regime, feature = trainer.regime, trainer.network.feature
     frozen = [

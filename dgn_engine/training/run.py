@@ -258,10 +258,22 @@ class Run:
         chosen = chosen_on_device(data, names, wanted, config.seed, parsed, self.image_shape)
         self.config = config
         self._took_probe_examples(chosen)
-        first, count = self._first_probe_set, len(chosen.indices)
+        self._begin_readings_anew()
+
+    def invalidate_readings(self) -> None:
+        """The network is another one; under FRG there may be no gates for the last examples."""
+        if self.probe_set.drawn:
+            self._begin_readings_anew()
+        else:
+            self.probe_schedule.invalidate()
+
+    def _begin_readings_anew(self) -> None:
+        """Of the probe set as it is now."""
+        first, now = self._first_probe_set, self.probe_set
+        count = len(self._probe_rows if self.trainer.regime.drawn_gates else now.indices)
+        same = now.digest == first.digest and count == len(first.indices)
         self.probe_schedule.begin_anew(
-            0 if count == len(first.indices) else count,
-            "" if chosen.digest == first.digest else chosen.digest[:8],
+            0 if count == len(first.indices) else count, "" if same else now.digest[:8]
         )
 
     def _took_probe_examples(self, chosen: events.ProbeSet) -> None:
@@ -397,7 +409,7 @@ class Run:
 
     def _changed(self) -> None:
         """Something other than a step changed what the network computes."""
-        self.probe_schedule.invalidate()
+        self.invalidate_readings()
         self.evaluation.restart()
 
     def _swapped(self, before: str, change: RegimeChange, source: str = "") -> None:

@@ -124,10 +124,12 @@ def shown_example(pictures: ProbeExamples, place: int) -> ShownExample:
         return ShownExample(place, name, detail, images[place])
     if vectors is None:
         return ShownExample(place, name, detail, why="no picture")
-    if vectors.shape[1] != 2:
+    varying = np.flatnonzero(np.ptp(vectors, axis=0) > 0)  # plane data have a constant beside
+    if len(varying) != 2:
         return ShownExample(place, name, detail, why=f"{vectors.shape[1]:,} numbers")
-    x, y = (float(value) for value in vectors[place])
-    return ShownExample(place, name, f"({x:.3g}, {y:.3g})", point=(x, y), points=vectors)
+    points = vectors[:, varying]
+    x, y = (float(value) for value in points[place])
+    return ShownExample(place, name, f"({x:.3g}, {y:.3g})", point=(x, y), points=points)
 
 
 def gate_rows(

@@ -82,6 +82,17 @@ class ProbeContext:
         classes, training = self.classes, self.training
         return ProbeContext(network, x, labels, self.regime, compared, classes, training)
 
+    def with_labels(self) -> ProbeContext:
+        """The same step on the examples that have a class: what asks for a loss has no other. Gates
+        given for examples are not cut: such are given for examples of the data only."""
+        if self.labelled:
+            return self
+        known = self.labels < self.classes
+        x, labels, training = self.x[known], self.labels[known], self.training
+        return ProbeContext(
+            self.network, x, labels, self.regime, classes=self.classes, training=training
+        )
+
     @property
     def labelled(self) -> bool:
         """Whether every example has a class: one of the user's own has none."""

@@ -46,6 +46,7 @@ Parameters = dict[str, Tensor]
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    context = context.with_labels()
     training = context.training
     if training is None:
         return ProbeResult(absent=UNTRAINED)

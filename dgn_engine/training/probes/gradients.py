@@ -27,6 +27,7 @@ FROZEN = "This regime trains no weights."
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    context = context.with_labels()
     if context.training is None:
         return ProbeResult(absent=UNTRAINED)
     trained = trained_layers(context.network)
@@ -34,11 +35,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         return ProbeResult(absent=FROZEN)
     weights = [weight for each in trained.values() for weight in each]
     with torch.enable_grad():
-        x, labels = context.x, context.labels
-        if not context.labelled:  # an example of the user's own has no loss
-            known = labels < context.classes
-            x, labels = x[known], labels[known]
-        value = loss(context.training.loss, context.network(x), labels)
+        value = loss(context.training.loss, context.network(context.x), context.labels)
         slopes = torch.autograd.grad(value, weights, allow_unused=True)
     norms = iter(0.0 if slope is None else float(slope.double().norm()) for slope in slopes)
     arrays: dict[str, Array] = {"labels": numpy(context.labels)}

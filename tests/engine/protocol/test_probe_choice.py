@@ -17,6 +17,7 @@ from dgn_engine.protocol.probe_choice import ProbeChoice, packed, unpacked
     [
         ("", ProbeChoice(), "balanced over the classes"),
         ("classes 3, 8", ProbeChoice(classes=("3", "8")), "classes 3, 8"),
+        ("classes 3", ProbeChoice(classes=("3",)), "class 3"),
         (" rows 5,0,5 ;", ProbeChoice(rows=(5, 0)), "2 chosen by hand"),
         ("rows 1,2; drawn ab-_", ProbeChoice(rows=(1, 2), drawn=("ab-_",)),
          "2 chosen by hand, and 1 drawn"),

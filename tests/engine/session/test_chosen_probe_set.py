@@ -13,7 +13,7 @@ import torch
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import ProbeScalars, ProbeSetChanged, Refused, RunStarted
+from dgn_engine.protocol.events import Failed, ProbeScalars, ProbeSetChanged, Refused, RunStarted
 from dgn_engine.protocol.probe_choice import ProbeChoice, packed
 from dgn_engine.protocol.probe_commands import (
     ChooseMisclassified,
@@ -23,6 +23,7 @@ from dgn_engine.protocol.probe_commands import (
 from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
 from dgn_engine.session.recorded_examples import recorded_examples
 from dgn_engine.storage.session_file.loaded_run import read_run
+from dgn_engine.training.probes import all_probes
 from dgn_engine.training.run import Run
 from tests.engine.session.conftest import Desk, small
 
@@ -84,6 +85,42 @@ def test_what_the_panels_are_told_of_a_drawn_digit(desk: Desk) -> None:
     assert "nu" not in readings["npk"].scalars  # it would need a label
     assert readings["ntk"].arrays["value"].shape == (21, 21)
     assert not readings["gradients"].absent
+
+
+@pytest.mark.parametrize("binary", [None, (3, 8)])
+def test_every_probe_reads_a_drawn_example_through_frg_and_back(
+    desk: Desk, binary: tuple[int, int] | None
+) -> None:
+    def read() -> tuple[set[str], int]:
+        """The faults, and of how many examples the gates were read."""
+        desk.turn(3)
+        readings = desk.frames[-1].readings
+        faults = {r.facts["fault"] for r in readings.values() if "fault" in r.facts}
+        assert not [e for e in desk.events if isinstance(e, (Failed, Refused))]
+        return faults, len(readings["gates"].arrays["labels"])
+
+    data = DataConfig("digits", binary=binary, train_limit=200)
+    every = tuple(do.ProbeRequest(name) for name in all_probes())
+    desk.do(do.Watch(every), do.StartRun(replace(small(), data=data), paused=True))
+    assert read() == (set(), 20)
+    desk.do(ChooseProbeSet(OWN))
+    assert read() == (set(), 21)
+    desk.do(do.SwapRegime("FRG"))
+    assert read() == (set(), 20)  # its gates are drawn for training examples
+    desk.do(do.SwapRegime("ReLU"))
+    assert read() == (set(), 21)
+    desk.do(do.Undo())
+    assert read() == (set(), 20)
+
+
+def test_a_loss_is_that_of_the_examples_with_a_label(desk: Desk) -> None:
+    desk.do(do.Watch((do.ProbeRequest("gradients"),)), do.StartRun(small("FR-II"), paused=True))
+    desk.turn(2)
+    before = desk.frames[-1].readings["gradients"]
+    desk.do(ChooseProbeSet(OWN))
+    desk.turn(2)
+    after = desk.frames[-1].readings["gradients"]
+    assert after.scalars == before.scalars
 
 
 def test_traces_of_two_sets_of_one_size_are_two_traces(desk: Desk) -> None:

@@ -141,6 +141,11 @@ def test_vectors_are_points_or_say_how_many_numbers_they_have() -> None:
     readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
     assert readout is not None
     assert (readout.examples[1].point, readout.examples[1].detail) == ((4.0, 5.0), "(4, 5)")
+    beside = np.insert(points, 1, 1.0, axis=1)  # a constant between the two coordinates
+    view = replace(VIEW, pictures=ProbeExamples(known, (5, 3), numbers=beside.tobytes()))
+    readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
+    assert readout is not None
+    assert readout.examples[1].point == (4.0, 5.0)
     many = ProbeExamples(known, (5, 4), numbers=np.zeros((5, 4), np.float32).tobytes())
     view = replace(VIEW, pictures=many)
     readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
