@@ -87,6 +87,7 @@ def test_what_the_panels_are_told_of_a_drawn_digit(desk: Desk) -> None:
     assert not readings["gradients"].absent
 
 
+@pytest.mark.discovery
 @pytest.mark.parametrize("binary", [None, (3, 8)])
 def test_every_probe_reads_a_drawn_example_through_frg_and_back(
     desk: Desk, binary: tuple[int, int] | None
