@@ -1,0 +1,98 @@
+"""Counts and sums of paths against a loop over every path, in float64."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.training.probes import ProbeContext, paths
+from dgn_engine.training.run import Run
+
+DENSE = NetConfig("fc", (("depth", 4), ("width", 3)))
+XOR = DataConfig(name="xor", options=(("n", 20), ("noise", 0.1)))
+
+
+@pytest.mark.parametrize("regime", ["DL", "FR-II"])
+@pytest.mark.parametrize("example", [0, 3])
+def test_counts_and_sums_are_those_of_all_paths_one_by_one(
+    make_run: Callable[..., Run], regime: str, example: int
+) -> None:
+    given = make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)).context()
+    network = given.network.double()
+    context = ProbeContext(network, given.x.double(), given.labels, given.regime)
+    found = paths.PROBE.read(context, {"example": example}, None)
+    gates = [layer[example].tolist() for layer in context.gates]
+    slopes = [layer[example].tolist() for layer in context.kernels.sensitivities]
+    weights = [weight.detach().tolist() for weight in network.value.weights]
+    logits = network(context.x)[example].detach()
+    logit, x = int(logits.argmax()), context.x[example].tolist()
+    total = active = sensitive = output = 0.0
+    through, near, part = (np.zeros((3, 3)) for _ in range(3))
+    listed: dict[tuple[int, ...], float] = {}
+    for start, *units in itertools.product(range(3), repeat=4):
+        open_ = [gates[layer][unit] for layer, unit in enumerate(units)]
+        value = weights[-1][logit][units[-1]] * weights[0][units[0]][start]
+        for layer in (1, 2):
+            value *= weights[layer][units[layer]][units[layer - 1]]
+        activity = float(np.prod(open_))
+        own = x[start] * activity * value
+        total, active, output = total + 1, active + activity, output + own
+        listed[tuple(units)] = listed.get(tuple(units), 0.0) + own
+        for layer, unit in enumerate(units):
+            pairs = slopes[layer][unit] * float(np.prod([*open_[:layer], *open_[layer + 1 :]]))
+            sensitive += pairs
+            near[layer, unit] += pairs
+            through[layer, unit] += activity
+            part[layer, unit] += own
+    assert found.scalars["total"] == total
+    assert found.scalars["active"] == pytest.approx(active)
+    assert found.scalars["sensitive"] == pytest.approx(sensitive)
+    assert found.scalars["output"] == pytest.approx(output)
+    assert output == pytest.approx(float(logits[logit]))
+    np.testing.assert_allclose(found.arrays["through"], through / max(active, 1e-300), rtol=1e-9)
+    np.testing.assert_allclose(found.arrays["near"], near / max(sensitive, 1e-300), rtol=1e-9)
+    np.testing.assert_allclose(found.arrays["contributed"], part, rtol=1e-8, atol=1e-12)
+    largest = sorted((abs(value) for value in listed.values()), reverse=True)[: paths.TOP]
+    np.testing.assert_allclose(np.abs(found.arrays["parts"]), largest, rtol=1e-9, atol=1e-15)
+    for units, value in zip(found.arrays["units"].tolist(), found.arrays["parts"], strict=True):
+        assert listed[tuple(units)] == pytest.approx(value, abs=1e-12)
+
+
+def test_a_residual_network_has_the_shares_of_its_sub_networks(
+    make_run: Callable[..., Run],
+) -> None:
+    net = NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))
+    context = make_run("FR-II", RunConfig(data=XOR, net=net, probe_examples=6)).context()
+    found = paths.PROBE.read(context, {}, None)
+    assert found.facts["blocks"] == ",1,2,1 2"
+    tau = [(gate.double() @ gate.double().T).diagonal() for gate in context.gates]
+    gram = context.x.double().square().sum(1)
+    one, two = tau[2] * tau[3], tau[4] * tau[5]
+    terms = [gram * tau[0] * tau[1] * tau[6] * part for part in (1, one, two, one * two)]
+    traces = torch.stack([term.sum() for term in terms])
+    np.testing.assert_allclose(found.arrays["shares"], traces / traces.sum(), rtol=1e-6)
+
+
+def test_where_there_are_no_paths_to_count_that_is_said(make_run: Callable[..., Run]) -> None:
+    maps = RunConfig(data=DataConfig(train_limit=40), net=NetConfig("cnn4", (("channels", 2),)))
+    assert "convolution" in paths.PROBE.read(make_run("DL", maps).context(), {}, None).absent
+    many = RunConfig(data=XOR, net=NetConfig("resnet_fc", (("blocks", 7), ("width", 3))))
+    assert "too many" in paths.PROBE.read(make_run("DL", many).context(), {}, None).absent
+    biased = RunConfig(data=XOR, net=NetConfig("fc", DENSE.options, bias=True))
+    assert "biases" in paths.PROBE.read(make_run("DL", biased).context(), {}, None).absent
+
+
+def test_a_large_network_is_summed_and_not_listed(make_run: Callable[..., Run]) -> None:
+    wide = RunConfig(data=XOR, net=NetConfig("fc", (("depth", 5), ("width", 40))))
+    context = make_run("DL", wide).context()
+    found = paths.PROBE.read(context, {}, None)
+    assert "units" not in found.arrays
+    assert found.scalars["total"] == 3 * 40.0**4
+    assert found.scalars["output"] == pytest.approx(
+        float(context.network(context.x)[0].detach().max()), rel=1e-4
+    )
