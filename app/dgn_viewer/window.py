@@ -18,10 +18,13 @@ from dgn_viewer.actions.menus import Menus
 from dgn_viewer.actions.palette import Palette
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.actions.shortcuts import ShortcutSheet
+from dgn_viewer.docks.layout_history import LayoutHistory
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector, InspectorDock
+from dgn_viewer.inspector.pages.changes_page import ChangesPage
+from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
@@ -203,6 +206,7 @@ class Window(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Save the layout; the engine is stopped by whoever started it."""
+        self.layouts.stop()
         self.docks.restore()
         self.docks.compare(False)
         if not self._foreign_layout:
@@ -224,6 +228,7 @@ class Window(QMainWindow):
 
         self.registry = Actions(now, self._icon, self)
         self.docks = PanelDocks(self, panels, self.theme)
+        self.layouts = LayoutHistory(self.docks, self, self.registry.refresh)
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
         probes = (probe for spec in panels.values() for probe in spec.probes)
         self.step_cursor = StepCursor(self.history, probes, self._draw_past, self._all_drawn, self)
@@ -310,6 +315,9 @@ class Window(QMainWindow):
             cursor=self.step_cursor,
             show_program=self._show_program,
             start_engine=self.engine_wanted.emit,
+            open_compare=self._open_compare,
+            open_changes=self._open_changes,
+            layouts=self.layouts,
             quit=self.close,
         )
 
@@ -345,6 +353,12 @@ class Window(QMainWindow):
         page = ExamplesPage(self.send, self.run_state, shown, light)
         page.set_theme(self.theme)
         self.inspector.show_page(page)
+
+    def _open_compare(self) -> None:
+        self.inspector.show_page(ComparePage(self.send, lambda: self.history.view({})))
+
+    def _open_changes(self) -> None:
+        self.inspector.show_page(ChangesPage(self.send, self._go_to_step))
 
     def _show_program(self) -> None:
         self.inspector.show_page(ProgramPage(self._torch_version))

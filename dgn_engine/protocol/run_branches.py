@@ -50,6 +50,11 @@ class BranchChanges:
             words.append(f"seed {self.seed}")
         return tuple(words)
 
+    def name_from(self, step: int) -> str:
+        """'FR-II from step 300': a branch in a few letters."""
+        words = self.regime or next(iter(self.in_words()), "the same")
+        return f"{words} from step {step:,}"
+
     def options(self) -> tuple[str, ...]:
         """The same as options of `dgn train --branch-from`."""
         found: list[str] = []
@@ -99,10 +104,11 @@ class ListCheckpoints(Command):
 @dataclass(frozen=True)
 class CheckpointsListed(Event):
     """Checkpoints of the run in progress, oldest first: steps, and why they were kept ('before
-    FR-II', '')."""
+    FR-II', ''). `folder`: where they lie; '' where the run is not recorded."""
 
     run: int
     checkpoints: tuple[tuple[int, str], ...]
+    folder: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Literal
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.change_list import ChangesListed
 from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
 from dgn_engine.protocol.events import (
     ComparisonClosed,
@@ -76,7 +77,8 @@ class RunState:
     silent: bool = False  # the engine's process does not answer
     origin: BranchBegan | None = None  # the run is a branch of another
     branch: BranchStatus | None = None  # that is trained beside the run, or was
-    checkpoints: tuple[tuple[int, str], ...] = ()  # as in `CheckpointsListed`
+    checkpoints: CheckpointsListed | None = None  # where a branch can begin, when it was asked
+    changes: ChangesListed | None = None  # of the run, that can be undone or redone
     can_cancel: bool = False  # `CancelLoading` ends what `working` says, where it says something
 
     @property
@@ -189,8 +191,10 @@ class RunState:
                 return dataclasses.replace(self, origin=event)
             case BranchStatus():
                 return dataclasses.replace(self, branch=event)
-            case CheckpointsListed(checkpoints=checkpoints):
-                return dataclasses.replace(self, checkpoints=checkpoints)
+            case CheckpointsListed():
+                return dataclasses.replace(self, checkpoints=event)
+            case ChangesListed():
+                return dataclasses.replace(self, changes=event)
             case ComparedMoved():
                 return self._moved(event)
             case ComparisonOpened():

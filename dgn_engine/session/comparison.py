@@ -32,6 +32,7 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import plain
@@ -176,7 +177,9 @@ class RecordedSource:
         history = drawn_history(reader.each_event())
         for event in history.events:
             state = state.after(event)
-        name = plain(self.folder.name, 60)
+        name, origin = plain(self.folder.name, 60), origin_of(reader.info)
+        if origin is not None:
+            name = origin.changes.name_from(origin.step)
         opened = ComparisonOpened(
             name=name if self.step is None else f"{name} at step {self.step:,}",
             about="scores only",

@@ -16,6 +16,7 @@ import torch
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
+from dgn_engine.protocol.change_list import UndoMany
 from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.file_commands import FileCommands, Shown
@@ -94,6 +95,7 @@ class Engine:
             do.SaveWeights: self._in_run(lambda run, c: run.save(Path(c.path))),
             do.Undo: lambda _: self._undo.undo(self.run),
             do.Redo: lambda _: self._undo.redo(self.run),
+            UndoMany: lambda command: self._undo.undo_many(command, self.run),
             do.Watch: lambda command: self._watch(command.requests),
             do.CancelReading: self._on_shown(readings.cancel),
             do.CancelLoading: lambda _: self._cancelled.clear(),  # nothing is being read any more

@@ -45,7 +45,7 @@ from dgn_engine.training.run import Run
 
 LOOK_EVERY = 1.0  # seconds between two looks at the folder of the branch
 SAVE_EVERY = "2"  # seconds between two checkpoints of it, which is how far its pictures lag
-LOWER = 10  # how much nicer it is than we are
+LOWER = 5  # how much nicer it is than we are
 _BELOW_NORMAL = 0x00004000  # Windows' class of priority
 LEAVE = 8.0  # seconds that it has to save its run
 _SAVED = (0, 128 + 2, 128 + 10, 128 + 15)  # exit codes of one that has saved its run
@@ -206,7 +206,8 @@ class Branches:
     def list(self, run: Run, recording: Recording | None) -> None:
         found = () if recording is None else RunReader(recording.path).checkpoints
         steps = tuple((one.step, one.kept) for one in found)
-        self._emit(CheckpointsListed(run.number, steps))
+        folder = "" if recording is None else str(recording.path)
+        self._emit(CheckpointsListed(run.number, steps, folder))
 
     def start(self, command: StartBranch, run: Run, recording: Recording | None) -> None:
         """Have the state of now written, or take a checkpoint that is there, and begin there."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dgn_engine.config import ValueInput
@@ -20,6 +20,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import FEATURE, VALUE
 from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
 from dgn_engine.protocol.events import Event, RegimeSwapped, UndoChanged
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.run import Run
@@ -42,13 +43,16 @@ class _UndoneSettings:
 
 @dataclass(frozen=True)
 class _Change:
-    """A change with the state before it. `what` it was, in words: 'gates of x.pt'."""
+    """A change with the state before it. `what` it was, in words: 'gates of x.pt', at which `step`
+    it was made first."""
 
     what: str
     before: Snapshot | _UndoneSettings
     kind: type[do.Command]
     policy: do.UndoPolicy
     at: float
+    step: int
+    detail: str = ""  # 'learning rate 0.001 → 0.01', or what it was where there is no more to say
 
     @property
     def size(self) -> int:
@@ -79,11 +83,14 @@ class UndoHistory:
         if run is None or command.undo is None:
             act(command)
             return
-        change = _change(run, self._in_words(command), type(command), command.undo)
+        words, step = self._in_words(command), run.step_count
+        change = _change(run, words, type(command), command.undo, step)
         with _shared(run, None if change is None else change.before):
             act(command)
         self._undone.clear()
-        self._append(change)
+        if change is not None:
+            change = replace(change, detail=_detail(change, run))
+        self._append(change, run)
         self._emit_names()
 
     def forget(self) -> None:
@@ -98,13 +105,20 @@ class UndoHistory:
         """Make the last change that was undone once more; raises `UserError` likewise."""
         self._step(run, "redo", self._undone, self._done)
 
+    def undo_many(self, command: UndoMany, run: Run | None) -> None:
+        """Undo or redo one after the other, as if each had been asked for."""
+        act = self.undo if command.changes > 0 else self.redo
+        for _ in range(abs(command.changes)):
+            act(run)
+
     def _step(
         self, run: Run | None, word: str, source: list[_Change], target: list[_Change]
     ) -> None:
         if run is None or not source:
             raise UserError(f"There is nothing to {word}.")
         last = source[-1]
-        change = _change(run, last.what, last.kind, last.policy)
+        change = _change(run, last.what, last.kind, last.policy, last.step)
+        change = None if change is None else replace(change, detail=last.detail)
         with _shared(run, None if change is None else change.before):
             if isinstance(last.before, Snapshot):
                 _put_back(run, last.before, (word, last.what), self._emit)
@@ -116,19 +130,25 @@ class UndoHistory:
             _trim(target)
         self._emit_names()
 
-    def _append(self, change: _Change | None) -> None:
+    def _append(self, change: _Change | None, run: Run) -> None:
         if change is None:  # the run had diverged: neither this change nor those before are undone
             self._done.clear()
             return
         last = self._done[-1] if self._done else None
         same = last is not None and change.policy.merges and last.kind is change.kind
         if last is not None and same and change.at - last.at < MERGED:
+            self._done[-1] = replace(last, detail=_detail(last, run))
             return
         self._done.append(change)
         _trim(self._done)
 
     def _emit_names(self) -> None:
         names = [changes[-1].what if changes else "" for changes in (self._done, self._undone)]
+        done, undone = (
+            tuple(ListedChange(change.step, change.detail or change.what) for change in changes)
+            for changes in (self._done, self._undone[::-1])
+        )
+        self._emit(ChangesListed(done, undone))
         self._emit(UndoChanged(*names))
 
     def _in_words(self, command: do.Command) -> str:
@@ -139,10 +159,42 @@ class UndoHistory:
         return command.undo.what.format(**values)
 
 
-def _change(run: Run, what: str, kind: type[do.Command], policy: do.UndoPolicy) -> _Change | None:
+def _change(
+    run: Run, what: str, kind: type[do.Command], policy: do.UndoPolicy, step: int
+) -> _Change | None:
     """None where the run has diverged: then there is nothing worth having back."""
     before = capture(run) if policy.weights else _settings_of(run)
-    return None if before is None else _Change(what, before, kind, policy, time.monotonic())
+    return None if before is None else _Change(what, before, kind, policy, time.monotonic(), step)
+
+
+def _detail(change: _Change, run: Run) -> str:
+    """What it was, with the values before and after it: 'learning rate 0.001 → 0.01'."""
+    before = change.before
+    if isinstance(before, Snapshot):
+        was, now = str(before.state["regime"]), run.trainer.regime.name
+        regime = f"regime {was} → {now}"
+        return regime if change.what.startswith("regime") else f"{change.what}, {regime}"
+    now_set = _settings_of(run)
+    words: list[str] = []
+    for name, was_set, is_set in (
+        ("order of the gate layers", _from_one(before.order), _from_one(now_set.order)),
+        ("rotation of the gates", _numbers(before.rotation), _numbers(now_set.rotation)),
+        ("shift of the gates", _numbers(before.shift), _numbers(now_set.shift)),
+        ("learning rate", f"{before.learning_rate:g}", f"{now_set.learning_rate:g}"),
+        ("β", f"{before.beta:g}", f"{now_set.beta:g}"),
+        ("value input", before.value_input, now_set.value_input),
+    ):
+        if was_set != is_set:
+            words.append(f"{name} {was_set} → {is_set}")
+    return ", ".join(words) or change.what
+
+
+def _from_one(order: tuple[int, ...]) -> str:
+    return " ".join(str(layer + 1) for layer in order)
+
+
+def _numbers(turns: tuple[int, ...]) -> str:
+    return " ".join(map(str, turns)) if any(turns) else "none"
 
 
 @contextmanager

@@ -13,8 +13,10 @@ from functools import partial
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
+from dgn_engine.protocol.run_branches import StopBranch
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.registry import ActionSpec
+from dgn_viewer.docks.layout_history import LayoutHistory
 from dgn_viewer.docks.layout_presets import PRESETS
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.experiments.papers import paper_title, place_in_paper
@@ -56,8 +58,10 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         "file.save_session", "file.go_back", "file.open_result", SEPARATOR,
         "file.export_panel", "file.export_all", SEPARATOR, "file.quit",
     ),
-    "Edit": ("edit.undo", "edit.redo", SEPARATOR, "edit.examples", "edit.settings"),
+    "Edit": ("edit.undo", "edit.redo", "edit.undo_layout", "edit.redo_layout", SEPARATOR,
+             "edit.examples", "edit.settings"),
     "Run": ("run.toggle", "run.step", "run.epoch", "run.reset", SEPARATOR,
+            "run.branch", "run.stop_branch", SEPARATOR,
             "run.train_on", "run.train_on_gates", SEPARATOR, "run.start_engine"),
     "Gates": ("regime.*",),
     "Experiments": (
@@ -72,7 +76,8 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
             "time.previous", "time.next", "time.first", "time.live", SEPARATOR, "time.play",
         )), "view.previous_event", "view.next_event",
         "view.follow", SEPARATOR, "view.next_part",
-        "view.previous_part", SEPARATOR, "view.notices", "view.chart_menu",
+        "view.previous_part", SEPARATOR, "view.compare", "view.changes", "view.notices",
+        "view.chart_menu",
     ),
     "Help": (
         "help.guide", "help.tour", "help.panel", "help.shortcuts", SEPARATOR, "help.about",
@@ -82,7 +87,8 @@ TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
 TOOLBAR_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
 RECORDED_BANNER = ("run.toggle", "file.go_back")
 INSPECTED_BANNER = (
-    "run.train_on", "run.train_on_gates", "file.new_run", "file.close_comparison",
+    "run.train_on", "run.train_on_gates", "file.new_run", "run.stop_branch", "view.compare",
+    "file.close_comparison",
 )  # fmt: skip
 
 _THEMES = (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
@@ -114,6 +120,9 @@ class Parts:
     cursor: StepCursor
     show_program: Callable[[], None]
     start_engine: Callable[[], None]
+    open_compare: Callable[[], None]
+    open_changes: Callable[[], None]
+    layouts: LayoutHistory
     quit: Callable[[], object]
 
 
@@ -197,6 +206,12 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
         row("run.train_on_gates", "Train on, gates fixed", partial(run.train_on, 1), (), "",
             "Begin a run with its weights whose gates stand still as they are (FL)",
             _trains_on(1), why_not=_why_not_on(1)),
+        row("run.branch", "Branch from here…", parts.open_compare, ("Ctrl+B",), "",
+            "Train the same run with another regime, order, rate or seed beside it, from now or "
+            "from a checkpoint", _has_run),
+        row("run.stop_branch", "Stop the branch", lambda: send(StopBranch()), (), "stop",
+            "Stop training the branch; it stays recorded among your runs",
+            lambda now: now.branch is not None and now.branch.trains),
         row("run.start_engine", "Start the engine again", parts.start_engine, (), "",
             "After the engine has stopped: the same run, paused, where its folder has it",
             lambda now: now.phase == "stopped"),
@@ -245,6 +260,12 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
         row("edit.examples", "Probe examples…", parts.open_examples, ("Ctrl+Shift+D",), "",
             "Choose what every kernel panel is measured on: by class, by hand, the misclassified, "
             "or a digit that you draw", _shows_run),
+        row("edit.undo_layout", "Undo layout", parts.layouts.undo, ("Ctrl+Alt+Z",), "",
+            "Put the panels back to where they lay before they were moved last",
+            lambda _: parts.layouts.can_undo),
+        row("edit.redo_layout", "Redo layout", parts.layouts.redo, ("Ctrl+Alt+Shift+Z",), "",
+            "Move the panels again to where they lay before that",
+            lambda _: parts.layouts.can_redo),
         row("edit.settings", "Settings…", parts.open_settings, ("Ctrl+,",), "settings",
             "The run at start, theme, how much watching may cost, shortcuts"),
         row("experiments.gate_information", "Gate information of a checkpoint…",
@@ -293,6 +314,12 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Give the keyboard to the next part: the strip, each panel, the inspector"),
         row("view.previous_part", "Previous panel", partial(parts.walk, -1),
             ("Shift+F6", "Ctrl+Shift+Tab"), "", "Give the keyboard to the part before"),
+        row("view.compare", "Differences of A and B", parts.open_compare, ("Ctrl+D",), "panels",
+            "What is set differently, and scores, ν and traces of both in a table",
+            _shows_run),
+        row("view.changes", "Changes of the run", parts.open_changes, ("Ctrl+H",), "",
+            "Each in words, with its values; the run can be taken back to before any",
+            _shows_run),
         row("view.notices", "Recent notices", parts.notices.show_recent, (), "",
             "What happened lately, and what can still be done about it"),
         *(row(f"view.theme.{name}", title, partial(parts.choose_theme, name), (), "",

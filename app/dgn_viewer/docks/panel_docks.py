@@ -37,7 +37,7 @@ class PanelDocks(QObject):
         self._specs = dict(specs)
         self._seen: set[str] = set()
         self._front = ""
-        self._comparing = False
+        self._comparing = self._told_comparing = False
         self._before: tuple[QByteArray, str, Node | None] | None = None  # the comparison
         self._settling = False
         self._preset = ""  # the layout that is shown, until the user changes it
@@ -73,6 +73,21 @@ class PanelDocks(QObject):
         dock.visibilityChanged.connect(lambda seen, name=name: self._on_visibility(name, seen))
         self.hosts[name] = host
         self._docks[name] = dock
+
+    def docks(self) -> tuple[PanelFrame, ...]:
+        """The docks themselves, for who watches where they go."""
+        return tuple(self._docks.values())
+
+    def put_sizes(self, layout: dict[str, Any]) -> None:
+        """Give the panels the shares of this layout, which they have taken the places of."""
+        if (room := self.window.layout()) is not None:
+            room.activate()
+        share_out(self.window, self._docks, layout["tree"])
+
+    def comparing_changed(self) -> bool:
+        """Whether a comparison has opened or closed its panels since this was asked last."""
+        before, self._told_comparing = self._told_comparing, self._comparing
+        return before != self._comparing
 
     # Which panels are seen
 

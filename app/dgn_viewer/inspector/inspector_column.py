@@ -22,6 +22,8 @@ from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
 from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.pages.about_page import AboutPage
+from dgn_viewer.inspector.pages.changes_page import ChangesPage
+from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.file_page import FilePage
@@ -40,15 +42,9 @@ _LEAST_WIDTH = 352
 _SHARE = 0.45  # of the window, that the column may have
 _SPLITTER = 8  # pixels beside the column in which the mouse takes the splitter
 Page = (
-    AboutPage
-    | ExamplesPage
-    | ExperimentPage
-    | FilePage
-    | ProgramPage
-    | RunPage
-    | RunsPage
-    | SettingsPage
-)
+    AboutPage | ChangesPage | ComparePage | ExamplesPage | ExperimentPage | FilePage | ProgramPage
+    | RunPage | RunsPage | SettingsPage
+)  # fmt: skip
 
 
 class Inspector(QFrame):
@@ -117,8 +113,19 @@ class Inspector(QFrame):
         """There is no trash for these runs: ask whether they are to be deleted for good."""
         self.runs_page.ask_for_good(folders)
 
-    def show_page(self, page: ExamplesPage | ExperimentPage | ProgramPage | SettingsPage) -> None:
-        """A page that somebody else has made."""
+    def show_page(
+        self,
+        page: ChangesPage
+        | ComparePage
+        | ExamplesPage
+        | ExperimentPage
+        | ProgramPage
+        | SettingsPage,
+    ) -> None:
+        """A page that somebody else has made; some follow the engine, from its state of now on."""
+        if isinstance(page, (ChangesPage, ComparePage)):
+            page.on_event(events.UndoChanged(), self.state)
+            page.set_theme(self._theme)
         self._open(page)
 
     def show_about(self, spec: PanelSpec) -> None:
@@ -132,6 +139,8 @@ class Inspector(QFrame):
         self.state = state
         began = self.run_page.awaiting and isinstance(event, events.RunStarted)
         self.run_page.on_event(event, state)
+        if isinstance(self.page, (ChangesPage, ComparePage)):
+            self.page.on_event(event, state)
         match event:
             case events.FileListed():
                 self._on_listed(event)

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import RunStarted
+from dgn_engine.protocol.run_branches import BranchStatus
 from dgn_viewer.scene.panel_spec import Values, View
 
 _LONG = 18  # characters that there is room for
@@ -128,3 +129,17 @@ def ago(seconds: float) -> str:
             plural = "s" if name == "day" and count > 1 else ""
             return f"{count:,} {name}{plural} ago"
     return "just now"
+
+
+def branch_in_words(branch: BranchStatus) -> str:
+    """'branch from step 300: regime FR-II · step 1,250, trains beside the run'."""
+    changes = ", ".join(branch.changes.in_words()) or "nothing changed"
+    words = f"branch from step {branch.from_step:,}: {changes}"
+    match branch.phase:
+        case "starting":
+            return f"{words} · starts"
+        case "training":
+            return f"{words} · step {branch.step:,}, trains beside the run"
+        case "failed":
+            return f"{words} · failed: {branch.remark}"
+    return f"{words} · step {branch.step:,}, {branch.phase}"

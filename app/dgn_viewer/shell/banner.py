@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.notices import Notices, Told
-from dgn_viewer.scene.run_text import data_in_words, middle_cut
+from dgn_viewer.scene.run_text import branch_in_words, data_in_words, middle_cut
 from dgn_viewer.shell.notice_line import AnswerRow, answers
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import LIGHT, Theme
@@ -46,9 +46,13 @@ def inspection(now: RunState) -> Message | None:
         return None
     if compared is not None:
         ours = f"{inspected}, not training" if inspected else f"current run, {now.regime}"
-        theirs = f"{compared.name} · {compared.about}"
-        texts = ((ours, "A, the current run"), (theirs, f"B, what is compared with: {theirs}"))
-        return Message(texts, ("file.close_comparison",))
+        theirs, about = f"{compared.name} · {compared.about}", ""
+        branch, buttons = now.branch, ["view.compare", "file.close_comparison"]
+        if branch is not None and branch.changes.name_from(branch.from_step) == compared.name:
+            theirs, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
+            buttons = ["run.stop_branch", *buttons] if branch.trains else buttons
+        tip_b = f"B, what is compared with: {theirs}{about}"
+        return Message(((ours, "A, the current run"), (theirs, tip_b)), tuple(buttons))
     if not inspected:
         return None
     known = f", {now.scored.sentence}" if now.scored is not None else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dgn_engine.protocol import events
+from dgn_engine.protocol.run_branches import BranchBegan, BranchStatus
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.typeset import literal
@@ -23,11 +24,21 @@ def marks_of(event: events.Event, before: RunState) -> tuple[Mark, ...]:
             return (
                 Mark(float(step), "diverged", "diverged", "The loss is no longer a finite number."),
             )
+        case BranchBegan(step=step):
+            return (Mark(float(step), "branch", "run", literal(event.sentence)),)
+        case BranchStatus(from_step=step) if _is_new(event, before):
+            words = f"A branch begins here: {', '.join(event.changes.in_words()) or 'the same'}."
+            return (Mark(float(step), "branch", "run", literal(words)),)
         case events.RunContinued(step=step):
             words = f"The recorded run goes on from step {step:,}."
             return (Mark(float(step), "resumed", "run", words),)
         case _:
             return ()
+
+
+def _is_new(branch: BranchStatus, before: RunState) -> bool:
+    """Whether it is told of for the first time."""
+    return before.branch is None or before.branch.folder != branch.folder
 
 
 def changes_network(mark: Mark) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.run_branches import ComparedMoved
 from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
@@ -74,6 +75,7 @@ class History:
         self._chose = -1  # the step at which other probe examples were chosen last
         self._swaps: list[events.RegimeSwapped] = []
         self._rewirings: list[events.Rewired] = []
+        self._curves_of_b: dict[tuple[str, str], RecordedSeries] = {}
         self._revisions: dict[str, int] = {}
         self._common = 0
 
@@ -133,8 +135,11 @@ class History:
             case events.Rewired():
                 self._rewirings.append(event)
             case events.ComparisonOpened():
-                self._compared = compared_run(event)
+                self._curves_of_b = compared_curves(event)
+                self._compared = compared_run(event, self._curves_of_b)
                 self._common += 1
+            case ComparedMoved():
+                self._move_compared(event)
             case events.ComparisonClosed():
                 self._compared = None
                 self._common += 1
@@ -266,6 +271,30 @@ class History:
         for probe in changed:
             self._touch(probe, frame.step)
 
+    def _move_compared(self, event: ComparedMoved) -> None:
+        """What is compared with trains elsewhere: its curves grow, its network is a newer one."""
+        if self._compared is None:
+            return
+        for sample in event.samples:
+            scored = isinstance(sample, events.Measured)
+            source = TRAINING if scored else sample.probe
+            values = scores_of(sample) if scored else sample.values
+            for name, value in values.items():
+                curve = self._curves_of_b.setdefault((source, name), RecordedSeries())
+                steps = curve.points()[0]
+                if not steps.size or sample.step > steps[-1]:
+                    curve.append(sample.step, value)
+            self._touch(source, self._step)
+        if event.regime:
+            self._common += 1
+        self._compared = replace(
+            self._compared,
+            step=event.step,
+            regime=event.regime or self._compared.regime,
+            wiring=event.wiring or self._compared.wiring,
+            series={key: curve.series() for key, curve in self._curves_of_b.items()},
+        )
+
     def _measure(self, event: events.Measured) -> None:
         self._last = event
         for name, value in scores_of(event).items():
@@ -317,17 +346,28 @@ def _is_same(reading: Reading, known: Reading | None) -> bool:
     return (reading.step, reading.seconds) == (known.step, known.seconds)
 
 
-def compared_run(event: events.ComparisonOpened) -> ComparedRun:
-    """The compared network, with the scores that its own run recorded."""
+def compared_curves(
+    event: events.ComparisonOpened,
+) -> dict[tuple[str, str], RecordedSeries]:
+    """The scores that its own run recorded."""
     recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:
         for name, value in scores_of(score).items():
             recorded.setdefault((TRAINING, name), RecordedSeries()).append(score.step, value)
+    return recorded
+
+
+def compared_run(
+    event: events.ComparisonOpened,
+    curves: Mapping[tuple[str, str], RecordedSeries] | None = None,
+) -> ComparedRun:
+    """The compared network, with these curves; None: the scores that its own run recorded."""
+    curves = compared_curves(event) if curves is None else curves
     return ComparedRun(
         name=event.name,
         regime=event.regime,
         layers=event.layers,
         wiring=event.wiring,
         step=event.step,
-        series={key: one.series() for key, one in recorded.items()},
+        series={key: one.series() for key, one in curves.items()},
     )

@@ -13,6 +13,7 @@ from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import (
     catalogue,
+    change_list,
     commands,
     engine_events,
     events,
@@ -191,6 +192,7 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.SaveSession("/data/s.dgn"), "save s.dgn", None),
     (commands.Shutdown(), "shutdown", None),
     (run_branches.StartBranch(run_branches.BranchChanges()), "branch off", None),
+    (change_list.UndoMany(3), "undo 3 changes", None),
     (run_branches.StopBranch(), "stop the branch", None),
     (run_branches.ListCheckpoints(), "list the checkpoints", None),
 )  # fmt: skip

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -195,6 +196,7 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
     desk.do(ListCheckpoints())
     listed = [event for event in desk.events if isinstance(event, CheckpointsListed)][-1]
     assert (3, "before FR-II") in listed.checkpoints
+    assert listed.folder == str(recording.path)
     desk.do(StartBranch(BranchChanges(), 2), StartBranch(BranchChanges(regime="FR-III")))
     desk.do(StopBranch())
     reasons = [event.reason for event in desk.events if isinstance(event, Refused)]
@@ -210,6 +212,33 @@ def test_a_run_that_is_not_recorded_has_no_branches() -> None:
     refused = [event for event in desk.events if isinstance(event, Refused)]
     assert "is not recorded" in refused[-1].reason
     desk.engine.close()
+
+
+def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> None:
+    desk.do(do.StartRun(small("ReLU"), paused=True), do.Advance(3))
+    desk.turn(5)
+    desk.do(do.SetLearningRate(0.1))
+    recording = desk.engine._recording
+    assert recording is not None
+    assert recording.mark().done.wait(LIMIT)
+    desk.do(do.Advance(30))
+    desk.turn(40)
+    desk.do(do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("agreement"))))
+    desk.do(do.CompareRun(str(recording.path), 3))
+    until(desk, lambda: "gates" in desk.frames[-1].compared)
+    until(desk, lambda: "equal" in desk.frames[-1].readings["agreement"].arrays)
+    frame = desk.frames[-1]
+    now, then = frame.readings["gates"], frame.compared["gates"]
+    assert (now.step, then.step) == (33, 3)
+    for layer in range(3):
+        ours, theirs = now.arrays[f"layer_{layer}"], then.arrays[f"layer_{layer}"]
+        differing = np.logical_xor(ours, theirs)
+        shown = frame.readings["agreement"].arrays[f"difference_{layer}"]
+        assert np.array_equal(shown != 0, differing)
+        assert np.array_equal(shown, ours.astype(int) - theirs.astype(int))
+        share = frame.readings["agreement"].arrays["equal"][layer]
+        assert share == pytest.approx(1 - differing.mean())
+    assert np.logical_xor(now.arrays["layer_2"], then.arrays["layer_2"]).any()
 
 
 def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:

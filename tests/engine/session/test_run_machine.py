@@ -34,6 +34,7 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as said
+from dgn_engine.protocol.change_list import ChangesListed
 from dgn_engine.session import opened_files, undo
 from dgn_engine.session.engine import Engine
 from dgn_engine.training import evaluation_schedule, initial_weights, metrics
@@ -64,6 +65,7 @@ UNSEEN = (
     said.HistoryReplayed,
     said.RunContinued,
     said.SettingsIgnored,  # test_ignored_settings
+    ChangesListed,  # test_undo_history
 )
 
 

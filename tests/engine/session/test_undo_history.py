@@ -10,6 +10,7 @@ import torch
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
 from dgn_engine.session import undo
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
@@ -20,7 +21,12 @@ class History:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.events: list[told.Event] = []
-        self.run: Any = SimpleNamespace(number=1, snapshot=None)
+        self.run: Any = SimpleNamespace(
+            number=1,
+            snapshot=None,
+            step_count=7,
+            trainer=SimpleNamespace(regime=SimpleNamespace(name="DL")),
+        )
         self.size, self.now, self.state = 1, 100.0, 0
         self.seen: list[object] = []
         self.back: list[object] = []
@@ -34,7 +40,7 @@ class History:
     def capture(self, _: object) -> Snapshot | None:
         self.state += 1
         tensors = {"a": torch.zeros(self.size, dtype=torch.uint8)}
-        return Snapshot(tensors, {"step": self.state}) if self.size else None
+        return Snapshot(tensors, {"step": self.state, "regime": "FL"}) if self.size else None
 
     def settings(self) -> Any:
         self.state += 1
@@ -86,7 +92,7 @@ def test_turns_of_one_dial_within_a_second_are_one_change(history: History) -> N
     ((_, last, *_), (_, before, *_)) = history.back  # type: ignore[misc]
     assert isinstance(last, Snapshot)
     assert isinstance(before, Snapshot)
-    assert (last.step, before.step) == (6, 5)
+    assert last.step == before.step + 1
 
 
 def test_fifty_changes_are_kept_and_so_much_memory(
@@ -141,7 +147,7 @@ def test_another_run_begins_without_changes_and_a_diverged_one_loses_them(
     assert (history.kept, history.names.redo) == (0, "")
     history.size = 1
     history.do(do.SwapRegime("DL"))
-    history.run = SimpleNamespace(number=2, snapshot=None)
+    history.run = SimpleNamespace(**{**vars(history.run), "number": 2})
     assert history.do(do.SetBeta(2.0)) == "β"
     assert history.kept == 1
 
@@ -166,3 +172,25 @@ def test_undo_and_redo_go_to_and_fro(history: History) -> None:
     history.size = 0  # diverged since: what is undone cannot be redone
     history.do(do.SetBeta(3.0))
     assert history.names.redo == ""
+
+
+def test_all_changes_are_listed_with_their_steps_and_values(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history = History(monkeypatch)
+    history.do(do.SetBeta(2.0))
+    history.run.step_count = 9
+    history.do(do.SwapRegime("DL"))
+    listed = [event for event in history.events if isinstance(event, ChangesListed)][-1]
+    assert listed.undone == ()
+    assert [one.step for one in listed.done] == [7, 9]
+    assert listed.done[0].what.startswith("learning rate ")  # what the made-up settings differ by
+    assert listed.done[1].what == "regime FL → DL"
+    history.history.undo_many(UndoMany(2), history.run)
+    listed = [event for event in history.events if isinstance(event, ChangesListed)][-1]
+    assert listed.done == ()
+    assert [one.step for one in listed.undone] == [7, 9]
+    history.history.undo_many(UndoMany(-1), history.run)
+    listed = [event for event in history.events if isinstance(event, ChangesListed)][-1]
+    assert [one.step for one in listed.done] == [7]
+    assert listed.undone == (ListedChange(9, "regime FL → DL"),)

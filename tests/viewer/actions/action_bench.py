@@ -101,6 +101,8 @@ class Desk:
         docks.maximised = docks.preset = ""
         docks.hosts = {"ntk": Recorder("ntk", self.log)}
         docks.hosts["ntk"].spec = "the spec of ntk"
+        layouts: Any = whole.layouts
+        layouts.can_undo = layouts.can_redo = False
         self.experiments = experiments
         self.parts = Parts(
             send=self.log.append,
@@ -125,6 +127,9 @@ class Desk:
             cursor=cursor,
             show_program=whole.show_program,
             start_engine=whole.start_engine,
+            open_compare=whole.open_compare,
+            open_changes=whole.open_changes,
+            layouts=layouts,
             quit=whole.quit,
         )
         self.rows = {row.id: row for row in fixed_actions(self.parts)}

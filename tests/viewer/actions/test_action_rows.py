@@ -26,6 +26,7 @@ from dgn_engine.protocol.events import (
     UndoChanged,
 )
 from dgn_engine.protocol.file_events import TrainingOffered
+from dgn_engine.protocol.run_branches import StopBranch
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.action_table import (
     experiment_actions,
@@ -59,6 +60,8 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("run.reset", HAS_RUN, Reset()),
     ("run.train_on", {"inspected"}, TrainOn("ReLU")),
     ("run.train_on_gates", {"inspected"}, TrainOn("FL")),
+    ("run.branch", HAS_RUN, "open_compare"),
+    ("run.stop_branch", set(), StopBranch()),
     ("run.start_engine", {"stopped"}, "start_engine"),
     ("file.new_run", READY_IN, "inspector.show_run_settings"),
     ("file.open_configuration", READY_IN, "files.open_configuration"),
@@ -78,6 +81,8 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("edit.undo", {"undoable"}, Undo()),
     ("edit.redo", {"undoable"}, Redo()),
     ("edit.examples", SHOWS_RUN, "open_examples"),
+    ("edit.undo_layout", set(), "layouts.undo"),
+    ("edit.redo_layout", set(), "layouts.redo"),
     ("edit.settings", ALWAYS, "open_settings"),
     ("experiments.gate_information", SHOWS_RUN, "experiments.gate_information"),
     ("experiments.show", ALWAYS, "experiments.results.open"),
@@ -102,6 +107,8 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("view.follow", SHOWS_RUN, "events.follow"),
     ("view.next_part", ALWAYS, ("walk", 1)),
     ("view.previous_part", ALWAYS, ("walk", -1)),
+    ("view.compare", SHOWS_RUN, "open_compare"),
+    ("view.changes", SHOWS_RUN, "open_changes"),
     ("view.notices", ALWAYS, "notices.show_recent"),
     ("view.theme.light", ALWAYS, ("choose_theme", "light")),
     ("view.theme.dark", ALWAYS, ("choose_theme", "dark")),
@@ -232,6 +239,11 @@ def test_shortcuts_are_those_of_the_manual(desk: Desk) -> None:
         "run.step": (".",),
         "run.epoch": ("Shift+.",),
         "run.reset": ("Ctrl+R",),
+        "run.branch": ("Ctrl+B",),
+        "edit.undo_layout": ("Ctrl+Alt+Z",),
+        "edit.redo_layout": ("Ctrl+Alt+Shift+Z",),
+        "view.compare": ("Ctrl+D",),
+        "view.changes": ("Ctrl+H",),
         "file.new_run": ("Ctrl+N",),
         "file.open_configuration": ("Ctrl+Shift+N",),
         "file.open_checkpoint": ("Ctrl+O",),

@@ -102,15 +102,18 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     assert list(tops) == list(MENUS)
     assert not tops["Gates"].isVisible()  # empty yet
     assert tops["Edit"].isVisible()
-    assert titles(tops["Edit"].menu()) == ["Undo", "Redo", "", "Probe examples…", "Settings…"]
+    assert titles(tops["Edit"].menu()) == [
+        "Undo", "Redo", "Undo layout", "Redo layout", "", "Probe examples…", "Settings…",
+    ]  # fmt: skip
     assert titles(tops["Run"].menu()) == [
-        "Run", "One step", "One epoch", "Reset", "", "Train on from here",
-        "Train on, gates fixed", "", "Start the engine again",
+        "Run", "One step", "One epoch", "Reset", "", "Branch from here…", "Stop the branch", "",
+        "Train on from here", "Train on, gates fixed", "", "Start the engine again",
     ]  # fmt: skip
     assert titles(tops["View"].menu()) == [
         "Command palette…", "Panels", "", "Maximise panel", "Layout", "", "Theme", "",
         "Look back", "Previous event", "Next event", "Follow again", "",
-        "Next panel", "Previous panel", "", "Recent notices", "Menu of the chart",
+        "Next panel", "Previous panel", "", "Differences of A and B", "Changes of the run",
+        "Recent notices", "Menu of the chart",
     ]  # fmt: skip
     bench.actions.add(regime_actions(CATALOGUE, bench.desk.log.append))
     assert tops["Gates"].isVisible()
@@ -120,7 +123,7 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     theme = next(a for a in tops["View"].menu().actions() if a.text() == "Theme").menu()  # type: ignore[attr-defined]
     assert titles(theme) == ["Light", "Dark", "As the system"]
     menus.fill()
-    assert len(titles(tops["View"].menu())) == 18
+    assert len(titles(tops["View"].menu())) == 20
     assert isinstance(menus, QObject)
 
 
@@ -144,7 +147,7 @@ def test_the_palette_lists_names_before_tips_and_leaves_itself_out(bench: Bench)
     assert len(palette.shown()) == len(bench.desk.rows) - 1
     assert "view.palette" not in palette.shown()
     palette.query.setText("undo")
-    assert palette.shown() == ("edit.undo", "edit.redo", "file.go_back")[:2]
+    assert palette.shown() == ("edit.undo", "edit.undo_layout", "edit.redo")
     palette.query.setText("theme light")
     assert palette.shown() == ("view.theme.light",)
     palette.query.setText("panel")
@@ -225,7 +228,7 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     rows = palette.shown()
     assert rows == (
         "run.toggle", "run.step", "run.epoch", "run.reset", "run.train_on", "run.train_on_gates",
-        "run.start_engine",
+        "run.branch", "run.stop_branch", "run.start_engine",
     )  # fmt: skip
     assert current(palette) == "run.toggle"
     QTest.keyClick(palette.query, Qt.Key.Key_Down)
@@ -235,7 +238,7 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     assert current(palette) == "run.toggle"
     for _ in range(5):
         QTest.keyClick(palette.query, Qt.Key.Key_Down)
-    assert current(palette) == "run.reset"  # the engine has not stopped
+    assert current(palette) == "run.branch"  # nothing else can be done
     for skipped in ("run.epoch", "run.step"):
         bench.actions[skipped].setEnabled(False)
     palette.query.setText("run: ")
@@ -314,7 +317,8 @@ def test_any_key_or_click_puts_the_sheet_away(bench: Bench) -> None:
         assert (text(*at), text(at[0], at[1] + 1)) == row
     assert grid.itemAtPosition(0, 0).widget().property("role") == "title"
     assert grid.itemAtPosition(1, 0).widget().property("role") == "heading"
-    assert grid.itemAtPosition(5, 1).widget().text() == "New run"  # without its dots
+    words = grid.itemAtPosition(5, 1).widget().text()
+    assert words == "Branch from here"  # without its dots
     margins = grid.contentsMargins()
     assert (margins.left(), margins.top(), margins.right(), margins.bottom()) == (24, 16, 24, 16)
     assert (grid.horizontalSpacing(), grid.verticalSpacing()) == (16, 8)

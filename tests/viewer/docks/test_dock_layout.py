@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_viewer.docks import dock_layout
 from dgn_viewer.docks.dock_layout import _TabGroup
+from dgn_viewer.docks.layout_history import MOST, LayoutHistory, is_same
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec
@@ -394,3 +395,63 @@ def test_a_panel_behind_a_tab_is_open_and_not_visible(docks: PanelDocks, qtbot: 
     docks.toggle("a")  # raised, not closed
     qtbot.waitUntil(lambda: docks.visible() == ("a",))
     assert docks.is_open("b")
+
+
+@pytest.fixture
+def history(docks: PanelDocks) -> Iterator[LayoutHistory]:
+    found = LayoutHistory(docks, docks.window, lambda: None)
+    found.take()
+    yield found
+    found.stop()
+
+
+def test_a_layout_is_undone_and_done_again(
+    docks: PanelDocks, history: LayoutHistory, qtbot: QtBot
+) -> None:
+    def is_back(layout: Any) -> bool:
+        return is_same(docks.layout(), layout)
+
+    first = docks.layout()
+    assert not history.can_undo
+    docks.toggle("b")
+    history.take()
+    second = docks.layout()
+    docks.toggle("c")
+    history.take()
+    history.undo()
+    qtbot.waitUntil(lambda: is_back(second))
+    history.undo()
+    qtbot.waitUntil(lambda: is_back(first))
+    assert not history.can_undo
+    history.redo()
+    qtbot.waitUntil(lambda: is_back(second))
+    docks.toggle("d")
+    history.take()
+    assert not history.can_redo  # another change: what was undone cannot come again
+
+
+def test_changes_in_quick_succession_are_one_and_a_comparison_is_none(
+    docks: PanelDocks, history: LayoutHistory
+) -> None:
+    docks.toggle("b")
+    docks.toggle("c")  # no `take` in between: the timer has not run
+    history.take()
+    docks.compare(True)
+    history.take()
+    docks.compare(False)
+    history.take()
+    history.undo()
+    assert not history.can_undo
+    assert docks.is_open("b")
+    assert docks.is_open("c")
+
+
+def test_at_most_so_many_layouts_are_kept(
+    docks: PanelDocks, history: LayoutHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layouts = [{"tree": {"tabs": [str(number)]}, "floating": {}} for number in range(MOST + 5)]
+    monkeypatch.setattr(docks, "layout", lambda: layouts[-1])
+    for _ in range(MOST + 4):
+        history.take()
+        layouts.pop()
+    assert len(history._done) == MOST

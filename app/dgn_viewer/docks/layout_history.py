@@ -1,0 +1,120 @@
+"""Undo of the layout: where the panels lay, as documents, apart from the changes of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtWidgets import QApplication, QMainWindow
+
+from dgn_viewer.docks.panel_docks import PanelDocks
+
+MOST = 100  # layouts that are kept
+QUIET = 400  # milliseconds without a move, after which a change is over
+_NEAR = 0.02  # of the room: shares that differ by less are those of another window's size
+_MOVES = (QEvent.Type.Resize, QEvent.Type.Move, QEvent.Type.Show, QEvent.Type.Hide)
+
+
+class LayoutHistory(QObject):
+    """Keeps the layout after each change; what happens in quick succession, or while a mouse button
+    is down, is one. Each is what `PanelDocks.layout` says, and is put back by `put_layout`.
+    """
+
+    def __init__(self, docks: PanelDocks, window: QMainWindow, changed: Callable[[], None]) -> None:
+        """`changed`: what can be undone is something else now."""
+        super().__init__(window)
+        self._docks, self._window, self._changed = docks, window, changed
+        self._now: dict[str, Any] | None = None
+        self._done: list[dict[str, Any]] = []
+        self._undone: list[dict[str, Any]] = []
+        self._putting = False
+        self._quiet = QTimer(self)
+        self._quiet.setSingleShot(True)
+        self._quiet.setInterval(QUIET)
+        self._quiet.timeout.connect(self.take)
+        docks.changed.connect(self._stir)
+        docks.arranged.connect(self._stir)
+        for dock in docks.docks():
+            dock.installEventFilter(self)
+
+    @property
+    def can_undo(self) -> bool:
+        return bool(self._done)
+
+    @property
+    def can_redo(self) -> bool:
+        return bool(self._undone)
+
+    def undo(self) -> None:
+        """Put the panels back to where they were before the last change."""
+        self.take()
+        self._go(self._done, self._undone)
+
+    def redo(self) -> None:
+        self.take()
+        self._go(self._undone, self._done)
+
+    def take(self) -> None:
+        """Keep the layout as it is now, where it is another one; a comparison that opens or closes
+        its panels, and a panel that fills the window, are no changes of it."""
+        self._quiet.stop()
+        if QApplication.mouseButtons() != Qt.MouseButton.NoButton:
+            self._stir()  # it is being dragged
+            return
+        if not self._window.isVisible() or self._docks.maximised:
+            return
+        layout = self._docks.layout()
+        if layout["tree"] is None:
+            return
+        before, self._now = self._now, layout
+        if before is None or is_same(before, layout) or self._docks.comparing_changed():
+            return
+        self._done.append(before)
+        del self._done[:-MOST]
+        self._undone.clear()
+        self._changed()
+
+    def stop(self) -> None:
+        """The window closes: nothing is kept any more."""
+        self._quiet.stop()
+        for dock in self._docks.docks():
+            dock.removeEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in _MOVES:
+            self._stir()
+        return False
+
+    def _stir(self) -> None:
+        if not self._putting:
+            self._quiet.start()
+
+    def _go(self, source: list[dict[str, Any]], target: list[dict[str, Any]]) -> None:
+        if not source or self._now is None:
+            return
+        self._putting = True
+        try:
+            target.append(self._now)
+            self._now = source.pop()
+            self._docks.put_layout(self._now)
+            QTimer.singleShot(0, self, self._settle)
+        finally:
+            self._putting = False
+        self._changed()
+
+    def _settle(self) -> None:
+        """Panels that were closed take their sizes only once they are shown."""
+        if self._now is not None and self._window.isVisible():
+            self._docks.put_sizes(self._now)
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two layouts show the same panels in the same places, their shares nearly alike."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, float) and isinstance(other, (int, float)):
+        return abs(one - other) < _NEAR
+    return bool(one == other)

@@ -1,0 +1,218 @@
+"""The inspector's page of branches and comparisons: begin one, follow it, read what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QApplication, QFrame, QLineEdit
+
+from dgn_engine.config import ValueInput
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.commands import Command, CompareRun
+from dgn_engine.protocol.events import Event, Refused
+from dgn_engine.protocol.run_branches import (
+    BranchChanges,
+    BranchStatus,
+    ListCheckpoints,
+    StartBranch,
+    StopBranch,
+)
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.inspector.pages.difference_table import DifferenceTable
+from dgn_viewer.scene.differences import differences
+from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.scene.run_text import branch_in_words
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.form_fields import ListField, PickBox
+from dgn_viewer.widgets.form_section import Section
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+
+RENEW = 500  # milliseconds between two looks at the numbers, while the page is seen
+_INPUTS: tuple[tuple[str, str], ...] = (
+    ("", "as it is"), ("image", "image"), ("ones", "ones"), ("random", "random"),
+)  # fmt: skip
+_NONE = (
+    "Nothing is compared. Train a branch, drop a checkpoint or a recorded run on 'Compare', or "
+    "choose a step of this run."
+)
+
+
+class ComparePage(QFrame):
+    """Sends `StartBranch`, `StopBranch` and `CompareRun`; `view` gives what was seen so far."""
+
+    title = "Branch and compare"
+
+    def __init__(self, send: Callable[[Command], None], view: Callable[[], View]) -> None:
+        super().__init__()
+        self._send, self._view = send, view
+        self.state = RunState()
+        self.origin = PickBox()
+        self.regime = PickBox([("", "as it is")])
+        self.order = ListField("the order of the gate layers", "as it is, or 2 1 3 …")
+        self.value_input = PickBox(_INPUTS)
+        self.rate = _line("learning rate", "as it is")
+        self.seed = _line("seed", "as it is")
+        self.start = push_button("Train a branch", self._start, "primary")
+        about = "Stop training the branch; it stays recorded, and File, Open run… goes on with it"
+        self.stop = push_button("Stop", lambda: send(StopBranch()), about=about)
+        about = "Show the network of that step as B, on the same examples; nothing is trained"
+        self.compare = push_button("Compare with it", self._compare, about=about)
+        self.copy = push_button("Copy the command", self._copy, about="It does the same by itself")
+        self.message = plain_label(role="refused")
+        self.status = plain_label()
+        self.sharing = plain_label("", "muted")
+        self.table = DifferenceTable(LIGHT)
+        self.nothing = plain_label(_NONE, "muted")
+        self._timer = QTimer(self)
+        self._timer.setInterval(RENEW)
+        self._timer.timeout.connect(self.renew)
+        self._lay_out()
+        self._show()
+
+    def on_event(self, event: Event, state: RunState) -> None:
+        """Follow the engine; `state` is the one after the event."""
+        self.state = state
+        match event:
+            case Refused(what=what, reason=reason) if what == StartBranch.title:
+                self._say(reason)
+            case BranchStatus():
+                self._say("")
+                if event.phase == "starting":
+                    self._send(ListCheckpoints())
+        self._show()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.table.set_theme(theme)
+
+    def renew(self) -> None:
+        """Show the numbers as they are now."""
+        comparison, view = self.state.comparison, self._view()
+        compared = comparison is not None and view.compared is not None
+        self.table.setVisible(compared)
+        self.nothing.setVisible(not compared)
+        if comparison is not None and view.compared is not None:
+            ours = self.state.current_config()
+            self.table.show_differences(differences(view, ours, comparison.config))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Numbers are read while somebody sees them."""
+        super().showEvent(event)
+        if self.state.has_run:
+            self._send(ListCheckpoints())
+        self._timer.start()
+        self.renew()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        self._timer.stop()
+        super().hideEvent(event)
+
+    def _start(self) -> None:
+        try:
+            changes = self._changes()
+        except UserError as refusal:
+            self._say(str(refusal))
+            return
+        self._say("")
+        self._send(StartBranch(changes, self._step()))
+
+    def _step(self) -> int | None:
+        chosen = self.origin.value()
+        return int(chosen) if chosen else None
+
+    def _compare(self) -> None:
+        step, listed = self._step(), self.state.checkpoints
+        if step is not None and listed is not None:
+            self._send(CompareRun(listed.folder, step))
+
+    def _changes(self) -> BranchChanges:
+        rate, seed = self.rate.text().strip(), self.seed.text().strip()
+        chosen = self.value_input.value()
+        known: dict[str, ValueInput] = {"image": "image", "ones": "ones", "random": "random"}
+        return BranchChanges(
+            regime=self.regime.value(),
+            wiring=tuple(layer - 1 for layer in self.order.value()),
+            value_input=known.get(chosen),
+            learning_rate=_number(rate, "learning rate", float) if rate else None,
+            seed=int(_number(seed, "seed", int)) if seed else None,
+        )
+
+    def _copy(self) -> None:
+        if self.state.branch is not None:
+            QApplication.clipboard().setText(self.state.branch.command)
+
+    def _say(self, refusal: str) -> None:
+        self.message.setText(refusal)
+        self.message.setVisible(bool(refusal))
+
+    def _show(self) -> None:
+        state, branch = self.state, self.state.branch
+        self._offer()
+        trains = branch is not None and branch.trains
+        self.start.setEnabled(state.has_run and not trains)
+        self.stop.setEnabled(trains)
+        self.copy.setEnabled(branch is not None)
+        self.compare.setEnabled(state.has_run and self._step() is not None)
+        self.status.setText("" if branch is None else branch_in_words(branch))
+        self.status.setVisible(branch is not None)
+        self.sharing.setText(branch.sharing.capitalize() + "." if branch and trains else "")
+        self.sharing.setVisible(trains)
+
+    def _offer(self) -> None:
+        listed = self.state.checkpoints
+        checkpoints = () if listed is None else listed.checkpoints
+        entries = [("", "now"), *(
+            (str(step), f"step {step:,}{f', {kept}' if kept else ''}")
+            for step, kept in reversed(checkpoints)
+        )]  # fmt: skip
+        if [self.origin.itemText(place) for place in range(self.origin.count())] != [
+            title for _, title in entries
+        ]:
+            chosen = self.origin.value()
+            self.origin.offer(entries)
+            self.origin.pick(chosen)
+        catalogue = self.state.catalogue
+        if catalogue is not None and self.regime.count() == 1:
+            regimes = catalogue.regimes
+            self.regime.offer(
+                [("", "as it is"), *((entry.id, entry.title) for entry in regimes)],
+                ["", *(entry.group for entry in regimes)],
+            )
+
+    def _lay_out(self) -> None:
+        form = Section("A branch: the same run, something changed")
+        form.add("from", self.origin, "Now, or a step of which this run holds a checkpoint")
+        form.add("regime", self.regime)
+        form.add("gate layers", self.order, "Which gate layer each value layer uses, from 1")
+        form.add("value input", self.value_input)
+        form.add("learning rate", self.rate)
+        form.add("seed", self.seed, "Of the order of the batches and of all that is drawn from "
+                 "there on; the probe examples stay the same")  # fmt: skip
+        self.origin.currentIndexChanged.connect(lambda _: self._show_compare())
+        buttons = row(self.start, self.stop, 1, spacing=8)
+        more = row(self.compare, self.copy, 1, spacing=8)
+        table = Section("Differences")
+        column(
+            form, self.message, buttons, more, self.status, self.sharing, table, self.nothing,
+            self.table, 1, into=self, margins=(16, 8, 16, 12), spacing=8,
+        )  # fmt: skip
+        self._say("")
+
+    def _show_compare(self) -> None:
+        self.compare.setEnabled(self.state.has_run and self._step() is not None)
+
+
+def _line(name: str, hint: str) -> QLineEdit:
+    field = QLineEdit()
+    field.setPlaceholderText(hint)
+    field.setAccessibleName(name)
+    field.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
+    return field
+
+
+def _number(text: str, name: str, kind: type[int] | type[float]) -> float:
+    try:
+        return kind(text.replace(",", "."))
+    except ValueError:
+        raise UserError(f"The {name} is '{text}'; it must be a number.") from None

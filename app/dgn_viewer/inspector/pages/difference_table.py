@@ -1,0 +1,99 @@
+"""The table of what differs between A and B, in groups; every text is shown as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
+
+from dgn_viewer.scene.differences import Difference, Differences
+from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.theme import Theme
+
+_COLUMNS = ("", "A", "B", "B − A")
+_HIGH = 24  # pixels of a row
+
+
+class DifferenceTable(QTableWidget):
+    """Rows of name, A, B and difference under three headings; equal contents change nothing."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__(0, len(_COLUMNS))
+        self._theme = theme
+        self._shown: Differences | None = None
+        self.setHorizontalHeaderLabels(_COLUMNS)
+        self.setAccessibleName("Differences of A and B")
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ContiguousSelection)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(_HIGH)
+        header = self.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+
+    def show_differences(self, found: Differences) -> None:
+        if found == self._shown:
+            return
+        self._shown = found
+        groups = (("Set differently", found.settings), ("Scores", found.scores),
+                  ("Kernels and gates", found.scalars))  # fmt: skip
+        rows = [(title, group) for title, group in groups if group]
+        self.clearSpans()
+        self.setRowCount(sum(1 + len(group) for _, group in rows))
+        place = 0
+        for title, group in rows:
+            self._heading(place, title, group)
+            for offset, one in enumerate(group, start=1):
+                self._fill(place + offset, one)
+            place += 1 + len(group)
+        head = self.horizontalHeader().sizeHint().height()
+        self.setFixedHeight(head + _HIGH * self.rowCount() + 4)
+        self.set_theme(self._theme)
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        for row in range(self.rowCount()):
+            heading = self.columnSpan(row, 0) > 1
+            for column in range(len(_COLUMNS)):
+                item = self.item(row, column)
+                if item is not None:
+                    tone = theme.muted if heading else theme.text
+                    item.setForeground(QColor(theme.compared if column == 2 else tone))
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """What stands in each row, headings with one text."""
+        found = []
+        for row in range(self.rowCount()):
+            items = [self.item(row, column) for column in range(len(_COLUMNS))]
+            found.append(tuple(item.text() for item in items if item is not None))
+        return found
+
+    def _heading(self, row: int, title: str, group: Sequence[Difference]) -> None:
+        steps = {one.where for one in group if one.where}
+        words = f"{title} · {steps.pop()}" if len(steps) == 1 else title
+        item = QTableWidgetItem(words)
+        item.setFlags(Qt.ItemFlag.ItemIsEnabled)
+        font = item.font()
+        font.setBold(True)
+        item.setFont(font)
+        for column in range(1, len(_COLUMNS)):
+            self.takeItem(row, column)
+        self.setItem(row, 0, item)
+        self.setSpan(row, 0, 1, len(_COLUMNS))
+
+    def _fill(self, row: int, one: Difference) -> None:
+        about = f"{one.name}: {one.a} → {one.b}. {one.where}".rstrip(". ")
+        for column, text in enumerate((one.name, one.a, one.b, one.change)):
+            item = QTableWidgetItem(text)
+            item.setToolTip(tip(about))
+            if column:
+                right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+                item.setTextAlignment(right)
+            self.setItem(row, column, item)

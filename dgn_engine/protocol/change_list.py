@@ -1,0 +1,34 @@
+"""The list of changes of a run: what can be undone and done again, and how to go far back in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.events import Event
+
+
+@dataclass(frozen=True)
+class UndoMany(Command):
+    """Undo so many changes, the newest first, or redo so many where the number is negative."""
+
+    title = "undo {changes} changes"
+
+    changes: int
+
+
+@dataclass(frozen=True)
+class ListedChange:
+    """One change in words ('regime FR-II'), and the step before which it was made."""
+
+    step: int
+    what: str
+
+
+@dataclass(frozen=True)
+class ChangesListed(Event):
+    """All changes of the run that can be undone, the oldest first, and those that were undone and
+    can be done again, the next one first."""
+
+    done: tuple[ListedChange, ...] = ()
+    undone: tuple[ListedChange, ...] = ()
