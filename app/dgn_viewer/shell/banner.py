@@ -47,12 +47,14 @@ def inspection(now: RunState) -> Message | None:
     if compared is not None:
         ours = f"{inspected}, not training" if inspected else f"current run, {now.regime}"
         theirs, about = f"{compared.name} · {compared.about}", ""
-        branch, buttons = now.branch, ["view.compare", "file.close_comparison"]
+        stops: tuple[str, ...] = ()
+        branch = now.branch
         if branch is not None and branch.changes.name_from(branch.from_step) == compared.name:
             theirs, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
-            buttons = ["run.stop_branch", *buttons] if branch.trains else buttons
+            stops = ("run.stop_branch",) if branch.trains else ()
         tip_b = f"B, what is compared with: {theirs}{about}"
-        return Message(((ours, "A, the current run"), (theirs, tip_b)), tuple(buttons))
+        texts = ((ours, "A, the current run"), (theirs, tip_b))
+        return Message(texts, (*stops, "view.compare", "file.close_comparison"))
     if not inspected:
         return None
     known = f", {now.scored.sentence}" if now.scored is not None else ""

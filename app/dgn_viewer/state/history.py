@@ -276,9 +276,11 @@ class History:
         if self._compared is None:
             return
         for sample in event.samples:
-            scored = isinstance(sample, events.Measured)
-            source = TRAINING if scored else sample.probe
-            values = scores_of(sample) if scored else sample.values
+            values: Mapping[str, float]
+            if isinstance(sample, events.Measured):
+                source, values = TRAINING, scores_of(sample)
+            else:
+                source, values = sample.probe, sample.values
             for name, value in values.items():
                 curve = self._curves_of_b.setdefault((source, name), RecordedSeries())
                 steps = curve.points()[0]
