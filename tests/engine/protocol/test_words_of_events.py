@@ -234,6 +234,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "assuming": "",
         "accuracy": None,
         "accuracy_of": 0,
+        "watched": "",
     },
     events.Rewired: {"rotation": (), "shift": ()},
     events.RegimeSwapped: {"source": "", "parameters_feature": 0, "undone": "", "of_step": 0},
