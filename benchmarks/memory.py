@@ -33,6 +33,11 @@ def peak(case: str, method: int, n: int, device: torch.device) -> int | None:
     return int(result.stdout.split()[-1])
 
 
+def resident_now() -> int:
+    """Bytes of this process that lie in memory."""
+    return _resident("VmRSS")
+
+
 def _resident(field: str) -> int:
     for line in STATUS.read_text(encoding="ascii").splitlines():
         if line.startswith(f"{field}:"):

@@ -1,0 +1,162 @@
+"""Looking back: `python -m benchmarks.scrubbing RUN [--moves N] [--process]`, JSON on stdout.
+
+RUN is a folder with a recorded run; `--make` records one of 10,000 steps there first (minutes).
+It is opened in the real window, 1440 × 900 in the first layout, and the step cursor goes to random
+steps. `milliseconds`: from the request until every panel in sight shows the step and was painted.
+`resident`: MiB of this process before and after. Then a copy of the run trains on at full speed, in
+blocks with and without somebody who goes to four places a second: of pairs of blocks that follow
+each other the median ratio of their steps a second, least and most. `--process`: the engine in a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import QEventLoop
+
+from benchmarks.machine import load, processor
+from benchmarks.memory import resident_now
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.commands import ContinueRun, Resume, ShowRun
+from dgn_viewer.application import Options, Viewer
+
+EPOCHS = 223  # of digits in batches of 32: 10,035 steps
+MAKE = ("--data", "digits", "--regime", "DL", "--net", "fc", "--epochs", str(EPOCHS),
+        "--record", "gates,npk,ntk,overlap", "--record-every", "40")  # fmt: skip
+BLOCK, PAIRS, SETTLE = 5.0, 4, 2.0  # seconds of a block, pairs of blocks, seconds before the first
+BETWEEN = 0.25  # seconds between two places
+PATIENCE = 60.0  # seconds
+
+
+class Scrubber:
+    """A window on a recorded run. Who makes one closes it."""
+
+    def __init__(self, run: Path, own: Path, process: bool) -> None:
+        config = RunConfig()
+        self.viewer = Viewer(
+            Options(
+                config,
+                size=(1440, 900),
+                settings=own / "settings.ini",
+                start="none",
+                process=process,
+                runs_root=str(own / "runs"),
+            )
+        )
+        self.window = self.viewer.window
+        self.viewer.start()
+        self.until(lambda: self.window.run_state.ready)
+        self.window.inspector.leave()
+        self.window.send(ShowRun(str(run)))
+        self.until(lambda: not self.window.step_cursor.why_not)
+        self.until(lambda: not self.window.display.stale())
+
+    def move(self, step: int) -> float:
+        """Seconds until all panels show this step."""
+        began, cursor = time.perf_counter(), self.window.step_cursor
+        cursor.go_to(step)
+        self.until(lambda: self._is_shown(step))
+        self.viewer.application.processEvents()  # what was drawn is painted
+        return time.perf_counter() - began
+
+    def train_on(self, run: Path) -> None:
+        self.window.send(ContinueRun(str(run), discard=True))
+        self.until(lambda: self.window.run_state.recorded is None)
+        self.window.send(Resume())
+        self.until(lambda: self.window.run_state.running)
+        self.wait(SETTLE)
+
+    def rate(self, seconds: float, scrubbing: bool, steps: random.Random) -> float:
+        """Steps a second for so long; `scrubbing`: to four places a second, then back to live."""
+        cursor, began = self.window.step_cursor, time.perf_counter()
+        first = self.window.history.step
+        while (now := time.perf_counter() - began) < seconds:
+            if scrubbing:
+                cursor.go_to(steps.randrange(cursor.last_step))
+            self.wait(min(BETWEEN, seconds - now))
+        count = self.window.history.step - first
+        seconds = time.perf_counter() - began
+        cursor.live()
+        self.wait(1.0)
+        return count / seconds
+
+    def wait(self, seconds: float) -> None:
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            flags = QEventLoop.ProcessEventsFlag.WaitForMoreEvents
+            self.viewer.application.processEvents(flags, max(1, int(1000 * left)))
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        limit = time.monotonic() + PATIENCE
+        while not reached():
+            if time.monotonic() > limit:
+                raise RuntimeError("the window is not where it should be by now")
+            self.wait(0.002)
+
+    def _is_shown(self, step: int) -> bool:
+        past = self.window.history.past
+        return past is not None and past.asked == step and not self.window.display.stale()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--make", action="store_true")
+    parser.add_argument("--moves", type=int, default=200)
+    parser.add_argument("--process", action="store_true")
+    given = parser.parse_args()
+    if given.make:
+        train = [sys.executable, "-m", "dgn_engine.cli", "train", *MAKE, "--out", str(given.run)]
+        subprocess.run(train, check=True)
+        return 0
+    steps = random.Random(0)
+    with tempfile.TemporaryDirectory() as own:
+        scrubber = Scrubber(given.run, Path(own), given.process)
+        try:
+            last = scrubber.window.step_cursor.last_step
+            for _ in range(10):
+                scrubber.move(steps.randrange(last))
+            before = resident_now()
+            taken = [1e3 * scrubber.move(steps.randrange(last)) for _ in range(given.moves)]
+            found = {
+                "processor": processor(),
+                "load": load(),
+                "steps": last,
+                "recorded": len(scrubber.window.step_cursor.steps),
+                "panels": len(scrubber.window.docks.visible()),
+                "process": given.process,
+                "milliseconds": {
+                    f"p{p}": round(float(np.percentile(taken, p)), 1) for p in (50, 95, 99)
+                },
+                "resident": [round(before / 2**20), round(resident_now() / 2**20)],
+            }
+            copied = Path(own) / "copied"
+            shutil.copytree(given.run, copied)
+            scrubber.train_on(copied)
+            pairs = [
+                (scrubber.rate(BLOCK, False, steps), scrubber.rate(BLOCK, True, steps))
+                for _ in range(PAIRS)
+            ]
+        finally:
+            scrubber.viewer.close()
+    ratios = [scrubbed / alone for alone, scrubbed in pairs]
+    found["steps_per_second"] = [[round(rate, 1) for rate in pair] for pair in pairs]
+    found["ratio"] = [round(f(ratios), 3) for f in (statistics.median, min, max)]
+    print(json.dumps(found, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
