@@ -16,6 +16,9 @@ from documentation.generators import generate
 ROOT = Path(__file__).parents[1]
 BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")  # of docs/
 SHIM = "https://unpkg.com/iframe-worker/shim"  # what the theme names
+# In documents that the window shows, too, as plain text: there and on GitHub a comment is not seen.
+_FORMULA = re.compile(r"<!-- formula: (?P<tex>.*?) -->")
+_FIGURE = re.compile(r"<!-- figure: (?P<name>[\w-]+): (?P<words>.*?) -->")
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 _generated: dict[str, Generated] = {}
 
@@ -36,7 +39,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Links that lead out of the documents, to sources say, become names of files."""
+    """Comments become formulas and figures; links that lead out of the documents, names."""
 
     def inside(link: re.Match[str]) -> str:
         words, target = link.groups()
@@ -56,6 +59,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             return words if words.startswith("`") else f"{words} (`{path.lstrip('./')}`)"
         return link[0]  # lost: MkDocs says so
 
+    up = "../" * page.file.src_uri.count("/")
+    markdown = _FORMULA.sub(lambda found: f"\n$$\n{found['tex']}\n$$\n", markdown)
+    markdown = _FIGURE.sub(
+        lambda found: (
+            f"![{found['words']}]({up}images/concepts/{found['name']}.svg)\n\n*{found['words']}*"
+        ),
+        markdown,
+    )
     return _outside_code(markdown, lambda text: _LINK.sub(inside, text))
 
 

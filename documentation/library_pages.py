@@ -34,6 +34,7 @@ def generate() -> Iterator[GeneratedPage]:
     if left:
         raise RuntimeError(f"SUBJECTS of {__name__} has no place for {', '.join(left)}")
     yield GeneratedPage(f"{FOLDER}/index.md", "\n".join(_index(names)))
+    yield GeneratedPage(f"{FOLDER}/dgn.md", "\n".join(_package_page()))
     for subject, modules in SUBJECTS.items():
         shown = [name for name, module in names.items() if module in modules]
         yield GeneratedPage(_path(subject), "\n".join(_page(subject, shown)))
@@ -71,10 +72,23 @@ def _index(names: dict[str, str]) -> Iterator[str]:
         "public name with its docstring. Letters at the end of a name are its shape: `gates_NW` is "
         "(examples, units).\n"
     )
+    yield "- [In your scripts and notebooks](dgn.md): `import dgn_engine as dgn`"
     for subject, modules in SUBJECTS.items():
         place = Path(_path(subject)).name
         shown = ", ".join(f"`{name}`" for name, module in names.items() if module in modules)
         yield f"- [{subject}]({place}): {shown}"
+
+
+def _package_page() -> Iterator[str]:
+    """The names of the package itself, as its stub says where they are from."""
+    yield "# In your scripts and notebooks\n"
+    yield "`import dgn_engine as dgn` takes milliseconds and offers:\n"
+    stub = Path(dgn_engine.__file__).with_suffix(".pyi").read_text("utf-8")
+    for node in ast.parse(stub).body:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                yield f"::: {node.module}.{alias.name}"
+                yield "    options:\n      heading_level: 2\n"
 
 
 def _page(subject: str, names: list[str]) -> Iterator[str]:

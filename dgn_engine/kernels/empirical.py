@@ -80,6 +80,13 @@ def empirical_ntk(
     the budget is too small, with the bytes that are needed.
 
     Source: Novak, Sohl-Dickstein, Schoenholz 2022, arXiv:2206.08720, 'Jacobian contraction'.
+
+    Examples:
+        Of a linear model without a bias K is the Gram matrix of its inputs:
+
+        >>> x = torch.tensor([[1.0, 2.0], [0.0, 1.0]])
+        >>> empirical_ntk(nn.Linear(2, 1, bias=False).eval(), x).tolist()
+        [[5.0, 2.0], [2.0, 1.0]]
     """
     found = module_kernel(module, x, other, logits, budget_bytes)
     if found.remark:

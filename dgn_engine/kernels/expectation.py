@@ -98,7 +98,12 @@ def random_gating_kernel(n: int, p: float, depth: int) -> Tensor:
 
 
 def random_gating_eigenvalues(n: int, p: float, depth: int) -> Tensor:
-    """Its eigenvalues (n,) in closed form, descending: 1 + (n-1)p^{d-1} once, 1 - p^{d-1} else."""
+    """Its eigenvalues (n,) in closed form, descending: 1 + (n-1)p^{d-1} once, 1 - p^{d-1} else.
+
+    Examples:
+        >>> random_gating_eigenvalues(n=4, p=0.5, depth=3).tolist()
+        [1.75, 0.75, 0.75, 0.75]
+    """
     check_count("n", n)
     level = random_gating_level(p, depth)
     values = torch.full((n,), 1.0 - level, dtype=torch.float64)

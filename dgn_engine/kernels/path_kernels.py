@@ -120,6 +120,10 @@ def unit_diagonal(kernel: Tensor) -> Tensor:
     """K[s, s'] / √(K[s, s] K[s', s']) for K (n, n).
 
     Rows and columns of examples with a zero diagonal become NaN: they are shown empty (THEORY §5).
+
+    Examples:
+        >>> unit_diagonal(torch.tensor([[4.0, 1.0], [1.0, 1.0]])).tolist()
+        [[1.0, 0.5], [0.5, 1.0]]
     """
     check_kernel("kernel", kernel)
     diagonal = kernel.diagonal()
@@ -171,6 +175,13 @@ def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
     `other` (m, ...) the block (n, m).
 
     For convolutions Σ_{c,p} G(s,c,p)G(s',c,p)/P: for display only, Λ does not factor into it.
+
+    Examples:
+        Two examples with three units each; one unit is open for both:
+
+        >>> gates = torch.tensor([[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])
+        >>> layer_overlap(gates).tolist()
+        [[2.0, 1.0], [1.0, 2.0]]
     """
     check_tensor("gates", gates)
     if other is not None:
@@ -194,6 +205,13 @@ def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float
 
     `before[l]`, `after[l]`: gates of the same examples, (n, *gated_shapes[l]).
     Raises `ArgumentError` where the shapes differ.
+
+    Examples:
+        One of the four gates of the only layer switches:
+
+        >>> before = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+        >>> gate_churn([before], [torch.ones(2, 2)])
+        (0.25, [0.25])
     """
     for name, layers in (("before", before), ("after", after)):
         for place, layer in enumerate(check_tensors(name, layers)):

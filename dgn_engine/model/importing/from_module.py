@@ -40,6 +40,12 @@ def adapt(
     gates that module makes.
 
     Raises `UserError` naming the layer that is not supported, or that does not do what was read.
+
+    Examples:
+        >>> module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+        >>> network = adapt(module, input_shape=(8,))
+        >>> [tuple(shape) for shape in network.architecture.gated_shapes]
+        [(16,)]
     """
     _check_arguments(module, input_shape, gates_from, gate)
     read = _read(module, input_shape)
