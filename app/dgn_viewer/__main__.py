@@ -15,7 +15,7 @@ from dgn_engine import __version__
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.config_file import read_config
-from dgn_engine.storage.runs.folder_layout import runs_root
+from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.text.printable import complain
 from dgn_viewer import system_libraries
 from dgn_viewer.interruption import held_back
@@ -48,6 +48,10 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="dgn-viewer", description="Train deep gated networks live and see what gates know."
     )
+    result.add_argument(
+        "run", nargs="?", default="", metavar="RUN",
+        help="show this recorded run: a folder, the name of one of yours, or a session (.dgn)",
+    )  # fmt: skip
     result.add_argument("--config", type=Path, metavar="RUN.toml", help="begin with this run")
     result.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
     result.add_argument(
@@ -95,6 +99,10 @@ def _check(given: argparse.Namespace) -> None:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     elif given.steps is not None or given.screenshot is not None:
         raise UserError("--steps and --screenshot go with --offscreen.")
+    if given.run and (given.offscreen or given.config is not None or given.seed is not None):
+        raise UserError("RUN shows a recorded run; leave out --config, --seed and --offscreen.")
+    if given.run and not find_run(given.run).exists():
+        raise UserError(f"There is no run {given.run}: neither a folder nor one of your runs.")
     trouble = system_libraries.trouble(os.environ)
     if trouble:
         raise UserError(trouble)
@@ -114,7 +122,10 @@ def _open(given: argparse.Namespace) -> int:
         return take(options, ScreenshotOptions(given.steps, given.screenshot))
     if not given.no_record:
         options = dataclasses.replace(options, runs_root=str(runs_root()))
-    if given.config is None and given.seed is None:
+    if given.run:
+        shown = str(find_run(given.run).absolute())
+        options = dataclasses.replace(options, shown=shown)
+    elif given.config is None and given.seed is None:
         options = dataclasses.replace(options, start="", tour=True)
     return run_to_end(build(options), STUCK)
 

@@ -16,7 +16,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.commands import ContinueLast, ContinueRun, StartRun
+from dgn_engine.protocol.commands import ContinueLast, ContinueRun, OpenSession, ShowRun, StartRun
 from dgn_engine.protocol.events import Event, Failed, RunStarted
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.session.thread_session import ThreadSession
@@ -48,6 +48,7 @@ class Options:
     tour: bool = False  # shown at the first start
     start: str = "default"  # 'last': go on where the user left; 'none'; '': as they have set it
     process: bool = False  # the engine in a process of its own
+    shown: str = ""  # a recorded run or a session to show instead of a run that begins
     runs_root: str = ""  # where every run writes its folder; empty: none is written
 
 
@@ -110,8 +111,12 @@ class Viewer:
         self.pump.start()
 
     def _begin(self) -> None:
-        """Begin with the configured run, the last one, or none."""
+        """Begin with what is to be shown, the configured run, the last one, or none."""
         options = self._options
+        if options.shown:
+            show = ShowRun if Path(options.shown).is_dir() else OpenSession
+            self.pump.send(show(options.shown))
+            return
         match options.start or self.window.settings.start:
             case "last":
                 self.pump.send(ContinueLast(options.config, options.paused))

@@ -405,19 +405,20 @@ class ComparisonClosed(Event):
 
 @dataclass(frozen=True)
 class RunShown(Event):
-    """A recorded run is shown as it was at this step; nothing is trained. `Resume` goes on.
-
-    `file_name`: of the session file it comes from, or empty; `window`: the window then, as JSON.
-    `replaced`: the folder of the run that ended for it, or empty.
-    """
+    """A recorded run is shown as it was at this step; nothing is trained. `Resume` goes on."""
 
     name: str
     status: str
     step: int
-    file_name: str = ""
+    file_name: str = ""  # of the session file it comes from
     saved: str = ""
-    window: str = "null"
-    replaced: str = ""
+    window: str = "null"  # the window then, as JSON
+    replaced: str = ""  # the folder of the run that ended for it
+
+    @property
+    def live(self) -> bool:
+        """Another process writes it, and it is followed."""
+        return self.status == "running" and not self.file_name
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,7 @@ class Engine:
         run, heard = self.run, self._heavy.poll()
         self._branches.poll(run)
         if run is None:
+            self._attempt("follow the run", lambda: self._library.follow(self._publish_shown))
             return self._read_inspected(heard)
         try:
             if self.running:
@@ -372,6 +373,9 @@ class Engine:
         if self._shown is not None:
             self._shown.probe_schedule.watch(requests)
 
+    def _publish_shown(self, loaded: LoadedRun) -> None:
+        self._publish(loaded.frame_for(self._runs, self._requests))
+
     def _frame_of(self, shown: Shown) -> Frame:
         if isinstance(shown, Run):
             return self._publisher.frame(shown, self.running)
@@ -414,12 +418,12 @@ class Engine:
 
     def _show(self, loaded: LoadedRun) -> None:
         """Show a recorded run in the place of the run in progress."""
-        before = self._recording
+        before = "" if self._recording is None else str(self._recording.path)
         self._leave()
-        self._library.replace_shown(loaded)
+        self._library.replace_shown(loaded, before)
         self._runs += 1
         self.run, self._inspected, self.running = None, None, False
-        for event in loaded.events_as(self._runs, str(before.path) if before is not None else ""):
+        for event in loaded.events_as(self._runs, before):
             self._emit_unrecorded(event)
         self._watch(self._requests)
         self._files.comparison.renew(None)

@@ -22,6 +22,7 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_curves import CurvesRead
 from dgn_engine.protocol.run_list import RunExported, RunsThinned
+from dgn_engine.session.followed_run import LIVE, FollowedRun
 from dgn_engine.session.recorded_examples import recorded_examples
 from dgn_engine.storage.runs import thin_runs
 from dgn_engine.storage.runs.index import list_runs
@@ -62,6 +63,7 @@ class RunLibrary:
         self._temp_dir: PrivateTempDir | None = None
         self._closing = threading.Event()
         self.shown: LoadedRun | None = None
+        self._followed: FollowedRun | None = None  # it, while another process writes it
         cleaner = threading.Thread(target=remove_abandoned, name="dgn-library", daemon=True)
         self._threads = [cleaner]
         cleaner.start()
@@ -168,11 +170,35 @@ class RunLibrary:
             return self.shown.folder
         return adopt(self.shown.folder, Path(self._root), self.shown.name)
 
-    def replace_shown(self, loaded: LoadedRun | None) -> None:
-        """Show this run, or none; what was unpacked for the one before is removed."""
+    def replace_shown(self, loaded: LoadedRun | None, ended: str = "") -> None:
+        """Show this run, or none; `ended`: the folder of the run that ended for it. What was unpacked for the one before is removed."""
         before, self.shown = self.shown, loaded
+        live = loaded is not None and loaded.status == LIVE and loaded.session is None
+        self._followed = FollowedRun(loaded, ended) if loaded is not None and live else None
         if before is not None and before.session is not None:
             shutil.rmtree(before.folder.parent, ignore_errors=True)
+
+    def follow(self, publish: Callable[[LoadedRun], None]) -> None:
+        """Tell what another process wrote since of the run on show; `publish` shows its frame."""
+        followed = self._followed
+        if followed is None:
+            return
+        try:
+            news = followed.news()
+        except (OSError, UserError) as error:  # it was moved or deleted
+            self._followed = None
+            raise UserError(f"The run is not followed any more: {error}") from None
+        self.shown = news.now
+        if news.again:
+            self._followed = None
+            self.read(do.ShowRun(str(news.now.folder)), None)
+            return
+        for event in news.events:
+            self._emit(event)
+        if news.new:
+            publish(news.now)
+        if followed.ended:
+            self._followed = None
 
     def close_shown(self) -> None:
         self.replace_shown(None)

@@ -85,13 +85,19 @@ def recording(now: RunState) -> Message | None:
     shown = now.recorded
     if shown is None:
         return None
+    if shown.live:
+        words = f"{shown.name} · step {max(now.step, shown.step):,}"
+        tip = "Another process trains this run; every panel follows what it writes"
+        back = ("file.go_back",) if shown.replaced else ()
+        return Message(((f"{words} · recorded by another process, live", tip),), back)
     run = f"{shown.name} · step {shown.step:,}"
     words = f"Recorded run {run} · {shown.status}"
     if shown.file_name:
         words = f"Session {shown.file_name} · run {run}"
     tip = "Every panel shows what was recorded; nothing is trained"
     back = ("file.go_back",) if shown.replaced else ()
-    return Message(((f"{words} – not training", tip),), ("run.toggle", *back))
+    goes_on = () if now.run is not None and now.run.watched else ("run.toggle",)
+    return Message(((f"{words} – not training", tip),), (*goes_on, *back))
 
 
 class Banner(QToolBar):

@@ -209,11 +209,15 @@ class RecordedRuns(QObject):
             words = f"{shown.file_name} shows {shown.name} at step {shown.step:,}, saved {date}."
         else:
             words = f"{shown.name} is shown as it was at step {shown.step:,}: {shown.status}."
+        if shown.live:
+            words = f"{shown.name} is recorded by another process; what it writes is shown, live."
 
         def on_show() -> bool:
             return self._run_state().recorded == shown
 
-        offers = [NoticeButton("Continue", lambda: self._send(do.Resume()), on_show)]
+        goes_on = NoticeButton("Continue", lambda: self._send(do.Resume()), on_show)
+        run = self._run_state().run
+        offers = [] if shown.live or (run is not None and run.watched) else [goes_on]
         if shown.replaced:
             words += f" The run before is not lost: it is recorded as {Path(shown.replaced).name}."
             offers.append(NoticeButton("Back to it", self.go_back, on_show))

@@ -51,6 +51,8 @@ def rate(steps_per_second: float) -> str:
 def _phase(now: RunState) -> str:
     if now.inspected:
         return "not training"
+    if now.recorded is not None and now.recorded.live:
+        return "live, another process"
     if now.recorded is not None:
         return "session" if now.recorded.file_name else f"recorded, {now.recorded.status}"
     return "diverged" if now.diverged is not None else _PHASES[now.phase]

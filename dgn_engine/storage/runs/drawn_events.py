@@ -23,8 +23,8 @@ from dgn_engine.protocol.run_branches import BranchBegan
 from dgn_engine.protocol.run_curves import TRAINING, scores_of
 
 MOST_SCORES = 1 << 14  # of each kind: tested, not tested, each probe's readings
-MOST_CHANGES = 1 << 14
-_CHANGES = (
+MOSTCHANGES = 1 << 14
+CHANGES = (
     *(BranchBegan, ProbeSetChanged, RegimeSwapped, WeightsTaken),
     *(Rewired, SettingChanged, ProbesLeft),
 )
@@ -83,7 +83,7 @@ def drawn_history(events: Iterable[Event], most: int = MOST_SCORES) -> HistoryRe
     for place, event in enumerate(events):
         key, values = _kind_of(event)
         if key is not None:
-            limit = min(most, MOST_CHANGES) if key[0] == "" else most
+            limit = min(most, MOSTCHANGES) if key[0] == "" else most
             kinds.setdefault(key, _KindOfEvent(limit)).take(place, event, values)
     held = {key: kind.events() for key, kind in kinds.items()}
     merged = heapq.merge(*held.values(), key=lambda one: one.place)
@@ -96,7 +96,7 @@ def _kind_of(event: Event) -> tuple[tuple[str, object] | None, Mapping[str, floa
         return (TRAINING, event.test_loss is not None), scores_of(event)
     if isinstance(event, ProbeScalars):
         return (event.probe, event.read_on), event.values
-    return (("", ""), {}) if isinstance(event, _CHANGES) else (None, {})
+    return (("", ""), {}) if isinstance(event, CHANGES) else (None, {})
 
 
 def _left_out(

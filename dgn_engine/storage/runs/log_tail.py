@@ -1,40 +1,46 @@
-"""Reads what comes to the log of a run that somebody else writes."""
+"""Follows a log that another process writes: each sound line once, as it is appended."""
 
 from __future__ import annotations
 
-import io
 import os
-from contextlib import suppress
 
-from dgn_engine.protocol.events import Event
 from dgn_engine.storage.inner_path import FilePath, inner
-from dgn_engine.storage.runs.log import decode_line, event_of
+from dgn_engine.storage.runs.log import LogLine, decode_line
 
-AT_ONCE = 4 << 20  # bytes that are read in one go
+PIECE = 4 << 20  # bytes that are read at a time
 
 
 class LogTail:
-    """The events of a log, each once, in order; lines that are no events are passed over."""
+    """The lines of a log from number `after` on.
 
-    def __init__(self, path: FilePath) -> None:
+    A last line without its end is left for the next time. Where the file was cut or replaced it is
+    read from its beginning, and lines that were told are not told again.
+    """
+
+    def __init__(self, path: FilePath, after: int) -> None:
         self._path = inner(path)
-        self._place = 0
-        self._begun = b""  # of a line that is not whole yet
+        self._next = after
+        self._offset = 0
+        self._inode = -1
 
-    def take(self) -> list[Event]:
-        """Those that have come since the last time; none while there is no log."""
-        found: list[Event] = []
-        with suppress(OSError):
-            while piece := self._piece():
-                *lines, self._begun = (self._begun + piece).split(b"\n")
-                decoded = (decode_line(raw) for raw in lines)
-                events = (event_of(line) for line in decoded if line is not None)
-                found += [event for event in events if event is not None]
+    def take(self) -> list[LogLine]:
+        """What came since the last time, at most one piece of the file. Raises `OSError`."""
+        handle = self._path.open(os.O_RDONLY)
+        try:
+            status = os.fstat(handle)
+            if status.st_ino != self._inode or status.st_size < self._offset:
+                self._inode, self._offset = status.st_ino, 0
+            content = os.pread(handle, PIECE, self._offset)
+        finally:
+            os.close(handle)
+        whole = content[: content.rfind(b"\n") + 1]
+        if not whole and len(content) == PIECE:  # longer than any line that is written
+            whole = content
+        self._offset += len(whole)
+        found = []
+        for raw in whole.splitlines():
+            line = decode_line(raw)
+            if line is not None and line.seq >= self._next:
+                self._next = line.seq + 1
+                found.append(line)
         return found
-
-    def _piece(self) -> bytes:
-        with io.FileIO(self._path.open(os.O_RDONLY)) as file:
-            file.seek(self._place)
-            piece = file.read(AT_ONCE)
-        self._place += len(piece)
-        return piece

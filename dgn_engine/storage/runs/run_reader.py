@@ -52,6 +52,7 @@ class RunReader:
         self.root = inside(path)  # of all that is read here
         folder_layout.refuse_links(path)
         self.info: dict[str, Any] = run_info.read(self.root)
+        self.lines_read = 0  # of the log, by the last `each_event` that came to its end
 
     @cached_property
     def config(self) -> RunConfig:
@@ -110,7 +111,9 @@ class RunReader:
         read = "log" in self.__dict__  # what was read already is not read again
         try:
             superseded = SupersededLines(self.log.lines) if read else find_superseded(path)
+            number = -1
             for line in self.log.lines if read else LogScan(path):
+                number = line.seq
                 fold.take(line)
                 if line.seq not in superseded and (event := event_of(line)) is not None:
                     yield event
@@ -118,6 +121,7 @@ class RunReader:
             raise self._unreadable(error) from None
         except ValueError as error:
             raise self._senseless(error) from None
+        self.lines_read = number + 1
         self.__dict__.setdefault("summary", fold.summary())
 
     def _unreadable(self, error: OSError) -> UserError:

@@ -37,6 +37,7 @@ class LoadedRun:
     status: str
     step: int
     session: UnpackedSession | None = None
+    lines: int = 0  # of its log, that were read
 
     @property
     def config(self) -> RunConfig:
@@ -85,6 +86,8 @@ class LoadedRun:
 
     def _as_recorded(self, reading: Reading) -> Reading:
         """It comes no more; where the run went on after it, its remark says so."""
+        if self.status == "running":  # more of them come
+            return reading
         words = [reading.remark] if reading.remark else []
         if reading.step != self.step:
             words.append(f"the last that was recorded of {self.step:,} steps")
@@ -126,4 +129,5 @@ def read_run(
         status=reader.status if session is None else session.status,
         step=step,
         session=session,
+        lines=reader.lines_read,
     )

@@ -1,0 +1,82 @@
+"""A recorded run that another process writes while it is shown: what came since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import Event, HistoryReplayed, Measured, ProbeScalars, RunShown
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.drawn_events import CHANGES
+from dgn_engine.storage.runs.log import event_of
+from dgn_engine.storage.runs.log_summary import CONTINUED
+from dgn_engine.storage.runs.log_tail import LogTail
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
+
+LIVE = "running"  # the status of a run that a process writes
+
+
+@dataclass(frozen=True)
+class RunNews:
+    """What came since the last time: events in order, the run as it is now, and whether panels
+    have something new. `again`: it went on from a checkpoint, and has to be read anew."""
+
+    events: tuple[Event, ...]
+    now: LoadedRun
+    new: bool
+    again: bool = False
+
+
+class FollowedRun:
+    """Reads log and frames of a run as they grow, until nobody writes it any more."""
+
+    def __init__(self, loaded: LoadedRun, ended: str = "") -> None:
+        """`ended`: the folder of the run that ended for it, to say it again at the end."""
+        self._now, self._before = loaded, ended
+        reader = RunReader(loaded.folder)
+        self._tail = LogTail(reader.root / folder_layout.LOG, loaded.lines)
+        self._steps = RecordedSteps(loaded.folder)
+        self.ended = False
+
+    def news(self) -> RunNews:
+        """Look once. Raises `OSError` and `UserError` where the folder cannot be read now."""
+        reader = RunReader(self._now.folder)
+        status = reader.status  # before the log: what a writer leaves at its end is not missed
+        lines = self._tail.take()
+        found: list[Event] = []
+        changes: list[Event] = []
+        step = self._now.step
+        for line in lines:
+            event = event_of(line)
+            step = max(step, int(getattr(event, "step", 0)))
+            if isinstance(event, Measured | ProbeScalars):
+                found.append(event)
+            elif isinstance(event, CHANGES):
+                changes.append(event)
+        if changes:
+            found.append(HistoryReplayed(tuple(changes), self._now.events.left_out))
+        frame = self._newest_frame()
+        step = max(step, frame.step if frame is not None else 0)
+        new = frame is not self._now.frame or step != self._now.step
+        self._now = replace(self._now, frame=frame, step=step, status=status)
+        if status != LIVE:
+            self.ended = True
+            name = self._now.name
+            found.append(RunShown(name, status, step, replaced=self._before))
+        again = any(line.name == CONTINUED for line in lines)
+        return RunNews(tuple(found), self._now, new, again)
+
+    def _newest_frame(self) -> Frame | None:
+        """The one that is shown already stays the same object."""
+        before = self._now.frame
+        self._steps.renew()
+        steps = self._steps.steps
+        if not steps or (before is not None and steps[-1] == before.step):
+            return before
+        try:
+            return self._steps.at(steps[-1])
+        except UserError:  # it is looked at again soon
+            return before

@@ -1,0 +1,148 @@
+"""A run that another process writes is followed: its log, its frames, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol import events
+from dgn_engine.protocol.commands import ProbeRequest, ShowRun, Watch
+from dgn_engine.protocol.events import LayerInfo, Measured, ProbeSet, RunShown, RunStarted
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.session.engine import Engine
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs.log import log_word
+from dgn_engine.storage.runs.log_tail import LogTail
+from dgn_engine.storage.runs.run_folder import RunFolder
+
+
+@dataclass
+class Told:
+    events: list[events.Event] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+
+    def measured(self) -> list[int]:
+        return [one.step for one in self.events if isinstance(one, Measured)]
+
+    def shown(self) -> RunShown:
+        return [one for one in self.events if isinstance(one, RunShown)][-1]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[RunFolder]:
+    """A run that is open for writing, as by another process."""
+    folder = RunFolder.create(tmp_path / "mine", RunConfig())
+    layers = (LayerInfo(0, "dense 1", "dense", (3,)),)
+    probe = ProbeSet((0, 1), (0, 1), ("a", "b"), "")
+    sizes = (0, 0, 0, 0, 2, 0, 0)  # parameters, examples, classes, steps of an epoch and in all
+    started = RunStarted(
+        1, folder.config, "ReLU", "cpu", layers, (0,), *sizes, probe, False, watched="Net of a.py"
+    )
+    folder.begin(started, "", 1)
+    yield folder
+    folder.close()
+
+
+def note(folder: RunFolder, event: events.Event) -> None:
+    folder.note(log_word(event), to_plain(event))
+
+
+def frame(step: int) -> Frame:
+    reading = Reading("gates", step, arrays={"layer_0": np.full((2, 3), step % 2, np.uint8)})
+    return Frame(1, step, 0.0, 0.0, None, {"gates": reading}, regime="ReLU")
+
+
+def shown(folder: RunFolder) -> tuple[Engine, Told]:
+    told = Told()
+    engine = Engine(told.events.append, told.frames.append)
+    engine.obey(Watch((ProbeRequest("gates"), ProbeRequest("npk"))))
+    engine.obey(ShowRun(str(folder.path)))
+    while not told.frames:
+        engine.advance()
+    return engine, told
+
+
+def test_what_is_written_is_told_once_and_the_end_too(written: RunFolder) -> None:
+    note(written, Measured(5, 0.0, 1.0, 0.5))
+    written.add_frame(frame(5))
+    engine, told = shown(written)
+    try:
+        assert told.shown().live
+        engine.advance()
+        before = len(told.frames)
+        assert told.measured() == []  # it was replayed
+        engine.advance()
+        assert len(told.frames) == before, "nothing new: no frame"
+
+        note(written, Measured(9, 0.0, 0.5, 0.75))
+        written.add_frame(frame(9))
+        engine.advance()
+        assert told.measured() == [9]
+        newest = told.frames[-1]
+        assert (newest.step, newest.readings["gates"].step) == (9, 9)
+        assert newest.readings["gates"].remark == ""
+        assert "not recorded" in newest.readings["npk"].absent
+
+        note(written, events.Finished(9))
+        written.close()
+        engine.advance()
+        assert told.shown() == RunShown("mine", "finished", 9)
+        count = len(told.events)
+        engine.advance()
+        assert told.events[count:] == []
+    finally:
+        engine.close()
+
+
+def test_a_folder_that_goes_away_ends_the_following_in_a_sentence(written: RunFolder) -> None:
+    written.add_frame(frame(1))
+    engine, told = shown(written)
+    try:
+        written.path.rename(written.path.with_name("elsewhere"))
+        engine.advance()
+        refusals = [one for one in told.events if isinstance(one, events.Refused)]
+        assert "not followed any more" in refusals[0].reason
+        engine.advance()
+        assert len(refusals) == 1
+    finally:
+        engine.close()
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(written: RunFolder) -> None:
+    note(written, Measured(5, 0.0, 1.0, 0.5))
+    written.add_frame(frame(5))
+    engine, told = shown(written)
+    try:
+        written.go_on({"step": 0})
+        note(written, Measured(2, 0.0, 1.0, 0.5))
+        while len([one for one in told.events if isinstance(one, RunShown)]) < 2:
+            engine.advance()
+        replayed = [one for one in told.events if isinstance(one, events.HistoryReplayed)]
+        assert [getattr(one, "step", 0) for one in replayed[-1].events] == [2]
+        assert told.shown().live
+    finally:
+        engine.close()
+
+
+def test_a_tail_tells_whole_lines_once_also_of_a_file_that_was_replaced(
+    written: RunFolder, tmp_path: Path
+) -> None:
+    for step in range(3):
+        note(written, Measured(step, 0.0, 1.0, 0.5))
+    content = (written.path / "log.jsonl").read_bytes()
+    lines, copy = content.splitlines(keepends=True), tmp_path / "log.jsonl"
+    tail = LogTail(copy, after=1)
+    copy.write_bytes(lines[0] + lines[1] + lines[2][:9])
+    assert [line.seq for line in tail.take()] == [1]
+    assert tail.take() == []
+    with copy.open("ab") as file:
+        file.write(lines[2][9:] + b"no line\n")
+    assert [line.seq for line in tail.take()] == [2]
+    copy.unlink()
+    copy.write_bytes(content)
+    assert tail.take() == []
