@@ -171,7 +171,8 @@ class RunLibrary:
         return adopt(self.shown.folder, Path(self._root), self.shown.name)
 
     def replace_shown(self, loaded: LoadedRun | None, ended: str = "") -> None:
-        """Show this run, or none; `ended`: the folder of the run that ended for it. What was unpacked for the one before is removed."""
+        """Show this run, or none; `ended`: the folder of the run that ended for it. What was
+        unpacked for the one before is removed."""
         before, self.shown = self.shown, loaded
         live = loaded is not None and loaded.status == LIVE and loaded.session is None
         self._followed = FollowedRun(loaded, ended) if loaded is not None and live else None

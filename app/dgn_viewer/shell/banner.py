@@ -86,10 +86,10 @@ def recording(now: RunState) -> Message | None:
     if shown is None:
         return None
     if shown.live:
-        words = f"{shown.name} · step {max(now.step, shown.step):,}"
+        words = f"{shown.name} · recorded by another process, live"
         tip = "Another process trains this run; every panel follows what it writes"
         back = ("file.go_back",) if shown.replaced else ()
-        return Message(((f"{words} · recorded by another process, live", tip),), back)
+        return Message(((words, tip),), back)
     run = f"{shown.name} · step {shown.step:,}"
     words = f"Recorded run {run} · {shown.status}"
     if shown.file_name:
