@@ -97,7 +97,14 @@ class RunState:
     @property
     def has_run(self) -> bool:
         phases = ("running", "paused", "finished")
-        return self.run is not None and self.phase in phases and not self.inspected
+        if self.run is None or self.inspected or self.run.watched:
+            return False
+        return self.phase in phases
+
+    @property
+    def has_epochs(self) -> bool:
+        """A watched run has none where its owner did not say how long they are."""
+        return self.run is not None and not self.inspected and self.run.steps_per_epoch > 0
 
     @property
     def running(self) -> bool:

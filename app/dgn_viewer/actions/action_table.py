@@ -473,6 +473,8 @@ def _why_not_on(place: int) -> Callable[[RunState], str]:
 
 def _not_trained(now: RunState) -> str:
     name = now.inspected
+    if now.run is not None and now.run.watched:
+        return f"Trained by another program ({now.run.watched}): it goes on there, not here."
     return f"Inspecting {name}: not training. Train on from here, or begin a run." if name else ""
 
 

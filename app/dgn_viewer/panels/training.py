@@ -139,6 +139,8 @@ def _note(view: View) -> str:
         return ""
     which = view.run.config.training.loss.replace("-", " ")
     note = f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
+    if view.run.watched:
+        note = f"Losses and accuracies as {view.run.watched} gave them; train: mean over batches."
     if view.compared is not None and view.compared.series:
         note += f" Dashed: {b_name(view.compared)}."
     if view.overlaid:

@@ -219,5 +219,5 @@ class StatusBar(QStatusBar):
             "eta": f"ETA {duration(eta)}" if eta is not None else "",
             "phase": "not answering" if now.silent else now.working or _phase(now),
             "step": f"step {step:,}" if now.run else "",
-            "epoch": f"epoch {frame.epoch:.1f}" if frame and not now.inspected else "",
+            "epoch": f"epoch {frame.epoch:.1f}" if frame and now.has_epochs else "",
         }

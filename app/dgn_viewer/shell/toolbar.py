@@ -82,7 +82,10 @@ class RunToolbar(QToolBar):
         self.learning_rate.setEnabled(now.has_run)
         self.pace.setEnabled(now.has_run)
         settings = now.settings
-        if settings is not None:
+        if now.run is not None and now.run.watched:  # only the program that trains it knows
+            for field in (self.beta, self.learning_rate, self.pace):
+                field.show_nothing()
+        elif settings is not None:
             self.value_input.show_value(settings.value_input if wired else "image")
             self.beta.show_value(settings.beta)
             self.learning_rate.show_value(settings.learning_rate)

@@ -40,6 +40,13 @@ def test_a_run_that_ended_goes_on_only_where_it_is_ours(
     assert message.buttons == buttons
 
 
+def test_a_run_of_another_program_is_not_controlled_here_and_has_no_epochs() -> None:
+    shown = RunShown("mine", "finished", 5)
+    assert state(shown).has_run
+    assert not state(shown, "Net of a.py").has_run
+    assert not state(shown, "Net of a.py").has_epochs
+
+
 def test_a_session_is_never_live() -> None:
     assert not RunShown("mine", "running", 5, file_name="mine.dgn").live
 
