@@ -45,7 +45,7 @@ class FollowedRun:
         """Look once. Raises `OSError` and `UserError` where the folder cannot be read now."""
         reader = RunReader(self._now.folder)
         status = reader.status  # before the log: what a writer leaves at its end is not missed
-        lines = self._tail.take()
+        lines = self._tail.take_lines()
         found: list[Event] = []
         changes: list[Event] = []
         step = self._now.step

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
+from dgn_engine.protocol.events import Event
 from dgn_engine.storage.inner_path import FilePath, inner
-from dgn_engine.storage.runs.log import LogLine, decode_line
+from dgn_engine.storage.runs.log import LogLine, decode_line, event_of
 
 PIECE = 4 << 20  # bytes that are read at a time
 
@@ -17,13 +19,22 @@ class LogTail:
     read from its beginning, and lines that were told are not told again.
     """
 
-    def __init__(self, path: FilePath, after: int) -> None:
+    def __init__(self, path: FilePath, after: int = 0) -> None:
         self._path = inner(path)
         self._next = after
         self._offset = 0
         self._inode = -1
 
-    def take(self) -> list[LogLine]:
+    def take(self) -> list[Event]:
+        """The events that came since the last time; none while there is no log."""
+        lines: list[LogLine] = []
+        with suppress(OSError):
+            while piece := self.take_lines():
+                lines += piece
+        events = (event_of(line) for line in lines)
+        return [event for event in events if event is not None]
+
+    def take_lines(self) -> list[LogLine]:
         """What came since the last time, at most one piece of the file. Raises `OSError`."""
         handle = self._path.open(os.O_RDONLY)
         try:

@@ -138,11 +138,11 @@ def test_a_tail_tells_whole_lines_once_also_of_a_file_that_was_replaced(
     lines, copy = content.splitlines(keepends=True), tmp_path / "log.jsonl"
     tail = LogTail(copy, after=1)
     copy.write_bytes(lines[0] + lines[1] + lines[2][:9])
-    assert [line.seq for line in tail.take()] == [1]
-    assert tail.take() == []
+    assert [line.seq for line in tail.take_lines()] == [1]
+    assert tail.take_lines() == []
     with copy.open("ab") as file:
         file.write(lines[2][9:] + b"no line\n")
-    assert [line.seq for line in tail.take()] == [2]
+    assert [line.seq for line in tail.take_lines()] == [2]
     copy.unlink()
     copy.write_bytes(content)
-    assert tail.take() == []
+    assert tail.take_lines() == []
