@@ -60,7 +60,7 @@ def draw(view: View) -> Shown:
     charts = [_units(reading, choice(view, SHOW))]
     if "units" in reading.arrays:
         charts.append(_graph(reading))
-    return Scene(tuple(charts), _facts(reading), reading.step, _note(view, reading))
+    return Scene(tuple(charts), _facts(reading), reading.step, _note(reading))
 
 
 def _units(reading: Reading, what: str) -> Chart:
@@ -166,19 +166,24 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         ("output", "their sum", "Σ_p x(p_0) A(x, p) v(p), which is the logit."),
     ):
         if name in found:
-            facts.append(Fact(title, number(float(f"{found[name]:.4g}")), about))
+            facts.append(Fact(title, _counted(found[name]), about))
     return tuple(facts)
 
 
-def _note(view: View, reading: Reading) -> str:
+def _counted(value: float) -> str:
+    """A count in full as far as it is known exactly, else four digits."""
+    if value.is_integer() and abs(value) < 1e12:
+        return f"{int(value):,}"
+    return number(float(f"{value:.4g}"))
+
+
+def _note(reading: Reading) -> str:
     example, logit = reading.facts.get("example", "0"), reading.facts.get("logit", "0")
     parts = [f"Example {example}, logit {logit}, its largest."]
     if "units" in reading.arrays:
         parts.append("Paths from all inputs together; dashed: below zero.")
     else:
         parts.append("Too many paths to list; the sums are exact.")
-    if view.regime:
-        parts.append("Traces over steps are of the example chosen then.")
     return " ".join(parts)
 
 
