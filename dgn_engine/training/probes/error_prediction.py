@@ -49,7 +49,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     context = context.with_labels()
     training = context.training
     if training is None:
-        return ProbeResult(absent=UNTRAINED)
+        return ProbeResult(facts={"fault": "no training"}, absent=UNTRAINED)
     network = copy.deepcopy(context.network)
     start = {
         name: one.detach().clone() for name, one in network.named_parameters() if one.requires_grad

@@ -29,7 +29,7 @@ FROZEN = "This regime trains no weights."
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     context = context.with_labels()
     if context.training is None:
-        return ProbeResult(absent=UNTRAINED)
+        return ProbeResult(facts={"fault": "no training"}, absent=UNTRAINED)
     trained = trained_layers(context.network)
     if not trained:
         return ProbeResult(absent=FROZEN)

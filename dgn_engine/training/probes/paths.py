@@ -45,10 +45,10 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if architecture.residual:
         return _shares(context)
     if not is_plain_chain(architecture) or not context.gates:
-        return ProbeResult(absent=OTHER)
+        return ProbeResult(facts={"fault": "other paths"}, absent=OTHER)
     weights, biases = context.network.value.tensors()
     if any(bias is not None for bias in biases):
-        return ProbeResult(absent=BIASED)
+        return ProbeResult(facts={"fault": "biases"}, absent=BIASED)
     example = min(int(options.get("example", 0)), len(context.x) - 1)
     shared = context.kernels
     gates = [layer[example] for layer in context.gates]
@@ -103,7 +103,8 @@ def _shares(context: ProbeContext) -> ProbeResult:
     architecture = context.architecture
     blocks = k.residual_blocks(architecture)
     if blocks > MOST_SHARES:
-        return ProbeResult(absent=MANY.format(blocks=blocks, most=MOST_SHARES))
+        why = MANY.format(blocks=blocks, most=MOST_SHARES)
+        return ProbeResult(facts={"fault": "many blocks"}, absent=why)
     shared = context.kernels
     found = k.sub_network_shares(
         architecture, context.gates, shared.x_value, shared.trace.value.masks

@@ -40,7 +40,8 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     if context.network.drawn_gates or context.network.given_gates is not None:
         return ProbeResult(absent=COINS)
     if len(context.x) < 3:
-        return ProbeResult(absent="A plane needs three probe examples; choose more.")
+        why = "A plane needs three probe examples; choose more."
+        return ProbeResult(facts={"fault": "few examples"}, absent=why)
     side = grid_side(context.architecture)
     flat = lies_in_plane(context.x)
     x, y = _axes(context.x, side) if flat else (np.linspace(-0.5, 1.5, side),) * 2

@@ -41,7 +41,7 @@ class _Weights:
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     if context.training is None:
-        return ProbeResult(absent=UNTRAINED)
+        return ProbeResult(facts={"fault": "no training"}, absent=UNTRAINED)
     step, trained = context.training.step, trained_layers(context.network)
     if not trained:
         return ProbeResult(absent=FROZEN)
