@@ -25,7 +25,8 @@ LEAST = 1024  # numbers of an array that is stored less exactly
 SIDES = 32  # of an array
 _SYMMETRIC = 1e-6  # of the largest magnitude: a product's rounding
 _TONES = 255
-_WORDS = {"half": "stored to 0.05 %", "triangle": "stored to 0.05 %", "tones": "stored to 0.002"}
+_MATRICES = "matrices stored to 0.05 %"
+_WORDS = {"half": _MATRICES, "triangle": _MATRICES, "tones": "stored to 0.002"}
 _RESTORED: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "float64": np.dtype(np.float64),
@@ -93,7 +94,7 @@ def count_of(shape: tuple[Any, ...]) -> int:
 
 
 def words_of(kinds: list[str]) -> str:
-    """'stored to 0.05 %': how exactly the arrays of one reading come back; '' where all are."""
+    """'matrices stored to 0.05 %': how exactly the arrays of one reading come back; '' where all are."""
     return ", ".join(dict.fromkeys(_WORDS[kind] for kind in kinds if kind in _WORDS))
 
 

@@ -91,7 +91,7 @@ def test_a_frame_says_how_exactly_it_was_stored_and_takes_a_fifth() -> None:
     content = frame_content.encode(Frame(1, 7, 0.0, 0.0, None, readings))
     assert 4 * len(content) < before
     found = frame_content.decode(content).readings
-    assert found["overlap"].remark == "exact · stored to 0.05 %"
+    assert found["overlap"].remark == "exact · matrices stored to 0.05 %"
     assert found["gates"].remark == "stored to 0.002"
     assert np.array_equal(found["overlap"].arrays["eigenvalues"], values)
     assert not found["gates"].arrays["layer_0"].flags.writeable
