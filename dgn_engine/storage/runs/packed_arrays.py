@@ -94,7 +94,7 @@ def count_of(shape: tuple[Any, ...]) -> int:
 
 
 def words_of(kinds: list[str]) -> str:
-    """'matrices stored to 0.05 %': how exactly the arrays of one reading come back; '' where all are."""
+    """How exactly the arrays of a reading come back, in words; '' where all do."""
     return ", ".join(dict.fromkeys(_WORDS[kind] for kind in kinds if kind in _WORDS))
 
 

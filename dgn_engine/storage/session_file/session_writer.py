@@ -32,7 +32,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.text.printable import printable
 
-FRAMES = 12 << 20  # bytes of the frames of a session that is saved in the window
+FRAMES = 10 << 20  # bytes of the frames of a session that is saved in the window
 _CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged")
 
 
@@ -78,7 +78,7 @@ def save_session(
     """A session file of a recorded run, whole or not at all; how many files went into it.
 
     With a `point` the run as it was then: its newest checkpoint and those that the user keeps,
-    and frames thinned to 12 MiB; else everything. `window`: how it looked. `name`: of the run,
+    and frames thinned to 10 MiB; else everything. `window`: how it looked. `name`: of the run,
     where it is not that of its folder. Raises `UserError`.
     """
     reader = RunReader(folder)
