@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QTextBlock, QTextCursor
@@ -43,6 +42,16 @@ def headings(markdown: str) -> Iterator[Heading]:
             code = not code
         elif not code and (found := _HEADING.match(line)):
             yield Heading(len(found[1]), found[2].replace("`", ""))
+
+
+def as_text(markdown: str) -> str:
+    """A document without what only the site shows: pictures become their captions, formulas code.
+
+    The documents of an installed program come without pictures.
+    """
+    markdown = re.sub(r"^!\[(.+?)\]\([^)]*\)$", r"*(\1)*", markdown, flags=re.MULTILINE)
+    markdown = re.sub(r"^</?div[^>]*>$\n?", "", markdown, flags=re.MULTILINE)
+    return re.sub(r"^\$\$\n(.*?)\n\$\$$", r"```\n\1\n```", markdown, flags=re.M | re.S)
 
 
 class HelpWindow(QWidget):
@@ -111,7 +120,7 @@ class HelpWindow(QWidget):
         except OSError as error:
             markdown = f"# {name}\n\nIt cannot be read: {error.strerror}."
         self._name = name
-        self.text.setMarkdown(markdown)
+        self.text.setMarkdown(as_text(markdown))
         self._space_out()
         self.contents.clear()
         above: list[QTreeWidgetItem] = []
@@ -165,13 +174,20 @@ class HelpWindow(QWidget):
             block = block.next()
 
     def _follow(self, link: QUrl) -> None:
-        name = Path(link.path()).name
-        if not link.scheme() and name.endswith(".md") and (documents() / name).is_file():
+        name = "" if link.scheme() else self._document(link.path())
+        if name:
             self.open(name)
         elif not link.scheme() and link.fragment():
             self._to_anchor(link.fragment())
         elif link.scheme() in ("http", "https"):
             QDesktopServices.openUrl(link)
+
+    def _document(self, path: str) -> str:
+        """The name of one of our documents that a link in the shown one leads to; else ''."""
+        folder = documents().resolve()
+        place = ((folder / self._name).parent / path).resolve()
+        ours = place.suffix == ".md" and place.is_relative_to(folder) and place.is_file()
+        return place.relative_to(folder).as_posix() if ours else ""
 
     def _to_anchor(self, anchor: str) -> None:
         """The heading whose words make this anchor ('#events')."""

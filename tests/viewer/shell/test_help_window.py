@@ -19,11 +19,11 @@ from pytestqt.qtbot import QtBot
 
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.program_page import ProgramPage
-from dgn_viewer.shell.help_window import GUIDE, Heading, HelpWindow, documents, headings
+from dgn_viewer.shell.help_window import GUIDE, Heading, HelpWindow, as_text, documents, headings
 from dgn_viewer.style.theme import DARK, LIGHT
 
 ROOT = Path(__file__).parents[3]
-LINK = re.compile(r"\]\(([\w-]+\.md)")
+LINK = re.compile(r"\]\(([\w/-]+\.md)")
 
 
 @pytest.fixture
@@ -83,12 +83,21 @@ def test_links_to_our_documents_stay_and_others_go_to_the_browser(
         help_window._follow(QUrl(link))
     assert titles(help_window)[0] == "User guide"
     assert not opened
-    help_window._follow(QUrl("runs.md"))
+    help_window._follow(QUrl("start/first-ten-minutes.md"))
+    assert titles(help_window)[0] == "First ten minutes"
+    help_window._follow(QUrl("../concepts/index.md"))
+    assert titles(help_window)[0] == "Concepts"
+    help_window._follow(QUrl("../runs.md"))
     assert titles(help_window)[0] == "Run folders"
     help_window._follow(QUrl("https://arxiv.org/abs/2006.10529"))
     assert opened == ["https://arxiv.org/abs/2006.10529"]
     help_window.set_theme(DARK)
     assert titles(help_window)[0] == "Run folders"
+
+
+def test_pictures_are_captions_and_formulas_code() -> None:
+    text = 'A\n\n![The window](../images/a.png)\n\n$$\n\\nu = 1\n$$\n\n<div class="grid">\nB\n'
+    assert as_text(text) == "A\n\n*(The window)*\n\n```\n\\nu = 1\n```\n\nB\n"
 
 
 def test_every_document_that_the_guide_links_to_is_shipped() -> None:
