@@ -1,4 +1,4 @@
-# make run · make test · make display · make lint · make bench · make package · make docs · make screenshots · make notebook · make clean
+# make run · make test · make display · make lint · make bench · make package · make bundle · make docs · make screenshots · make notebook · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package docs screenshots notebook lock sbom clean ready
+.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package package-check bundle bundle-check deb docs screenshots notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -22,7 +22,9 @@ help:
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make gpu         on a CUDA card: its tests, then its table, in less than eight minutes"
-	@echo "make package     build the wheel into dist/"
+	@echo "make package     build wheel and sdist into dist/; package-check: install and start them elsewhere"
+	@echo "make bundle      one folder with Python and torch, in dist/ (minutes); bundle-check: start it"
+	@echo "make deb         that folder as a Debian package"
 	@echo "make docs        build the documentation site into build/site (minutes)"
 	@echo "make screenshots take the pictures of README and docs anew (minutes)"
 	@echo "make notebook    run docs/notebooks anew and store what they give"
@@ -107,8 +109,26 @@ gpu: export OMP_NUM_THREADS := 1
 gpu: ready $(VENV)/installed-test
 	$(IN) -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
 
-package: $(IN)
-	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+package: $(VENV)/installed-package
+	$(IN) -m hatchling build -d dist
+
+# The same bytes twice, twine, check-wheel-contents, both programs in a fresh environment.
+package-check: export QT_QPA_PLATFORM := offscreen
+package-check: $(VENV)/installed-package
+	$(IN) packaging/package_check.py dist
+
+# Python, torch and Qt with the program, in dist/dgn-viewer: it runs where there is no Python.
+bundle: $(VENV)/installed-package
+	$(IN) -m PyInstaller --noconfirm --log-level WARN --distpath dist --workpath build/bundle \
+	  packaging/dgn-viewer.spec
+
+bundle-check: export QT_QPA_PLATFORM := offscreen
+bundle-check:
+	$(BASE) packaging/bundle_check.py dist/dgn-viewer
+
+deb:
+	PYTHONPATH=app $(BASE) packaging/debian_package.py dist/dgn-viewer dist
+
 
 # Strict: a lost link, a page outside the navigation or anything from the net is an error.
 docs: export NO_MKDOCS_2_WARNING := 1
@@ -163,6 +183,11 @@ $(VENV)/installed-test: pyproject.toml | $(IN)
 $(VENV)/installed-docs: pyproject.toml | $(IN)
 	@echo "Installing dgn-viewer and what its documentation needs into $(VENV)."
 	@$(PIP) --editable '.[docs]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-package: pyproject.toml | $(IN)
+	@echo "Installing dgn-viewer and what builds its packages into $(VENV)."
+	@$(PIP) --editable '.[package]'
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-fast: pyproject.toml | $(IN)

@@ -15,9 +15,19 @@ _PIPE = 1 << 20  # bytes that wait between both processes, where the system lets
 _BUFFER = 1 << 18
 
 
+def module_command(module: str, *flags: str) -> list[str]:
+    """The command that runs a module of ours as a program, with `flags` of Python's.
+
+    In a bundle (packaging/) `sys.executable` is our own program, which looks at no user site and
+    no folder; its launcher understands `-m MODULE` and nothing else of Python's options.
+    """
+    frozen = getattr(sys, "frozen", False)
+    return [sys.executable, *(() if frozen else flags), "-m", module]
+
+
 def child_command(seconds: float, module: str) -> list[str]:
     """The command of a reading process: no user site, no current folder on its path."""
-    return [sys.executable, "-s", "-P", "-m", module, str(max(1, math.ceil(seconds)))]
+    return [*module_command(module, "-s", "-P"), str(max(1, math.ceil(seconds)))]
 
 
 def start_child(command: list[str], stdin: IO[bytes] | int) -> subprocess.Popen[bytes]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from dgn_engine.confinement.child import module_command
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork
 from dgn_engine.protocol import commands as do
@@ -57,7 +58,7 @@ class BranchChild:
     def __init__(self, arguments: list[str]) -> None:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dgn_engine.cli._attached", *arguments],
+            [*module_command("dgn_engine.cli._attached"), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._said,

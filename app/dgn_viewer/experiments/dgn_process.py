@@ -13,6 +13,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
+from dgn_engine.confinement.child import module_command
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
@@ -51,9 +52,8 @@ class DgnProcess(QObject):
         environment = QProcessEnvironment.systemEnvironment()
         environment.insert("PYTHONPATH", os.pathsep.join(sys.path))
         self._process.setProcessEnvironment(environment)
-        self._process.start(
-            sys.executable, ["-m", "dgn_engine.cli._attached", *arguments, "--quiet"]
-        )
+        program, *words = module_command("dgn_engine.cli._attached")
+        self._process.start(program, [*words, *arguments, "--quiet"])
         self._timer.start()
 
     def stop(self) -> None:

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Self
 
-from dgn_engine.confinement.child import one_thread, usable_cores
+from dgn_engine.confinement.child import module_command, one_thread, usable_cores
 from dgn_engine.storage.runs.index_entry import IndexEntry, from_cache, read_entry, to_cache
 
 SHARE = 500  # runs; a process that reads fewer is not worth its start
@@ -54,7 +54,7 @@ class _Child:
             orders.seek(0)
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", __name__],
+                    module_command(__name__),
                     stdin=orders,
                     stdout=self._answers,
                     stderr=subprocess.DEVNULL,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from dgn_engine.confinement.child import one_thread
+from dgn_engine.confinement.child import module_command, one_thread
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.reading_process.reading_messages import (
     Answer,
@@ -51,7 +51,7 @@ class ReadingProcess:
     def __init__(self) -> None:
         """Raises `OSError` where no process can be started."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dgn_engine.training.reading_process.reading_child"],
+            module_command("dgn_engine.training.reading_process.reading_child"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,0 +1,224 @@
+"""Starts the bundle where there is no Python of ours (`make bundle-check`).
+
+    python packaging/bundle_check.py dist/dgn-viewer
+
+Trains, exports a figure, reads a sound checkpoint and refuses a hostile one, sweeps in worker
+processes, opens the window with the engine in a thread and in a process of its own, and again on a
+virtual X display where `Xvfb` is installed. Prints size, seconds to the first picture, and what it
+did; ends with 1 at the first thing that does not work. Needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+MOST = 950e6  # bytes that the folder may have
+LIMIT = 300  # seconds for one command, however slow the machine
+SWEEP = """[base.dataset]
+name = "digits"
+train_limit = 64
+[base.training]
+epochs = 1
+[grid]
+seed = [0, 1]
+"""
+
+
+class CheckError(Exception):
+    """A check that did not hold, in one sentence."""
+
+
+class Hostile:
+    """A pickle that writes a file when it is loaded."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (f"touch '{self._mark}'",)
+
+
+class Bundle:
+    """The programs of a folder, run in an empty place with the environment of a stranger."""
+
+    def __init__(self, folder: Path, place: Path) -> None:
+        self._folder, self.place = folder, place
+        names = ("DATA", "CACHE", "CONFIG", "STATE")
+        homes = {f"XDG_{name}_HOME": str(place / name.lower()) for name in names}
+        self._given = {
+            **homes,
+            "HOME": str(place),
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "QT_QPA_PLATFORM": "offscreen",
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        }
+
+    def start(self, program: str, *words: str, **more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(self._folder / program), *words],
+            cwd=self.place,
+            env={**self._given, **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def run(self, program: str, *words: str, code: int = 0) -> tuple[str, str]:
+        """What it says on stdout and stderr; raises `CheckError` on another exit code."""
+        child = self.start(program, *words)
+        try:
+            said, complaint = child.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise CheckError(f"{program} {' '.join(words)} did not end in {LIMIT} s.") from None
+        if child.returncode != code or "Traceback" in complaint:
+            ending = complaint.strip()[-1500:] or said.strip()[-500:]
+            raise CheckError(f"{program} {' '.join(words)} ended with {child.returncode}: {ending}")
+        return said, complaint
+
+
+def main() -> int:
+    folder = Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory(prefix="dgn bundle ü ") as place:
+        bundle = Bundle(folder, Path(place))
+        try:
+            _size(folder)
+            for check in (_commands, _checkpoints, _sweep, _window, _display):
+                print(f"{check(bundle)}", flush=True)
+        except CheckError as failure:
+            print(f"bundle-check: {failure}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _size(folder: Path) -> None:
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    size = sum(path.stat().st_size for path in files)
+    print(f"size: {size / 1e6:.0f} MB in {len(files)} files")
+    if size > MOST:
+        raise CheckError(f"The bundle has {size / 1e6:.0f} MB, more than {MOST / 1e6:.0f}.")
+
+
+def _commands(bundle: Bundle) -> str:
+    """Train, list, export; confined processes work, and every experiment is there."""
+    version, _ = bundle.run("dgn", "--version")
+    train = "train --data digits --train-limit 64 --epochs 2 --record gates,npk --out run --quiet"
+    bundle.run("dgn", *train.split())
+    for kind in ("svg", "pdf", "png"):
+        bundle.run("dgn", "figure", "run", "--panel", "training", "-o", f"figure.{kind}")
+        _wanted(bundle.place / f"figure.{kind}")
+    bundle.run("dgn", "runs", "export", "run", "run.dgn")
+    experiments = json.loads(bundle.run("dgn", "reproduce", "--list", "--json")[0])
+    health, _ = bundle.run("dgn", "inspect", "--confinement")
+    if "error" in health.lower() or len(experiments) < 10:
+        raise CheckError(f"{len(experiments)} experiments; the confinement says: {health}")
+    done = "trained, exported svg, pdf, png and .dgn"
+    return f"{version.strip()}: {done}; {len(experiments)} experiments"
+
+
+def _checkpoints(bundle: Bundle) -> str:
+    """A run's own weights are listed by the confined reader; a pickle that calls is only named."""
+    sound, _ = bundle.run("dgn", "inspect", "run/weights.safetensors", "--json")
+    mark, hostile = bundle.place / "it ran", bundle.place / "hostile.pt"
+    hostile.write_bytes(pickle.dumps({"weight": Hostile(mark)}))
+    child = bundle.start("dgn", "inspect", "hostile.pt")
+    said, complaint = child.communicate(timeout=LIMIT)
+    if mark.exists() or "Traceback" in complaint or "system" not in said + complaint:
+        raise CheckError(
+            f"A hostile checkpoint was met with {child.returncode}: {said} {complaint}"
+        )
+    facts = len(json.loads(sound))
+    return f"read a checkpoint ({facts} facts); refused a hostile one: {_last(said + complaint)}"
+
+
+def _sweep(bundle: Bundle) -> str:
+    (bundle.place / "sweep.toml").write_text(SWEEP, "utf-8")
+    words = "sweep sweep.toml --executor processes --workers 2 --out sweep --quiet"
+    said, complaint = bundle.run("dgn", *words.split())
+    return f"swept in two processes: {_last(said + complaint)}"
+
+
+def _window(bundle: Bundle) -> str:
+    """The window draws, with the engine in a thread and in a process of its own."""
+    seconds = []
+    for name, more in (("thread", ()), ("thread", ()), ("process", ("--process",))):
+        begun = time.monotonic()
+        picture = bundle.place / f"{name}.png"
+        taken = ("--offscreen", "--steps", "5", "--screenshot", str(picture))
+        bundle.run("dgn-viewer", *taken, *more)
+        seconds.append(time.monotonic() - begun)
+        _wanted(picture)
+    shown = [
+        json.loads((bundle.place / f"{name}.json").read_text("utf-8"))
+        for name in ("thread", "process")
+    ]
+    panels = [_panels(facts) for facts in shown]
+    if panels[0] != panels[1] or not panels[0]:
+        raise CheckError(f"The panels in a thread and in a process differ: {panels}")
+    first, again, other = seconds
+    return (
+        f"window with five steps and every panel: {first:.1f} s, again {again:.1f} s, "
+        f"--process {other:.1f} s; panels {', '.join(panels[0])}"
+    )
+
+
+def _display(bundle: Bundle) -> str:
+    """On an X display: the window opens, and SIGTERM closes it in order."""
+    if shutil.which("Xvfb") is None:
+        return "Xvfb is not installed: not tried on a display"
+    read, write = os.pipe()
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", str(write), "-screen", "0", "1440x900x24"],
+        pass_fds=[write],
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(write)
+    with os.fdopen(read) as told:
+        number = told.readline().strip()
+    try:
+        begun = time.monotonic()
+        child = bundle.start("dgn-viewer", DISPLAY=f":{number}", QT_QPA_PLATFORM="xcb")
+        runs = bundle.place / "data" / "dgn-viewer" / "runs"
+        while child.poll() is None and not list(runs.glob("*/log.jsonl")):
+            if time.monotonic() - begun > LIMIT:
+                break
+            time.sleep(0.05)
+        opened = time.monotonic() - begun
+        child.send_signal(signal.SIGTERM)
+        _, complaint = child.communicate(timeout=LIMIT)
+        if child.returncode != 128 + signal.SIGTERM or "Traceback" in complaint:
+            raise CheckError(f"On a display it ended with {child.returncode}: {complaint[-1500:]}")
+    finally:
+        server.kill()
+        server.wait()
+    return f"on a virtual X display: training after {opened:.1f} s, closed by SIGTERM in order"
+
+
+def _panels(facts: Mapping[str, object]) -> list[str]:
+    found = facts.get("panels", ())
+    return sorted(map(str, found)) if isinstance(found, dict | list) else []
+
+
+def _wanted(path: Path) -> None:
+    if not path.is_file() or not path.stat().st_size:
+        raise CheckError(f"{path.name} was not written.")
+
+
+def _last(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
