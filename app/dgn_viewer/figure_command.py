@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dgn_viewer.scene.panel_spec import PanelSpec, View
 
 FORMATS = ("pdf", "svg", "png", "pgf", "py", "npz", "csv")
+PAGES = 100  # of an animation
+PER_SECOND = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--step", type=int, metavar="N", help="a recorded step; without it, the last"
     )
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="FILE", help="its ending decides: " + ", ".join(FORMATS)
-    )
+        "-o", "--out", type=Path, metavar="FILE",
+        help=f"its ending decides: {', '.join(FORMATS)}; of an animation gif or mp4",
+    )  # fmt: skip
     parser.add_argument("--format", choices=FORMATS, help="instead of an ending of --out")
     parser.add_argument("--width", type=float, metavar="INCHES", help="3.25, 6.75 or any other")
     parser.add_argument("--height", type=float, metavar="INCHES", help="else as needed")
@@ -54,9 +57,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an option of the panel's header: show=kernel, or ntk.show=norms",
     )  # fmt: skip
 
+    parser.add_argument(
+        "--animate", metavar="FROM:TO",
+        help="one page for each recorded step from FROM to TO, with fixed axes; 'all' for all",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pages", type=int, default=PAGES, metavar="N",
+        help=f"of an animation at most, spread evenly over its recorded steps (default {PAGES})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--per-second", type=float, default=PER_SECOND, metavar="N",
+        help=f"pages of an animation a second (default {PER_SECOND:g})",
+    )  # fmt: skip
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the figure and print what was written."""
+    if arguments.animate is not None:
+        return _animate(arguments)
     try:
         from dgn_viewer.figures.save_figure import save_panels
     except ModuleNotFoundError as error:
@@ -76,6 +94,53 @@ def run(arguments: argparse.Namespace) -> int:
         for file in save_panels(panels, path, style):
             say(str(file))
     return 0
+
+
+def _animate(arguments: argparse.Namespace) -> int:
+    """Write the animation and print what it shows."""
+    from dgn_viewer.figures.animation import check_format, save_animation
+    from dgn_viewer.recorded_pages import recorded_pages
+
+    if arguments.step is not None:
+        raise UserError("--step names one step and --animate many; leave one of them out.")
+    if arguments.format is not None:
+        raise UserError("--format is of figures; the ending of --out says gif or mp4.")
+    if arguments.pages < 2:
+        raise UserError(f"--pages {arguments.pages} moves nothing; choose 2 or more.")
+    reach = _reach(arguments.animate)
+    specs = _specs(arguments.panel)
+    path = arguments.out or Path(f"{'-'.join(specs)}.gif")
+    check_format(path)
+    check_output(path)
+    style = _style(arguments)
+    with tempfile.TemporaryDirectory() as place:
+        loaded = _loaded(arguments.run, None, specs, Path(place))
+        views = _views(loaded, specs, arguments.choose)
+        choices = {name: view.choices for name, view in views.items()}
+        found = recorded_pages(loaded, specs, choices, reach, arguments.pages)
+    style = _with_legend(style, found.pages[-1], arguments.legend)
+    save_animation(found.pages, path, style, arguments.per_second)
+    words = f"{len(found.pages)} pages of steps {found.steps[0]:,} to {found.steps[-1]:,}"
+    if found.thinned:
+        words += f"; {found.thinned:,} recorded steps between them are left out (--pages)"
+    if found.left_out:
+        words += f"; at {found.left_out:,} others a panel had nothing to show"
+    say(f"{path}: {words}")
+    return 0
+
+
+def _reach(wanted: str) -> tuple[int, int | None]:
+    """'100:2000', '100:', ':2000' or 'all'."""
+    if wanted == "all":
+        return 0, None
+    first, colon, last = wanted.partition(":")
+    try:
+        found = int(first or 0), int(last) if last else None
+    except ValueError:
+        colon = ""
+    if not colon or found[0] < 0 or (found[1] is not None and found[1] <= found[0]):
+        raise UserError(f"--animate {wanted} is no range of steps; write 100:2000, 100: or all.")
+    return found
 
 
 def _specs(wanted: str) -> dict[str, PanelSpec]:
