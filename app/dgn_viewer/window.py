@@ -34,6 +34,7 @@ from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell import banner, window_layout
 from dgn_viewer.shell.banner import Banner
+from dgn_viewer.shell.claims_tour import ClaimActs
 from dgn_viewer.shell.event_walk import EventWalk
 from dgn_viewer.shell.experiment_runner import ExperimentRunner
 from dgn_viewer.shell.export import PanelExport
@@ -146,6 +147,7 @@ class Window(QMainWindow):
         if self.history.on_frame(frame):
             self.status.show_frame(frame)
             self.time_bar.on_frame(frame)
+            self.tour.refresh()
             self.display.follow(frame.watching)
             self.display.refresh()
             if self._tour_due:
@@ -232,7 +234,7 @@ class Window(QMainWindow):
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
         probes = (probe for spec in panels.values() for probe in spec.probes)
         self.step_cursor = StepCursor(self.history, probes, self._draw_past, self._all_drawn, self)
-        self.inspector = Inspector(send)
+        self.inspector = Inspector(send, lambda: self.history.view({}))
         self.status = StatusBar(self)
         self.status.cancel_wanted.connect(partial(send, CancelLoading()))
         self.notices = Notices(self, now, partial(send, Undo()), partial(send, Redo()))
@@ -281,6 +283,10 @@ class Window(QMainWindow):
             self.toolbar.regime, self.inspector.leave,
         )  # fmt: skip
         self.tour = Tour(self, self._tour_acts.steps(), self.theme)
+        self._claims = ClaimActs(
+            self, send, lambda: self.history.view({}), self.docks, self.strip,
+            self._open_experiment,
+        )  # fmt: skip
         inspected, recorded = table.INSPECTED_BANNER, table.RECORDED_BANNER
         self.banners = (
             Banner("bar.standing", "Inspected and compared", banner.inspection,
@@ -308,6 +314,7 @@ class Window(QMainWindow):
             open_examples=self._open_examples,
             open_guide=self.help.open,
             start_tour=lambda: self.tour.start(),
+            start_claims=lambda: self.tour.start(self._claims.steps()),
             walk=FocusWalk(self._stops).go,
             events=EventWalk(
                 lambda: self.history.view({}).marks, self.docks, self._go_to_step, self.notices.tell
@@ -451,6 +458,13 @@ class Window(QMainWindow):
             self.docks.show("training")
             self.display.draw_now()
             self.docks.go_to_step(step)
+
+    def _open_experiment(self, name: str) -> None:
+        """The page of an experiment of the catalogue."""
+        catalogue = self.run_state.catalogue
+        for entry in catalogue.experiments if catalogue is not None else ():
+            if entry.id == name:
+                self.experiments.open_page(entry)
 
     def _about(self, name: str) -> None:
         self.inspector.show_about(self.docks.hosts[name].spec)

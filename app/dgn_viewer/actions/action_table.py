@@ -80,7 +80,8 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         "view.chart_menu",
     ),
     "Help": (
-        "help.guide", "help.tour", "help.panel", "help.shortcuts", SEPARATOR, "help.about",
+        "help.guide", "help.tour", "help.claims", "help.panel", "help.shortcuts", SEPARATOR,
+        "help.about",
     ),
 }  # fmt: skip
 TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
@@ -115,6 +116,7 @@ class Parts:
     open_examples: Callable[[], None]
     open_guide: Callable[[], None]
     start_tour: Callable[[], None]
+    start_claims: Callable[[], None]
     walk: Callable[[int], None]
     events: EventWalk
     cursor: StepCursor
@@ -331,6 +333,9 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "The guide, with its contents and a search, in a window of its own"),
         row("help.tour", "Tour", parts.start_tour, (), "",
             "Six callouts that point at the live run, and can act on it", _shows_run_and_ready),
+        row("help.claims", "Tour of the papers", parts.start_claims, (), "",
+            "Eight callouts: what the papers claim, on live runs of this window",
+            _shows_run_and_ready),
         row("help.about", "About dgn-viewer", parts.show_program, (), "",
             "Versions, papers and licences"),
         row("help.shortcuts", "Keyboard shortcuts", parts.show_shortcuts, ("?",), "",

@@ -31,7 +31,7 @@ from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.inspector.pages.run_page import RunPage
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
-from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -55,11 +55,12 @@ class Inspector(QFrame):
     run_export_wanted = Signal(object)  # a `RecordedRun`
     run_trash_wanted = Signal(tuple)  # folders of runs
 
-    def __init__(self, send: Callable[[Command], None]) -> None:
+    def __init__(self, send: Callable[[Command], None], view: Callable[[], View] = View) -> None:
+        """`view()`: what is seen now, without the choices of a panel."""
         super().__init__()
         self.setObjectName("inspector")
         self.setAccessibleName("Inspector")
-        self._send = send
+        self._send, self._view = send, view
         self._theme = LIGHT
         self.page: Page | None = None
         self.state = RunState()
@@ -129,7 +130,7 @@ class Inspector(QFrame):
         self._open(page)
 
     def show_about(self, spec: PanelSpec) -> None:
-        self._open(AboutPage(spec, self._theme))
+        self._open(AboutPage(spec, self._theme, self._view, self._send))
 
     def on_event(self, event: events.Event, state: RunState) -> None:
         """A listed file opens its page; a run that began puts its form away.
@@ -141,6 +142,8 @@ class Inspector(QFrame):
         self.run_page.on_event(event, state)
         if isinstance(self.page, (ChangesPage, ComparePage)):
             self.page.on_event(event, state)
+        if isinstance(self.page, AboutPage):
+            self.page.refresh()
         match event:
             case events.FileListed():
                 self._on_listed(event)

@@ -10,6 +10,7 @@ from dgn_viewer.scene.compared import b_name
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.run_text import layer_name, layer_values
+from dgn_viewer.scene.trials import swap_to
 
 LAYER = Option("layer", "Layer", lambda view: layer_values(view, "agreement", "difference"))
 LEFT = Option("left", "Equal gates", always(("layers", "by layer"), ("steps", "over steps")))
@@ -140,6 +141,17 @@ PANEL = PanelSpec(
         ),
         source="Our definition; the churn of Lakshminarayanan & Singh, arXiv:2006.10529, between "
         "two networks in the place of two steps",
+        computed=(
+            "Exactly, by comparing the gates of both networks on the same probe examples, entry "
+            "by entry."
+        ),
+        trials=(
+            swap_to(
+                "FR-II",
+                "Freeze random gates (FR-II)",
+                "The agreement of every layer falls to chance.",
+            ),
+        ),
     ),
     options=(LEFT, LAYER),
     area="left",

@@ -12,6 +12,7 @@ from dgn_viewer.scene.elements import Axis, Chart, Curve, Dash, Empty, Fact, Rol
 from dgn_viewer.scene.layer_curves import layer_axis, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.ticks import number
+from dgn_viewer.scene.trials import swap_to
 
 # Scalar, its name, its role, its dash.
 _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
@@ -121,6 +122,17 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529, §3.2 (dynamics of features and "
         "values); sums over all paths, by kernels of two times",
+        computed=(
+            "Exactly where Λ is: by path kernels of the gates now and of the first reading, and "
+            "by products of the weights of two times."
+        ),
+        trials=(
+            swap_to(
+                "FR-II",
+                "Freeze random gates (FR-II)",
+                "The drift of the features stops; the values go on.",
+            ),
+        ),
     ),
     options=(MEASURE,),
     area="right",

@@ -23,6 +23,7 @@ from dgn_viewer.scene.elements import (
 )
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_viewer.scene.run_text import layer_name, layer_tag, layer_values, layers_in
+from dgn_viewer.scene.trials import swap_to
 
 _IN_A_ROW = 8  # overviews side by side before a second row begins
 
@@ -254,6 +255,24 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
         "NeurIPS 2020, arXiv:2006.10529",
+        computed=(
+            "Exactly: one forward pass over the probe examples, without a change of the network. "
+            "Each reading shows its step."
+        ),
+        trials=(
+            swap_to(
+                "FR-II",
+                "Freeze random gates (FR-II)",
+                "The maps stand still from the next step on, and the blocks of the classes are "
+                "gone: what the value network learns now, it learns through noise.",
+            ),
+            swap_to(
+                "FL",
+                "Keep these gates, begin the values anew (FL)",
+                "The maps stand still as they are. The value network begins from nothing, and the"
+                " accuracy comes back: what was learnt lay in the gates.",
+            ),
+        ),
     ),
     options=(LAYER, UNIT),
     area="left",

@@ -10,6 +10,7 @@ from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.layer_curves import layer_axis, layers_note, over_steps, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_viewer.scene.trials import swap_to
 
 _TITLES = {
     "density": "Open gates, %",
@@ -153,6 +154,17 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529 (active paths, switching instants); "
         "counted exactly, on the probe examples",
+        computed=(
+            "Exactly, by counting the gates of the probe examples; churn compares two readings, "
+            "and says nothing of what happened between them."
+        ),
+        trials=(
+            swap_to(
+                "FR-II",
+                "Freeze random gates (FR-II)",
+                "Churn falls to zero at once.",
+            ),
+        ),
     ),
     options=(OVER_STEPS,),
     area="left",

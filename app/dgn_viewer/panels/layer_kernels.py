@@ -16,6 +16,7 @@ from dgn_viewer.scene.matrix_colours import SPANS, ranged, span_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene.run_text import layer_name, layer_tag, layer_values, layers_in
 from dgn_viewer.scene.ticks import number
+from dgn_viewer.scene.trials import reverse_layers
 
 _IN_A_ROW = 8  # overviews side by side before a second row begins
 _SAME = 1e-9  # a relative change below this is rounding
@@ -163,6 +164,16 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, arXiv:2110.03403 (base kernels, permutations); "
         "arXiv:2006.10529, Lemma 2.1",
+        computed=(
+            "Exactly, from the gates of each layer on the probe examples; of convolutions "
+            "averaged over positions."
+        ),
+        trials=(
+            reverse_layers(
+                "The curves of single layers change places; the product of all of a dense network"
+                " stays the same.",
+            ),
+        ),
     ),
     options=(LAYER,),
     area="left",

@@ -29,6 +29,7 @@ from dgn_viewer.scene.estimates import estimate_note, marked
 from dgn_viewer.scene.overlaid import alike, kernel_curves
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.ticks import number
+from dgn_viewer.scene.trials import swap_to
 
 # Part of the kernel, its name, its role (one colour everywhere), its dash.
 Part = tuple[str, str, Role, Dash]
@@ -271,6 +272,23 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529, eq. (3), with the cross term "
         r"as ⟨ψV, ψF⟩ + ⟨ψF, ψV⟩",
+        computed=(
+            "Exactly from the gradients of the logits by the weights of each probe example, in "
+            "slices where they do not fit into memory; of large networks estimated by random "
+            "directions first, which a hatched corner and ± say."
+        ),
+        trials=(
+            swap_to(
+                "FR-II",
+                "Freeze the gates (FR-II)",
+                "The feature part vanishes: with frozen gates only the value network is trained.",
+            ),
+            swap_to(
+                "gates-only",
+                "Train the gates alone (gates-only)",
+                "Now the value part vanishes, and the network learns all the same, by its gates.",
+            ),
+        ),
     ),
     options=(MEASURE, SCALE),
     area="right",

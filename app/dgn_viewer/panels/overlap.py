@@ -14,6 +14,7 @@ from dgn_viewer.scene.estimates import errors_of, estimate_note, marked, mean_in
 from dgn_viewer.scene.matrix_colours import SPANS, ranged, span_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.run_text import layer_values
+from dgn_viewer.scene.trials import reverse_layers, swap_to
 
 
 def _parts(view: View) -> Values:
@@ -182,6 +183,23 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529; the sensitive overlap here "
         "counts pairs of a path and a sensitive layer, without cross terms between layers",
+        computed=(
+            "Exactly where that fits: Λ of dense layers is a product of the layers' overlaps, of "
+            "convolutions it is counted from position to position. In large networks it is "
+            "estimated by random paths first; a hatched corner and ± say so until it is exact."
+        ),
+        trials=(
+            swap_to(
+                "FR-II",
+                "Freeze random gates (FR-II)",
+                "The blocks along the diagonal fade: of random gates examples of a class share "
+                "hardly more paths than any others.",
+            ),
+            reverse_layers(
+                "Λ of a dense network stays as it is: a product does not depend on the order of "
+                "its factors.",
+            ),
+        ),
     ),
     options=(KIND, PART, SCALE),
     area="left",

@@ -28,6 +28,7 @@ from dgn_viewer.scene.overlaid import spectrum_curves, spectrum_steps
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.readout import with_error
 from dgn_viewer.scene.ticks import number
+from dgn_viewer.scene.trials import blind_value_network, swap_to
 
 SHOWN = ("spectrum", "alignment", "kernel")
 SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
@@ -301,6 +302,22 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
         "arXiv:2006.10529",
+        computed=(
+            "H is Λ, entry by entry times the inner products of the inputs, divided by its trace;"
+            " its eigenvalues are found in float64. ν leaves out what lies below the cut-off that"
+            " is named, and is not shown of an estimate."
+        ),
+        trials=(
+            swap_to(
+                "FR-II",
+                "Freeze random gates (FR-II)",
+                "ν jumps up and then stands still: the kernel does not learn any more.",
+            ),
+            blind_value_network(
+                "The kernel is then made of Λ alone, as all inputs are alike for the value "
+                "network.",
+            ),
+        ),
     ),
     area="right",
     options=(SHOW,),

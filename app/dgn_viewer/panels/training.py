@@ -11,6 +11,7 @@ from dgn_viewer.scene.compared import b_name, compared_view
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.overlaid import scalar_curves
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
+from dgn_viewer.scene.trials import swap_to
 
 SCALE = Option("scale", "Loss", always(("linear", "linear"), ("log", "logarithmic")))
 
@@ -164,6 +165,24 @@ PANEL = PanelSpec(
             r"$L = -\sum_s \log\,\mathrm{softmax}(\hat{y}(x_s))_{y_s}$",
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529",
+        computed=(
+            "The train score is the mean over the batches since the last point, as they were "
+            "before each update; the test score is of all test examples, as often as the budget "
+            "of watching allows, and at the end of every epoch."
+        ),
+        trials=(
+            swap_to(
+                "FL",
+                "Keep the gates, begin the values anew (FL)",
+                "The accuracy falls to chance and comes back to about where it was: [NPF] Table "
+                "2, FLNPF.",
+            ),
+            swap_to(
+                "FR-II",
+                "Freeze random gates (FR-II)",
+                "The accuracy stays below that of learned gates: [NPF] Table 2, FRNPF.",
+            ),
+        ),
     ),
     options=(SCALE,),
     area="right",

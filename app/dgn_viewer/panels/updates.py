@@ -23,6 +23,7 @@ from dgn_viewer.scene.elements import (
 from dgn_viewer.scene.layer_curves import layer_axis, layers_note, over_steps, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.ticks import number
+from dgn_viewer.scene.trials import swap_to
 
 # Network, its role, its dash.
 _NETWORKS: tuple[tuple[str, Role, Dash], ...] = (
@@ -183,6 +184,17 @@ PANEL = PanelSpec(
         ),
         source="Our definition; that weights of wide networks stay near their start: "
         "Jacot et al. 2018, arXiv:1806.07572",
+        computed=(
+            "Gradients are computed anew on the probe examples, apart from training, and are "
+            "given to no optimiser; updates are differences of the weights at two readings."
+        ),
+        trials=(
+            swap_to(
+                "gates-only",
+                "Train the gates alone (gates-only)",
+                "The curves of the value network end: nothing moves it any more.",
+            ),
+        ),
     ),
     options=(OVER_STEPS, NETWORK),
     area="right",

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dgn_engine.plugins import discover
+from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.probe_examples import ProbeExamples
@@ -121,12 +122,29 @@ class Option:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """What to try next: a button that does it, and in a sentence what to watch then.
+
+    `commands(view)`: what the button asks the engine for; nothing where it cannot be tried now.
+    """
+
+    label: str
+    watch: str
+    commands: Callable[[View], tuple[Command, ...]]
+
+
+@dataclass(frozen=True)
 class About:
-    """'What am I seeing': a paragraph, formulas in TeX (mathtext), and where they come from."""
+    """'What am I seeing': a paragraph, formulas in TeX (mathtext), and where they come from.
+
+    `computed`: how the numbers are come by here: exactly, or estimated and from what.
+    """
 
     text: str
     formulas: tuple[str, ...] = ()
     source: str = ""
+    computed: str = ""
+    trials: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ _GAP = 2
 @dataclass(frozen=True)
 class TourStep:
     """`target()`: the widget that is pointed at, None where it is not there. `act()` does it for
-    the user; `back()` puts back what need not last beyond the step.
+    the user; `back()` puts back what need not last beyond the step. `seen()`: what was measured so
+    far, in a sentence.
     """
 
     title: str
@@ -30,6 +31,7 @@ class TourStep:
     target: Callable[[], QWidget | None]
     act: Callable[[], object]
     back: Callable[[], object] = lambda: None
+    seen: Callable[[], str] = lambda: ""
 
 
 class Callout(QWidget):
@@ -52,13 +54,14 @@ class Callout(QWidget):
         self.close_.setIconSize(QSize(16, 16))
         self.close_.clicked.connect(self.skip_wanted)
         self.text = plain_label()
+        self.seen = plain_label(role="small")
         self.count = plain_label(role="small")
         self.act = push_button("Do it for me", self.act_wanted)
         self.next = push_button("Next", self.next_wanted, "primary")
         head = row((self.title, 1), self.close_, spacing=8)
         foot = row((self.count, 1), self.act, self.next, spacing=8)
-        edge = _ARROW + 14
-        column(head, self.text, foot, into=self, margins=(edge, edge, edge, edge), spacing=8)
+        edges = (_ARROW + 14,) * 4
+        column(head, self.text, self.seen, foot, into=self, margins=edges, spacing=8)
         self.set_theme(theme)
         self.hide()
 
@@ -70,11 +73,19 @@ class Callout(QWidget):
     def say(self, step: TourStep, place: int, of: int) -> None:
         self.title.setText(step.title)
         self.text.setText(step.text)
+        self.see(step)
         self.count.setText(f"{place + 1} of {of}")
         self.next.setText("Done" if place + 1 == of else "Next")
         self.act.setEnabled(True)
         self.setAccessibleName(f"Tour, {place + 1} of {of}: {step.title}")
         self.setAccessibleDescription(step.text)
+
+    def see(self, step: TourStep) -> bool:
+        """Say what was measured so far; whether that is longer or shorter than before."""
+        said, before = step.seen(), self.seen.text()
+        self.seen.setText(said)
+        self.seen.setVisible(bool(said))
+        return len(said) != len(before)
 
     def point_at(self, target: QRect | None, room: QRect) -> None:
         """Stand beside the target (in the window's coordinates) within `room`, arrow towards it."""
@@ -116,7 +127,7 @@ class Tour(QObject):
     def __init__(self, window: QWidget, steps: tuple[TourStep, ...], theme: Theme) -> None:
         super().__init__(window)
         self._window = window
-        self._steps = steps
+        self._own = self._steps = steps
         self._place = -1
         self.callout = Callout(window, theme)
         self.callout.next_wanted.connect(self.next)
@@ -128,9 +139,10 @@ class Tour(QObject):
         """Of the step that is shown; -1 while there is no tour."""
         return self._place
 
-    def start(self) -> None:
-        """Begin, or begin again."""
+    def start(self, steps: tuple[TourStep, ...] | None = None) -> None:
+        """Begin, or begin again; with these steps instead of its own."""
         self.skip()
+        self._steps = steps or self._own
         self._window.installEventFilter(self)
         self._show(0)
 
@@ -148,6 +160,11 @@ class Tour(QObject):
         if self._place >= 0:
             self._steps[self._place].back()
             self._end()
+
+    def refresh(self) -> None:
+        """Say what has been measured since."""
+        if self._place >= 0 and self.callout.see(self._steps[self._place]):
+            self._point()
 
     def settle(self) -> None:
         """Point at where the target is now."""

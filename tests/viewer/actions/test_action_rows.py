@@ -116,6 +116,7 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("help.panel", ALWAYS, ("inspector.show_about", "the spec of ntk")),
     ("help.guide", ALWAYS, "open_guide"),
     ("help.tour", SHOWS_RUN - {"stopped"}, "start_tour"),
+    ("help.claims", SHOWS_RUN - {"stopped"}, "start_claims"),
     ("help.about", ALWAYS, "show_program"),
     ("help.shortcuts", ALWAYS, "show_shortcuts"),
 )

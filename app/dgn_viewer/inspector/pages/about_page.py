@@ -1,37 +1,81 @@
-"""The inspector's page 'what am I seeing': a paragraph, formulas, and where they come from."""
+"""The inspector's page 'what am I seeing': a paragraph, formulas, where they come from, how the
+numbers are computed here, and what to try next."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QWidget
 
+from dgn_engine.protocol.commands import Command
 from dgn_viewer.inspector.formula import FormulaView
-from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_viewer.scene.panel_spec import PanelSpec, Trial, View
 from dgn_viewer.scene.typeset import html
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import column
+from dgn_viewer.widgets.layouts import column, plain_label, push_button
+
+_NOT_NOW = "It cannot be tried on what is shown now, or it is so already"
 
 
 class AboutPage(QWidget):
-    def __init__(self, spec: PanelSpec, theme: Theme) -> None:
+    """`view()`: what is seen now, which decides what can be tried; `send` asks the engine."""
+
+    def __init__(
+        self,
+        spec: PanelSpec,
+        theme: Theme,
+        view: Callable[[], View],
+        send: Callable[[Command], None],
+    ) -> None:
         super().__init__()
+        about = spec.about
         self.title = spec.title
-        self.formulas = [FormulaView(tex) for tex in spec.about.formulas]
-        parts: list[QWidget] = [_words(spec.about.text), *self.formulas]
-        if spec.about.source:
-            source = _words(spec.about.source)
-            source.setProperty("role", "small")
-            parts.append(source)
+        self.formulas = [FormulaView(tex) for tex in about.formulas]
+        self._view, self._send = view, send
+        self.trials = [
+            (trial, push_button(trial.label, partial(self._try, trial))) for trial in about.trials
+        ]
+        parts: list[QWidget] = [_words(about.text), *self.formulas]
+        if about.source:
+            parts.append(_words(about.source, "small"))
+        if about.computed:
+            parts += [_heading("How it is computed here"), _words(about.computed)]
+        if self.trials:
+            parts.append(_heading("What to try next"))
+        for trial, button in self.trials:
+            parts += [button, _words(trial.watch, "small")]
         column(*parts, 1, into=self, margins=(16, 4, 16, 16), spacing=12)
         self.set_theme(theme)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Offer what can be tried now."""
+        view = self._view()
+        for trial, button in self.trials:
+            possible = bool(trial.commands(view))
+            button.setEnabled(possible)
+            button.setToolTip("Ctrl+Z takes it back" if possible else _NOT_NOW)
 
     def set_theme(self, theme: Theme) -> None:
         for formula in self.formulas:
             formula.set_theme(theme)
 
+    def _try(self, trial: Trial, _checked: bool = False) -> None:
+        for command in trial.commands(self._view()):
+            self._send(command)
 
-def _words(text: str) -> QLabel:
+
+def _heading(text: str) -> QLabel:
+    label = plain_label(text)
+    label.setProperty("role", "heading")
+    return label
+
+
+def _words(text: str, role: str = "") -> QLabel:
     label = QLabel(html(text))
+    label.setProperty("role", role or None)
     label.setTextFormat(Qt.TextFormat.RichText)  # our own text, escaped
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

@@ -1,0 +1,178 @@
+"""The tour of the papers: what each of the five claims, on live runs of a minute each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QWidget
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.run_curves import TRAINING
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.shell.tour import TourStep
+
+_EPOCHS = 40  # of a run of the tour: a minute on a laptop
+
+
+def tour_run() -> RunConfig:
+    """Digits, four gate layers of 64 units, in DL: what the steps of the tour begin with."""
+    return RunConfig(
+        data=DataConfig(name="digits"),
+        net=NetConfig(name="fc", options=(("depth", 5), ("width", 64))),
+        gating=GatingConfig(regime="DL"),
+        training=TrainingConfig(learning_rate=1e-3, batch=32, epochs=_EPOCHS),
+    )
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The test accuracy that a run of the tour had reached when the next one began."""
+
+    name: str
+    accuracy: float
+
+
+class ClaimActs(QObject):
+    """What 'Do it for me' does on this tour, and what has been measured so far."""
+
+    def __init__(
+        self,
+        window: QWidget,
+        send: Callable[[do.Command], None],
+        view: Callable[[], View],
+        docks: PanelDocks,
+        strip: QWidget,
+        open_experiment: Callable[[str], None],
+    ) -> None:
+        super().__init__(window)
+        self._send, self._view = send, view
+        self._docks, self._strip = docks, strip
+        self._open_experiment = open_experiment
+        self._kept: list[_Kept] = []
+        self._name = ""  # of the run of the tour that trains now
+
+    def steps(self) -> tuple[TourStep, ...]:
+        """All of them; what an earlier tour has measured is forgotten."""
+        self._kept, self._name = [], ""
+        return (
+            TourStep(
+                "Gates learn",
+                "[NPF] While a network trains, its gates come to tell the classes apart: ν, which "
+                "says how hard the labels are for the neural path kernel, falls. 'Do it for me' "
+                "begins a run of 64 units in DL, where gates and values learn together; the run "
+                "before is kept among the recorded ones.",
+                lambda: self._panel("spectrum"),
+                lambda: self._begin("learnt gates (DL)", tour_run()),
+                seen=self._seen,
+            ),
+            TourStep(
+                "Learnt gates are enough",
+                "[NPF] Table 2, FLNPF. Wait until the accuracy hardly rises. Then 'Do it for me' "
+                "keeps the gates, freezes them, and draws the values anew: the accuracy falls to "
+                "chance and comes back. What was learnt lay in the gates.",
+                lambda: self._panel("training"),
+                lambda: self._swap("learnt gates, new values (FL)", "FL"),
+                seen=self._seen,
+            ),
+            TourStep(
+                "Random gates are not",
+                "[NPF] Table 2, FRNPF. 'Do it for me' begins a run whose gates are those of a "
+                "random network and stay so. The values alone learn, and end below learnt gates.",
+                lambda: self._panel("training"),
+                lambda: self._begin("random gates (FR-II)", _in("FR-II")),
+                seen=self._seen,
+            ),
+            TourStep(
+                "Gates alone learn",
+                "[DGN] §5. 'Do it for me' freezes the values at random and trains the gates only. "
+                "The network learns all the same, by choosing paths.",
+                lambda: self._panel("gate_maps"),
+                lambda: self._begin("gates alone", _in("gates-only")),
+                seen=self._seen,
+            ),
+            TourStep(
+                "The order of the gates does not matter",
+                "[DUAL] Each gate layer says which inputs it sees alike, and the kernel is the "
+                "product over layers. 'Do it for me' begins a run in DL in which the gate layers "
+                "are used in reverse: it ends about as well as in order.",
+                lambda: self._strip,
+                lambda: self._begin("gates in reverse", _reversed()),
+                seen=self._seen,
+            ),
+            TourStep(
+                "The value network need not see the image",
+                "[DUAL] The value network is given ones, the same for every image. All that it "
+                "knows of an image comes through the gates, and it learns as well as before.",
+                lambda: self._panel("overlap"),
+                lambda: self._begin("ones instead of images", _blind()),
+                seen=self._seen,
+            ),
+            TourStep(
+                "Networks with branches add kernels",
+                "[COMP] In a residual network paths take or skip each block: its neural path "
+                "kernel is a sum over 2^b sub-networks of products. 'Do it for me' opens the "
+                "experiment that measures it; it takes minutes and runs beside this window.",
+                lambda: None,
+                lambda: self._open_experiment("composite-resnet-kernel"),
+                seen=self._seen,
+            ),
+            TourStep(
+                "Where gates come from",
+                "[WS] Table 4: gates learnt on random labels lie between random gates and gates "
+                "learnt on true ones. 'Do it for me' opens the experiment. Every table and figure "
+                "of the papers stands in the menu Experiments, with the verdict on each claim.",
+                lambda: None,
+                lambda: self._open_experiment("workshop-table4"),
+                seen=self._seen,
+            ),
+        )
+
+    def _panel(self, name: str) -> QWidget | None:
+        return self._docks.hosts[name] if self._docks.is_open(name) else None
+
+    def _begin(self, name: str, config: RunConfig) -> None:
+        self._keep()
+        self._name = name
+        self._send(do.StartRun(config))
+
+    def _swap(self, name: str, regime: str) -> None:
+        self._keep()
+        self._name = name
+        self._send(do.SwapRegime(regime))
+
+    def _keep(self) -> None:
+        accuracy = self._accuracy()
+        if self._name and accuracy is not None:
+            self._kept.append(_Kept(self._name, accuracy))
+
+    def _accuracy(self) -> float | None:
+        view = self._view()
+        series = view.series.get((TRAINING, "test_accuracy"))
+        if series is None or not series.values.size or "test_accuracy" in view.outdated:
+            return None
+        return float(series.values[-1])
+
+    def _seen(self) -> str:
+        """'Test accuracy: learnt gates (DL) 97.1 %; random gates (FR-II) 93.0 % so far'."""
+        parts = [f"{one.name} {one.accuracy:.1%}" for one in self._kept]
+        accuracy = self._accuracy()
+        if self._name:
+            now = "not measured yet" if accuracy is None else f"{accuracy:.1%} so far"
+            parts.append(f"{self._name} {now}")
+        return f"Test accuracy, one run of each: {'; '.join(parts)}." if parts else ""
+
+
+def _in(regime: str) -> RunConfig:
+    return replace(tour_run(), gating=GatingConfig(regime=regime))
+
+
+def _reversed() -> RunConfig:
+    return replace(tour_run(), gating=GatingConfig(regime="DL", wiring=(3, 2, 1, 0)))
+
+
+def _blind() -> RunConfig:
+    return replace(tour_run(), gating=GatingConfig(regime="DL", value_input="ones"))

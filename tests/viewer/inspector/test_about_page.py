@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import Command, Rewire, SetValueInput, SwapRegime
+from dgn_viewer.inspector.pages.about_page import AboutPage
+from dgn_viewer.panels.overlap import PANEL as OVERLAP
+from dgn_viewer.panels.spectrum import PANEL as SPECTRUM
+from dgn_viewer.scene.panel_spec import PanelSpec, View
+from dgn_viewer.style.theme import LIGHT
+
+MakeView = Callable[..., View]
+
+
+def page_of(
+    spec: PanelSpec, view: View, sent: list[Command], qtbot: QtBot
+) -> tuple[AboutPage, list[View]]:
+    """The page, and the view that it sees: what stands in the list."""
+    seen = [view]
+    page = AboutPage(spec, LIGHT, lambda: seen[0], sent.append)
+    qtbot.addWidget(page)
+    return page, seen
+
+
+def test_what_to_try_next_is_asked_of_the_engine_at_once(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    page, _ = page_of(OVERLAP, make_view("soft"), sent, qtbot)
+    for _, button in page.trials:
+        assert button.isEnabled()
+        button.click()
+    assert sent == [SwapRegime("FR-II"), Rewire((2, 0, 1))]
+    page, _ = page_of(SPECTRUM, make_view("soft"), sent, qtbot)
+    page.trials[1][1].click()
+    assert sent[-1] == SetValueInput("ones")
+
+
+def test_what_cannot_be_tried_now_is_disabled_and_says_so(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    page, seen = page_of(OVERLAP, View(), sent, qtbot)
+    assert not any(button.isEnabled() for _, button in page.trials)
+    assert "cannot be tried" in page.trials[0][1].toolTip()
+    seen[0] = make_view("soft")
+    page.refresh()
+    assert all(button.isEnabled() for _, button in page.trials)
+    seen[0] = replace(make_view("soft"), regime="FR-II")
+    page.refresh()
+    assert [button.isEnabled() for _, button in page.trials] == [False, True]
+    run = make_view("soft").run
+    assert run is not None
+    uneven = (replace(run.layers[0], shape=(3,)), *run.layers[1:])
+    seen[0] = replace(make_view("soft"), run=replace(run, layers=uneven))
+    page.refresh()
+    assert [button.isEnabled() for _, button in page.trials] == [True, False]
+    seen[0] = replace(make_view("soft"), run=replace(run, inspected="resnet18.pth"))
+    page.refresh()
+    assert not any(button.isEnabled() for _, button in page.trials)
+    assert sent == []
+
+
+def test_the_page_says_how_its_numbers_are_computed(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    page, _ = page_of(SPECTRUM, make_view("soft"), sent, qtbot)
+    words = [label.text() for label in page.findChildren(QLabel)]
+    assert "How it is computed here" in words
+    assert any("float64" in text for text in words)
+    assert "What to try next" in words
