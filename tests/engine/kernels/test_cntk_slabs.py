@@ -33,7 +33,7 @@ def limits(
 
 
 def geometries() -> Iterator[Architecture]:
-    sizes = itertools.product((1, 2, 3, 5), (1, 2), (0, 1, 2), (False, True))
+    sizes = itertools.product((1, 2, 3, 5), (1, 2), (0, 1), (False, True))
     for kernel, stride, padding, circular in sizes:
         first = Conv(2, 4, kernel, stride, padding, circular)
         others = (Conv(4, 4, circular=circular), Conv(4, 4, circular=circular))
@@ -56,7 +56,7 @@ def test_slabs_give_the_plain_recursion(monkeypatch: pytest.MonkeyPatch) -> None
         expected = limits(architecture, x, monkeypatch, plain=True)
         for one, two in zip(found, expected, strict=True):
             torch.testing.assert_close(one, two, rtol=1e-12, atol=0.0)
-    assert taken > 15
+    assert taken > 10
 
 
 @pytest.mark.usefixtures("compiled")

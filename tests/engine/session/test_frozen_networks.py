@@ -22,6 +22,7 @@ from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.file_events import FileScored, TrainingOffered
+from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.regimes import find_regime
 from dgn_engine.session import frozen_network, opened_files
 from dgn_engine.session.comparison import Comparison, of_listing
@@ -289,7 +290,7 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
     with torch.no_grad():
         right = network(x).argmax(1).numpy() == examples.test_y
     after = [type(one) for one in desk.events[desk.events.index(event) + 1 :]]
-    assert after == [TrainingOffered, FileScored, told.FileClosed]
+    assert after == [ProbeExamples, TrainingOffered, FileScored, told.FileClosed]
     desk.turn(20)
     score = desk.last(FileScored)
     assert isinstance(score, FileScored)

@@ -128,7 +128,7 @@ def stranger(security: Any = None) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(600)  # three processes import torch: seconds, minutes on a crowded machine
 def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
     cluster: Any, tmp_path: Path, seen: Seen

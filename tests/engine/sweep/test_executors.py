@@ -168,7 +168,7 @@ def test_stopped_continued_and_killed_processes_give_the_bits_of_a_serial_sweep(
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_a_killed_pack_comes_to_the_bits_of_one_that_was_not(tmp_path: Path, seen: Seen) -> None:
     units: list[Unit] = [small(2, epochs=100), small(3, epochs=100)]

@@ -122,6 +122,7 @@ class Desk:
             open_examples=whole.open_examples,
             open_guide=whole.open_guide,
             start_tour=whole.start_tour,
+            start_claims=whole.start_claims,
             walk=whole.walk,
             events=whole.events,
             cursor=cursor,
