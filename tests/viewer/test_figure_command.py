@@ -9,11 +9,13 @@ import sys
 import tomllib
 from argparse import ArgumentParser
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from pytestqt.qtbot import QtBot
 
 from dgn_engine import cli
@@ -23,7 +25,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_viewer import figure_command
 from dgn_viewer.application import Viewer
-from dgn_viewer.scene.elements import Scene, same
+from dgn_viewer.scene.elements import Scene, Shown, same
 from dgn_viewer.scene.panel_spec import all_panels
 
 OFFER = EntryPoint("figure", "dgn_viewer.figure_command:COMMAND", cli.OFFERED)
@@ -44,6 +46,13 @@ def figure(*arguments: str | Path) -> int:
     parser = ArgumentParser()
     figure_command.add_arguments(parser)
     return figure_command.run(parser.parse_args([str(one) for one in arguments]))
+
+
+def on_paper(shown: Shown) -> Shown:
+    """Beside the rows of a figure there are no pictures of examples."""
+    if not isinstance(shown, Scene):
+        return shown
+    return replace(shown, charts=tuple(replace(chart, pictures=None) for chart in shown.charts))
 
 
 def test_the_command_is_offered_to_dgn_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +100,7 @@ def test_it_draws_what_the_window_shows(
         qtbot.waitUntil(lambda host=host: isinstance(host.shown(), Scene))
         qtbot.waitUntil(lambda host=host: host.view().step == loaded.step)
         ours = figure_command._panel(name, spec, views[name])
-        assert same(ours.scene, host.shown()), name
+        assert same(ours.scene, on_paper(host.shown())), name
         assert ours.context.step == loaded.step
 
 
@@ -231,3 +240,38 @@ def test_figures_are_drawn_without_qt_and_help_without_numpy(run: Path, tmp_path
         capture_output=True, text=True, check=True, env=os.environ | environment,
     )  # fmt: skip
     assert found.stdout.split() == ["False", str(tmp_path / "a.pdf"), "False"]
+
+
+def test_recorded_steps_become_an_animation_with_fixed_axes(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "film.gif"
+    assert figure(run, "--panel", "spectrum,training", "--animate", "all", "-o", out) == 0
+    assert "2 pages of steps 0 to 45" in capsys.readouterr().out
+    with Image.open(out) as film:
+        assert film.n_frames == 2
+        assert (film.info["duration"], film.format) == (100, "GIF")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--animate", "5"), "--animate 5 is no range of steps; write 100:2000, 100: or all."),
+        (("--animate", "9:3"), "--animate 9:3 is no range of steps"),
+        (("--animate", "1:30"), "recorded 0 steps between 1 and 30"),
+        (("--animate", "all", "--pages", "1"), "--pages 1 moves nothing"),
+        (("--animate", "all", "--step", "45"), "--step names one step and --animate many"),
+        (("--animate", "all", "-o", "film.pdf"), "end its name in .gif or .mp4"),
+    ],
+)
+def test_what_makes_no_animation_of_a_run_is_one_sentence(
+    arguments: tuple[str, ...],
+    said: str,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=said):
+        figure(run, "--panel", "spectrum", *arguments)
+    assert list(tmp_path.iterdir()) == []

@@ -40,4 +40,4 @@ def blind_value_network(watch: str) -> Trial:
 
 def _trains(view: View) -> bool:
     """Whether there is a run whose network changes: not one that is inspected or looked back at."""
-    return view.run is not None and not view.run.inspected
+    return view.run is not None and not view.run.inspected and view.cursor is None

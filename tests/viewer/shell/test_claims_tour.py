@@ -19,7 +19,7 @@ from dgn_viewer.shell.claims_tour import ClaimActs
 MakeView = Callable[..., View]
 
 
-def tested(view: View, accuracy: float) -> View:
+def with_accuracy(view: View, accuracy: float) -> View:
     """The view once so much of the test set is right."""
     series = Series(np.array([1, 2]), np.array([0.1, accuracy]))
     return replace(view, series={(TRAINING, "test_accuracy"): series}, outdated={})
@@ -64,7 +64,7 @@ def test_the_accuracies_of_the_runs_so_far_stand_side_by_side(
     steps[0].act()
     words = "Test accuracy, one run of each: learnt gates (DL)"
     assert steps[0].seen() == f"{words} not measured yet."
-    seen[0] = tested(seen[0], 0.971)
+    seen[0] = with_accuracy(seen[0], 0.971)
     steps[2].act()
-    seen[0] = tested(seen[0], 0.93)
+    seen[0] = with_accuracy(seen[0], 0.93)
     assert steps[2].seen() == f"{words} 97.1%; random gates (FR-II) 93.0% so far."
