@@ -49,10 +49,14 @@ def figure(*arguments: str | Path) -> int:
 
 
 def on_paper(shown: Shown) -> Shown:
-    """Beside the rows of a figure there are no pictures of examples."""
+    """In a figure there are no pictures of examples, and none is lit."""
     if not isinstance(shown, Scene):
         return shown
-    return replace(shown, charts=tuple(replace(chart, pictures=None) for chart in shown.charts))
+    charts = []
+    for chart in shown.charts:
+        matrix = chart.matrix and replace(chart.matrix, row_examples=(), column_examples=())
+        charts.append(replace(chart, matrix=matrix, pictures=None))
+    return replace(shown, charts=tuple(charts))
 
 
 def test_the_command_is_offered_to_dgn_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

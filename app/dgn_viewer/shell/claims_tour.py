@@ -29,7 +29,7 @@ def tour_run() -> RunConfig:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Reached:
     """The test accuracy that a run of the tour had reached when the next one began."""
 
     name: str
@@ -52,7 +52,7 @@ class ClaimActs(QObject):
         self._send, self._view = send, view
         self._docks, self._strip = docks, strip
         self._open_experiment = open_experiment
-        self._kept: list[_Kept] = []
+        self._kept: list[_Reached] = []
         self._name = ""  # of the run of the tour that trains now
 
     def steps(self) -> tuple[TourStep, ...]:
@@ -147,7 +147,7 @@ class ClaimActs(QObject):
     def _keep(self) -> None:
         accuracy = self._accuracy()
         if self._name and accuracy is not None:
-            self._kept.append(_Kept(self._name, accuracy))
+            self._kept.append(_Reached(self._name, accuracy))
 
     def _accuracy(self) -> float | None:
         view = self._view()
