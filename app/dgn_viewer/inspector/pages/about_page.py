@@ -13,6 +13,7 @@ from dgn_engine.protocol.commands import Command
 from dgn_viewer.inspector.formula import FormulaView
 from dgn_viewer.scene.panel_spec import PanelSpec, Trial, View
 from dgn_viewer.scene.typeset import html
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, plain_label, push_button
 
@@ -56,7 +57,7 @@ class AboutPage(QWidget):
         for trial, button in self.trials:
             possible = bool(trial.commands(view))
             button.setEnabled(possible)
-            button.setToolTip("Ctrl+Z takes it back" if possible else _NOT_NOW)
+            button.setToolTip(plain_tip("Ctrl+Z takes it back" if possible else _NOT_NOW))
 
     def set_theme(self, theme: Theme) -> None:
         for formula in self.formulas:
