@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
@@ -33,6 +34,7 @@ def acts(seen: list[View], sent: list[Command], opened: list[str], qtbot: QtBot)
     return ClaimActs(window, sent.append, lambda: seen[0], unused, window, opened.append)
 
 
+@pytest.mark.discovery
 def test_every_paper_has_a_step_and_every_step_can_be_done(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
