@@ -25,6 +25,17 @@ class RegimeEntry:
     open_gates: bool = False  # every gate is open
     trains_value: bool = True
 
+    @property
+    def frozen_noise(self) -> bool:
+        """Whether the gates are those of a random network that stands still."""
+        other = self.own_gates or self.soft or self.takes_gates or self.drawn_gates
+        return self.trains_value and not (other or self.trains_feature or self.open_gates)
+
+    @property
+    def gates_alone(self) -> bool:
+        """Whether the gates are trained and the values are not."""
+        return self.trains_feature and not self.trains_value
+
 
 @dataclass(frozen=True)
 class NetEntry:

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "Makefile",
-    *(ROOT / "requirements").glob("*"),
+    *(ROOT / "requirements").glob("*.*"),
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from dgn_viewer.scene.compared import b_name
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.run_text import layer_name, layer_values
-from dgn_viewer.scene.trials import swap_to
+from dgn_viewer.scene.trials import freeze_random_gates
 
 LAYER = Option("layer", "Layer", lambda view: layer_values(view, "agreement", "difference"))
 LEFT = Option("left", "Equal gates", always(("layers", "by layer"), ("steps", "over steps")))
@@ -146,9 +146,7 @@ PANEL = PanelSpec(
             "by entry."
         ),
         trials=(
-            swap_to(
-                "FR-II",
-                "Freeze random gates (FR-II)",
+            freeze_random_gates(
                 "The agreement of every layer falls to chance.",
             ),
         ),

@@ -12,7 +12,7 @@ from dgn_viewer.scene.elements import Axis, Chart, Curve, Dash, Empty, Fact, Rol
 from dgn_viewer.scene.layer_curves import layer_axis, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.ticks import number
-from dgn_viewer.scene.trials import swap_to
+from dgn_viewer.scene.trials import freeze_random_gates
 
 # Scalar, its name, its role, its dash.
 _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
@@ -127,9 +127,7 @@ PANEL = PanelSpec(
             "by products of the weights of two times."
         ),
         trials=(
-            swap_to(
-                "FR-II",
-                "Freeze random gates (FR-II)",
+            freeze_random_gates(
                 "The drift of the features stops; the values go on.",
             ),
         ),

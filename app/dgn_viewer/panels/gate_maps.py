@@ -23,7 +23,7 @@ from dgn_viewer.scene.elements import (
 )
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_viewer.scene.run_text import layer_name, layer_tag, layer_values, layers_in
-from dgn_viewer.scene.trials import swap_to
+from dgn_viewer.scene.trials import freeze_random_gates, keep_gates
 
 _IN_A_ROW = 8  # overviews side by side before a second row begins
 
@@ -260,15 +260,11 @@ PANEL = PanelSpec(
             "Each reading shows its step."
         ),
         trials=(
-            swap_to(
-                "FR-II",
-                "Freeze random gates (FR-II)",
+            freeze_random_gates(
                 "The maps stand still from the next step on, and the blocks of the classes are "
                 "gone: what the value network learns now, it learns through noise.",
             ),
-            swap_to(
-                "FL",
-                "Keep these gates, begin the values anew (FL)",
+            keep_gates(
                 "The maps stand still as they are. The value network begins from nothing, and the"
                 " accuracy comes back: what was learnt lay in the gates.",
             ),

@@ -10,7 +10,7 @@ from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.layer_curves import layer_axis, layers_note, over_steps, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
-from dgn_viewer.scene.trials import swap_to
+from dgn_viewer.scene.trials import freeze_random_gates
 
 _TITLES = {
     "density": "Open gates, %",
@@ -159,9 +159,7 @@ PANEL = PanelSpec(
             "and says nothing of what happened between them."
         ),
         trials=(
-            swap_to(
-                "FR-II",
-                "Freeze random gates (FR-II)",
+            freeze_random_gates(
                 "Churn falls to zero at once.",
             ),
         ),

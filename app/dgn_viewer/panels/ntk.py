@@ -29,7 +29,7 @@ from dgn_viewer.scene.estimates import estimate_note, marked
 from dgn_viewer.scene.overlaid import alike, kernel_curves
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.ticks import number
-from dgn_viewer.scene.trials import swap_to
+from dgn_viewer.scene.trials import freeze_random_gates, train_gates_alone
 
 # Part of the kernel, its name, its role (one colour everywhere), its dash.
 Part = tuple[str, str, Role, Dash]
@@ -278,14 +278,10 @@ PANEL = PanelSpec(
             "directions first, which a hatched corner and ± say."
         ),
         trials=(
-            swap_to(
-                "FR-II",
-                "Freeze the gates (FR-II)",
+            freeze_random_gates(
                 "The feature part vanishes: with frozen gates only the value network is trained.",
             ),
-            swap_to(
-                "gates-only",
-                "Train the gates alone (gates-only)",
+            train_gates_alone(
                 "Now the value part vanishes, and the network learns all the same, by its gates.",
             ),
         ),

@@ -14,7 +14,7 @@ from dgn_viewer.scene.estimates import errors_of, estimate_note, marked, mean_in
 from dgn_viewer.scene.matrix_colours import SPANS, ranged, span_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.run_text import layer_values
-from dgn_viewer.scene.trials import reverse_layers, swap_to
+from dgn_viewer.scene.trials import freeze_random_gates, reverse_layers
 
 
 def _parts(view: View) -> Values:
@@ -189,9 +189,7 @@ PANEL = PanelSpec(
             "estimated by random paths first; a hatched corner and ± say so until it is exact."
         ),
         trials=(
-            swap_to(
-                "FR-II",
-                "Freeze random gates (FR-II)",
+            freeze_random_gates(
                 "The blocks along the diagonal fade: of random gates examples of a class share "
                 "hardly more paths than any others.",
             ),

@@ -28,7 +28,7 @@ from dgn_viewer.scene.overlaid import spectrum_curves, spectrum_steps
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.readout import with_error
 from dgn_viewer.scene.ticks import number
-from dgn_viewer.scene.trials import blind_value_network, swap_to
+from dgn_viewer.scene.trials import blind_value_network, freeze_random_gates
 
 SHOWN = ("spectrum", "alignment", "kernel")
 SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
@@ -308,9 +308,7 @@ PANEL = PanelSpec(
             " is named, and is not shown of an estimate."
         ),
         trials=(
-            swap_to(
-                "FR-II",
-                "Freeze random gates (FR-II)",
+            freeze_random_gates(
                 "ν jumps up and then stands still: the kernel does not learn any more.",
             ),
             blind_value_network(

@@ -11,7 +11,7 @@ from dgn_viewer.scene.compared import b_name, compared_view
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.overlaid import scalar_curves
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
-from dgn_viewer.scene.trials import swap_to
+from dgn_viewer.scene.trials import freeze_random_gates, keep_gates
 
 SCALE = Option("scale", "Loss", always(("linear", "linear"), ("log", "logarithmic")))
 
@@ -171,15 +171,11 @@ PANEL = PanelSpec(
             "of watching allows, and at the end of every epoch."
         ),
         trials=(
-            swap_to(
-                "FL",
-                "Keep the gates, begin the values anew (FL)",
+            keep_gates(
                 "The accuracy falls to chance and comes back to about where it was: [NPF] Table "
                 "2, FLNPF.",
             ),
-            swap_to(
-                "FR-II",
-                "Freeze random gates (FR-II)",
+            freeze_random_gates(
                 "The accuracy stays below that of learned gates: [NPF] Table 2, FRNPF.",
             ),
         ),

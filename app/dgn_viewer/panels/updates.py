@@ -23,7 +23,7 @@ from dgn_viewer.scene.elements import (
 from dgn_viewer.scene.layer_curves import layer_axis, layers_note, over_steps, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.ticks import number
-from dgn_viewer.scene.trials import swap_to
+from dgn_viewer.scene.trials import train_gates_alone
 
 # Network, its role, its dash.
 _NETWORKS: tuple[tuple[str, Role, Dash], ...] = (
@@ -189,9 +189,7 @@ PANEL = PanelSpec(
             "given to no optimiser; updates are differences of the weights at two readings."
         ),
         trials=(
-            swap_to(
-                "gates-only",
-                "Train the gates alone (gates-only)",
+            train_gates_alone(
                 "The curves of the value network end: nothing moves it any more.",
             ),
         ),

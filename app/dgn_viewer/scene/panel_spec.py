@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from dgn_engine.plugins import discover
+from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
@@ -102,6 +103,7 @@ class View:
     left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # see above
     pictures: ProbeExamples | None = None  # the probe examples, where they are known
     cursor: int | None = None  # see above
+    regimes: tuple[RegimeEntry, ...] = ()  # that a run can be put into
     tested: bool = True  # whether the regime has gates for test examples
 
 

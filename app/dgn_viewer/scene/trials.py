@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.commands import Command, Rewire, SetValueInput, SwapRegime
 from dgn_viewer.scene.panel_spec import Trial, View
 
 
-def swap_to(regime: str, label: str, watch: str) -> Trial:
-    """Change the regime; nothing where it is in force, or where no run can change it."""
+def freeze_random_gates(watch: str) -> Trial:
+    """Into the first regime whose gates are those of a random network that stands still."""
+    return _swap("Freeze random gates", watch, lambda entry: entry.frozen_noise)
+
+
+def keep_gates(watch: str) -> Trial:
+    """Into the regime that copied gates are used in, with the gates of now and new values."""
+    label = "Keep these gates, begin the values anew"
+    return _swap(label, watch, lambda entry: entry.for_copied_gates)
+
+
+def train_gates_alone(watch: str) -> Trial:
+    return _swap("Train the gates alone", watch, lambda entry: entry.gates_alone)
+
+
+def _swap(label: str, watch: str, wanted: Callable[[RegimeEntry], bool]) -> Trial:
+    """Nothing where it is in force, or where there is no run that can change."""
 
     def commands(view: View) -> tuple[Command, ...]:
-        if not _trains(view) or view.regime == regime:
+        found = [entry.id for entry in view.regimes if wanted(entry)]
+        if not found or not _trains(view) or view.regime == found[0]:
             return ()
-        return (SwapRegime(regime),)
+        return (SwapRegime(found[0]),)
 
     return Trial(label, watch, commands)
 

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.run_curves import TRAINING
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.scene.panel_spec import View
@@ -19,11 +20,10 @@ _EPOCHS = 40  # of a run of the tour: a minute on a laptop
 
 
 def tour_run() -> RunConfig:
-    """Digits, four gate layers of 64 units, in DL: what the steps of the tour begin with."""
+    """Digits, four gate layers of 64 units, in the usual regime: with what the tour begins."""
     return RunConfig(
         data=DataConfig(name="digits"),
         net=NetConfig(name="fc", options=(("depth", 5), ("width", 64))),
-        gating=GatingConfig(regime="DL"),
         training=TrainingConfig(learning_rate=1e-3, batch=32, epochs=_EPOCHS),
     )
 
@@ -75,7 +75,7 @@ class ClaimActs(QObject):
                 "keeps the gates, freezes them, and draws the values anew: the accuracy falls to "
                 "chance and comes back. What was learnt lay in the gates.",
                 lambda: self._panel("training"),
-                lambda: self._swap("learnt gates, new values (FL)", "FL"),
+                self._keep_gates,
                 seen=self._seen,
             ),
             TourStep(
@@ -83,7 +83,7 @@ class ClaimActs(QObject):
                 "[NPF] Table 2, FRNPF. 'Do it for me' begins a run whose gates are those of a "
                 "random network and stay so. The values alone learn, and end below learnt gates.",
                 lambda: self._panel("training"),
-                lambda: self._begin("random gates (FR-II)", _in("FR-II")),
+                lambda: self._begin_in("random gates (FR-II)", lambda entry: entry.frozen_noise),
                 seen=self._seen,
             ),
             TourStep(
@@ -91,7 +91,7 @@ class ClaimActs(QObject):
                 "[DGN] §5. 'Do it for me' freezes the values at random and trains the gates only. "
                 "The network learns all the same, by choosing paths.",
                 lambda: self._panel("gate_maps"),
-                lambda: self._begin("gates alone", _in("gates-only")),
+                lambda: self._begin_in("gates alone", lambda entry: entry.gates_alone),
                 seen=self._seen,
             ),
             TourStep(
@@ -139,10 +139,16 @@ class ClaimActs(QObject):
         self._name = name
         self._send(do.StartRun(config))
 
-    def _swap(self, name: str, regime: str) -> None:
-        self._keep()
-        self._name = name
-        self._send(do.SwapRegime(regime))
+    def _begin_in(self, name: str, wanted: Callable[[RegimeEntry], bool]) -> None:
+        """Begin a run in the first regime of this kind."""
+        for entry in [one for one in self._view().regimes if wanted(one)][:1]:
+            self._begin(name, replace(tour_run(), gating=GatingConfig(regime=entry.id)))
+
+    def _keep_gates(self) -> None:
+        for entry in [one for one in self._view().regimes if one.for_copied_gates]:
+            self._keep()
+            self._name = f"learnt gates, new values ({entry.id})"
+            self._send(do.SwapRegime(entry.id))
 
     def _keep(self) -> None:
         accuracy = self._accuracy()
@@ -166,13 +172,9 @@ class ClaimActs(QObject):
         return f"Test accuracy, one run of each: {'; '.join(parts)}." if parts else ""
 
 
-def _in(regime: str) -> RunConfig:
-    return replace(tour_run(), gating=GatingConfig(regime=regime))
-
-
 def _reversed() -> RunConfig:
-    return replace(tour_run(), gating=GatingConfig(regime="DL", wiring=(3, 2, 1, 0)))
+    return replace(tour_run(), gating=GatingConfig(wiring=(3, 2, 1, 0)))
 
 
 def _blind() -> RunConfig:
-    return replace(tour_run(), gating=GatingConfig(regime="DL", value_input="ones"))
+    return replace(tour_run(), gating=GatingConfig(value_input="ones"))

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
-from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.scene.panel_spec import View
@@ -133,7 +132,7 @@ class TourActs(QObject):
     def _swap(self) -> None:
         now = self._run_state()
         entries = now.catalogue.regimes if now.catalogue is not None else ()
-        noise = next((entry.id for entry in entries if _frozen_noise(entry)), "")
+        noise = next((entry.id for entry in entries if entry.frozen_noise), "")
         if noise:
             self._changes += now.regime != noise
             self._send(do.SwapRegime(noise))
@@ -160,9 +159,3 @@ class TourActs(QObject):
         if self._folder is not None:
             self._leave_page()
             self.close()
-
-
-def _frozen_noise(entry: RegimeEntry) -> bool:
-    """Whether the gates are those of a random network that stands still: FR-II is the first."""
-    other = entry.own_gates or entry.soft or entry.takes_gates or entry.drawn_gates
-    return entry.trains_value and not (other or entry.trains_feature or entry.open_gates)

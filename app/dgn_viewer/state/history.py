@@ -212,6 +212,7 @@ class History:
             left_out=self._left_out(),
             traced=self._traced(),
             pictures=self._shown_pictures(),
+            regimes=self.state.catalogue.regimes if self.state.catalogue is not None else (),
             tested=entry is None or not entry.drawn_gates,
             probe_examples=0 if self.state.recorded is not None else self.state.probe_examples,
         )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.commands import Command, Rewire, SetValueInput, SwapRegime
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.panels.overlap import PANEL as OVERLAP
@@ -14,6 +15,14 @@ from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.style.theme import LIGHT
 
 MakeView = Callable[..., View]
+
+
+NOISE = RegimeEntry("FR-II", "", "", own_gates=False, soft=False, trains_feature=False)
+
+
+def any_regime(view: View) -> View:
+    """With a regime of fixed random gates to choose."""
+    return replace(view, regimes=(NOISE,))
 
 
 def page_of(
@@ -29,12 +38,12 @@ def page_of(
 def test_what_to_try_next_is_asked_of_the_engine_at_once(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
-    page, _ = page_of(OVERLAP, make_view("soft"), sent, qtbot)
+    page, _ = page_of(OVERLAP, any_regime(make_view("soft")), sent, qtbot)
     for _, button in page.trials:
         assert button.isEnabled()
         button.click()
     assert sent == [SwapRegime("FR-II"), Rewire((2, 0, 1))]
-    page, _ = page_of(SPECTRUM, make_view("soft"), sent, qtbot)
+    page, _ = page_of(SPECTRUM, any_regime(make_view("soft")), sent, qtbot)
     page.trials[1][1].click()
     assert sent[-1] == SetValueInput("ones")
 
@@ -45,19 +54,19 @@ def test_what_cannot_be_tried_now_is_disabled_and_says_so(
     page, seen = page_of(OVERLAP, View(), sent, qtbot)
     assert not any(button.isEnabled() for _, button in page.trials)
     assert "cannot be tried" in page.trials[0][1].toolTip()
-    seen[0] = make_view("soft")
+    seen[0] = any_regime(make_view("soft"))
     page.refresh()
     assert all(button.isEnabled() for _, button in page.trials)
-    seen[0] = replace(make_view("soft"), regime="FR-II")
+    seen[0] = replace(any_regime(make_view("soft")), regime="FR-II")
     page.refresh()
     assert [button.isEnabled() for _, button in page.trials] == [False, True]
-    run = make_view("soft").run
+    run = any_regime(make_view("soft")).run
     assert run is not None
     uneven = (replace(run.layers[0], shape=(3,)), *run.layers[1:])
-    seen[0] = replace(make_view("soft"), run=replace(run, layers=uneven))
+    seen[0] = replace(any_regime(make_view("soft")), run=replace(run, layers=uneven))
     page.refresh()
     assert [button.isEnabled() for _, button in page.trials] == [True, False]
-    seen[0] = replace(make_view("soft"), run=replace(run, inspected="resnet18.pth"))
+    seen[0] = replace(any_regime(make_view("soft")), run=replace(run, inspected="resnet18.pth"))
     page.refresh()
     assert not any(button.isEnabled() for _, button in page.trials)
     assert sent == []
@@ -66,7 +75,7 @@ def test_what_cannot_be_tried_now_is_disabled_and_says_so(
 def test_the_page_says_how_its_numbers_are_computed(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
-    page, _ = page_of(SPECTRUM, make_view("soft"), sent, qtbot)
+    page, _ = page_of(SPECTRUM, any_regime(make_view("soft")), sent, qtbot)
     words = [label.text() for label in page.findChildren(QLabel)]
     assert "How it is computed here" in words
     assert any("float64" in text for text in words)

@@ -12,12 +12,17 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.experiments import all_experiments
 from dgn_engine.protocol.commands import Command, StartRun, SwapRegime
 from dgn_engine.protocol.run_curves import TRAINING
-from dgn_engine.regimes import find_regime
+from dgn_engine.regimes import find_regime, regime_entries
 from dgn_viewer.experiments.papers import PAPERS
 from dgn_viewer.scene.panel_spec import Series, View
 from dgn_viewer.shell.claims_tour import ClaimActs
 
 MakeView = Callable[..., View]
+
+
+def any_regime(view: View) -> View:
+    """With every regime to choose from."""
+    return replace(view, regimes=regime_entries())
 
 
 def with_accuracy(view: View, accuracy: float) -> View:
@@ -39,7 +44,7 @@ def test_every_paper_has_a_step_and_every_step_can_be_done(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
     opened: list[str] = []
-    steps = acts([make_view("soft")], sent, opened, qtbot).steps()
+    steps = acts([any_regime(make_view("soft"))], sent, opened, qtbot).steps()
     for step in steps:
         step.act()
     text = " ".join(step.text for step in steps)
@@ -60,7 +65,7 @@ def test_every_paper_has_a_step_and_every_step_can_be_done(
 def test_the_accuracies_of_the_runs_so_far_stand_side_by_side(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
-    seen = [replace(make_view("soft"), series={})]
+    seen = [replace(any_regime(make_view("soft")), series={})]
     steps = acts(seen, sent, [], qtbot).steps()
     assert steps[0].seen() == ""
     steps[0].act()
