@@ -62,6 +62,7 @@ def test_every_paper_has_a_step_and_every_step_can_be_done(
             assert find_regime(command.regime)
 
 
+@pytest.mark.discovery
 def test_the_accuracies_of_the_runs_so_far_stand_side_by_side(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
