@@ -9,6 +9,7 @@ from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.scatter import scattered
+from dgn_viewer.scene.trials import freeze_random_gates
 from dgn_viewer.scene.typeset import literal
 
 TIMES = Option(
@@ -139,6 +140,17 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529, §4; Jacot et al. 2018, "
         "arXiv:1806.07572. JJᵀ is applied, all logits together, never written out",
+        computed=(
+            "Exactly: JJᵀ is applied to the errors of all logits by two products with the "
+            "gradients, in the precision of the network; the copy takes real steps and is thrown "
+            "away."
+        ),
+        trials=(
+            freeze_random_gates(
+                "K is then that of the values alone, and moves less: the prediction holds for "
+                "more steps.",
+            ),
+        ),
     ),
     options=(TIMES,),
     area="right",

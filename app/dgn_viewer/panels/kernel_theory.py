@@ -21,6 +21,7 @@ from dgn_viewer.scene.elements import (
 )
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.ticks import number
+from dgn_viewer.scene.trials import freeze_random_gates
 
 MEASURE = Option(
     "measure",
@@ -139,6 +140,15 @@ PANEL = PanelSpec(
         source="Lakshminarayanan & Singh, arXiv:2006.10529, Theorem 5.1; the variance: Neural Path "
         "Features in Deep Learning (workshop), Theorem 4.1. The exponent is 2(d - 1), where "
         "arXiv:2110.03403 prints d - 1",
+        computed=(
+            "The left matrix is the value part of the tangent kernel of these weights, the middle"
+            " one β times the neural path kernel of these gates; both exactly."
+        ),
+        trials=(
+            freeze_random_gates(
+                "The gates do not depend on the values any more, as the theorem asks.",
+            ),
+        ),
     ),
     options=(MEASURE,),
     area="right",

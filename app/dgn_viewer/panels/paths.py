@@ -22,6 +22,7 @@ from dgn_viewer.scene.layer_curves import layer_axis
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.scatter import scattered
 from dgn_viewer.scene.ticks import number
+from dgn_viewer.scene.trials import freeze_random_gates
 
 _MAPS = {
     "through": ("Active paths through each unit", "share of active paths"),
@@ -209,6 +210,16 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529, §2; sub-networks: Deep Learning is "
         "Composite Kernel Learning, Lemma 4.2",
+        computed=(
+            "Exactly, by sums over the layers forwards and backwards; only the largest paths are "
+            "written out one by one."
+        ),
+        trials=(
+            freeze_random_gates(
+                "The active paths of an example stay the same from then on; only what they carry "
+                "changes.",
+            ),
+        ),
     ),
     options=(EXAMPLE, SHOW),
     area="left",

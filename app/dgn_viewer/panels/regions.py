@@ -21,6 +21,7 @@ from dgn_viewer.scene.elements import (
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.scatter import scattered
 from dgn_viewer.scene.ticks import number
+from dgn_viewer.scene.trials import freeze_random_gates
 
 THIRD = Option("third", "Right", always(("points", "examples"), ("steps", "over steps")))
 _ROLES: tuple[Role, ...] = ("value", "feature", "cross")
@@ -212,6 +213,15 @@ PANEL = PanelSpec(
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529, §2 (active sub-networks); counted on "
         "a grid, so that regions between two points are missed",
+        computed=(
+            "On a grid of points of the plane: a region that lies between two of them is missed, "
+            "and each border is known to one cell."
+        ),
+        trials=(
+            freeze_random_gates(
+                "The cuts stand still from then on, while the decision boundary goes on moving.",
+            ),
+        ),
     ),
     options=(THIRD,),
     area="left",

@@ -55,6 +55,14 @@ def charts(scene: Scene) -> Iterator[Chart]:
 
 
 @pytest.mark.parametrize("panel", each(PANELS))
+def test_every_panel_says_what_it_shows_and_how_that_is_computed(panel: str) -> None:
+    about = PANELS[panel].about
+    assert about.text.endswith(".")
+    assert about.computed.endswith(".")
+    assert all(trial.label and trial.watch.endswith(".") for trial in about.trials)
+
+
+@pytest.mark.parametrize("panel", each(PANELS))
 def test_every_chart_has_a_title_and_says_what_its_axes_are(
     panel: str, scenes: Callable[[str], Iterator[Scene]]
 ) -> None:
