@@ -35,6 +35,8 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as said
 from dgn_engine.protocol.change_list import ChangesListed
+from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.session import opened_files, undo
 from dgn_engine.session.engine import Engine
 from dgn_engine.training import evaluation_schedule, initial_weights, metrics
@@ -66,6 +68,8 @@ UNSEEN = (
     said.RunContinued,
     said.SettingsIgnored,  # test_ignored_settings
     ChangesListed,  # test_undo_history
+    FramesRecorded,  # test_recorded_steps
+    ProbeExamples,  # test_probe_examples
 )
 
 
@@ -385,7 +389,11 @@ class RunMachine(RuleBasedStateMachine):
         self._train(turns)
 
     def _check_continued(self) -> None:
-        told = [event for event in self.events if not isinstance(event, said.Working)]
+        told = [
+            event
+            for event in self.events
+            if not isinstance(event, (said.Working, FramesRecorded, ProbeExamples))
+        ]
         kinds = [said.RunStarted, said.HistoryReplayed, said.RunContinued, said.SettingChanged]
         assert [type(event) for event in told] == kinds
         _, history, continued, _ = told
