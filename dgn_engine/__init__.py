@@ -9,6 +9,14 @@ __version__ = "0.1.0"
 
 # The public names, and where each lives.
 _PUBLIC = {
+    "train": "dgn_engine.notebook.notebook_run",
+    "open_run": "dgn_engine.notebook.notebook_run",
+    "figure": "dgn_engine.notebook.offered_figures",
+    "RunConfig": "dgn_engine.config",
+    "DataConfig": "dgn_engine.config",
+    "NetConfig": "dgn_engine.config",
+    "GatingConfig": "dgn_engine.config",
+    "TrainingConfig": "dgn_engine.config",
     "watch": "dgn_engine.attachment.watcher",
     "lightning_callback": "dgn_engine.attachment.callbacks",
     "hugging_face_callback": "dgn_engine.attachment.callbacks",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.errors import UserError, did_you_mean
@@ -141,6 +142,31 @@ def _reach(wanted: str) -> tuple[int, int | None]:
     if not colon or found[0] < 0 or (found[1] is not None and found[1] <= found[0]):
         raise UserError(f"--animate {wanted} is no range of steps; write 100:2000, 100: or all.")
     return found
+
+
+def draw(
+    name: str, wanted: str, step: int | None = None, choose: Sequence[str] = (), **style: Any
+) -> object:
+    """Panels of a run on one page, which a notebook shows as `dgn figure` would write it.
+
+    Raises `UserError` where there is nothing to draw.
+    """
+    from dgn_viewer.figures.figure_style import FigureStyle
+    from dgn_viewer.figures.notebook_figure import notebook_figure
+
+    known = [each.name for each in dataclasses.fields(FigureStyle)]
+    for each in style:
+        if each not in known:
+            raise UserError(
+                f"{each} is no setting of a figure; there are {', '.join(known)}."
+                f"{did_you_mean(each, known)}"
+            )
+    look, specs = FigureStyle(**style), _specs(wanted)
+    with tempfile.TemporaryDirectory() as place:
+        loaded = _loaded(name, step, specs, Path(place))
+        views = _views(loaded, specs, choose)
+        panels = [_panel(each, spec, views[each]) for each, spec in specs.items()]
+    return notebook_figure(panels, look)
 
 
 def _specs(wanted: str) -> dict[str, PanelSpec]:
@@ -289,4 +315,5 @@ COMMAND = Subcommand(
     "Panels of a recorded run as figures for papers, numbers or a script, without a window.",
     add_arguments,
     run,
+    draw,
 )

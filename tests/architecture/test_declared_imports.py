@@ -20,7 +20,7 @@ DISTRIBUTIONS = {  # where the name to import is not that of the distribution
     "sklearn": "scikit-learn",
     "tomli_w": "tomli-w",
 }
-EXTRAS = ("fast", "cluster")  # of what a user may leave out; the others are for tests
+EXTRAS = ("fast", "cluster", "notebook")  # of what a user may leave out; the others are for tests
 
 
 def imported(module: Path) -> Iterator[str]:

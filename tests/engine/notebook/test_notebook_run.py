@@ -1,0 +1,112 @@
+"""The engine as a notebook uses it: train, look at frames and scores, draw a panel."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dgn_engine as dgn
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import UserError
+from dgn_engine.storage.runs.run_reader import RunReader
+
+
+def config(epochs: int = 1) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(train_limit=40, test_limit=20),
+        net=NetConfig(options=(("depth", 2), ("width", 6))),
+        training=TrainingConfig(epochs=epochs, batch=20),
+        probe_examples=6,
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    out = tmp_path_factory.mktemp("notebook") / "run"
+    return dgn.train(config(2), out, probes=("npk", "gates"), every=2, quiet=True)
+
+
+def test_a_run_is_trained_and_its_frames_are_those_of_the_folder(run: Any) -> None:
+    assert run.status == "finished"
+    assert run.steps == (0, 2, 4)
+    assert run.frame().step == 4
+    again = dgn.open_run(str(run.path))
+    npk = RunReader(run.path).frame(2).readings["npk"].arrays
+    assert all((again.frame(2).readings["npk"].arrays[name] == npk[name]).all() for name in npk)
+    with pytest.raises(UserError, match="no frame of step 3"):
+        run.frame(3)
+
+
+def test_scores_are_columns(run: Any) -> None:
+    scores = run.scores()
+    assert scores["step"][-1] == 4
+    assert scores["test_accuracy"][-1] == RunReader(run.path).measured[-1].test_accuracy
+
+
+def test_a_data_frame_has_a_row_for_each_step(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in of pandas keeps the rows that it is given."""
+
+    class Table:
+        def __init__(self, rows: dict[int, dict[str, float]]) -> None:
+            self.rows, self.index = rows, types.SimpleNamespace(name="")
+
+        def astype(self, kind: type) -> Table:
+            return self
+
+        def sort_index(self) -> Table:
+            return self
+
+    given = types.SimpleNamespace(from_dict=lambda rows, orient: Table(rows))
+    monkeypatch.setitem(sys.modules, "pandas", types.SimpleNamespace(DataFrame=given))
+    table = run.to_pandas()
+    assert table.index.name == "step"
+    nu = run.frame(4).readings["npk"].scalars["nu"]
+    assert table.rows[4]["npk.nu"] == pytest.approx(nu)
+    assert table.rows[4]["train_loss"] == run.scores()["train_loss"][-1]
+
+
+def test_without_pandas_one_sentence_says_what_to_install(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match=r"pip install 'dgn-viewer\[notebook\]'"):
+        run.to_pandas()
+
+
+def test_a_run_is_a_table_in_a_notebook(run: Any) -> None:
+    text = run._repr_html_()
+    assert "finished, step 4" in text
+    assert "3 steps, 0 to 4" in text
+    assert repr(run) == "<run run: DL, finished, step 4>"
+
+
+def test_names_of_others_are_no_markup(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "path", run.path.rename(run.path.with_name("<b>x")))
+    assert "&lt;b&gt;x" in run._repr_html_()
+    run.path.rename(run.path.with_name("run"))
+
+
+def test_a_panel_is_a_figure(run: Any) -> None:
+    figure = dgn.figure(run, "spectrum", step=2, width=3.25, caption=False)
+    assert figure.get_size_inches()[0] == pytest.approx(3.25)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(UserError, match="There is no panel spectre"):
+        run.figure("spectre")
+    with pytest.raises(UserError, match="wide is no setting of a figure"):
+        run.figure("spectrum", wide=3)
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Did you mean 'npk'"):
+        dgn.train(config(), tmp_path / "a", probes=("npkk",))
+    with pytest.raises(UserError, match="every is -1"):
+        dgn.train(config(), tmp_path / "a", every=-1)
+    with pytest.raises(UserError, match="0, which never ends"):
+        dgn.train({"training": {"epochs": 0}}, tmp_path / "a", quiet=True)
+    assert not (tmp_path / "a").exists()
+    with pytest.raises(UserError, match="Unknown key 'nett'"):
+        dgn.train({"nett": {}}, tmp_path / "a")
