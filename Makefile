@@ -130,11 +130,13 @@ deb:
 	PYTHONPATH=app $(BASE) packaging/debian_package.py dist/dgn-viewer dist
 
 
-# Strict: a lost link, a page outside the navigation or anything from the net is an error.
+# Strict: a lost link, a page outside the navigation or anything from the net is an error. Then the
+# commands of tutorial and how-to pages are run, in a small form.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: export OMP_NUM_THREADS := 1
 docs: $(VENV)/installed-docs
 	$(IN) -m mkdocs build --quiet
+	$(IN) -m documentation.shell_blocks
 	@echo "build/site/index.html"
 
 screenshots: ready $(VENV)/installed-test

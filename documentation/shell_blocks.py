@@ -48,6 +48,7 @@ def run(document: Path) -> Iterator[Outcome]:
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        os.environ["DGN_RESULTS_ROOT"] = folder  # of commands without --out
         try:
             for file in _FILE.finditer(text):
                 Path(file["name"]).write_text(_smaller(file["text"], IN_FILES), "utf-8")

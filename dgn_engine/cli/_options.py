@@ -33,7 +33,13 @@ PLACES: dict[str, tuple[str, str]] = {
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml")
+    parser.add_argument(
+        "config",
+        nargs="?",
+        type=Path,
+        metavar="CONFIG.toml",
+        help="settings of a run; options go over them",
+    )
     groups = {part: parser.add_argument_group(title) for part, title in _GROUPS.items()}
     groups[""] = groups["training"]
     for part, settings in SETTINGS.items():
@@ -49,7 +55,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 def _add_net_options(group: argparse._ArgumentGroup) -> None:
     for name in SHORT:
         group.add_argument(f"--{name}", type=int, help=f"short for --option {name}=…")
-    group.add_argument("--option", **_PAIR)
+    group.add_argument("--option", **_PAIR, help="of the network, such as blocks=2")
 
 
 def _argument(setting: Setting) -> dict[str, Any]:
