@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF
 
-HEIGHT = 108
+HEIGHT = 98
 LABELS = 76  # width of the row names
 TERMINAL = 56  # width of 'x' and of 'ŷ'
 LEAST_PITCH = 40
@@ -35,13 +35,13 @@ class StripGrid:
         return LABELS + TERMINAL + self.pitch * (column + 0.5)
 
     def node(self, column: int) -> QRectF:
-        return QRectF(self.middle(column) - 12, 8, 24, 18)
+        return QRectF(self.middle(column) - 12, 6, 24, 18)
 
     def chip(self, column: int) -> QRectF:
-        return QRectF(self.middle(column) - self.box_width / 2, 46, self.box_width, 24)
+        return QRectF(self.middle(column) - self.box_width / 2, 40, self.box_width, 24)
 
     def value(self, column: int) -> QRectF:
-        return QRectF(self.middle(column) - self.box_width / 2, 76, self.box_width, 24)
+        return QRectF(self.middle(column) - self.box_width / 2, 69, self.box_width, 24)
 
     def slot(self, column: int) -> QRectF:
         """Gate and value layer together: where a chip may be dropped."""
@@ -50,7 +50,7 @@ class StripGrid:
     def column_at(self, point: QPointF) -> int | None:
         """The column whose slot a chip's centre is over, with a margin above and below."""
         for column in range(self.count):
-            area = QRectF(self.middle(column) - self.pitch / 2, 30, self.pitch, HEIGHT - 30)
+            area = QRectF(self.middle(column) - self.pitch / 2, 26, self.pitch, HEIGHT - 26)
             if area.contains(point):
                 return column
         return None

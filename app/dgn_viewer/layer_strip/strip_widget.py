@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QFontMetricsF, QResizeEvent
+from PySide6.QtGui import QFontMetricsF, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QLabel,
@@ -172,6 +172,12 @@ class StripBar(QToolBar):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
         self.setStyleSheet("QToolBar { padding: 0; border: none; }")
         self.addWidget(strip)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """A bar that was made under a style sheet keeps the margins of other bars, whatever its own
+        sheet says, until it is told once more."""
+        self.layout().setContentsMargins(0, 0, 0, 0)
+        super().showEvent(event)
 
 
 def _label(role: str) -> QLabel:
