@@ -176,7 +176,8 @@ class StripBar(QToolBar):
     def showEvent(self, event: QShowEvent) -> None:
         """A bar that was made under a style sheet keeps the margins of other bars, whatever its own
         sheet says, until it is told once more."""
-        self.layout().setContentsMargins(0, 0, 0, 0)
+        if (layout := self.layout()) is not None:
+            layout.setContentsMargins(0, 0, 0, 0)
         super().showEvent(event)
 
 
