@@ -19,7 +19,7 @@ def main() -> int:
         del sys.argv[1:3]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         return 0
-    if Path(sys.executable).stem == "dgn":
+    if Path(sys.argv[0]).stem == "dgn":  # on Linux and macOS a link to the other
         from dgn_engine.cli import main as command
 
         return command()
