@@ -16,6 +16,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
+from dgn_engine.storage.user_folders import carry_everything
 from dgn_engine.text.printable import complain
 from dgn_viewer import system_libraries
 from dgn_viewer.interruption import held_back
@@ -58,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
         "--process", action="store_true", help="run the engine in a process of its own"
     )
     result.add_argument("--no-record", action="store_true", help="write no folder for the runs")
+    result.add_argument(
+        "--portable", action="store_true", help="keep runs and settings beside the program"
+    )
     result.add_argument("--seed", type=_seed, help="instead of the configuration's")
     result.add_argument("--theme", choices=("light", "dark", "system"), default="")
     result.add_argument("--size", type=_size, metavar="WxH", help="of the window, 1440x900")
@@ -82,6 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the viewer; 0 when it was closed, 128 + n when the signal n closed it, 2 with one
     sentence on stderr when it cannot run."""
     given = parser().parse_args(arguments)
+    if given.portable:
+        carry_everything()
     try:
         _check(given)
         return _open(given)

@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn
 
 from PySide6.QtCore import QEventLoop, QMetaObject, QSize, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QIcon
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
@@ -60,6 +61,8 @@ def qt_application() -> QApplication:
     if not isinstance(application, QApplication):
         application = QApplication([NAME])
         application.setApplicationName(NAME)
+        application.setDesktopFileName(NAME)  # by it a dock finds our entry
+        application.setWindowIcon(QIcon(str(files("dgn_resources") / "program.svg")))
     application.setStyle("Fusion")
     appearance.set_base_font(application)
     return application

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
+from PySide6.QtCore import QByteArray, QSettings
 
+from dgn_engine.storage.user_folders import user_config
 from dgn_viewer.scene.number_style import NUMBERS
 
 THEMES = ("light", "dark", "system")
@@ -23,8 +24,7 @@ LAYOUT_VERSION = 1  # raised when the docks change so much that an old layout is
 
 def default_path() -> Path:
     """The settings file in the user's configuration folder."""
-    kind = QStandardPaths.StandardLocation.GenericConfigLocation
-    return Path(QStandardPaths.writableLocation(kind)) / "dgn-viewer" / "settings.ini"
+    return user_config() / "settings.ini"
 
 
 @dataclass(frozen=True)
