@@ -24,7 +24,7 @@ from pathlib import Path
 
 MOST = 950e6  # bytes that the folder may have
 LIMIT = 300  # seconds for one command, however slow the machine
-SWEEP = """[base.dataset]
+SWEEP = """[base.data]
 name = "digits"
 train_limit = 64
 [base.training]
