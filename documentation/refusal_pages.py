@@ -9,6 +9,11 @@ from pathlib import Path
 from documentation.generated_page import GeneratedPage
 
 PAGE = "reference/refusals.md"
+# What carries a sentence to the user: errors, and verdicts on files.
+REFUSING = (
+    "UserError", "ArgumentError", "LockHeldError", "UnnamedNetwork", "UnknownGates",
+    "UnreadableFile", "UnreadableArchive", "UnreadableImage", "Forbidden", "NotRegular",
+)  # fmt: skip
 # Family → (where its sentences are raised, what helps). The first that fits has the sentence.
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     "Settings and options": (
@@ -30,7 +35,8 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         "[Bring your own network](../own-network.md).",
     ),
     "Checkpoints and other files": (
-        ("dgn_engine/storage/checkpoints", "dgn_engine/confinement"),
+        ("dgn_engine/storage/checkpoints", "dgn_engine/storage/images", "dgn_engine/confinement",
+         "dgn_engine/storage/regular_files.py"),
         "A file is damaged, too large, or holds what is never opened. Nothing of it was run. Save "
         "the weights anew as `.safetensors`, or as a plain `state_dict()`.",
     ),
@@ -83,7 +89,7 @@ def generate(root: Path) -> Iterator[GeneratedPage]:
     for path in sorted([*(root / "dgn_engine").rglob("*.py"), *(root / "app").rglob("*.py")]):
         place = path.relative_to(root).as_posix()
         family = _family(place)
-        sentences[family] += [each for each in _said(path) if each not in sentences[family]]
+        sentences[family] = list(dict.fromkeys([*sentences[family], *_said(path)]))
     yield GeneratedPage(PAGE, "\n".join(_page(sentences)))
 
 
@@ -116,14 +122,14 @@ def _page(sentences: dict[str, list[str]]) -> Iterator[str]:
 
 def _said(path: Path) -> Iterator[str]:
     source = path.read_text("utf-8")
-    if "UserError(" not in source:
+    if not any(f"{name}(" in source for name in REFUSING):
         return
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.Call(func=ast.Name(id="UserError"), args=[first, *_]):
+            case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in REFUSING:
                 text = " ".join(_text(first).split())
-                if text.strip("… .:") and len(text) > 12:
-                    yield _escaped(text)
+                if len(text.strip("… .:(),")) > 12:
+                    yield _escaped(f"(a file) {text}" if text[0].islower() else text)
 
 
 def _text(node: ast.expr) -> str:
