@@ -29,7 +29,9 @@ from dgn_engine.training.run_snapshot import capture, restore
 CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
 LATEST = 9.0  # but no more than this
 COPY_SHARE = 0.4  # of the budget of watching that copying may take
-FRAME_EVERY = 1.0  # seconds
+FRAME_EVERY = 1.0  # seconds, or more where writing takes long:
+FRAME_LATEST = 5.0  # but no more than this
+FRAME_SHARE = 0.4  # of the budget of watching that the recorder's thread may take
 NOTES_EVERY = 0.5  # seconds between two looks at the scores that wait to be written
 PATIENCE = 30.0  # seconds that a frame waits for the disk where it must be written
 _CHANGES = (
@@ -71,6 +73,7 @@ class Recording:
         self._changes = 0
         self._frame_due = True
         self._billed = 0.0  # processor seconds of the recorder
+        self._framed_at = 0.0  # of these when the last frame was taken
         run.recorded = True
         emit(FramesRecorded(str(self.path)))
         run.before_change = lambda change: self.checkpoint(f"before {change}")
@@ -106,12 +109,18 @@ class Recording:
             self._frame_due = True
 
     def on_frame(self, frame: Frame, needed: bool = False, patience: float = 0.0) -> None:
-        """Write what the probes saw, once a second and next to events; `needed`: in any case, if
-        the disk takes it within `patience` seconds."""
+        """Write what the probes saw, once in `_frame_every` seconds and next to events; `needed`:
+        in any case, if the disk takes it within `patience` seconds."""
         now = time.monotonic()
-        due = needed or self._frame_due or now - self._framed >= FRAME_EVERY
+        due = needed or self._frame_due or now - self._framed >= self._frame_every()
         if due and self._recorder.add_frame(frame, patience):
             self._framed, self._frame_due = now, False
+            self._framed_at = self._recorder.busy
+
+    def _frame_every(self) -> float:
+        """Seconds between two frames, such that recording keeps to its share of the budget."""
+        spent = self._recorder.busy - self._framed_at
+        return min(max(FRAME_EVERY, spent / (FRAME_SHARE * self._run.budget.share)), FRAME_LATEST)
 
     def tick(self) -> None:
         """Between two steps: write a checkpoint where one is due, emit the recorder's events."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs import recorder as module
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.training import recording
 
 FULL = OSError(28, "No space left on device")
 PAUSED = "Recording to /runs/a is paused: No space left on device."
@@ -259,3 +261,28 @@ def test_the_log_is_synced_while_nothing_comes(
     folder.trouble = FULL
     until(lambda: recorder.paused)
     assert recorder.take_events() == [RecordingPaused(PAUSED, 0)]
+
+
+@pytest.mark.parametrize(
+    ("spent", "every"), [(0.0, 1.0), (0.01, 1.0), (0.06, 3.0), (9.0, recording.FRAME_LATEST)]
+)
+def test_frames_are_further_apart_where_writing_takes_more_than_its_share(
+    spent: float, every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a budget of 5 % two fifths are the recorder's: 0.06 s of its thread are those of 3 s."""
+    clock = SimpleNamespace(monotonic=lambda: 1000.0 + clock.now, now=0.0)
+    monkeypatch.setattr(recording, "time", clock)
+    run = SimpleNamespace(
+        budget=SimpleNamespace(share=0.05, busy=lambda: 0.0, charge=lambda *_: None)
+    )
+    one = recording.Recording.__new__(recording.Recording)
+    taken: list[float] = []
+    recorder = SimpleNamespace(
+        busy=0.0, add_frame=lambda frame, patience: taken.append(clock.now) or True
+    )
+    vars(one).update(_run=run, _recorder=recorder, _framed=1000.0, _framed_at=0.0, _frame_due=False)
+    recorder.busy = spent
+    while not taken:
+        clock.now += 0.25
+        one.on_frame(None)  # type: ignore[arg-type]  # it is only passed on
+    assert taken == [pytest.approx(every, abs=0.25)]
