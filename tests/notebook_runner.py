@@ -56,7 +56,9 @@ def _outputs(source: str, number: int, names: dict[str, Any]) -> list[Output]:
             {"output_type": "stream", "name": "stdout", "text": _lines(printed.getvalue())}
         )
     if value is not None and not source.rstrip().endswith(";"):  # as Jupyter has it
-        data = {"text/plain": _lines(repr(value))}
+        data: dict[str, Any] = {"text/plain": _lines(repr(value))}
+        if hasattr(value, "_repr_png_"):
+            data["image/png"] = base64.b64encode(value._repr_png_()).decode("ascii")
         found.append(
             {
                 "output_type": "execute_result",
