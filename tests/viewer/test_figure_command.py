@@ -29,6 +29,7 @@ from dgn_viewer.scene.elements import Scene, Shown, same
 from dgn_viewer.scene.panel_spec import all_panels
 
 OFFER = EntryPoint("figure", "dgn_viewer.figure_command:COMMAND", cli.OFFERED)
+EXACT = "64 probe examples, exact · matrices stored to 0.05 %"
 PANELS = ("gate_maps", "overlap", "spectrum", "ntk", "training")
 
 
@@ -153,8 +154,8 @@ def test_a_figure_of_a_run_without_a_window_says_its_step_its_examples_and_that_
     figure(run, "--panel", "spectrum", "-o", tmp_path / "b.py")
     with np.load(tmp_path / "a.npz") as found:
         about = json.loads(str(found["about"]))
-    assert (about["step"], about["examples"]) == (45, "64 probe examples, exact")
-    caption = "NPK spectrum · step 45 · 64 probe examples, exact · "
+    assert (about["step"], about["examples"]) == (45, EXACT)
+    caption = f"NPK spectrum · step 45 · {EXACT} · "
     assert caption in (tmp_path / "b.py").read_text(encoding="utf-8")
 
 

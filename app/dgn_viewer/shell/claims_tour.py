@@ -16,15 +16,13 @@ from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.scene.panel_spec import View
 from dgn_viewer.shell.tour import TourStep
 
-_EPOCHS = 40  # of a run of the tour: a minute on a laptop
-
 
 def tour_run() -> RunConfig:
-    """Digits, four gate layers of 64 units, in the usual regime: with what the tour begins."""
+    """Digits, four gate layers of 64 units, in the usual regime: trained until stopped."""
     return RunConfig(
         data=DataConfig(name="digits"),
         net=NetConfig(name="fc", options=(("depth", 5), ("width", 64))),
-        training=TrainingConfig(learning_rate=1e-3, batch=32, epochs=_EPOCHS),
+        training=TrainingConfig(learning_rate=1e-3, batch=32, epochs=0),
     )
 
 
