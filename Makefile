@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package package-check bundle bundle-check deb docs screenshots notebook lock sbom clean ready
+.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package package-check bundle bundle-check deb deb-check docs screenshots notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -24,7 +24,7 @@ help:
 	@echo "make gpu         on a CUDA card: its tests, then its table, in less than eight minutes"
 	@echo "make package     build wheel and sdist into dist/; package-check: install and start them elsewhere"
 	@echo "make bundle      one folder with Python and torch, in dist/ (minutes); bundle-check: start it"
-	@echo "make deb         that folder as a Debian package"
+	@echo "make deb         that folder as a Debian package; deb-check: install, run and remove it (root)"
 	@echo "make docs        build the documentation site into build/site (minutes)"
 	@echo "make screenshots take the pictures of README and docs anew (minutes)"
 	@echo "make notebook    run docs/notebooks anew and store what they give"
@@ -125,6 +125,9 @@ bundle: $(VENV)/installed-package
 bundle-check: export QT_QPA_PLATFORM := offscreen
 bundle-check:
 	$(BASE) packaging/bundle_check.py dist/dgn-viewer
+
+deb-check:
+	$(BASE) packaging/debian_check.py dist/dgn-viewer_*.deb
 
 deb:
 	PYTHONPATH=app $(BASE) packaging/debian_package.py dist/dgn-viewer dist

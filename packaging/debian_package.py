@@ -102,8 +102,8 @@ def build_tree(bundle: Path, tree: Path) -> int:
     _write(tree / "DEBIAN" / "control", control)
     for path in (tree, *tree.rglob("*")):
         os.utime(path, (moment, moment), follow_symlinks=False)
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o755)
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or _is_program(path, place) else 0o644)
     return moment
 
 
@@ -116,6 +116,11 @@ def version() -> str:
 def architecture() -> str:
     told = subprocess.run(["dpkg", "--print-architecture"], check=True, capture_output=True)
     return told.stdout.decode().strip()
+
+
+def _is_program(path: Path, place: Path) -> bool:
+    """Of the bundle at `place`; PyInstaller marks libraries as programs too."""
+    return path.parent in (place, place / "_internal" / "torch" / "bin")
 
 
 def _documents(folder: Path, moment: int) -> None:
