@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from dgn_engine.config import SETTINGS, with_places_as
 from dgn_engine.protocol import engine_events, events
+from dgn_engine.protocol.change_list import ChangesListed
 from dgn_engine.protocol.file_events import TrainedOn
 from dgn_engine.protocol.run_list import RunExported, RunsThinned
 from dgn_engine.protocol.run_state import RunState
@@ -187,6 +188,8 @@ class Notices(QObject):
 
     def on_event(self, event: events.Event) -> None:
         """Tell what the event says, if anything, and follow what can be undone."""
+        if isinstance(event, ChangesListed):  # it may come between a change and its `UndoChanged`
+            return
         fresh, self._fresh = self._fresh, None
         self._drop_impossible()
         if isinstance(event, events.UndoChanged):

@@ -109,6 +109,8 @@ def _axis(label: str, at: Array) -> Axis:
     low, high = float(at.min()), float(at.max())
     step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 1e9) if (high - low) / s <= 7)
     values = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
+    edge = 0.04 * (high - low)  # a number in a corner would meet that of the other axis
+    values = values[(values >= low + edge) & (values <= high - edge)]
     order = np.argsort(at)
     cells = np.interp(values, at[order], order.astype(np.float64))
     ticks = tuple((float(c), number(float(f"{v:.6g}"))) for c, v in zip(cells, values, strict=True))

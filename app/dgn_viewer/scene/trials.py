@@ -16,7 +16,7 @@ def freeze_random_gates(watch: str) -> Trial:
 
 def keep_gates(watch: str) -> Trial:
     """Into the regime that copied gates are used in, with the gates of now and new values."""
-    label = "Keep these gates, begin the values anew"
+    label = "Keep gates, draw new values"
     return _swap(label, watch, lambda entry: entry.for_copied_gates)
 
 
@@ -54,7 +54,7 @@ def blind_value_network(watch: str) -> Trial:
     def commands(view: View) -> tuple[Command, ...]:
         return (SetValueInput("ones"),) if _trains(view) and view.wiring else ()
 
-    return Trial("Show the value network ones instead of images", watch, commands)
+    return Trial("Ones instead of images", watch, commands)
 
 
 def _trains(view: View) -> bool:

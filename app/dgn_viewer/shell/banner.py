@@ -130,8 +130,8 @@ class Banner(QToolBar):
 
     def show_state(self, now: RunState) -> None:
         message = self._message(now)
-        self.setVisible(message is not None)
         if message is None:
+            self.hide()
             return
         for place, (badge, label) in enumerate(self._sides):
             badge.setVisible(len(message.texts) == 2)
@@ -140,6 +140,7 @@ class Banner(QToolBar):
                 label.say(*message.texts[place])
         for name, button in self.buttons.items():
             button.setVisible(name in message.buttons)
+        self.show()  # last: with all of its buttons it would be wider than a small screen
 
     def texts(self) -> tuple[str, ...]:
         """What is said now, A before B."""

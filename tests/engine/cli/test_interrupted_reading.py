@@ -57,7 +57,8 @@ def test_a_run_that_would_go_on_is_left_as_it_is(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "step", taken)
-        assert main(["train", *SMALL, "--out", str(path)]) == 130
+        long = [*SMALL, "--epochs", "200"]  # a stop takes effect within some steps
+        assert main(["train", *long, "--out", str(path)]) == 130
     before = {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "load_examples", endless)

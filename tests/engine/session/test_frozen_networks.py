@@ -290,7 +290,7 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
     with torch.no_grad():
         right = network(x).argmax(1).numpy() == examples.test_y
     after = [type(one) for one in desk.events[desk.events.index(event) + 1 :]]
-    assert after == [ProbeExamples, TrainingOffered, FileScored, told.FileClosed]
+    assert after == [TrainingOffered, FileScored, told.FileClosed, ProbeExamples]
     desk.turn(20)
     score = desk.last(FileScored)
     assert isinstance(score, FileScored)

@@ -414,9 +414,9 @@ def test_what_a_kernel_is_made_of_in_words(reading: Reading, said: str) -> None:
     assert words(reading, 64) == said
 
 
-@pytest.mark.parametrize(("examples", "seen"), [(0, (0, 0)), (32, (32, 64))])
+@pytest.mark.parametrize(("examples", "seen"), [(0, (0, 0, "")), (32, (32, 64, ""))])
 def test_scalars_of_a_share_of_the_examples_say_of_how_many(
-    examples: int, seen: tuple[int, int], bench: Bench
+    examples: int, seen: tuple[int, int, str], bench: Bench
 ) -> None:
     bench.look(5)
     bench.answer(1.0, examples=examples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import string
 from collections.abc import Callable
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_no_word_of_a_page_meets_another(width: float, make_view: MakeView) -> N
     said = [text.get_text() for text in words(figure)]
     assert [one for one in said if one.startswith("(")][: len(PANELS)] == [
         f"({letter}) {spec.title}"
-        for letter, spec in zip("abcdefghijkl", PANELS.values(), strict=False)
+        for letter, spec in zip(string.ascii_lowercase, PANELS.values(), strict=False)
     ]
 
 
