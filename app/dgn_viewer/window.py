@@ -9,7 +9,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
-from dgn_engine.protocol.commands import CancelLoading, Command, ListRuns, Redo, SetWatchShare, Undo
+from dgn_engine.protocol.commands import CancelLoading, Command, Redo, Undo
 from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Measured, ProbeScalars
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
@@ -23,11 +23,6 @@ from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector, InspectorDock
-from dgn_viewer.inspector.pages.changes_page import ChangesPage
-from dgn_viewer.inspector.pages.compare_page import ComparePage
-from dgn_viewer.inspector.pages.examples_page import ExamplesPage
-from dgn_viewer.inspector.pages.program_page import ProgramPage
-from dgn_viewer.inspector.pages.settings_page import SettingsPage
 from dgn_viewer.layer_strip.strip_widget import LayersStrip, StripBar
 from dgn_viewer.notices import Notice, Notices, time_of_day
 from dgn_viewer.scene.panel_spec import PanelSpec
@@ -42,6 +37,7 @@ from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.file_drops import DropTarget
 from dgn_viewer.shell.focus_walk import FocusWalk, name_platform_parts
 from dgn_viewer.shell.help_window import HelpWindow
+from dgn_viewer.shell.inspector_pages import Appearance, InspectorPages
 from dgn_viewer.shell.notice_line import NoticeLine
 from dgn_viewer.shell.notice_list import NoticeList
 from dgn_viewer.shell.recent_files import RecentFiles
@@ -124,7 +120,7 @@ class Window(QMainWindow):
         if isinstance(event, EngineReady):
             self._torch_version = event.torch_version
             if self.settings.budget:
-                self._set_watch_share(self.settings.budget)
+                self.pages.set_watch_share(self.settings.budget)
             self.registry.add(table.regime_actions(event.catalogue, self.send))
             entries, runner = event.catalogue.experiments, self.experiments
             self.registry.add(table.experiment_actions(entries, runner.open_page, runner.made))
@@ -258,6 +254,13 @@ class Window(QMainWindow):
         self.experiments = ExperimentRunner(
             self, self.results, self.inspector, send, settings, tell, now
         )
+        look = Appearance(
+            lambda: self.theme, lambda: self._theme_choice, self.choose_theme, self._apply_theme
+        )
+        self.pages = InspectorPages(
+            self.inspector, lambda command: self.send(command), self.history, self.docks,
+            settings, self.registry, look, self._go_to_step, lambda: self._torch_version,
+        )  # fmt: skip
         self.registry.take_keys(settings.shortcuts)
         self.registry.keys_changed.connect(self._keep_keys)
         self.palette_ = Palette(self.registry, self)
@@ -310,8 +313,8 @@ class Window(QMainWindow):
             choose_theme=self.choose_theme,
             open_palette=self.palette_.open,
             show_shortcuts=self.sheet.open,
-            open_settings=self._open_settings,
-            open_examples=self._open_examples,
+            open_settings=self.pages.settings,
+            open_examples=self.pages.examples,
             open_guide=self.help.open,
             start_tour=lambda: self.tour.start(),
             start_claims=lambda: self.tour.start(self._claims.steps()),
@@ -320,10 +323,10 @@ class Window(QMainWindow):
                 lambda: self.history.view({}).marks, self.docks, self._go_to_step, self.notices.tell
             ),
             cursor=self.step_cursor,
-            show_program=self._show_program,
+            show_program=self.pages.program,
             start_engine=self.engine_wanted.emit,
-            open_compare=self._open_compare,
-            open_changes=self._open_changes,
+            open_compare=self.pages.compare,
+            open_changes=self.pages.changes,
             layouts=self.layouts,
             quit=self.close,
         )
@@ -341,41 +344,6 @@ class Window(QMainWindow):
         panels = [self.docks.hosts[name] for name in self.docks.visible()]
         page = [self.inspector] if self.inspector_dock.isVisible() else []
         return [*chips, *panels, *page]
-
-    def _open_settings(self) -> None:
-        self.inspector.show_page(
-            SettingsPage(
-                self.settings,
-                self.registry,
-                self.choose_theme,
-                self._set_watch_share,
-                self._set_numbers,
-                self._theme_choice,
-                lambda: self.send(ListRuns()),
-            )
-        )
-
-    def _open_examples(self) -> None:
-        shown, light = self.history.view({}).pictures, self.docks.linked.show
-        page = ExamplesPage(self.send, self.run_state, shown, light)
-        page.set_theme(self.theme)
-        self.inspector.show_page(page)
-
-    def _open_compare(self) -> None:
-        self.inspector.show_page(ComparePage(self.send, lambda: self.history.view({})))
-
-    def _open_changes(self) -> None:
-        self.inspector.show_page(ChangesPage(self.send, self._go_to_step))
-
-    def _show_program(self) -> None:
-        self.inspector.show_page(ProgramPage(self._torch_version))
-
-    def _set_watch_share(self, percent: int) -> None:
-        self.send(SetWatchShare(percent / 100))
-
-    def _set_numbers(self, example: str) -> None:
-        self.settings.numbers = example
-        self._apply_theme()
 
     def _keep_keys(self) -> None:
         self.settings.shortcuts = self.registry.own_keys
@@ -407,7 +375,7 @@ class Window(QMainWindow):
         self.notices.changed.connect(self.status.share_room)
         self.notices.step_wanted.connect(self._go_to_step)
         for host in self.docks.hosts.values():
-            host.about_requested.connect(self._about)
+            host.about_requested.connect(self.pages.about)
             host.export_requested.connect(self.exports.panel)
             host.command_wanted.connect(self.send)
         self.docks.changed.connect(self.registry.refresh)
@@ -418,7 +386,7 @@ class Window(QMainWindow):
         self.menus.opening.connect(self._on_menu)
         self.recorded.layout_opened.connect(self._apply_layout)
         self.recorded.list_wanted.connect(self.inspector.show_runs)
-        self.recorded.settings_wanted.connect(self._open_settings)
+        self.recorded.settings_wanted.connect(self.pages.settings)
         self.recorded.trash_missing.connect(self.inspector.ask_for_good)
         self.inspector.run_export_wanted.connect(self.recorded.export_run)
         self.inspector.run_trash_wanted.connect(self.recorded.to_trash)
@@ -465,9 +433,6 @@ class Window(QMainWindow):
         for entry in catalogue.experiments if catalogue is not None else ():
             if entry.id == name:
                 self.experiments.open_page(entry)
-
-    def _about(self, name: str) -> None:
-        self.inspector.show_about(self.docks.hosts[name].spec)
 
     def _on_desktop_theme(self) -> None:
         if self._theme_choice == "system":
