@@ -125,7 +125,9 @@ def read(folder: FilePath) -> dict[str, Any]:
     if not sound:
         raise UserError(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
     if tree.get("format") != FORMAT:
-        raise UserError(f"{path} was written by another version of dgn-viewer.")
+        raise UserError(
+            f"{path} was written by a later version of dgn-viewer; install that one to open it."
+        )
     if wrong := [name for name, kind in _KINDS.items() if name in tree and not kind(tree[name])]:
         raise UserError(
             f"{path} makes no sense ({', '.join(wrong)}); "

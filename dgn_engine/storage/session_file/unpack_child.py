@@ -59,7 +59,9 @@ def checked_session(content: Content) -> ZipArchive:
     about = _json(archive, archive_format.ABOUT)
     version = about.get("format") if isinstance(about, dict) else None
     if version != archive_format.FORMAT:
-        raise UnreadableFile("was written by another version of dgn-viewer")
+        raise UnreadableFile(
+            "was written by a later version of dgn-viewer; install that one to open it"
+        )
     _check_manifest(archive)
     for name in archive.members:
         _check_member(archive, name)

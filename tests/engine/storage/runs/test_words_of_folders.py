@@ -270,7 +270,7 @@ def test_why_a_run_may_differ_is_told_reason_by_reason() -> None:
 def test_what_is_not_ours_is_refused_by_name(run: Path) -> None:
     (run / RUN).write_bytes(run_info.encode({**run_info.read(run), "format": "other"}))
     assert sentence(run_info.read, run) == (
-        f"{run / RUN} was written by another version of dgn-viewer."
+        f"{run / RUN} was written by a later version of dgn-viewer; install that one to open it."
     )
     (run / RUN).write_text("{}")
     assert sentence(run_info.read, run).startswith(f"{run / RUN} is damaged; 'dgn runs repair")
