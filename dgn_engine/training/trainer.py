@@ -137,6 +137,7 @@ class Trainer:
             self._by_hand.settle()
         return (
             self.regime.name,
+            self.seed,  # of gates that are drawn
             *network.settings,
             network.value.weights[0].data_ptr(),
             network.feature.weights[0].data_ptr(),
@@ -157,6 +158,10 @@ class Trainer:
 
     def _autograd_step(self, x: Tensor, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss and logits of the batch; the weights have moved."""
+        if self.config.training.precision == "bf16" and x.dim() == 4:
+            # What multiplies bf16 takes maps in this order, and would rearrange others. A copy: of
+            # images of one channel `contiguous` would keep the strides, and so the order.
+            x = x.clone(memory_format=torch.channels_last)
         self.network.gather(True)
         logits = self.network_at(rows)(x)
         self.network.gather(False)

@@ -10,6 +10,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -40,7 +41,12 @@ class CudaCard:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's stub
+
+    @cached_property
+    def _side(self) -> torch.cuda.Stream:
+        """Made when it is used: torch hands out 32 streams in turns, and networks of a stack,
+        which take no steps themselves, would use them up."""
+        return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch's stub
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -53,25 +59,37 @@ class CudaCard:
             here.wait_stream(self._side)
 
     def captured(self, work: Callable[[], None]) -> Graph:
-        graph = torch.cuda.CUDAGraph()
+        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         collects = gc.isenabled()
         self.wait()
         gc.disable()  # what it takes away may be CUDA's own, which a capture forbids
         try:
             with self.aside():
                 # Other threads, such as one that reads probes, may go on using CUDA meanwhile.
-                graph.capture_begin(capture_error_mode="thread_local")
+                graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
                     work()
                 except BaseException:
                     with contextlib.suppress(RuntimeError):  # it only says that the capture failed
-                        graph.capture_end()
+                        self._end(graph, pool)
                     raise
-                graph.capture_end()
+                self._end(graph, pool)
         finally:
             if collects:
                 gc.enable()
         return graph
+
+    def _end(self, graph: torch.cuda.CUDAGraph, pool: tuple[int, int]) -> None:
+        """End the capture. Where CUDA calls it invalid, torch before 2.12 goes on allocating for it
+        and frees nothing from then on (pytorch#180395): that is ended here."""
+        try:
+            graph.capture_end()
+        except RuntimeError:
+            index = self._device.index
+            device = torch.cuda.current_device() if index is None else index
+            with contextlib.suppress(RuntimeError):  # newer ones have done it themselves
+                torch._C._cuda_endAllocateToPool(device, pool)
+            raise
 
     def wait(self) -> None:
         torch.cuda.synchronize(self._device)

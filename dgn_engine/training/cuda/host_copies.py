@@ -6,6 +6,8 @@ and an event says when it has arrived. On a CPU it has arrived at once.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -36,14 +38,15 @@ class Courier:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._side: torch.cuda.Stream | None = None
-        if device.type == "cuda":
-            self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's stub
+
+    @cached_property
+    def _side(self) -> torch.cuda.Stream:
+        return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch's stub
 
     def fetch(self, tensor: Tensor) -> HostCopy:
         """Ask for the numbers that it holds when what is queued by now is done."""
         now = tensor.detach().clone()
-        if self._side is None:
+        if self._device.type != "cuda":
             return HostCopy(now.cpu())
         self._side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(self._side):

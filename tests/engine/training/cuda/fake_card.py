@@ -15,15 +15,22 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # What leaves the card, or brings numbers of Python to it, whatever the device of the test is.
-LEAVES = {Tensor.cpu, Tensor.tolist, Tensor.numpy, Tensor.item, Tensor.pin_memory, Tensor.cuda}
+LEAVES = {
+    Tensor.cpu, Tensor.tolist, Tensor.numpy, Tensor.item, Tensor.pin_memory, Tensor.cuda,
+    Tensor.__array__, Tensor.__repr__, Tensor.__format__,
+}  # fmt: skip
 BRINGS = {torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray}
 SIZED_BY_DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
+MASKED = (torch.ops.aten.index_put_, torch.ops.aten.index_put, torch.ops.aten._index_put_impl_)
+# Linear algebra that asks the card whether it succeeded.
+ASKS = ("_linalg_check_errors", "_linalg_eigh", "_linalg_svd", "linalg_eig")
 
 
 class CaptureError(RuntimeError):
@@ -38,6 +45,18 @@ def _refuse_to_wait(*_: object) -> None:
     refuse("synchronize")
 
 
+@contextmanager
+def _no_waiting() -> Iterator[None]:
+    """What waits for a card, or takes memory from it, without a tensor."""
+    with contextlib.ExitStack() as stack:
+        for name in ("synchronize", "empty_cache", "mem_get_info"):
+            stack.enter_context(mock.patch.object(torch.cuda, name, _refuse_to_wait))
+        for kind in (torch.cuda.Stream, torch.cuda.Event):
+            for name in ("synchronize", "query"):
+                stack.enter_context(mock.patch.object(kind, name, _refuse_to_wait))
+        yield
+
+
 class _Words(TorchFunctionMode):
     """What is asked in Python and leaves no trace among the operations of a CPU."""
 
@@ -45,11 +64,12 @@ class _Words(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in LEAVES or func in BRINGS:
             refuse(getattr(func, "__name__", str(func)))
-        if func is Tensor.to and not kwargs.get("non_blocking", False):
-            asked = [a for a in (*args[1:], kwargs.get("device")) if _is_device(a)]
-            if asked:
-                refuse("a copy between devices that waits")
-        if func is Tensor.__getitem__ and _has_list(args[1]):
+        if func is Tensor.to and any(_is_device(a) for a in (*args[1:], kwargs.get("device"))):
+            # Without waiting, too: a graph would read that memory of the host at every replay.
+            refuse("a copy between devices")
+        if kwargs.get("pin_memory"):
+            refuse("pinned memory")
+        if func in (Tensor.__getitem__, Tensor.__setitem__) and _has_list(args[1]):
             refuse("an index that is a list of Python")
         return func(*args, **kwargs)
 
@@ -61,7 +81,7 @@ def _is_device(argument: object) -> bool:
 def _has_list(index: object) -> bool:
     if isinstance(index, tuple):
         return any(_has_list(each) for each in index)
-    return isinstance(index, list)
+    return isinstance(index, (list, np.ndarray))
 
 
 @dataclass
@@ -95,6 +115,12 @@ class _Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if any(tag in func.tags for tag in SIZED_BY_DATA) and not _is_plain_index(func, args):
             refuse(f"{func} waits for data")
+        if func.overloadpacket in MASKED and not _is_plain(args[1]):
+            refuse(f"{func} counts a mask")
+        if func is torch.ops.aten.lift_fresh.default:
+            refuse("numbers of Python become a tensor")
+        if func.overloadpacket.__name__ in ASKS:
+            refuse(f"{func} asks whether it succeeded")
         if torch.Tag.nondeterministic_seeded in func.tags:
             refuse(f"{func} draws random numbers")
         for declared, given in zip(func._schema.arguments, args, strict=False):
@@ -127,7 +153,11 @@ def _is_plain_index(func: Any, args: Any) -> bool:
     """An index of whole numbers has the size of the index, a mask has not."""
     if func is not torch.ops.aten.index.Tensor:
         return False
-    return all(one is None or one.dtype not in (torch.bool, torch.uint8) for one in args[1])
+    return _is_plain(args[1])
+
+
+def _is_plain(index: Any) -> bool:
+    return all(one is None or one.dtype not in (torch.bool, torch.uint8) for one in index)
 
 
 def _tensors(values: Any) -> list[Tensor]:
@@ -154,9 +184,8 @@ class FakeCard:
     def captured(self, work: Callable[[], None]) -> FakeGraph:
         graph = FakeGraph()
         recorder = _Recorder(graph)
-        waits = mock.patch.object(torch.cuda, "synchronize", _refuse_to_wait)
         try:
-            with waits, _Words(), recorder:
+            with _no_waiting(), _Words(), recorder:
                 work()
         finally:
             with contextlib.suppress(RuntimeError):

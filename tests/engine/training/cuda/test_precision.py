@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from dgn_engine import kernels
 from dgn_engine.config import Precision, RunConfig
@@ -20,8 +22,10 @@ from dgn_engine.training.cuda.step_precision import full_products, step_precisio
 from dgn_engine.training.cuda.step_runner import GraphSteps
 from dgn_engine.training.run import Run
 from tests.engine.conftest import SMALL
+from tests.engine.kernels.tiny import ARCHITECTURES
 from tests.engine.training.cuda.fake_card import FakeCard
 from tests.engine.training.cuda.tiny_trainers import chain_trainer
+from tests.gpu.trainers import trainer_on
 
 CUDA = torch.device("cuda")
 Make = Callable[..., Run]
@@ -139,3 +143,26 @@ def test_by_hand_or_not_a_chain_in_float64_takes_no_notice() -> None:
     made.step()
     other.step()
     assert torch.equal(made.network.value.weights[0], other.network.value.weights[0])
+
+
+class _Maps(TorchDispatchMode):
+    """Collects what convolutions are fed on the way forwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "convolution" in str(func) and "backward" not in str(func):
+            self.found.append(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def test_maps_in_bf16_lie_as_what_multiplies_them_takes_them() -> None:
+    made = trainer_on(torch.device("cpu"), "DL", ARCHITECTURES["cnn4"], precision="bf16")
+    with _Maps() as maps:
+        made.step()
+    assert len(maps.found) == 8  # of both networks; what comes back begins at the pooling
+    for one in maps.found:
+        assert one.dtype == torch.bfloat16
+        assert one.is_contiguous(memory_format=torch.channels_last)

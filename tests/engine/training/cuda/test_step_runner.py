@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -165,6 +166,15 @@ def test_the_learning_rate_is_read_by_the_graph_where_the_optimiser_allows_it(
     assert graphs(ours).captures == 1 + more
 
 
+def test_gates_that_are_drawn_by_another_seed_are_seen_by_the_graph() -> None:
+    ours, theirs = captured(chain_trainer("FRG")), chain_trainer("FRG")
+    step_both(ours, theirs, 6)
+    for made in (ours, theirs):
+        made.reseed(9)
+    step_both(ours, theirs, 7)
+    assert graphs(ours).trouble == ""
+
+
 def test_augmented_images_of_a_new_epoch_are_seen_by_the_graph() -> None:
     ours, theirs = (of_architecture("cnn4", "ReLU", images=12) for _ in range(2))
     for made in (ours, theirs):
@@ -259,7 +269,25 @@ WAITS: dict[str, Callable[[Tensor], object]] = {
     "list": lambda x: x[[0, 1]],
     "tensor": lambda x: x + torch.tensor(1.0),
     "random": lambda x: torch.rand_like(x),
+    "dropout": lambda x: torch.nn.functional.dropout(x),
     "synchronize": lambda _: torch.cuda.synchronize(),
+    "stream": lambda _: torch.cuda.Stream.synchronize(None),  # type: ignore[arg-type]
+    "event": lambda _: torch.cuda.Event.query(None),  # type: ignore[arg-type]
+    "empty cache": lambda _: torch.cuda.empty_cache(),
+    "to without waiting": lambda x: x.to("cpu", non_blocking=True),
+    "pinned": lambda _: torch.empty(2, pin_memory=True),
+    "mask written": lambda x: x.__setitem__(x > 0, torch.ones(3)),
+    "list written": lambda x: x.__setitem__([0, 1], torch.ones(2)),
+    "array": lambda x: x[np.array([0, 1])],
+    "as array": lambda x: np.asarray(x),
+    "new tensor": lambda x: x.new_tensor([1.0]),
+    "index of a tensor": lambda x: x[torch.ones((), dtype=torch.long)],
+    "where": lambda x: torch.where(x > 0),
+    "print": lambda x: f"{x}",
+    "equal": lambda x: torch.equal(x, x),
+    "unique": lambda x: x.unique(),
+    "inverse": lambda _: torch.linalg.inv(torch.eye(3)),
+    "eigenvalues": lambda _: torch.linalg.eigh(torch.eye(3)),
 }
 
 
