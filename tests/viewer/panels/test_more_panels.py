@@ -76,3 +76,46 @@ def test_scattered_points_have_no_line_between_them_and_ascend() -> None:
     assert curve.y[::2].tolist() == [6.0, 5.0]
     assert np.isnan(curve.y[1::2]).all()
     assert curve.marker
+
+
+def test_hidden_maps_stand_in_columns_of_layers_each_to_its_largest() -> None:
+    maps = np.zeros((2, 2, 2))
+    maps[0], maps[1, 0, 1] = 1.0, -4.0
+    arrays = {"labels": np.array([1, 0]), "says": np.array([1, 0, 1])}
+    for name, factor in (("as_is", 1.0), ("reversed", 2.0), ("ones", 0.5)):
+        arrays[f"{name}_0"] = factor * maps
+        arrays[f"{name}_1"] = np.array([[[8.0]], [[np.nan]]])
+        arrays[f"{name}_2"] = factor * np.array([1.0, -2.0, 0.0])
+        arrays[f"input_{name}"] = np.full((2, 2), 3.0)
+    facts = {"example": "1", "channel": "5", "fed": "image", "order": "2 1 3"}
+    scalars = {"right_as_is": 0.5, "right_reversed": 0.0, "right_ones": 1.0}
+    reading = Reading("hidden_outputs", 3, arrays=arrays, scalars=scalars, facts=facts)
+    view = View(run=run((1, 2, 2), (1, 1, 1), (3,)), readings={"hidden_outputs": reading})
+    scene = drawn("hidden_outputs", view)
+    passes = ("as_is", "reversed", "ones")
+    assert [one.key for one in scene.charts] == [f"maps_{name}" for name in passes]
+    assert [fact.value for fact in scene.facts] == ["50% right", "0%", "100%"]
+    assert scene.note.endswith(
+        "As it is the value network sees the image. Reversed: gate layers 2 1 3."
+    )
+    first = chart(scene, "maps_as_is")
+    assert first.title == "As it is: says dog"
+    assert [name for _, name in first.x.ticks or ()] == ["x", "1", "2"]
+    assert [name for _, name in first.y.ticks or ()] == ["mean", "5"]
+    assert first.matrix is not None
+    values = first.matrix.values
+    assert values.shape == (5, 8)
+    assert (values[:2, :2] == 1.0).all()  # the value input
+    assert (values[:2, 3:5] == 1.0).all()  # the mean
+    assert values[3, 4] == -1.0
+    assert (values[:2, 6:] == 1.0).all()  # one pixel, enlarged
+    assert np.isnan(values[3:, 6:]).all()
+    assert np.isnan(values[3:, :2]).all()
+    together = chart(drawn("hidden_outputs", chosen(view, scale="layer")), "maps_as_is").matrix
+    assert together is not None
+    assert (together.values[:2, 3:5] == 1.0 / 8.0).all()  # the largest of all passes is 8
+    dense = drawn("hidden_outputs", chosen(view, kind="units"))
+    assert len(dense.charts) == 3
+    units = chart(dense, "units_reversed").matrix
+    assert units is not None
+    assert units.values.tolist() == [[0.5, -1.0, 0.0]]
