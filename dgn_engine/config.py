@@ -131,7 +131,7 @@ class NetConfig:
 
     name: str = setting(
         "fc", "network", option="net", order=-1, offered=True,
-        help="fc, cnn4, resnet18, …: docs/guide.md lists them",
+        help="fc, cnn4, resnet18, …: docs/guide/data.md lists them",
     )
     options: tuple[tuple[str, OptionValue], ...] = ()  # of the network itself, sorted
     bias: bool = setting(

@@ -75,7 +75,7 @@ def _index(entries: Sequence[ExperimentEntry], results: Sequence[Document]) -> I
     yield (
         "Reports name a claim by a short id. A claim is *held* where the whole 95 % interval of "
         "its statistic lies on the claimed side, *not held* where all of it lies on the other, and "
-        "otherwise *not decided*: [how verdicts are made](../guide.md#the-papers-reproduced).\n"
+        "otherwise *not decided*: [how verdicts are made](../guide/papers.md).\n"
     )
     yield from table(("id", "in words", "experiments"), list(_claims(entries, results)))
 

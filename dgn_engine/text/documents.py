@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-PARTS = ("start", "how-to", "concepts")  # folders of documents for users
+PARTS = ("guide", "start", "how-to", "concepts")  # folders of documents for users
 
 
 def documents() -> Path:
@@ -27,11 +27,14 @@ def built_site() -> Path | None:
 
 
 def titles() -> Mapping[str, str]:
-    """The title of each document by its name: 'guide' → 'User guide', 'how-to/figure' → …"""
+    """The title of each document by its name: 'guide' → 'User guide', 'how-to/figure' → …
+
+    The guide comes first, then the folders for users, then the rest.
+    """
     folder = documents()
-    found = sorted(folder.glob("*.md")) + [
-        path for part in PARTS for path in sorted((folder / part).glob("*.md"))
-    ]
+    guide = folder / "guide.md"
+    found = [guide, *(path for part in PARTS for path in sorted((folder / part).glob("*.md")))]
+    found += [path for path in sorted(folder.glob("*.md")) if path != guide]
     return {path.relative_to(folder).with_suffix("").as_posix(): _title(path) for path in found}
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QTextBlock, QTextCursor
 from PySide6.QtWidgets import (
+    QComboBox,
     QLineEdit,
     QSplitter,
     QTextBrowser,
@@ -17,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.text.documents import documents
+from dgn_engine.text.documents import documents, titles
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, open_at
@@ -63,6 +64,15 @@ class HelpWindow(QWidget):
         open_at(self, *_SIZE)
         self._theme = theme
         self._name = ""
+        self.pages = QComboBox()
+        self.pages.setAccessibleName("Document to read")
+        self.pages.setToolTip("Another document")
+        self.pages.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
+        for page, title in titles().items():
+            self.pages.addItem(title, f"{page}.md")
+        self.pages.activated.connect(lambda _: self._read(self.pages.currentData()))
         self.contents = QTreeWidget()
         self.contents.setHeaderHidden(True)
         self.contents.setAccessibleName("Contents")
@@ -81,7 +91,9 @@ class HelpWindow(QWidget):
         self.text.anchorClicked.connect(self._follow)
         self.text.document().setDocumentMargin(16)
         left = QWidget()
-        column(self.search, (self.contents, 1), into=left, margins=(8, 8, 4, 8), spacing=8)
+        column(
+            self.pages, self.search, (self.contents, 1), into=left, margins=(8, 8, 4, 8), spacing=8
+        )
         parts = QSplitter(Qt.Orientation.Horizontal)
         parts.addWidget(left)
         parts.addWidget(self.text)
@@ -120,6 +132,7 @@ class HelpWindow(QWidget):
         except OSError as error:
             markdown = f"# {name}\n\nIt cannot be read: {error.strerror}."
         self._name = name
+        self.pages.setCurrentIndex(self.pages.findData(name))
         self.text.setMarkdown(as_text(markdown))
         self._space_out()
         self.contents.clear()
@@ -177,9 +190,9 @@ class HelpWindow(QWidget):
         name = "" if link.scheme() else self._document(link.path())
         if name:
             self.open(name)
-        elif not link.scheme() and link.fragment():
+        if not link.scheme() and link.fragment():
             self._to_anchor(link.fragment())
-        elif link.scheme() in ("http", "https"):
+        if link.scheme() in ("http", "https"):
             QDesktopServices.openUrl(link)
 
     def _document(self, path: str) -> str:

@@ -23,7 +23,7 @@ from dgn_viewer.shell.help_window import GUIDE, Heading, HelpWindow, as_text, do
 from dgn_viewer.style.theme import DARK, LIGHT
 
 ROOT = Path(__file__).parents[3]
-LINK = re.compile(r"\]\(([\w/-]+\.md)")
+LINK = re.compile(r"\]\(([\w/.-]+\.md)")
 
 
 @pytest.fixture
@@ -58,9 +58,10 @@ def test_the_contents_are_the_headings_and_lead_to_them(help_window: HelpWindow)
     assert titles(help_window) == [heading.text for heading in headings(guide)]
     shown = [block.text() for block in help_window._headed()]
     assert shown == titles(help_window)
-    item = help_window.contents.findItems("Panels", Qt.MatchFlag.MatchRecursive)[0]
+    help_window.open("guide/window.md")
+    item = help_window.contents.findItems("Events", Qt.MatchFlag.MatchRecursive)[0]
     help_window.contents.setCurrentItem(item)
-    assert help_window.text.textCursor().block().text() == "Panels"
+    assert help_window.text.textCursor().block().text() == "Events"
     assert help_window.text.verticalScrollBar().value() > 100
 
 
@@ -89,10 +90,27 @@ def test_links_to_our_documents_stay_and_others_go_to_the_browser(
     assert titles(help_window)[0] == "Concepts"
     help_window._follow(QUrl("../runs.md"))
     assert titles(help_window)[0] == "Run folders"
+    help_window._follow(QUrl("guide/window.md#events"))
+    assert titles(help_window)[0] == "The window"
+    assert help_window.text.textCursor().block().text() == "Events"
+    help_window._follow(QUrl("../runs.md"))
     help_window._follow(QUrl("https://arxiv.org/abs/2006.10529"))
     assert opened == ["https://arxiv.org/abs/2006.10529"]
     help_window.set_theme(DARK)
     assert titles(help_window)[0] == "Run folders"
+
+
+def test_a_document_is_chosen_from_a_list_that_begins_with_the_guide(
+    help_window: HelpWindow,
+) -> None:
+    pages = help_window.pages
+    assert [pages.itemData(place) for place in (0, 1)] == [GUIDE, "guide/changing-a-run.md"]
+    place = pages.findText("Sweeps")
+    pages.setCurrentIndex(place)
+    pages.activated.emit(place)
+    assert titles(help_window)[0] == "Sweeps"
+    help_window._follow(QUrl("../runs.md"))
+    assert pages.currentText() == "Run folders"
 
 
 def test_pictures_are_captions_and_formulas_code() -> None:
@@ -106,8 +124,15 @@ def test_every_document_that_the_guide_links_to_is_shipped() -> None:
     for source, place in shipped.items():
         assert (ROOT / source).is_file()
         assert place == f"dgn_resources/{source}"
-    linked = set(LINK.findall((ROOT / "docs" / GUIDE).read_text(encoding="utf-8")))
-    assert {f"docs/{name}" for name in (GUIDE, *linked)} <= set(shipped)
+    pages = [ROOT / "docs" / GUIDE, *(ROOT / "docs" / "guide").glob("*.md")]
+    linked = {
+        (page.parent / link).resolve().relative_to(ROOT).as_posix()
+        for page in pages
+        for link in LINK.findall(page.read_text(encoding="utf-8"))
+    }
+    generated = ("docs/reference", "docs/experiments", "docs/panels.md")
+    ours = {path.relative_to(ROOT).as_posix() for path in pages}
+    assert {name for name in linked | ours if not name.startswith(generated)} <= set(shipped)
 
 
 @pytest.mark.slow
