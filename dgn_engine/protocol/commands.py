@@ -20,8 +20,8 @@ Purpose = Literal["", "gates", "weights", "compare", "network"]
 class UndoPolicy:
     """How a change is undone. `what` it is, in words, with fields of the command in braces.
 
-    `weights`: the networks as they were before it are put back; else only order, rotation and
-    settings. `merges`: several of a kind in quick succession count as one change.
+    `weights`: the networks as they were before it are put back; else only order, rotation,
+    settings and probe set. `merges`: several of a kind in quick succession count as one change.
     """
 
     what: str
@@ -241,6 +241,7 @@ class SetProbeExamples(Command):
     """Choose so many probe examples, as a new run with this number would; all panels share them."""
 
     title = "choose {examples} probe examples"
+    undo = UndoPolicy("number of probe examples")
 
     examples: int
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.commands import Command, UndoPolicy
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class ChooseProbeSet(Command):
     classes. Training does not notice."""
 
     title = "choose the probe set"
+    undo = UndoPolicy("probe set")
 
     choice: str = ""
 
@@ -22,6 +23,7 @@ class ChooseMisclassified(Command):
     """Make it of training examples that the network, as it is now, gets wrong."""
 
     title = "choose misclassified examples"
+    undo = UndoPolicy("probe set")
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Engine:
         self._heavy = readings = ReadingCommands(self._emit, worker, files.comparison)
         self._library = library = RunLibrary(emit, runs_root)
         self._publisher = FramePublisher(publish, files.comparison)
-        self._undo = UndoHistory(self._emit, files.name_of)
+        self._undo = UndoHistory(self._emit, files.name_of, readings.choose)
         self._watching = watching = WatchCommands()
         self._branches = Branches(self._emit, files.comparison, runs_root)
         self.handlers: dict[type[do.Command], Handler] = {

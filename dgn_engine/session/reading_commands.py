@@ -75,19 +75,20 @@ class ReadingCommands:
     def _choose_number(self, command: do.SetProbeExamples, shown: Shown) -> None:
         """So many of those that were chosen; what was chosen by hand gives way."""
         choice = replace(ProbeChoice.parse(shown.config.probe_set), rows=())
-        self._choose(shown, command.examples, str(choice))
+        self.choose(shown, command.examples, str(choice))
 
     def _choose_set(self, command: ChooseProbeSet, shown: Shown) -> None:
-        self._choose(shown, shown.config.probe_examples, str(ProbeChoice.parse(command.choice)))
+        self.choose(shown, shown.config.probe_examples, str(ProbeChoice.parse(command.choice)))
 
     def _choose_misclassified(self, _: ChooseMisclassified, shown: Shown) -> None:
         if not isinstance(shown, Run):
             raise UserError("Only a run can say which training examples it gets wrong now.")
         rows = misclassified(shown.trainer, shown.config.probe_examples, shown.config.seed)
         choice = replace(ProbeChoice.parse(shown.config.probe_set), classes=(), rows=rows)
-        self._choose(shown, shown.config.probe_examples, str(choice))
+        self.choose(shown, shown.config.probe_examples, str(choice))
 
-    def _choose(self, shown: Shown, count: int, choice: str) -> None:
+    def choose(self, shown: Shown, count: int, choice: str) -> None:
+        """Make the probe set of so many examples, and of these; training does not notice."""
         before = shown.config
         if (before.probe_examples, before.probe_set) == (count, choice):
             return

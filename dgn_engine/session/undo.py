@@ -1,8 +1,8 @@
 """Undo and redo of what a user changed in a run, between two steps.
 
 A change that replaced weights (a regime, gates or weights of a file) is undone with a copy of the
-run from right before it: both networks, optimiser state, regime and settings. An order, a rotation
-or a setting is only turned back; the weights are left alone. Steps are never taken back: the run
+run from right before it: both networks, optimiser state, regime and settings. An order, a rotation,
+a setting or the probe set is only turned back; the weights are left alone. Steps are never taken back: the run
 goes on from the step that it has reached, and its record stays whole. Which command is undone how
 is declared with it (`protocol.commands.UndoPolicy`).
 """
@@ -22,6 +22,8 @@ from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
 from dgn_engine.protocol.events import Event, RegimeSwapped, UndoChanged
+from dgn_engine.protocol.probe_choice import ProbeChoice
+from dgn_engine.protocol.probe_commands import ChooseMisclassified, ChooseProbeSet
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, go_back
@@ -29,6 +31,7 @@ from dgn_engine.training.run_snapshot import capture, go_back
 MOST = 50  # changes that are kept
 MOST_BYTES = 512 << 20  # of their weights; the newest change is always kept
 MERGED = 1.0  # seconds between two changes of one setting that count as one
+_OF_PROBE_SET = (do.SetProbeExamples, ChooseProbeSet, ChooseMisclassified)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class _UndoneSettings:
     learning_rate: float
     beta: float
     value_input: ValueInput
+    probe_examples: int = 0
+    probe_set: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,17 @@ class _Change:
 class UndoHistory:
     """The changes of the run in progress, the newest last; another run begins without any."""
 
-    def __init__(self, emit: Callable[[Event], None], file_name: Callable[[int], str]) -> None:
-        """`file_name(ticket)`: of a listed file."""
+    def __init__(
+        self,
+        emit: Callable[[Event], None],
+        file_name: Callable[[int], str],
+        choose: Callable[[Run, int, str], None],
+    ) -> None:
+        """`file_name(ticket)`: of a listed file. `choose(run, examples, choice)`: another probe
+        set."""
         self._emit = emit
         self._file_name = file_name
+        self._choose = choose
         self._run = 0  # the number of the run that was changed
         self._done: list[_Change] = []
         self._undone: list[_Change] = []
@@ -123,7 +135,7 @@ class UndoHistory:
             if isinstance(last.before, Snapshot):
                 _put_back(run, last.before, (word, last.what), self._emit)
             else:
-                _turn_back(run, last.before)
+                _turn_back(run, last.before, self._choose)
         source.pop()
         if change is not None:
             target.append(change)
@@ -131,8 +143,11 @@ class UndoHistory:
         self._emit_names()
 
     def _append(self, change: _Change | None, run: Run) -> None:
+        """Keep a change; one of the probe set that chose the same examples again is none."""
         if change is None:  # the run had diverged: neither this change nor those before are undone
             self._done.clear()
+            return
+        if change.kind in _OF_PROBE_SET and change.before == _settings_of(run):
             return
         last = self._done[-1] if self._done else None
         same = last is not None and change.policy.merges and last.kind is change.kind
@@ -183,10 +198,18 @@ def _detail(change: _Change, run: Run) -> str:
         ("learning rate", f"{before.learning_rate:g}", f"{now_set.learning_rate:g}"),
         ("β", f"{before.beta:g}", f"{now_set.beta:g}"),
         ("value input", before.value_input, now_set.value_input),
+        ("probe set", _examples(before), _examples(now_set)),
     ):
         if was_set != is_set:
             words.append(f"{name} {was_set} → {is_set}")
     return ", ".join(words) or change.what
+
+
+def _examples(settings: _UndoneSettings) -> str:
+    """'64 examples, class 3, 8'."""
+    chosen = ProbeChoice.parse(settings.probe_set)
+    count = "" if chosen.rows else f"{settings.probe_examples:,} examples, "
+    return count + chosen.in_words
 
 
 def _from_one(order: tuple[int, ...]) -> str:
@@ -217,7 +240,8 @@ def _settings_of(run: Run) -> _UndoneSettings:
     network = run.trainer.network
     turns = turned(network.routes)
     beta, value_input = network.gate.beta, network.value_input
-    return _UndoneSettings(network.wiring, *turns, run.learning_rate, beta, value_input)
+    chosen = run.config.probe_examples, run.config.probe_set
+    return _UndoneSettings(network.wiring, *turns, run.learning_rate, beta, value_input, *chosen)
 
 
 def _put_back(
@@ -251,9 +275,11 @@ def _put_back(
     )
 
 
-def _turn_back(run: Run, to: _UndoneSettings) -> None:
+def _turn_back(run: Run, to: _UndoneSettings, choose: Callable[[Run, int, str], None]) -> None:
     """Only what is different now."""
     now = _settings_of(run)
+    if (now.probe_examples, now.probe_set) != (to.probe_examples, to.probe_set):
+        choose(run, to.probe_examples, to.probe_set)
     if now.order != to.order:
         run.rewire(to.order)
     if turned(run.trainer.network.routes) != (to.rotation, to.shift):

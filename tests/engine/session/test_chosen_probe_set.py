@@ -13,6 +13,7 @@ import torch
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.change_list import ChangesListed, UndoMany
 from dgn_engine.protocol.events import Failed, ProbeScalars, ProbeSetChanged, Refused, RunStarted
 from dgn_engine.protocol.probe_choice import ProbeChoice, packed
 from dgn_engine.protocol.probe_commands import (
@@ -211,3 +212,32 @@ def test_training_examples_are_listed_by_class_in_the_order_of_the_data(desk: De
     assert listed.found.probe_set.indices == tuple(rows[2:6].tolist())
     images = listed.found.images
     np.testing.assert_array_equal(images, np.rint(255.0 * data.train_x[rows[2:6], 0]))
+
+
+def test_a_chosen_probe_set_is_undone_in_its_place_among_the_changes(desk: Desk) -> None:
+    desk.do(do.StartRun(small("FR-II"), paused=True))
+    first = run_of(desk).probe_set.digest
+    weights = desk.value()
+    desk.do(ChooseProbeSet("classes 3,8"), ChooseProbeSet("classes 3,8"), do.SetBeta(2.0))
+    chosen = run_of(desk).probe_set.digest
+    desk.do(ChooseMisclassified(), do.SetProbeExamples(30))
+    listed = desk.last(ChangesListed)
+    assert isinstance(listed, ChangesListed)
+    words = [one.what for one in listed.done]
+    assert words[0] == (
+        "probe set 20 examples, balanced over the classes → 20 examples, classes 3, 8"
+    )
+    assert len(words) == 4  # the same set once more is no change
+    assert words[2].endswith("chosen by hand")
+    desk.do(UndoMany(3))
+    assert (run_of(desk).probe_set.digest, run_of(desk).trainer.network.gate.beta) == (chosen, 8.0)
+    changed = desk.last(ProbeSetChanged)
+    assert isinstance(changed, ProbeSetChanged)
+    assert (changed.examples, changed.choice) == (20, "classes 3,8")
+    desk.do(do.Undo())
+    assert run_of(desk).probe_set.digest == first
+    desk.do(do.Redo())
+    assert run_of(desk).probe_set.digest == chosen
+    assert not [event for event in desk.events if isinstance(event, (Failed, Refused))]
+    for before, now in zip(weights, desk.value(), strict=True):
+        assert torch.equal(before, now)

@@ -30,12 +30,15 @@ class History:
         self.size, self.now, self.state = 1, 100.0, 0
         self.seen: list[object] = []
         self.back: list[object] = []
-        self.history = UndoHistory(self.events.append, lambda ticket: f"file{ticket}.pt")
+        self.history = UndoHistory(self.events.append, lambda ticket: f"file{ticket}.pt", self.choose)
         monkeypatch.setattr(undo, "capture", self.capture)
         monkeypatch.setattr(undo, "_settings_of", lambda _: self.settings())
         monkeypatch.setattr(undo, "_put_back", lambda *given: self.back.append(given))
         monkeypatch.setattr(undo, "_turn_back", lambda *given: self.back.append(given))
         monkeypatch.setattr(undo, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def choose(self, *given: object) -> None:
+        self.back.append(given)
 
     def capture(self, _: object) -> Snapshot | None:
         self.state += 1
