@@ -2,9 +2,9 @@
 
 A change that replaced weights (a regime, gates or weights of a file) is undone with a copy of the
 run from right before it: both networks, optimiser state, regime and settings. An order, a rotation,
-a setting or the probe set is only turned back; the weights are left alone. Steps are never taken back: the run
-goes on from the step that it has reached, and its record stays whole. Which command is undone how
-is declared with it (`protocol.commands.UndoPolicy`).
+a setting or the probe set is only turned back; the weights are left alone. Steps are never taken
+back: the run goes on from the step that it has reached, and its record stays whole. Which command
+is undone how is declared with it (`protocol.commands.UndoPolicy`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ class History:
         self.size, self.now, self.state = 1, 100.0, 0
         self.seen: list[object] = []
         self.back: list[object] = []
-        self.history = UndoHistory(self.events.append, lambda ticket: f"file{ticket}.pt", self.choose)
+        self.history = UndoHistory(
+            self.events.append, lambda ticket: f"file{ticket}.pt", self.choose
+        )
         monkeypatch.setattr(undo, "capture", self.capture)
         monkeypatch.setattr(undo, "_settings_of", lambda _: self.settings())
         monkeypatch.setattr(undo, "_put_back", lambda *given: self.back.append(given))
