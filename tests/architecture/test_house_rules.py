@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import functools
+import gc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,19 +80,34 @@ def texts() -> list[Path]:
     )
 
 
-def opening(module: Path) -> str:
+@pytest.fixture(scope="module")
+def trees() -> Iterator[dict[Path, ast.Module]]:
+    """Every module, parsed; a garbage collector that looks for cycles in them triples the time."""
+    gc.disable()
+    parsed = {path: ast.parse(path.read_text("utf-8")) for path in MODULES}
+    gc.enable()
+    yield parsed
+    parsed.clear()
+
+
+def opening(tree: ast.Module) -> str:
     """The first paragraph of its docstring; an empty __init__.py says it by its folder."""
-    tree = ast.parse(module.read_text(encoding="utf-8"))
     return (ast.get_docstring(tree) or "").split("\n\n")[0].strip() if tree.body else "."
 
 
-@functools.cache
-def every_node(module: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(module.read_text("utf-8"))))
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The tree and every statement in it, at any depth: a tenth of its nodes."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inside = getattr(node, part, None)
+            left.extend(inside if isinstance(inside, list) else [])
 
 
-def nodes(module: Path, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-    return (node for node in every_node(module) if isinstance(node, kinds))
+def calls(tree: ast.Module) -> list[ast.Call]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
 
 
 def is_plug_in(module: Path) -> bool:
@@ -136,9 +151,14 @@ def test_a_module_name_occurs_once_in_the_tree() -> None:
     assert repeated(places) == {}
 
 
-def test_a_class_name_occurs_once_in_the_tree() -> None:
-    modules = [path for path in MODULES if not is_plug_in(path)]
-    places = [(node.name, name(path)) for path in modules for node in nodes(path, ast.ClassDef)]
+def test_a_class_name_occurs_once_in_the_tree(trees: dict[Path, ast.Module]) -> None:
+    places = [
+        (node.name, name(path))
+        for path, tree in trees.items()
+        if not is_plug_in(path)
+        for node in statements(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
     assert repeated(places) == {}
 
 
@@ -155,31 +175,34 @@ def test_the_engines_root_holds_at_most_six_modules() -> None:
     assert len(modules) <= 6, modules
 
 
-def test_no_docstring_only_repeats_a_name() -> None:
-    kinds = (ast.FunctionDef, ast.ClassDef)
+def test_no_docstring_only_repeats_a_name(trees: dict[Path, ast.Module]) -> None:
     found = [
         f"{name(path)}:{node.lineno} {node.name}: {docstring}"
-        for path in MODULES
-        for node in nodes(path, *kinds)
+        for path, tree in trees.items()
+        for node in statements(tree)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
         if (docstring := ast.get_docstring(node)) and says_nothing(node.name, docstring)
     ]
     assert found == []
 
 
-def test_only_listed_modules_import_ours_inside_a_function() -> None:
+def test_only_listed_modules_import_ours_inside_a_function(trees: dict[Path, ast.Module]) -> None:
     late = {
         name(path)
-        for path in MODULES
-        for function in nodes(path, ast.FunctionDef)
-        for node in ast.walk(function)
+        for path, tree in trees.items()
+        for function in statements(tree)
+        if isinstance(function, ast.FunctionDef)
+        for node in statements(function)
         if isinstance(node, (ast.Import, ast.ImportFrom)) and "dgn_" in ast.unparse(node)
     }
     assert {path for path in late if not path.startswith(tuple(LATE_IMPORTS))} == set()
     assert [place for place in LATE_IMPORTS if not any(p.startswith(place) for p in late)] == []
 
 
-def test_a_module_opens_with_one_sentence_that_says_what_it_is_for() -> None:
-    openings = {name(path): opening(path) for path in MODULES}
+def test_a_module_opens_with_one_sentence_that_says_what_it_is_for(
+    trees: dict[Path, ast.Module],
+) -> None:
+    openings = {name(path): opening(tree) for path, tree in trees.items()}
     assert {path: text for path, text in openings.items() if not text.endswith((".", "?"))} == {}
 
 
@@ -196,13 +219,15 @@ def test_test_files_have_names_of_their_own() -> None:
 
 def test_no_test_module_imports_another() -> None:
     """What several share is in a conftest or in a module of builders."""
+    imported = re.compile(r"^\s*(?:from|import) .*\btest_", re.MULTILINE)
+    suspects = [path for path in TESTS if imported.search(path.read_text("utf-8"))]
     imports = {
         name(path): [
             node.module
-            for node in nodes(path, ast.ImportFrom)
+            for node in statements(ast.parse(path.read_text("utf-8")))
             if isinstance(node, ast.ImportFrom) and re.search(r"\btest_", node.module or "")
         ]
-        for path in TESTS
+        for path in suspects
     }
     assert {path: found for path, found in imports.items() if found} == {}
 
@@ -229,20 +254,31 @@ STYLED = {
 }
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name)
-def test_text_is_printed_in_one_way_only(module: Path) -> None:
-    calls = [n.func for n in nodes(module, ast.Call) if isinstance(n, ast.Call)]
-    printed = [f for f in calls if isinstance(f, ast.Name) and f.id == "print"]
-    written = [f for f in calls if ast.unparse(f) in ("sys.stdout.write", "sys.stderr.write")]
-    assert name(module) in PRINTS or not printed + written
+def test_text_is_printed_in_one_way_only(trees: dict[Path, ast.Module]) -> None:
+    assert [name(path) for path in trees if name(path) not in PRINTS and prints(trees[path])] == []
+    assert [name(path) for path in trees if name(path) not in STYLED and styles(trees[path])] == []
+
+
+def prints(module: ast.Module) -> bool:
+    return any(
+        call.func.id == "print"
+        if isinstance(call.func, ast.Name)
+        else ast.unparse(call.func) in ("sys.stdout.write", "sys.stderr.write")
+        for call in calls(module)
+        if isinstance(call.func, ast.Name) or getattr(call.func, "attr", "") == "write"
+    )
+
+
+def styles(module: ast.Module) -> bool:
     imported = {
-        f"{n.module}.{alias.name}"
-        for n in nodes(module, ast.ImportFrom)
-        if isinstance(n, ast.ImportFrom)
-        for alias in n.names
+        f"{node.module}.{alias.name}"
+        for node in statements(module)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
-    console = {"rich.console.Console", "rich.text.Text", "rich.print", "rich.markup.render"}
-    assert name(module) in STYLED or not console & imported
+    return bool(
+        imported & {"rich.console.Console", "rich.text.Text", "rich.print", "rich.markup.render"}
+    )
 
 
 # Who may make a label of Qt itself, and why; every other is a `PlainLabel`.
@@ -253,14 +289,24 @@ LABELS = {
 WORDS_OF_TIPS = {"tip", "plain_tip", "html"}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=name)
-def test_no_name_is_taken_for_markup_by_a_label_or_a_tip(module: Path) -> None:
-    calls = [n for n in nodes(module, ast.Call) if isinstance(n, ast.Call)]
-    made = [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "QLabel"]
-    assert name(module) in LABELS or not made
-    tips = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "setToolTip"]
-    assert [ast.unparse(tip) for tip in tips if not is_escaped(tip.args[-1])] == []
-    assert not [c for c in calls if ast.unparse(c.func).rpartition(".")[2] == "QMessageBox"]
+def test_no_name_is_taken_for_markup_by_a_label_or_a_tip(trees: dict[Path, ast.Module]) -> None:
+    found = {name(path): markup(tree, name(path) in LABELS) for path, tree in trees.items()}
+    assert {path: texts for path, texts in found.items() if texts} == {}
+
+
+def markup(module: ast.Module, may_make_labels: bool) -> list[str]:
+    """Calls that may take a name for markup."""
+    found = []
+    for call in calls(module):
+        called = call.func.id if isinstance(call.func, ast.Name) else ""
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else called
+        if (
+            (called == "QLabel" and not may_make_labels)
+            or (method == "setToolTip" and not is_escaped(call.args[-1]))
+            or method == "QMessageBox"
+        ):
+            found.append(ast.unparse(call))
+    return found
 
 
 def is_escaped(words: ast.expr) -> bool:
