@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -131,17 +132,37 @@ class NetworkOptimizer:
                 self.torch.state[parameter] = state
 
 
+class _WithoutCompiler(torch.optim.Optimizer):
+    """torch's own, which load its compiler (a second and a half) by being made, only to be left
+    out of what that compiles; here nothing is compiled."""
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+
+
+class _Adam(_WithoutCompiler, torch.optim.Adam):
+    step = torch.no_grad()(inspect.unwrap(torch.optim.Adam.step))
+
+
+class _SGD(_WithoutCompiler, torch.optim.SGD):
+    step = torch.no_grad()(inspect.unwrap(torch.optim.SGD.step))
+
+
+class _RMSprop(_WithoutCompiler, torch.optim.RMSprop):
+    step = torch.no_grad()(inspect.unwrap(torch.optim.RMSprop.step))
+
+
 def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torch.optim.Optimizer:
     """torch's own over these groups of parameters; a group may have another learning rate."""
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda", "mps")
     rate = config.learning_rate
     match config.optimiser:
         case "adam":
-            return torch.optim.Adam(groups, lr=rate, fused=fused)
+            return _Adam(groups, lr=rate, fused=fused)
         case "sgd":
-            return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, fused=fused)
+            return _SGD(groups, lr=rate, momentum=config.momentum, fused=fused)
         case "rmsprop":
-            return torch.optim.RMSprop(groups, lr=rate, alpha=config.smoothing)
+            return _RMSprop(groups, lr=rate, alpha=config.smoothing)
 
 
 def make_capturable(optimiser: torch.optim.Optimizer) -> None:
