@@ -32,7 +32,7 @@ def test_an_optimiser_is_torchs_own_of_that_name(
     word: str, kind: type[torch.optim.Optimizer], fused: bool | None
 ) -> None:
     network, optimizer = made(optimiser=word, learning_rate=0.25, momentum=0.5, smoothing=0.8)
-    assert type(optimizer.torch) is kind
+    assert isinstance(optimizer.torch, kind)
     value, feature = optimizer.torch.param_groups
     assert value["params"] == list(network.value.parameters())
     assert feature["params"] == list(network.feature.parameters())
@@ -44,6 +44,28 @@ def test_an_optimiser_is_torchs_own_of_that_name(
             assert not group["weight_decay"]
         if word == "rmsprop":
             assert group["alpha"] == 0.8
+
+
+@pytest.mark.parametrize("word", ["adam", "sgd", "rmsprop"])
+def test_steps_are_those_of_torch_bit_for_bit(word: str) -> None:
+    torch.manual_seed(0)
+    ours, theirs = (nn.Parameter(torch.randn(5, 3)) for _ in range(2))
+    theirs.data.copy_(ours.data)
+    config = TrainingConfig(optimiser=word, learning_rate=0.1, momentum=0.9)  # type: ignore[arg-type]
+    mine = optimiser_over([{"params": [ours]}], config)
+    usual = {
+        "adam": lambda: torch.optim.Adam([theirs], lr=0.1, fused=True),
+        "sgd": lambda: torch.optim.SGD([theirs], lr=0.1, momentum=0.9, fused=True),
+        "rmsprop": lambda: torch.optim.RMSprop([theirs], lr=0.1, alpha=config.smoothing),
+    }[word]()
+    for _ in range(3):
+        gradient = torch.randn(5, 3)
+        for weight, optimiser in ((ours, mine), (theirs, usual)):
+            weight.grad = gradient.clone()
+            optimiser.step()
+            optimiser.zero_grad()
+            assert weight.grad is None
+        assert torch.equal(ours, theirs)
 
 
 def test_there_is_no_quick_form_where_torch_has_none() -> None:
