@@ -33,7 +33,9 @@ def panel(name: str, view: View) -> FigurePanel:
 
 
 def page(panels: Sequence[FigurePanel], style: FigureStyle) -> Figure:
+    """Laid out as it is saved; no pixel is drawn."""
     with print_style():
         figure = draw_page(panels, style)
-        FigureCanvasAgg(figure).draw()
+        FigureCanvasAgg(figure)
+        figure.draw_without_rendering()
     return figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from tests.viewer.figures.figure_panels import panel
 
 PANELS = all_panels()
 MakeView = Callable[..., View]
-# Runs a script where nothing of ours, nor Qt or torch, can be imported.
+Redraw = Callable[[Path, Path], None]
+# Runs scripts, two paths a line, where nothing of ours, nor Qt or torch, can be imported.
 ALONE = """
 import runpy, sys
 class Blocked:
@@ -33,24 +34,43 @@ class Blocked:
             raise ImportError(f"{name} is blocked")
 BLOCKED = ("dgn_viewer", "dgn_engine", "dgn_resources", "PySide6", "torch", "pyqtgraph", "scipy")
 sys.meta_path.insert(0, Blocked())
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+import matplotlib
+for line in sys.stdin:
+    sys.argv = line.rstrip("\\n").split("\\t")
+    matplotlib.rcdefaults()
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    print("drawn", flush=True)
 """
 
 
-def redraw(script: Path, out: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-c", ALONE, str(script), str(out)],
-        check=True,
+@pytest.fixture(scope="module")
+def redraw() -> Iterator[Redraw]:
+    """`redraw(script, out)` in another process, the same for all scripts: loading matplotlib
+    takes longer than drawing."""
+    with subprocess.Popen(
+        [sys.executable, "-c", ALONE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(Path(matplotlib.__file__).parents[1])},
-    )
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, answers = process.stdin, process.stdout
+
+        def draw(script: Path, out: Path) -> None:
+            asked.write(f"{script}\t{out}\n")
+            asked.flush()
+            assert "drawn" in answers.readline()
+
+        yield draw
 
 
 @pytest.mark.parametrize(
     ("name", "kind"), each([*((name, "soft") for name in PANELS), ("gate_maps", "conv")])
 )
 def test_a_script_draws_the_same_pixels_alone(
-    name: str, kind: str, make_view: MakeView, tmp_path: Path
+    name: str, kind: str, make_view: MakeView, tmp_path: Path, redraw: Redraw
 ) -> None:
     style = FigureStyle(COLUMN if kind == "soft" else TEXT, dpi=100, letters=True)
     shown = [panel(name, make_view(kind, n=40))]
@@ -63,7 +83,7 @@ def test_a_script_draws_the_same_pixels_alone(
 
 @pytest.mark.discovery
 def test_a_script_of_a_page_with_settings_draws_the_same_pixels(
-    make_view: MakeView, tmp_path: Path
+    make_view: MakeView, tmp_path: Path, redraw: Redraw
 ) -> None:
     training = panel("training", make_view("hard"))
     smooth = {chart.key: ChartSettings(smoothing=0.9) for chart in training.scene.charts}

@@ -29,7 +29,8 @@ from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.shell.figure_thread import FigureThread
 from dgn_viewer.style.theme import DARK, LIGHT
 
-PANELS = all_panels()
+# Curves, a spectrum and matrices; that each panel makes a figure is tested beside the figures.
+PANELS = {name: all_panels()[name] for name in ("training", "spectrum", "overlap", "ntk")}
 MakeView = Callable[..., View]
 
 
@@ -79,7 +80,6 @@ def desk(qtbot: QtBot, make_view: MakeView, tmp_path: Path) -> Iterator[Desk]:
     made.export.close()
 
 
-@pytest.mark.discovery
 def test_the_preview_is_the_figure_at_its_final_size(desk: Desk) -> None:
     desk.export.panel("spectrum")
     dialog = desk.drawn()
@@ -92,7 +92,6 @@ def test_the_preview_is_the_figure_at_its_final_size(desk: Desk) -> None:
     dialog.close()
 
 
-@pytest.mark.discovery
 def test_on_a_small_screen_the_dialog_is_no_larger_than_the_screen(desk: Desk) -> None:
     desk.export.panel("spectrum")
     dialog = desk.dialog()
@@ -103,7 +102,6 @@ def test_on_a_small_screen_the_dialog_is_no_larger_than_the_screen(desk: Desk) -
     dialog.close()
 
 
-@pytest.mark.discovery
 def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
     desk.export.panel("training")
     dialog = desk.drawn()
@@ -122,7 +120,6 @@ def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
     dialog.close()
 
 
-@pytest.mark.discovery
 def test_what_was_chosen_is_there_the_next_time(desk: Desk) -> None:
     desk.export.panel("training")
     first = desk.dialog()
@@ -139,7 +136,6 @@ def test_what_was_chosen_is_there_the_next_time(desk: Desk) -> None:
     desk.dialog().close()
 
 
-@pytest.mark.discovery
 @pytest.mark.parametrize(
     "left",
     [{}, [], {"width": 7, "kind": {}, "dpi": "x", "font": None, "names": [1], "inches": "a"}],
@@ -151,7 +147,6 @@ def test_choices_that_make_no_sense_are_as_at_first(left: Any, desk: Desk) -> No
     desk.dialog().close()
 
 
-@pytest.mark.discovery
 @pytest.mark.parametrize("ending", ["pdf", "svg", "png", "pgf", "py", "npz", "csv"])
 def test_a_panel_is_written_in_the_format_of_its_name(
     ending: str, desk: Desk, tmp_path: Path
@@ -168,7 +163,6 @@ def test_a_panel_is_written_in_the_format_of_its_name(
     desk.dialog().close()
 
 
-@pytest.mark.discovery
 def test_a_figure_is_light_on_white_in_a_dark_window(desk: Desk, tmp_path: Path) -> None:
     (panel,) = captured([desk.hosts["training"]])
     write_panels([panel], tmp_path / "a.svg", FigureStyle(), apart=False)
@@ -177,7 +171,6 @@ def test_a_figure_is_light_on_white_in_a_dark_window(desk: Desk, tmp_path: Path)
     assert DARK.accent not in text
 
 
-@pytest.mark.discovery
 def test_all_panels_are_written_on_a_page_or_beside_each_other(
     desk: Desk, make_view: MakeView, tmp_path: Path
 ) -> None:
@@ -199,7 +192,6 @@ def test_all_panels_are_written_on_a_page_or_beside_each_other(
     dialog.close()
 
 
-@pytest.mark.discovery
 def test_a_script_is_saved_by_its_own_button(desk: Desk, tmp_path: Path) -> None:
     desk.export.panel("training")
     asked = desk.dialog().save_script()
@@ -210,7 +202,6 @@ def test_a_script_is_saved_by_its_own_button(desk: Desk, tmp_path: Path) -> None
     desk.dialog().close()
 
 
-@pytest.mark.discovery
 def test_the_panel_goes_on_and_the_dialog_shows_the_moment_it_was_opened(
     desk: Desk, make_view: MakeView
 ) -> None:
@@ -226,7 +217,6 @@ def test_the_panel_goes_on_and_the_dialog_shows_the_moment_it_was_opened(
     dialog.close()
 
 
-@pytest.mark.discovery
 def test_what_is_exported_is_what_is_seen_with_its_settings(desk: Desk) -> None:
     host = desk.hosts["training"]
     host.charts.put({"loss": ChartSettings(smoothing=0.9)})
@@ -235,7 +225,6 @@ def test_what_is_exported_is_what_is_seen_with_its_settings(desk: Desk) -> None:
     assert any(curve.smoothed for curve in panel.scene.charts[0].curves)
 
 
-@pytest.mark.discovery
 def test_copy_puts_the_figure_on_the_clipboard(desk: Desk) -> None:
     desk.export.panel("training")
     dialog = desk.drawn()
@@ -246,7 +235,6 @@ def test_copy_puts_the_figure_on_the_clipboard(desk: Desk) -> None:
     dialog.close()
 
 
-@pytest.mark.discovery
 def test_what_makes_no_figure_is_said_in_the_dialog(desk: Desk, tmp_path: Path) -> None:
     desk.export.panel("training")
     dialog = desk.drawn()
@@ -270,7 +258,6 @@ def test_what_makes_no_figure_is_said_in_the_dialog(desk: Desk, tmp_path: Path) 
     dialog.close()
 
 
-@pytest.mark.discovery
 def test_a_panel_without_a_picture_is_refused_in_a_sentence(
     desk: Desk, make_view: MakeView
 ) -> None:
@@ -286,7 +273,6 @@ def test_a_panel_without_a_picture_is_refused_in_a_sentence(
     assert not desk.window.findChildren(ExportDialog)
 
 
-@pytest.mark.discovery
 def test_a_second_dialog_takes_the_place_of_the_first(desk: Desk) -> None:
     desk.export.panel("training")
     desk.export.panel("spectrum")
@@ -294,7 +280,6 @@ def test_a_second_dialog_takes_the_place_of_the_first(desk: Desk) -> None:
     desk.dialog().close()
 
 
-@pytest.mark.discovery
 def test_a_dialog_that_is_closed_while_it_writes_tells_the_outcome(
     desk: Desk, tmp_path: Path
 ) -> None:
