@@ -23,6 +23,26 @@ class UserError(Exception):
         super().__init__(_cut(printable(str(sentence))), *more)
 
 
+class DoesNotFitError(UserError):
+    """There is not enough memory where it was tried; elsewhere, or with fewer beside it, there may
+    be."""
+
+
+# After these CUDA refuses everything in its process.
+_BROKEN_CUDA = (
+    "CUDA error",
+    "AcceleratorError",
+    "cudaError",
+    "_EXECUTION_FAILED",
+    "illegal memory",
+)
+
+
+def breaks_cuda(what: str) -> bool:
+    """Whether CUDA refuses everything in the process after this fault."""
+    return any(word in what for word in _BROKEN_CUDA)
+
+
 class ArgumentError(UserError, ValueError):
     """An argument of a library function was refused; whoever calls it may expect a ValueError."""
 

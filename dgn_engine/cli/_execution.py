@@ -34,6 +34,9 @@ def add_executor_options(
         "--executor", default="auto", help="serial, processes, packed, dask; auto chooses"
     )
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="at most so many")
+    parser.add_argument(
+        "--devices", default="", metavar="LIST", help="cuda:0,cuda:1 or cpu; default: every card"
+    )
     parser.add_argument("--cluster", default="", metavar=metavar, help=cluster)
     for name, what in _TLS.items():
         parser.add_argument(
@@ -62,7 +65,9 @@ def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Exec
 
     cluster = arguments.cluster
     tls = ClusterTls(arguments.tls_ca_file, arguments.tls_cert, arguments.tls_key, arguments.no_tls)
-    executor = find_executor(arguments.executor, units, cluster, arguments.workers, tls)
+    executor = find_executor(
+        arguments.executor, units, cluster, arguments.workers, tls, arguments.devices
+    )
     if warning := tls_warning(cluster, tls):
         complain(f"dgn {arguments.command}: {warning}")
     return executor

@@ -143,7 +143,11 @@ class UnitProgressBar(_ProgressBar):
     def show(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
         words = in_words(now)
         self._bar.update(self._task, completed=now.fraction, words=words)
-        if changed is None or changed.state not in ("done", "diverged", "failed"):
+        if changed is None:
+            return
+        if changed.notice:
+            self._console.print(changed.notice)
+        if changed.state not in ("done", "diverged", "failed"):
             return
         score = "" if changed.score is None else f" {100 * changed.score:.2f} %"
         self._console.print(

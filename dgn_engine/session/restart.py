@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgn_engine.errors import breaks_cuda
 from dgn_engine.protocol import engine_events, events
 from dgn_engine.protocol.commands import Command, ContinueRun, Shutdown, Watch
 from dgn_engine.protocol.frames import Frame
@@ -14,13 +15,11 @@ from dgn_engine.storage.lock import last_holder
 from dgn_engine.storage.runs import folder_layout
 
 AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is left alone
-# After these CUDA refuses everything in its process.
-_POISON = ("CUDA error", "AcceleratorError", "cudaError", "_EXECUTION_FAILED", "illegal memory")
 
 
 def poisons(event: events.Event) -> bool:
     """Whether CUDA refuses everything in the process after this fault."""
-    return isinstance(event, events.Failed) and any(word in event.what for word in _POISON)
+    return isinstance(event, events.Failed) and breaks_cuda(event.what)
 
 
 def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:

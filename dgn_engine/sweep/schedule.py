@@ -25,6 +25,7 @@ class UnitProgress:
     fraction: float = 0.0
     score: float | None = None
     trouble: str = ""
+    notice: str = ""  # a sentence for whoever waits
 
 
 class Schedule:
@@ -83,7 +84,7 @@ class Schedule:
                 return [UnitProgress(unit_id, update.state, 1.0, update.score)]
             case "interrupted":
                 return [self._requeue(update, "")] if not stopping else [self._interrupt(update)]
-            case "held" | "lost" if stopping:
+            case "held" | "lost" | "crowded" if stopping:
                 return [self._interrupt(update)]
             case "refused":  # a sentence for the user, who alone can mend it
                 return self._fail(unit_id, update.trouble)
@@ -91,6 +92,8 @@ class Schedule:
                 self._waits[unit_id] += 1
                 if self._waits[unit_id] > PATIENCE:
                     return self._fail(unit_id, update.trouble)
+                return [self._requeue(update, update.trouble)]
+            case "crowded":  # whoever says so has fewer places for it each time
                 return [self._requeue(update, update.trouble)]
             case "lost" if self._fraction[unit_id] > self._furthest[unit_id]:
                 self._furthest[unit_id] = self._fraction[unit_id]
@@ -113,7 +116,12 @@ class Schedule:
         insort(self._queue, update.unit, key=self._place.__getitem__)
         self.states[update.unit] = "queued"
         return UnitProgress(
-            update.unit, "queued", self._fraction[update.unit], update.score, trouble
+            update.unit,
+            "queued",
+            self._fraction[update.unit],
+            update.score,
+            trouble,
+            update.notice,
         )
 
     def _interrupt(self, update: UnitUpdate) -> UnitProgress:

@@ -81,9 +81,9 @@ class CalculationInputs:
 Unit = Training | Calculation
 
 # 'refused': it would be refused again; 'held': another process writes its run; 'lost': its worker
-# is gone.
+# is gone, or the card that it computed on; 'crowded': it is to be tried where there is more memory.
 UpdateState = Literal[
-    "running", "done", "diverged", "interrupted", "failed", "refused", "held", "lost"
+    "running", "done", "diverged", "interrupted", "failed", "refused", "held", "lost", "crowded"
 ]
 
 
@@ -115,7 +115,8 @@ class UnitUpdate:
     """What a worker says of a unit. `fraction` of its steps; `score`: best test accuracy so far.
 
     `trouble`: why it failed, with the end of its log; `holder`: who writes a run that is held on
-    another machine, and may be dead.
+    another machine, and may be dead; `no_memory`: it did not fit where it was tried; `notice`: a
+    sentence for whoever waits for the sweep.
     """
 
     unit: str
@@ -124,6 +125,8 @@ class UnitUpdate:
     score: float | None = None
     trouble: str = ""
     holder: ProcessId | None = None
+    no_memory: bool = False
+    notice: str = ""
 
     @property
     def over(self) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import DoesNotFitError
 from dgn_engine.training.losses import loss
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def free_memory() -> None:
 
 @contextmanager
 def refused_without_memory(what: str) -> Iterator[None]:
-    """A `UserError` that names what does not fit, where memory runs out."""
+    """A `DoesNotFitError` that names what does not fit, where memory runs out."""
     try:
         yield
     except Exception as error:
         if not is_out_of_memory(error):
             raise
         free_memory()
-        raise UserError(
+        raise DoesNotFitError(
             f"{what} does not fit in memory; choose a smaller network, fewer or smaller images, "
             "or another device."
         ) from None

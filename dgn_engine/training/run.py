@@ -13,7 +13,7 @@ import torch
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.data._normalisation import normalisation
-from dgn_engine.errors import UserError
+from dgn_engine.errors import DoesNotFitError
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.model.importing.match_layers import LayerMatching
 from dgn_engine.model.network import layer_infos
@@ -202,7 +202,7 @@ class Run:
             self.trainer.step()
         except Exception as error:
             if is_out_of_memory(error):
-                raise UserError(does_not_fit(self.trainer)) from None
+                raise DoesNotFitError(does_not_fit(self.trainer)) from None
             raise
         if not self.evaluation.after_step():
             self._diverge()

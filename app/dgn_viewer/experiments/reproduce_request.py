@@ -20,6 +20,7 @@ _NUMBERS_AND_WORDS = (
     "device",
     "executor",
     "workers",
+    "devices",
 )
 
 
@@ -43,6 +44,7 @@ class ReproduceRequest:
     test_limit: int = 0
     device: str = "auto"
     executor: str = "auto"
+    devices: str = ""
 
     @property
     def folder(self) -> Path:

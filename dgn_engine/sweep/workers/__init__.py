@@ -26,6 +26,7 @@ def find_executor(
     cluster: str = "",
     workers: int = 0,
     tls: ClusterTls | None = None,
+    devices: str = "",
 ) -> Executor:
     """Return the executor of this name; 'auto' chooses by the units.
 
@@ -35,6 +36,7 @@ def find_executor(
         cluster: for Dask 'tls://…', 'local' or 'slurm[:options]'; naming one chooses it.
         workers: at most so many at a time; 0: as many as fit.
         tls: how the processes of a cluster are protected.
+        devices: 'cuda:0,cuda:1': where processes and stacks compute; '': on every card.
 
     Raises:
         UserError: the name is not known, or options would have no effect.
@@ -48,6 +50,7 @@ def find_executor(
         raise UserError(f"--cluster is for the executor 'dask', not for '{name}'; leave one out.")
     if workers < 0:
         raise UserError(f"--workers is {workers}; it must be at least 0.")
+    named = _devices_of(name, cluster, devices, units)
     tls = tls or ClusterTls()
     if cluster or name == "dask":
         from dgn_engine.sweep.workers.dask_workers import DaskExecutor
@@ -61,10 +64,26 @@ def find_executor(
     if name == "packed" or (name == "auto" and _suits_packs(units)):
         from dgn_engine.sweep.workers.batched_workers import BatchedExecutor
 
-        return BatchedExecutor(workers)
+        return BatchedExecutor(workers, named)
     from dgn_engine.sweep.workers.processes import ProcessExecutor
 
-    return ProcessExecutor(workers)
+    return ProcessExecutor(workers, named)
+
+
+def _devices_of(name: str, cluster: str, text: str, units: Sequence[Unit]) -> tuple[str, ...]:
+    """The devices that were named, all of which are there; raises `UserError`."""
+    if not text:
+        return ()
+    from dgn_engine.sweep.workers.places import gpus, parse_devices, places_on
+
+    if cluster or name in ("serial", "dask"):
+        raise UserError(
+            "--devices is for the executors 'processes' and 'packed'; workers of a cluster have "
+            "the card that CUDA_VISIBLE_DEVICES names where they are started."
+        )
+    named = parse_devices(text)
+    places_on(named, gpus(units), units)
+    return named
 
 
 def works_here(cluster: str) -> bool:
@@ -73,8 +92,7 @@ def works_here(cluster: str) -> bool:
 
 
 def _suits_packs(units: Sequence[Unit]) -> bool:
-    """Whether these are dense networks on a CPU, two or more of which share a stack."""
+    """Whether these are dense networks, two or more of which share a stack."""
     from dgn_engine.sweep.workers.batched_workers import find_stacks
-    from dgn_engine.sweep.workers.processes import gpus
 
-    return not gpus(units) and bool(find_stacks(units, Path(), 1))
+    return bool(find_stacks(units, Path(), 1))

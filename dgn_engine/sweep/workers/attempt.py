@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import DoesNotFitError, UserError, breaks_cuda
 from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted
 from dgn_engine.storage.atomic_write import make_folder
 from dgn_engine.storage.inner_path import inside
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 LOGS = "logs"  # in the sweep's folder: what went wrong with which unit, attempt by attempt
 LAST_LINES = 20  # of a log, in a report
 EVERY = 0.2  # seconds between two updates of one unit
+_FAILED: UpdateState = "failed"
 _STATES: dict[str, UpdateState] = {
     "finished": "done",
     "diverged": "diverged",
@@ -75,9 +76,10 @@ def attempt_unit(task: UnitTask, on_update: OnUpdate, interrupted: Stopped) -> U
         state = _perform(task, watcher, interrupted)
     except UserError as refusal:
         return _refused(task, refusal, "refused")
-    except Exception:
+    except Exception as error:
         write_log(root, unit.id, traceback.format_exc())
-        return UnitUpdate(unit.id, "failed", trouble=last_lines(traceback.format_exc()))
+        trouble = last_lines(traceback.format_exc())
+        return UnitUpdate(unit.id, _state_after(error), trouble=trouble)
     return UnitUpdate(unit.id, state, watcher.fraction, watcher.score)
 
 
@@ -87,7 +89,7 @@ def attempt_pack(
     """Carry out trainings of dense networks as one batched stack; see `attempt`.
 
     Returns:
-        The last update of each task, in order.
+        The last update of each task, in order; `no_memory` where the stack does not fit.
     """
     from dgn_engine.training.batched import train_pack
 
@@ -106,12 +108,27 @@ def attempt_pack(
         results = train_pack(jobs, on_progress, interrupted, most=len(jobs))
         return [_job_update(task, result) for task, result in zip(tasks, results, strict=True)]
     except UserError as refusal:
-        text = str(refusal)
-    except Exception:
-        text = traceback.format_exc()
+        text, state, crowded = str(refusal), _FAILED, False
+    except Exception as error:
+        text, state, crowded = traceback.format_exc(), _state_after(error), _no_memory(error)
     for task in tasks:
         write_log(root, task.unit.id, text)
-    return [UnitUpdate(task.unit.id, "failed", trouble=last_lines(text)) for task in tasks]
+    trouble = last_lines(text)
+    return [UnitUpdate(task.unit.id, state, trouble=trouble, no_memory=crowded) for task in tasks]
+
+
+def _state_after(error: Exception) -> UpdateState:
+    """'lost' where the process can use its card no more: who has it must end."""
+    return "lost" if breaks_cuda(str(error)) and not _no_memory(error) else "failed"
+
+
+def _no_memory(error: Exception) -> bool:
+    from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
+
+    if is_out_of_memory(error):
+        free_memory()
+        return True
+    return False
 
 
 def write_log(root: Path, unit_id: str, text: str) -> None:
@@ -203,7 +220,8 @@ def _refused(task: UnitTask, refusal: UserError, state: UpdateState) -> UnitUpda
         holder = None if other is None else ProcessId(other.pid, other.host)
         return UnitUpdate(task.unit.id, "held", trouble=str(refusal), holder=holder)
     write_log(task.root, task.unit.id, str(refusal))
-    return UnitUpdate(task.unit.id, state, trouble=str(refusal))
+    crowded = isinstance(refusal, DoesNotFitError)
+    return UnitUpdate(task.unit.id, state, trouble=str(refusal), no_memory=crowded)
 
 
 def _free_locks(task: UnitTask) -> None:

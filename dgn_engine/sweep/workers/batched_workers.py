@@ -4,32 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.workers.places import Place
 from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers
 
 
 @dataclass(frozen=True)
 class BatchedExecutor(Executor):
-    """`limit`: at most so many stacks at a time; 0: one for each GPU, or for each core."""
+    """`limit`: at most so many stacks at a time; 0: one for each GPU, or for each core; `devices`:
+    as in `ProcessExecutor`."""
 
     limit: int = 0
+    devices: tuple[str, ...] = ()
 
     def workers_in(self, root: Path) -> BatchedWorkers:
-        return BatchedWorkers(root, self.limit)
+        return BatchedWorkers(root, self.limit, self.devices)
 
 
 class BatchedWorkers(ProcessWorkers):
     """Hands out stacks: members of one are begun together, when all that it waits for is over."""
 
-    def __init__(self, root: Path, limit: int) -> None:
-        super().__init__(root, limit)
+    def __init__(self, root: Path, limit: int, devices: Sequence[str] = ()) -> None:
+        super().__init__(root, limit, devices)
         self._stack_of: dict[str, frozenset[str]] = {}
         self._over: set[str] = set()
         self._alone: set[str] = set()  # whose stack failed: perhaps another's fault
+        self._halved: set[str] = set()  # of whose stack, halved already, an update is to come
 
     @contextmanager
     def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
@@ -44,6 +48,19 @@ class BatchedWorkers(ProcessWorkers):
             stacks = find_stacks(units, self._root, self.places)
             self._stack_of = {name: stack for stack in stacks for name in stack}
             yield
+
+    def _elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:
+        """A stack that does not fit is tried again as two of half its size."""
+        stack = self._stack_of.get(update.unit, frozenset())
+        if update.state != "failed" or len(stack) < 2:
+            return super()._elsewhere(update, place)
+        if update.unit not in self._halved:
+            left = sorted(stack - self._over - self._alone)
+            for half in (left[: len(left) // 2], left[len(left) // 2 :]):
+                self._stack_of.update(dict.fromkeys(half, frozenset(half)))
+            self._halved.update(left)
+        self._halved.discard(update.unit)
+        return replace(update, state="crowded")
 
     def batches(self, ready: Sequence[UnitTask]) -> Iterator[Batch]:
         """Yield stacks that are complete, and units that are in none.

@@ -19,6 +19,7 @@ from distributed import get_worker
 
 from dgn_engine import __version__
 from dgn_engine.storage.runs.folder_layout import LOCK
+from dgn_engine.sweep.unit import UnitUpdate
 
 
 def introduce(root: str) -> str:
@@ -40,6 +41,7 @@ def carry_out_here(text: str, topic: str) -> str:
     the way of its progress, because nobody waits for the result.
     """
     from dgn_engine.sweep.workers.attempt import attempt
+    from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT
 
     worker: Any = get_worker()
     key = worker.get_current_task()
@@ -53,6 +55,8 @@ def carry_out_here(text: str, topic: str) -> str:
         return not wanted or worker.status.name not in ("running", "paused")
 
     answer = attempt(text, send, unwanted)
+    if UnitUpdate.from_text(answer).state == "lost":
+        os._exit(DEVICE_FAULT)  # its card serves this process no more; its nanny starts another
     if unwanted():
         send(answer)
     return answer

@@ -7,9 +7,10 @@ import json
 import multiprocessing
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -23,32 +24,37 @@ from dgn_engine.storage.inner_path import inside
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS, last_lines, log_path, write_log
-from dgn_engine.sweep.workers.unit_child import LEAVE, STOP, serve
+from dgn_engine.sweep.workers.places import Place, gpus, places_on
+from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT, LEAVE, STOP, serve
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 Batch = tuple[UnitTask, ...]  # what a process is given at once
 _SHAPE, _CLASSES = (3, 32, 32), 10  # any images: only the kinds of the layers matter here
-_GPU = ("auto", "cuda")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # more slow dense networks down
+MOST_FAULTS = 2  # in a row, of processes that have one card: then it is left out
 
 
 @dataclass(frozen=True)
 class ProcessExecutor(Executor):
-    """`limit`: at most so many processes at a time; 0: one for each GPU, or as the cores carry."""
+    """`limit`: at most so many processes at a time; 0: one for each GPU, or as the cores carry.
+
+    `devices`: where they compute, as `parse_devices` gives them; empty: on every GPU.
+    """
 
     limit: int = 0
+    devices: tuple[str, ...] = ()
 
     def workers_in(self, root: Path) -> ProcessWorkers:
-        return ProcessWorkers(root, self.limit)
+        return ProcessWorkers(root, self.limit, self.devices)
 
 
 @dataclass
 class _Worker:
     process: SpawnProcess
     pipe: Connection
-    gpu: str
+    place: Place
     log: Path
     tasks: dict[str, UnitTask] = field(default_factory=dict)
 
@@ -56,11 +62,14 @@ class _Worker:
 class ProcessWorkers:
     """Processes, each started when there is work for it."""
 
-    def __init__(self, root: Path, limit: int) -> None:
+    def __init__(self, root: Path, limit: int, devices: Sequence[str] = ()) -> None:
         self._root = root
         self._limit = limit
+        self._devices = devices
         self._workers: list[_Worker] = []
-        self._places: list[str] = []  # the GPU of each place; '' where there is none
+        self._places: list[Place] = []  # one for each process that may run at a time
+        self._faults: Counter[str] = Counter()  # in a row, by the name of a card
+        self._tight: dict[str, set[str]] = {}  # by unit, the devices where it did not fit
         self._logs = 0
         self._on_update: OnUpdate
 
@@ -75,12 +84,11 @@ class ProcessWorkers:
     @contextmanager
     def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         self._on_update = on_update
-        found = gpus(units)
-        if found:
-            count = self._limit or len(found)
-            self._places = [found[index % len(found)] for index in range(count)]
-        else:
-            self._places = [""] * (self._limit or usable_cores())
+        cards = gpus(units)
+        names = self._devices or ("cuda",) * bool(cards)
+        found = places_on(names, cards, units) or [Place()] * usable_cores()
+        count = self._limit or len(found)
+        self._places = [found[index % len(found)] for index in range(count)]
         make_folders(self._root)
         make_folder(inside(self._root) / LOGS)
         try:
@@ -91,9 +99,10 @@ class ProcessWorkers:
     def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
         begun: list[UnitTask] = []
         for batch in self.batches(ready):
-            if not self._fits(batch):
+            place = self._place_for(batch)
+            if place is None:
                 break  # those behind it wait too, or it would wait for ever
-            self._assign(batch)
+            self._assign(batch, place)
             begun += batch
         return begun
 
@@ -101,13 +110,21 @@ class ProcessWorkers:
         """Yield what one process is given at once: here one unit each."""
         yield from ((task,) for task in ready)
 
-    def _fits(self, batch: Batch) -> bool:
+    def _place_for(self, batch: Batch) -> Place | None:
+        """Where there is room for it: of the devices that are used least, the first."""
         busy = [next(iter(worker.tasks.values())) for worker in self._workers if worker.tasks]
-        if len(busy) >= self.places:
-            return False
-        if self._limit or self._places[0] or not busy:
-            return True
-        return sum(threads(one.unit) for one in (*busy, batch[0])) <= usable_cores()
+        used = Counter(worker.place for worker in self._workers if worker.tasks)
+        tight = set[str]().union(*(self._tight.get(task.unit.id, ()) for task in batch))
+        room = Counter(self._places) - used
+        free = [place for place in dict.fromkeys(self._places) if room[place]]
+        free = [place for place in free if place.name not in tight]
+        if not free:
+            return None
+        place = min(free, key=lambda one: used[one])
+        if self._limit or place.name or not busy:
+            return place
+        fits = sum(threads(one.unit) for one in (*busy, batch[0])) <= usable_cores()
+        return place if fits else None
 
     def poll(self, seconds: float) -> None:
         pipes = {worker.pipe: worker for worker in self._workers}
@@ -127,16 +144,14 @@ class ProcessWorkers:
         for worker in self._workers:
             _send(worker, STOP)
 
-    def _assign(self, batch: Batch) -> None:
-        idle = [worker for worker in self._workers if not worker.tasks]
-        worker = idle[0] if idle else self._start_process()
+    def _assign(self, batch: Batch, place: Place) -> None:
+        idle = [one for one in self._workers if not one.tasks and one.place == place]
+        worker = idle[0] if idle else self._start_process(place)
         worker.tasks = {task.unit.id: task for task in batch}
         _send(worker, json.dumps([task.to_text() for task in batch]))
 
-    def _start_process(self) -> _Worker:
-        used = [worker.gpu for worker in self._workers]
-        gpu = min(self._places, key=used.count)  # of those that are used least, the first
-        environment = dict(ONE_THREAD, **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}))
+    def _start_process(self, place: Place) -> _Worker:
+        environment = {**ONE_THREAD, **place.environment}
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         self._logs += 1
@@ -146,27 +161,54 @@ class ProcessWorkers:
         )
         process.start()
         theirs.close()
-        worker = _Worker(process, ours, gpu, log)
+        worker = _Worker(process, ours, place, log)
         self._workers.append(worker)
         return worker
 
     def _apply(self, worker: _Worker, update: UnitUpdate) -> None:
         if update.over:
             worker.tasks.pop(update.unit, None)
+        if update.state in ("done", "diverged"):
+            del self._faults[worker.place.name]
+        if update.no_memory:
+            update = self._elsewhere(update, worker.place)
         self._on_update(update)
+
+    def _elsewhere(self, update: UnitUpdate, place: Place) -> UnitUpdate:
+        """What did not fit on one device is tried on each of the others before it is refused."""
+        tried = self._tight.setdefault(update.unit, set())
+        tried.add(place.name)
+        if all(other.name in tried for other in self._places):
+            return update
+        return replace(update, state="crowded")
 
     def _on_loss(self, worker: _Worker) -> None:
         """Report the units of a process that closed its end of the pipe: killed, or crashed."""
         self._workers.remove(worker)
         code = _end(worker)
-        text = f"The process that had it ended with exit code {code}."
+        notice = self._note_fault(worker.place) if code == DEVICE_FAULT else ""
+        text = f"The process that had it ended with exit code {code}. {notice}".strip()
         with contextlib.suppress(OSError):
             printed = worker.log.read_text("utf-8", "replace").strip()
             text = f"{text}\n{last_lines(printed)}".strip()
             worker.log.unlink()
         for unit_id in worker.tasks:
             write_log(self._root, unit_id, text)
-            self._on_update(UnitUpdate(unit_id, "lost", trouble=text))
+            self._on_update(UnitUpdate(unit_id, "lost", trouble=text, notice=notice))
+            notice = ""  # once
+
+    def _note_fault(self, place: Place) -> str:
+        """Leave a card out that fails again and again, unless it is the last; a sentence then."""
+        self._faults[place.name] += 1
+        left = [other for other in self._places if other.name != place.name]
+        if self._faults[place.name] < MOST_FAULTS or not left:
+            return ""
+        self._places = left
+        others = ", ".join(dict.fromkeys(other.name for other in left))
+        return (
+            f"{place.name} failed {MOST_FAULTS} times in a row and is left out; the sweep goes on "
+            f"with {others}."
+        )
 
     def _shut_down(self) -> None:
         self.interrupt()
@@ -203,18 +245,6 @@ def threads(unit: Unit) -> int:
     if not isinstance(unit, Training) or not _convolves(unit.config.net):
         return 1
     return max(1, (os.cpu_count() or 1) - 1)
-
-
-def gpus(units: Sequence[Unit]) -> tuple[str, ...]:
-    """Return the GPUs that these units would use, as CUDA_VISIBLE_DEVICES names them."""
-    if not any(isinstance(one, Training) and one.config.device in _GPU for one in units):
-        return ()
-    import torch
-
-    count = torch.cuda.device_count()
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    named = [name.strip() for name in named if name.strip()]
-    return tuple(named[:count]) if named else tuple(str(index) for index in range(count))
 
 
 @lru_cache(maxsize=256)

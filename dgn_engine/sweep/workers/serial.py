@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from dgn_engine.errors import UserError
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Unit, UnitTask
 from dgn_engine.sweep.workers.attempt import attempt_unit
@@ -37,7 +38,13 @@ class SerialWorker:
     def poll(self, seconds: float) -> None:
         if self._task is not None:
             task, self._task = self._task, None
-            self._on_update(attempt_unit(task, self._on_update, self._stopped))
+            update = attempt_unit(task, self._on_update, self._stopped)
+            if update.state == "lost":
+                raise UserError(
+                    f"The card failed, and this process can use it no more; the same command goes "
+                    f"on with what is left: {update.trouble.splitlines()[-1]}"
+                )
+            self._on_update(update)
         else:
             time.sleep(seconds)
 

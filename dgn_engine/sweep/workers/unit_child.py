@@ -19,6 +19,7 @@ from dgn_engine.storage.inner_path import inside
 EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
 IDLE = 0.5  # … while none does
 LEAVE = 20.0  # seconds that a process has to save and end when nobody waits for it any more
+DEVICE_FAULT = 69  # exit code: the card cannot be used, or not by this process any more
 STOP = "stop"  # parent → child: save what runs, then end
 IGNORED = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent acts on them
 
@@ -43,8 +44,28 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
             text = pipe.recv_bytes().decode()
             if text == STOP:
                 break
+            _check_card(environment)
             _carry_out([str(task) for task in json.loads(text)], parent)
     pipe.close()
+
+
+def _check_card(environment: Mapping[str, str]) -> None:
+    """End the process where it was given a card that does not answer: 'auto' would train on the
+    CPU, without a word."""
+    if not environment.get("CUDA_VISIBLE_DEVICES"):
+        return
+    import torch
+
+    try:
+        torch.zeros(1, device="cuda").tolist()
+    except Exception as error:  # of every type, from a driver that is gone to memory that is full
+        _leave(f"The card does not answer: {error}")
+
+
+def _leave(why: str) -> None:
+    """End at once: nothing that CUDA would want to tidy up can be."""
+    print(why, flush=True)
+    os._exit(DEVICE_FAULT)
 
 
 def _end_after_parent() -> None:
@@ -58,14 +79,17 @@ def _end_after_parent() -> None:
 
 def _carry_out(tasks: list[str], parent: _Parent) -> None:
     """Attempt one unit by itself, several as a pack."""
-    from dgn_engine.sweep.unit import UnitTask
+    from dgn_engine.sweep.unit import UnitTask, UnitUpdate
     from dgn_engine.sweep.workers.attempt import attempt, attempt_pack
 
     if len(tasks) == 1:
-        parent.send(attempt(tasks[0], parent.send, parent.wants_stop))
-        return
-    pack = [UnitTask.from_text(text) for text in tasks]
-    for update in attempt_pack(pack, lambda one: parent.send(one.to_text()), parent.wants_stop):
+        last = [UnitUpdate.from_text(attempt(tasks[0], parent.send, parent.wants_stop))]
+    else:
+        pack = [UnitTask.from_text(text) for text in tasks]
+        last = attempt_pack(pack, lambda one: parent.send(one.to_text()), parent.wants_stop)
+    if any(update.state == "lost" for update in last):
+        _leave(last[0].trouble)  # the parent finds the pipe closed
+    for update in last:
         parent.send(update.to_text())
 
 

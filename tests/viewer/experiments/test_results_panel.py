@@ -274,3 +274,15 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     assert experiments.running
     window.close()
     assert not experiments.running
+
+
+def test_cards_are_named_only_where_there_are_some(qtbot: QtBot) -> None:
+    for devices in (("cpu",), ("cpu", "cuda")):
+        catalogue = replace(NOTHING, devices=devices)
+        page = ExperimentPage(ENTRY, catalogue, lambda *_: "", "")
+        qtbot.addWidget(page)
+        page.show()
+        page.advanced.open()
+        assert page.advanced.devices.isVisible() == ("cuda" in devices)
+    page.advanced.devices.setText("cuda:0,cuda:1 ")
+    assert page.request().arguments[-4:-2] == ("--devices", "cuda:0,cuda:1")

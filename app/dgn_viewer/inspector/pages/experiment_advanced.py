@@ -34,9 +34,12 @@ class ExperimentAdvanced(Collapsible):
         self.seed_start = IntegerField(0, MOST_SEED)
         self.train_limit = IntegerField(0, _MANY, zero="all")
         self.test_limit = IntegerField(0, _MANY, zero="all")
-        devices = dict.fromkeys(("auto", *catalogue.devices))
-        self.device = PickBox([(name, name) for name in devices])
+        self._offered = dict.fromkeys(("auto", *catalogue.devices))
+        self.device = PickBox([(name, name) for name in self._offered])
         self.executor = PickBox(list(_EXECUTORS))
+        self.devices = QLineEdit()
+        self.devices.setPlaceholderText("every card")
+        self.devices.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
         page = QWidget()
         column(self._rows(entry), into=page)
         super().__init__("Advanced", page)
@@ -53,6 +56,7 @@ class ExperimentAdvanced(Collapsible):
             test_limit=self.test_limit.value(),
             device=self.device.value(),
             executor=self.executor.value(),
+            devices=self.devices.text().strip(),
         )
 
     def _rows(self, entry: ExperimentEntry) -> Section:
@@ -70,6 +74,8 @@ class ExperimentAdvanced(Collapsible):
         rows.add("test examples", self.test_limit, "So many, balanced over the classes")
         rows.add("device", self.device)
         rows.add("carried out", self.executor, "Packed: dense networks side by side as one stack")
+        rows.add("processes on", self.devices, "Cards, such as cuda:0,cuda:1, or cpu")
+        rows.show_row(self.devices, "cuda" in self._offered)
         rows.show_row(self.steps, "steps" in entry.asks)
         rows.show_row(self.augmentation, "augmentation" in entry.asks)
         return rows
@@ -83,6 +89,7 @@ class ExperimentAdvanced(Collapsible):
             "test examples": self.test_limit.value() != 0,
             "device": self.device.value() != "auto",
             "carried out": self.executor.value() != "auto",
+            "processes on": bool(self.devices.text().strip()),
         }
         names = [name for name, is_changed in changed.items() if is_changed]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
