@@ -21,8 +21,8 @@ from dgn_engine.sweep.workers.places import Place, gpus, parse_devices, places_o
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT
+from tests.engine.sweep.made_up_processes import Bench, Context
 from tests.engine.sweep.small import content, run, small
-from tests.engine.sweep.test_processes import Bench, Context
 
 FAULT = "CUDA error: device-side assert triggered"
 
