@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from dgn_engine.storage.inner_path import inside
+from dgn_engine.text.printable import complain
 
 EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
 IDLE = 0.5  # … while none does
@@ -64,7 +65,8 @@ def _check_card(environment: Mapping[str, str]) -> None:
 
 def _leave(why: str) -> None:
     """End at once: nothing that CUDA would want to tidy up can be."""
-    print(why, flush=True)
+    for line in why.splitlines():  # into its log, of which the parent tells the end
+        complain(line)
     os._exit(DEVICE_FAULT)
 
 

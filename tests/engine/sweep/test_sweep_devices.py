@@ -278,7 +278,7 @@ def test_a_process_whose_card_does_not_answer_ends_and_trains_nothing(
     assert left == []
     unit_child._check_card({"CUDA_VISIBLE_DEVICES": "7"})
     assert left == [DEVICE_FAULT]
-    assert capsys.readouterr().out == f"The card does not answer: {FAULT}\n"
+    assert capsys.readouterr().err == f"The card does not answer: {FAULT}\n"
 
 
 def test_words_of_cuda_that_leave_it_broken() -> None:
