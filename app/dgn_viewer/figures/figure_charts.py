@@ -142,13 +142,15 @@ def _line(curve: Curve) -> dict[str, object]:
         "linestyle": _DASHES[curve.dash],
         "linewidth": 1.4 if curve.thick else 0.8,
         "marker": "o" if curve.marker else None,
-        "markersize": 2.0,
+        "markersize": 3.0 if curve.thick else 2.0,
     }
 
 
 def _draw_curves(axes: Axes, chart: Chart) -> None:
     for index, curve in enumerate(chart.curves):
-        x, y = thinned(curve.x, curve.y, -np.inf, np.inf, _POINTS, chart.x.log)
+        x, y = curve.x, curve.y
+        if not curve.segments:
+            x, y = thinned(x, y, -np.inf, np.inf, _POINTS, chart.x.log)
         name = f"{axes.get_gid()}.{plain(curve.name) or f'curve {index}'}"
         name += ".smoothed" if curve.smoothed else ""
         axes.plot(x, y, **_line(curve), gid=name)  # type: ignore[arg-type]  # matplotlib's Line2D properties

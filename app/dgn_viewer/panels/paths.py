@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
@@ -14,18 +16,21 @@ from dgn_viewer.scene.elements import (
     Empty,
     Fact,
     Matrix,
+    Role,
     Scene,
     Shown,
     finite_range,
 )
 from dgn_viewer.scene.layer_curves import layer_axis
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
-from dgn_viewer.scene.scatter import scattered
+from dgn_viewer.scene.network_graph import MOST_LINES, network_graph
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
+from dgn_viewer.scene.scatter import lines, scattered
 from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import freeze_random_gates
 
 _MAPS = {
     "through": ("Active paths through each unit", "share of active paths"),
+    "through_shared": ("Shared active paths through each unit", "share of shared paths"),
     "near": ("Sensitive gates on paths", "share of sensitive pairs"),
     "contributed": ("Part of the output through each unit", "part of the output"),
 }
@@ -34,19 +39,53 @@ _MAPS = {
 def _examples(view: View) -> Values:
     """The probe examples, where the paths of one of them are shown."""
     reading = view.readings.get("paths")
-    if view.run is None or (reading is not None and "shares" in reading.arrays):
+    if view.run is None or (
+        reading is not None and _apart(reading) and "example" not in reading.facts
+    ):
         return ()
     labels = np.array(view.run.probe_set.labels)
     names = class_names(view, labels)
     return tuple((str(i), f"example {i}, {names[int(one)]}") for i, one in enumerate(labels))
 
 
+def _apart(reading: Reading) -> bool:
+    """Whether it is of a residual network, by its sub-networks."""
+    return "shares" in reading.arrays
+
+
+def _second(view: View) -> Values:
+    """Another example, beside the first one, of a chain."""
+    reading = view.readings.get("paths")
+    if reading is not None and _apart(reading):
+        return ()
+    return (("none", "alone"), *((i, f"and {i}") for i, _ in _examples(view)))
+
+
+def _maps(view: View) -> Values:
+    reading = view.readings.get("paths")
+    if reading is not None and _apart(reading):
+        return ()
+    return (("through", "active"), ("near", "sensitive"), ("contributed", "output"))
+
+
+def _pictures(view: View) -> Values:
+    """What the graph can show of this network."""
+    reading = view.readings.get("paths")
+    found = reading.arrays if reading is not None else {}
+    if "gates" not in found:  # of a frame that an earlier version recorded
+        return ()
+    offered = (
+        ("weights", "weights", any(name.startswith("weights_") for name in found)),
+        ("largest", "largest", "units" in found),
+        ("each", "φ, v", "feature" in found),
+    )
+    return tuple((value, words) for value, words, there in offered if there)
+
+
 EXAMPLE = Option("example", "Example", _examples, engine=True)
-SHOW = Option(
-    "show",
-    "Units",
-    always(("through", "active"), ("near", "sensitive"), ("contributed", "output")),
-)
+SECOND = Option("second", "Second example", _second, engine=True)
+GRAPH = Option("graph", "Right", _pictures)
+SHOW = Option("show", "Units", _maps)
 
 
 def draw(view: View) -> Shown:
@@ -56,15 +95,23 @@ def draw(view: View) -> Shown:
         return Empty("The paths of one example: how many are active, and what they add up to.")
     if reading.absent:
         return Empty(reading.absent)
-    if "shares" in reading.arrays:
-        return Scene((_shares(reading),), (), reading.step, "By the trace of the path kernel.")
+    if _apart(reading):
+        return Scene(_sub_networks(reading), _facts(reading), reading.step, _share_note(reading))
     charts = [_units(reading, choice(view, SHOW))]
-    if "units" in reading.arrays:
-        charts.append(_graph(reading))
-    return Scene(tuple(charts), _facts(reading), reading.step, _note(reading))
+    match choice(view, GRAPH):
+        case "weights":
+            charts.append(network_graph(reading))
+        case "largest":
+            charts.append(_largest(reading))
+        case "each":
+            charts.append(_each(reading))
+    note = _note(reading, choice(view, GRAPH))
+    return Scene(tuple(charts), _facts(reading), reading.step, note)
 
 
 def _units(reading: Reading, what: str) -> Chart:
+    if what == "through" and "through_shared" in reading.arrays:
+        what = "through_shared"
     values = reading.arrays[what]
     low, high = finite_range(values)
     reach = max(abs(low), abs(high)) or 1.0
@@ -96,10 +143,10 @@ def _units(reading: Reading, what: str) -> Chart:
     )
 
 
-def _graph(reading: Reading) -> Chart:
-    """Every unit as a point, open or closed, and the paths with the largest contributions."""
-    through, units = reading.arrays["through"], reading.arrays["units"]
-    layers, widest = through.shape
+def _largest(reading: Reading) -> Chart:
+    """The paths with the largest contributions, through the units that are open or closed."""
+    gates, units = reading.arrays["gates"], reading.arrays["units"]
+    layers, widest = gates.shape
     at = np.arange(1, layers + 1, dtype=np.float64)
     curves = [
         Curve(
@@ -112,20 +159,45 @@ def _graph(reading: Reading) -> Chart:
         )
         for place, part in enumerate(reading.arrays["parts"].tolist())
     ]
-    found = [np.nonzero(np.isfinite(through) & side) for side in (through > 0, through <= 0)]
-    for name, (rows, columns), role in (
-        ("open", found[0], "accent"),
-        ("closed", found[1], "muted"),
+    for name, mine, role in (
+        ("open", gates >= 0.5, "accent"),
+        ("closed", gates < 0.5, "muted"),
     ):
+        rows, columns = np.nonzero(mine)
         if len(rows):
             curves.append(scattered(name, rows + 1, columns, role))  # type: ignore[arg-type]  # a role
     distinct = _distinct(curves)
     return Chart(
-        key="graph",
+        key="largest",
         title=f"The {len(units)} largest paths",
         x=layer_axis(layers),
         y=Axis(label="unit", limits=(-1.0, float(widest))),
         curves=distinct,
+        column=1,
+        narrow=(1, 0, 1, 1),
+    )
+
+
+def _each(reading: Reading) -> Chart:
+    """Every path by its feature and its value; their products sum to the output."""
+    feature, value = reading.arrays["feature"], reading.arrays["value"]
+    active = np.abs(feature) > 0
+    adds = feature * value > 0
+    curves = [
+        scattered(name, feature[mine], value[mine], role)  # type: ignore[arg-type]  # a role
+        for name, mine, role in (
+            ("φ v > 0", active & adds, "value"),
+            ("φ v < 0", active & ~adds, "feature"),
+            ("not active", ~active, "muted"),
+        )
+        if mine.any()
+    ]
+    return Chart(
+        key="each",
+        title=f"All {len(feature):,} paths",
+        x=Axis(label="feature $φ_x(p)$"),
+        y=Axis(label="value $v(p)$"),
+        curves=tuple(curves),
         column=1,
         narrow=(1, 0, 1, 1),
     )
@@ -142,19 +214,56 @@ def _distinct(curves: list[Curve]) -> tuple[Curve, ...]:
     return tuple(found)
 
 
-def _shares(reading: Reading) -> Chart:
-    shares: Array = 100 * reading.arrays["shares"]
-    names = reading.facts.get("blocks", "").split(",")
-    at = np.arange(1, len(shares) + 1)
-    every = -(-len(shares) // 16)
-    ticks = tuple((float(p), names[p - 1] or "none") for p in range(1, len(shares) + 1, every))
-    return Chart(
+def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
+    """The share of each in the path kernel and in the number of paths, and what it adds."""
+    arrays = reading.arrays
+    shares = Chart(
         key="shares",
         title="Share of each sub-network, %",
-        x=Axis(label="blocks kept", limits=(0.5, len(shares) + 0.5), ticks=ticks),
-        y=Axis(limits=(0.0, 1.05 * max(float(shares.max()), 1e-9))),
-        curves=(Curve("", at, shares, "value", marker=True),),
+        x=_blocks(reading),
+        y=Axis(),
+        curves=(
+            *(_bars("of the paths", 100 * arrays["paths"], "muted") if "paths" in arrays else ()),
+            *_bars("of the path kernel", 100 * arrays["shares"], "value"),
+        ),
     )
+    if "outputs" not in arrays:
+        return (shares,)
+    outputs = Chart(
+        key="outputs",
+        title=f"What each adds to logit {reading.facts.get('logit', '0')}",
+        x=shares.x,
+        y=Axis(),
+        curves=_bars("adds", arrays["outputs"], "feature"),
+        column=1,
+        narrow=(1, 0, 1, 1),
+    )
+    return shares, outputs
+
+
+def _blocks(reading: Reading) -> Axis:
+    names = reading.facts.get("blocks", "").split(",")
+    every = -(-len(names) // 16)
+    ticks = tuple((float(p), names[p - 1] or "none") for p in range(1, len(names) + 1, every))
+    return Axis("blocks kept", limits=(0.5, len(names) + 0.5), ticks=ticks, places=True)
+
+
+def _bars(name: str, values: Array, role: Role) -> tuple[Curve, ...]:
+    """A point at each value, and a thin line from zero to it."""
+    at = np.arange(1.0, len(values) + 1)
+    feet, heads = (np.stack([at, y], axis=1) for y in (np.zeros(len(at)), values))
+    stems = replace(lines(f"{name} from zero", feet, heads, role), faint=True)
+    return stems, scattered(name, at, values, role, thick=True)
+
+
+def _share_note(reading: Reading) -> str:
+    facts = reading.facts
+    parts = ["Of the kernel: trace $H^J$/trace $H$."]
+    if "example" in facts:
+        parts.append(f"Right: example {facts['example']}; together they are its largest logit.")
+    else:
+        parts.append("With biases the output is no sum over sub-networks.")
+    return " ".join(parts)
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
@@ -165,6 +274,9 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         ("active", "active", "Sum over paths of the product of their gates."),
         ("sensitive", "sensitive", "Pairs of a path and a sensitive gate on it."),
         ("output", "their sum", "Σ_p x(p_0) A(x, p) v(p), which is the logit."),
+        ("active_second", "active of the second", "Sum over paths of the product of its gates."),
+        ("shared", "shared", "Paths active for both, Λ(s, s'): the sum of products of activities."),
+        ("output_shared", "sum of these", "Part of the first's logit along the shared paths."),
     ):
         if name in found:
             facts.append(Fact(title, _counted(found[name]), about))
@@ -178,12 +290,19 @@ def _counted(value: float) -> str:
     return number(float(f"{value:.4g}"))
 
 
-def _note(reading: Reading) -> str:
-    example, logit = reading.facts.get("example", "0"), reading.facts.get("logit", "0")
-    parts = [f"Example {example}, logit {logit}, its largest."]
-    if "units" in reading.arrays:
+def _note(reading: Reading, graph: str) -> str:
+    facts = reading.facts
+    example, logit = facts.get("example", "0"), facts.get("logit", "0")
+    beside = f" beside example {facts['second']}" if "second" in facts else ""
+    parts = [f"Example {example}{beside}, logit {logit}, its largest."]
+    if graph == "weights":
+        count = sum(v.size for n, v in reading.arrays.items() if n.startswith("weights_"))
+        if count > MOST_LINES:
+            parts.append(f"The {MOST_LINES} largest of {count:,} weights.")
+        parts.append("Thick: above ⅔ of the layer's largest; grey: no path of these runs there.")
+    elif graph == "largest":
         parts.append("Paths from all inputs together; dashed: below zero.")
-    else:
+    elif graph == "":
         parts.append("Too many paths to list; the sums are exact.")
     return " ".join(parts)
 
@@ -198,21 +317,24 @@ PANEL = PanelSpec(
             "for an example where all its gates are open, and contributes the input times its "
             "gates times its weights; the contributions of all paths sum to the output. The map "
             "says how much of the active paths, of the paths with a gate about to switch, or of "
-            "the output passes each unit. In a small network the largest paths are drawn through "
-            "its units. Counts are exact at any size, by sums forwards and backwards. A residual "
-            "network is a sum of 2^b sub-networks, one for each choice of blocks: their shares in "
-            "the path kernel are shown instead. Choose another example and see which units its "
-            "paths leave."
+            "the output passes each unit. Right a small network is drawn: units by their gates, "
+            "weights by sign and size, in colour where active paths run. Choose a second example: "
+            "colour and map then show the paths that are active for both, which Λ counts. Of very "
+            "small networks every path can be shown by its feature and its value. A residual "
+            "network is a sum of 2^b sub-networks, one for each choice of blocks: shown are their "
+            "shares in the path kernel, and what each adds to the output. Choose another example "
+            "and see which units its paths leave."
         ),
         formulas=(
             r"$\hat{y}(x) = \sum_p x(p_0) A(x,p) v(p) = \langle \varphi_x, v \rangle$",
+            r"$\Lambda(s,s') = \sum_p A(s,p) A(s',p), \quad H = \sum_J H^J$",
             r"$A(x,p) = \prod_l G_l(x, p_l), \quad v(p) = \prod_l \Theta(p_{l-1}, p_l)$",
         ),
         source="Lakshminarayanan & Singh, arXiv:2006.10529, §2; sub-networks: Deep Learning is "
         "Composite Kernel Learning, Lemma 4.2",
         computed=(
-            "Exactly, by sums over the layers forwards and backwards; only the largest paths are "
-            "written out one by one."
+            "Exactly, by sums over the layers forwards and backwards; paths are written out one by "
+            "one where there are at most 4,096, the largest of them up to 200,000."
         ),
         trials=(
             freeze_random_gates(
@@ -221,7 +343,7 @@ PANEL = PanelSpec(
             ),
         ),
     ),
-    options=(EXAMPLE, SHOW),
+    options=(EXAMPLE, SECOND, SHOW, GRAPH),
     area="left",
     order=13,
     opened=False,

@@ -50,7 +50,9 @@ class CurveItems:
             self._field.addItem(line, ignoreBounds=True)
         (low, high), _ = self._field.viewRange()
         seen = undrawn(low, chart.x), undrawn(high, chart.x)
-        x, y = thinned(curve.x, curve.y, *seen, _MOST_POINTS, chart.x.log)
+        x, y = curve.x, curve.y
+        if not curve.segments:  # whose x does not ascend
+            x, y = thinned(x, y, *seen, _MOST_POINTS, chart.x.log)
         x, y = drawn_values(x, chart.x), drawn_values(y, chart.y)
         colour = style.colour(curve.role, FAINT if curve.faint else 1.0)
         pen = pg.mkPen(colour, width=2 if curve.thick else 1, style=_DASHES[curve.dash])
@@ -61,7 +63,8 @@ class CurveItems:
                 dots = self._dots[key] = pg.ScatterPlotItem(pxMode=True)
                 self._field.addItem(dots, ignoreBounds=True)
             finite = np.isfinite(y)
-            dots.setData(x[finite], y[finite], size=4, pen=None, brush=pg.mkBrush(colour))
+            size = 6 if curve.thick else 4
+            dots.setData(x[finite], y[finite], size=size, pen=None, brush=pg.mkBrush(colour))
         elif key in self._dots:
             self._field.removeItem(self._dots.pop(key))
 

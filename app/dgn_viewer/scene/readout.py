@@ -29,7 +29,9 @@ def nearest(curve: Curve, x: float) -> int | None:
     after = int(np.clip(np.searchsorted(curve.x, x), 0, curve.x.size - 1))
     before = max(after - 1, 0)
     closer_before = abs(curve.x[before] - x) <= abs(curve.x[after] - x)
-    return before if closer_before else after
+    found = before if closer_before else after
+    broken = found > 0 and curve.x[found - 1] == curve.x[found] and np.isnan(curve.y[found])
+    return found - 1 if broken else found  # the break behind a single point
 
 
 def _entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
@@ -77,6 +79,8 @@ def _values(chart: Chart, x: float) -> tuple[str, ...]:
         if curve.smoothed:  # it is the raw values that are told
             continue
         if named and not curve.name:  # the edges of a band or of a box
+            continue
+        if curve.segments:
             continue
         index = nearest(curve, x)
         if index is None:

@@ -63,6 +63,77 @@ def test_counts_and_sums_are_those_of_all_paths_one_by_one(
         assert listed[tuple(units)] == pytest.approx(value, abs=1e-12)
 
 
+@pytest.mark.parametrize("regime", ["DL", "ReLU"])
+def test_every_path_has_its_feature_and_its_value_and_two_examples_share_some(
+    make_run: Callable[..., Run], regime: str
+) -> None:
+    given = make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)).context()
+    network = given.network.double()
+    context = ProbeContext(network, given.x.double(), given.labels, given.regime)
+    found = paths.PROBE.read(context, {"example": 1, "second": "4"}, None)
+    assert found.facts["second"] == "4"
+    gates = [[layer[place].tolist() for layer in context.gates] for place in (1, 4)]
+    weights = [weight.detach().tolist() for weight in network.value.weights]
+    logit, x = int(found.facts["logit"]), context.x[1].tolist()
+    features, values = [], []
+    second = shared = shared_output = 0.0
+    through = np.zeros((3, 3))
+    for start, *units in itertools.product(range(3), repeat=4):
+        mine, theirs = (
+            float(np.prod([own[layer][unit] for layer, unit in enumerate(units)])) for own in gates
+        )
+        value = weights[-1][logit][units[-1]] * weights[0][units[0]][start]
+        for layer in (1, 2):
+            value *= weights[layer][units[layer]][units[layer - 1]]
+        features.append(x[start] * mine)
+        values.append(value)
+        second, shared = second + theirs, shared + mine * theirs
+        shared_output += x[start] * mine * theirs * value
+        for layer, unit in enumerate(units):
+            through[layer, unit] += mine * theirs
+    np.testing.assert_allclose(found.arrays["feature"], features, rtol=1e-9)
+    np.testing.assert_allclose(found.arrays["value"], values, rtol=1e-9)
+    assert float(found.arrays["feature"] @ found.arrays["value"]) == pytest.approx(
+        found.scalars["output"]
+    )
+    assert found.scalars["active_second"] == pytest.approx(second)
+    assert found.scalars["shared"] == pytest.approx(shared)
+    assert found.scalars["output_shared"] == pytest.approx(shared_output)
+    np.testing.assert_allclose(found.arrays["through_shared"], through / max(shared, 1e-300))
+    np.testing.assert_array_equal(found.arrays["gates_second"], gates[1])
+    for layer, weight in enumerate(weights):
+        np.testing.assert_allclose(found.arrays[f"weights_{layer}"], weight, rtol=1e-6)
+    alone = paths.PROBE.read(context, {"example": 1, "second": "1"}, None)
+    assert "second" not in alone.facts
+    assert "gates_second" not in alone.arrays
+
+
+def test_what_sub_networks_add_is_found_by_dropping_their_blocks(
+    make_run: Callable[..., Run],
+) -> None:
+    net = NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))
+    context = make_run("DL", RunConfig(data=XOR, net=net, probe_examples=6)).context()
+    found = paths.PROBE.read(context, {"example": 3}, None)
+    gates = [layer[3].double() for layer in context.gates]
+    weights = [weight.detach().double() for weight in context.network.value.weights]
+    logit = int(found.facts["logit"])
+    places = {"first": (0, 1), "1": (2, 3), "2": (4, 5), "last": (6,)}  # layers of each block
+    for kept, adds, share in zip(
+        ((), ("1",), ("2",), ("1", "2")),
+        found.arrays["outputs"],
+        found.arrays["paths"],
+        strict=True,
+    ):
+        layers = [one for block in ("first", *kept, "last") for one in places[block]]
+        z = context.x[3].double()
+        for layer in layers:
+            z = gates[layer] * (weights[layer] @ z)
+        assert adds == pytest.approx(float(weights[-1][logit] @ z))
+        assert share == pytest.approx(4.0 ** len(layers) / (4.0**3 + 2 * 4.0**5 + 4.0**7))
+    whole = float(context.network(context.x)[3].detach()[logit])
+    assert found.scalars["output"] == pytest.approx(whole, rel=1e-4)
+
+
 def test_a_residual_network_has_the_shares_of_its_sub_networks(
     make_run: Callable[..., Run],
 ) -> None:

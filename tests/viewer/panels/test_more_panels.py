@@ -10,6 +10,7 @@ from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.elements import OVERLAYS
 from dgn_viewer.scene.layer_curves import chosen_layers, layers_note, over_steps
 from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.scene.readout import describe
 from dgn_viewer.scene.scatter import scattered
 from tests.viewer.panels.pictures import chart, chosen, drawn, run, series
 
@@ -22,6 +23,11 @@ PATHS = Reading(
         "contributed": np.array([[-1.0, 0.5], [-0.5, 0.0]]),
         "units": np.array([[0, 0], [1, 0], [1, 0]]),
         "parts": np.array([-1.0, 0.25, 0.25]),
+        "gates": np.array([[1.0, 1.0], [1.0, 0.0]]),
+        "slopes": np.array([[0.0, 1.0], [0.1, 0.2]]),
+        "inputs": np.array([0.5, 0.0, 1.0]),
+        "weights_0": np.array([[3.0, 1.0, -1.5], [0.5, 0.5, 0.5]]),
+        "weights_1": np.array([[-1.0, 1.0], [1.0, 1.0]]),
     },
     scalars={"total": 12_288.0, "active": 2250.0, "sensitive": 0.123456, "output": -0.5},
     facts={"example": "2", "logit": "1"},
@@ -29,12 +35,14 @@ PATHS = Reading(
 
 
 def test_paths_are_counted_in_full_and_drawn_through_their_units() -> None:
-    scene = drawn("paths", View(run=run((2,), (2,)), readings={"paths": PATHS}))
+    view = View(run=run((2,), (2,)), readings={"paths": PATHS})
+    scene = drawn("paths", view)
     said = {fact.name: fact.value for fact in scene.facts}
     assert said == {
         "paths": "12,288", "active": "2,250", "sensitive": "0.1235", "their sum": "−0.5",
     }  # fmt: skip
-    graph = chart(scene, "graph")
+    largest = drawn("paths", chosen(view, graph="largest"))
+    graph = chart(largest, "largest")
     names = [curve.name for curve in graph.curves]
     assert names == ["−1", "0.25", "0.25 (2)", "open", "closed"]
     assert graph.curves[0].y.tolist() == [0.0, 0.0]
@@ -49,13 +57,83 @@ def test_paths_are_counted_in_full_and_drawn_through_their_units() -> None:
     assert (signed.matrix.low, signed.matrix.high) == (-1.0, 1.0)
 
 
-def test_shares_of_sub_networks_are_named_by_their_blocks() -> None:
-    found = replace(
-        PATHS, arrays={"shares": np.array([0.1, 0.2, 0.3, 0.4])}, facts={"blocks": ",1,2,1 2"}
+def test_the_graph_has_weights_between_units_and_colours_those_that_paths_run_along() -> None:
+    view = View(run=run((2,), (2,)), readings={"paths": PATHS})
+    graph = chart(drawn("paths", view), "graph")
+    assert [name for _, name in graph.x.ticks or ()] == ["x", "1", "2"]  # logits were left out
+    curves = {curve.name: curve for curve in graph.curves}
+    assert list(curves) == [
+        "no path", "weight > 0 (weak)", "weight < 0 (medium)", "weight > 0", "weight < 0",
+        "closed", "open", "sensitive", "x and ŷ",
+    ]  # fmt: skip
+    strong = curves["weight > 0"]
+    assert (strong.thick, strong.faint, strong.segments) == (True, False, True)
+    assert strong.x[:2].tolist() == [0.0, 1.0]
+    assert strong.y[:2].tolist() == [-0.5, 0.0]  # three inputs stand around the middle of two units
+    assert len(strong.x) == 3 * 2  # 3 of the first layer, and 1 into the open unit above it
+    assert curves["weight < 0"].y[:2].tolist() == [0.0, 0.0]
+    # An input that is zero and a unit that is closed end every path.
+    assert len(curves["no path"].x) == 3 * (2 + 2)
+    assert curves["sensitive"].y[::2].tolist() == [1.0]
+    assert describe(graph, 1.0, 0.0)[0] == "1"
+    pair = replace(
+        PATHS,
+        arrays=PATHS.arrays
+        | {
+            "gates_second": np.array([[0.0, 1.0], [0.0, 0.0]]),
+            "through_shared": np.array([[0.0, 1.0], [0.5, 0.5]]),
+        },
+        scalars=PATHS.scalars | {"active_second": 7.0, "shared": 3.0, "output_shared": 0.25},
+        facts=PATHS.facts | {"second": "4"},
     )
-    only = chart(drawn("paths", View(readings={"paths": found})), "shares")
-    assert [name for _, name in only.x.ticks or ()] == ["none", "1", "2", "1 2"]
-    assert only.curves[0].y.tolist() == [10.0, 20.0, 30.0, 40.0]
+    both = drawn("paths", replace(view, readings={"paths": pair}))
+    assert {fact.name: fact.value for fact in both.facts}["shared"] == "3"
+    assert both.note.startswith("Example 2 beside example 4, logit 1")
+    kinds = {c.name: c.y[::2].tolist() for c in chart(both, "graph").curves if c.marker}
+    assert kinds == {
+        "closed": [1.0], "first only": [0.0, 0.0], "both open": [1.0], "x and ŷ": [-0.5, 0.5, 1.5],
+    }  # fmt: skip
+    units = chart(both, "units")
+    assert units.title == "Shared active paths through each unit"
+
+
+def test_every_path_is_a_point_at_its_feature_and_value() -> None:
+    each = {"feature": np.array([0.0, 0.5, 2.0]), "value": np.array([3.0, -1.0, 2.0])}
+    found = replace(PATHS, arrays=PATHS.arrays | each)
+    view = chosen(View(run=run((2,), (2,)), readings={"paths": found}), graph="each")
+    points = chart(drawn("paths", view), "each")
+    assert points.title == "All 3 paths"
+    at = {curve.name: (curve.x[0], curve.y[0]) for curve in points.curves}
+    assert at == {"φ v > 0": (2.0, 2.0), "φ v < 0": (0.5, -1.0), "not active": (0.0, 3.0)}
+
+
+def test_a_recording_without_gates_has_no_graph() -> None:
+    arrays = {n: PATHS.arrays[n] for n in ("through", "near", "contributed", "units", "parts")}
+    view = View(run=run((2,), (2,)), readings={"paths": replace(PATHS, arrays=arrays)})
+    assert [one.key for one in drawn("paths", view).charts] == ["units"]
+
+
+def test_shares_of_sub_networks_are_named_by_their_blocks() -> None:
+    arrays = {
+        "shares": np.array([0.1, 0.2, 0.3, 0.4]),
+        "paths": np.array([0.0, 0.25, 0.25, 0.5]),
+        "outputs": np.array([1.0, -0.5, 0.25, 0.25]),
+    }
+    facts = {"blocks": ",1,2,1 2", "example": "3", "logit": "1"}
+    found = replace(PATHS, arrays=arrays, scalars={"output": 1.0}, facts=facts)
+    scene = drawn("paths", View(run=run((2,)), readings={"paths": found}))
+    shares, outputs = scene.charts
+    assert [name for _, name in shares.x.ticks or ()] == ["none", "1", "2", "1 2"]
+    points = {curve.name: curve.y[::2].tolist() for curve in shares.curves if curve.marker}
+    assert points["of the path kernel"] == [10.0, 20.0, 30.0, 40.0]
+    assert points["of the paths"] == [0.0, 25.0, 25.0, 50.0]
+    assert outputs.curves[-1].y[::2].tolist() == [1.0, -0.5, 0.25, 0.25]
+    assert describe(outputs, 1.9, 0.0) == ("1", "adds  −0.5")
+    assert [(fact.name, fact.value) for fact in scene.facts] == [("their sum", "1")]
+    alone = replace(found, arrays={"shares": arrays["shares"]}, facts={"blocks": ",1,2,1 2"})
+    only = drawn("paths", View(readings={"paths": alone}))
+    assert [one.key for one in only.charts] == ["shares"]
+    assert only.note.endswith("With biases the output is no sum over sub-networks.")
 
 
 def test_of_many_layers_six_have_a_line_and_the_note_says_which() -> None:
