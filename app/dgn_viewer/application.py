@@ -98,6 +98,7 @@ class Viewer:
         self._options = options
         self._closed = False
         self.pump.event_arrived.connect(self.window.on_event)
+        self.pump.samples_arrived.connect(self._on_samples)
         self.pump.event_arrived.connect(self._on_event)
         self.pump.frame_arrived.connect(self.window.on_frame)
         self.window.engine_wanted.connect(self._start_again)
@@ -149,6 +150,7 @@ class Viewer:
         ended = self.engine.close(patience)
         self.application.commitDataRequest.disconnect(self._on_logout)
         self.pump.event_arrived.disconnect(self.window.on_event)
+        self.pump.samples_arrived.disconnect(self._on_samples)
         self.pump.event_arrived.disconnect(self._on_event)
         self.pump.frame_arrived.disconnect(self.window.on_frame)
         self.pump.event_arrived.connect(_print_failure)
@@ -194,6 +196,11 @@ class Viewer:
     def _on_event(self, event: Event) -> None:
         if isinstance(event, RunStarted):  # whatever it needs has been imported
             self.collector.spare_what_is_there()
+
+    def _on_samples(self, samples: tuple[Event, ...]) -> None:
+        """Only the history needs them, and what it draws."""
+        self.window.history.on_samples(samples)
+        self.window.display.refresh()
 
     def _on_fault(self, what: str, traceback: str) -> None:
         self.window.notices.tell(Notice("failed", what, traceback))

@@ -1,8 +1,8 @@
 """The one place where the engine's thread and Qt meet: it carries events and frames.
 
-The engine tells that something has arrived; scores alone wait for the next frame, or the next tick.
-While nothing arrives nobody is woken: each time the window wakes up it takes the interpreter from
-the thread that trains.
+The engine tells that something has arrived; scores alone wait for the next frame, or the next tick,
+and come together: a small network has hundreds of them a second. While nothing arrives nobody is
+woken: each time the window wakes up it takes the interpreter from the thread that trains.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import Event, Stopped
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.session.mailbox import SAMPLES
 
 TICK_MS = 200  # between two looks at what nobody has told of
 
@@ -51,6 +52,7 @@ class Pump(QObject):
     newest."""
 
     event_arrived = Signal(object)
+    samples_arrived = Signal(object)  # a tuple of scores and scalars that came one after the other
     frame_arrived = Signal(object)
     _news = Signal()
 
@@ -92,9 +94,21 @@ class Pump(QObject):
         delivered no later than it.
         """
         frame = self._engine.latest()
+        samples: list[Event] = []
         for event in self._engine.drain():
+            if isinstance(event, SAMPLES):
+                samples.append(event)
+                continue
+            self._deliver(samples)
             if isinstance(event, Stopped):
                 self.stopped = True
             self.event_arrived.emit(event)
+        self._deliver(samples)
         if frame is not None:
             self.frame_arrived.emit(frame)
+
+    def _deliver(self, samples: list[Event]) -> None:
+        if samples:
+            together = tuple(samples)
+            samples.clear()
+            self.samples_arrived.emit(together)

@@ -10,9 +10,10 @@ from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEven
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
 from dgn_engine.protocol.commands import CancelLoading, Command, Redo, Undo
-from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Measured, ProbeScalars
+from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.session.mailbox import SAMPLES
 from dgn_viewer.actions import action_table as table
 from dgn_viewer.actions.menus import Menus
 from dgn_viewer.actions.palette import Palette
@@ -59,7 +60,7 @@ LEAST_HEIGHT = 450  # panels that stand one above the other become tabs on the w
 class Window(QMainWindow):
     """Every part of the viewer in its place; what actions do lies in `action_table`."""
 
-    event_taken = Signal(object, object)  # an event that is no sample, and the state after it
+    event_taken = Signal(object, object)  # an event and the state after it
     engine_wanted = Signal()  # another one, in the place of one that has stopped
     closed = Signal()
 
@@ -109,7 +110,7 @@ class Window(QMainWindow):
         before = self.run_state
         for one in past.events:
             self.history.on_event(one, replayed=True)
-            if not isinstance(one, (Measured, ProbeScalars)):
+            if not isinstance(one, SAMPLES):
                 self.event_taken.emit(one, self.run_state)
         self.history.note_left_out(past)
         self._show_state(before)
@@ -126,8 +127,7 @@ class Window(QMainWindow):
             self.registry.add(table.experiment_actions(entries, runner.open_page, runner.made))
         self.run_control.on_event(event)
         self._show_state(before)
-        if not isinstance(event, (Measured, ProbeScalars)):  # many, and only history needs them
-            self.event_taken.emit(event, self.run_state)
+        self.event_taken.emit(event, self.run_state)
 
     def _show_state(self, before: RunState) -> None:
         """Show the state of the run where it is another than before."""

@@ -6,8 +6,8 @@ Open it to see what a command does: `Engine.__init__` holds the table of all han
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
 from dgn_engine.protocol.change_list import UndoMany
-from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.session.discard_question import discard_question
 from dgn_engine.session.file_commands import FileCommands, Shown
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.frozen_network import InspectedNetwork
@@ -39,6 +39,7 @@ from dgn_engine.training.recording import Recording, begin_recording, continue_r
 from dgn_engine.training.run import Run
 
 MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
+LOOK_EVERY = 0.005  # seconds between two looks at what is due, where steps are quicker
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
 Handler = Callable[[Any], None]
 
@@ -67,6 +68,7 @@ class Engine:
         self.running = False
         self._runs = 0
         self._stop_at: int | None = None
+        self._look_at = 0.0  # when what is due is looked at again
         self._unused = UnusedMemory()
         self._requests: tuple[do.ProbeRequest, ...] = ()
         worker = ReadingWorker()
@@ -133,13 +135,35 @@ class Engine:
 
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
+        self._look_at = 0.0
         self._attempt(command.in_words(), lambda: self._execute(command))
         if self._shown is not None and self._shown.probe_schedule.dropped:
             self._shown.probe_schedule.dropped = False
             self._publish(self._frame_of(self._shown))  # before the next step, which may be long
 
     def advance(self) -> None:
-        """Take one step if the run is running, then read and publish what is due."""
+        """Take one step if the run is running; then see what is due, after quick steps not after
+        each of them: looking would cost a fiftieth of the smallest ones."""
+        run = self.run
+        try:
+            if run is not None and self.running:
+                self._step(run)
+                if self.running and time.monotonic() < self._look_at:
+                    return
+            self._look()
+        except Exception as error:
+            self._fail("Training stopped by a fault", error)
+        self._look_at = time.monotonic() + LOOK_EVERY
+
+    def _step(self, run: Run) -> None:
+        if not run.step_count:
+            self._show_due(run, running=False)  # before the first step
+        if run.advance():
+            self._publisher.rate.tick(run.pace)
+        self._stop_where_due(run)
+
+    def _look(self) -> None:
+        """Read, publish and record what is due, and hear what others have done."""
         self._unused.give_back_due()
         if (loaded := self._library.take_loaded()) is not None:
             self._attempt(f"show {loaded.name}", lambda: self._show(loaded))
@@ -147,21 +171,13 @@ class Engine:
         self._branches.poll(run)
         if run is None:
             self._attempt("follow the run", lambda: self._library.follow(self._publish_shown))
-            return self._read_inspected(heard)
-        try:
-            if self.running:
-                if not run.step_count:
-                    self._show_due(run, running=False)  # before the first step
-                if run.advance():
-                    self._publisher.rate.tick(run.pace)
-                self._stop_where_due(run)
-            self._show_due(run, self.running, heard)
-            self._read_compared(run)
-            if self._recording is not None:
-                self._recording.tick()
-            run.budget.settle(self.running, run.pace > 0.0)
-        except Exception as error:
-            self._fail("Training stopped by a fault", error)
+            self._read_inspected(heard)
+            return
+        self._show_due(run, self.running, heard)
+        self._read_compared(run)
+        if self._recording is not None:
+            self._recording.tick()
+        run.budget.settle(self.running, run.pace > 0.0)
 
     def _show_due(self, run: Run, running: bool, heard: bool = False) -> None:
         """Read, publish and record what is due; where the run stands still, all of it is recorded,
@@ -206,26 +222,11 @@ class Engine:
             self._fail(f"{what} failed", error)
 
     def _execute(self, command: do.Command) -> None:
-        question = self._discard_question(command)
+        question = discard_question(command, self.run, self._recording)
         if question is not None:
             self._emit(question)
         else:
             self._undo.remember(command, self.run, self.handlers[type(command)])
-
-    def _discard_question(self, command: do.Command) -> DiscardConfirmation | None:
-        """Ask before an unrecorded run is replaced; None where nothing would be lost."""
-        run, recording = self.run, self._recording
-        if not isinstance(command, do.RunEnding) or command.discard:
-            return None
-        if run is None or not run.step_count:
-            return None
-        safe = run.recorded if recording is None else not recording.paused
-        if safe:  # without a recording: it failed, and its folder has the run up to then
-            return None
-        where = command.path if isinstance(command, do.OpenSession) else command.folder
-        shown = not isinstance(command, do.ContinueRun)
-        anyway = replace(command, discard=True)
-        return DiscardConfirmation(run.step_count, Path(where).name, shown, anyway)
 
     def _in_run(self, act: Callable[[Run, Any], None]) -> Handler:
         """A handler that needs a run that trains."""

@@ -23,6 +23,7 @@ from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, Stop
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.answer_watch import AnswerWatch
 from dgn_engine.session.command_sender import MOST, CommandSender
+from dgn_engine.session.frame_difference import FrameCompletion, FrameDifference, FrameReduction
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.session.restart import EngineRestart, poisons
 from dgn_engine.session.thread_session import ThreadSession
@@ -149,25 +150,31 @@ class ProcessSession:
     def _relayed(self) -> bool:
         """Relay everything from one process; whether it ended because it was asked to."""
         self._stopped = False
-        pid = self._process.pid or 0
+        frames = FrameCompletion()
         while True:
             try:
-                message: Event | Frame | int = self._ours.recv()
+                message: tuple[Event, ...] | FrameDifference | int = self._ours.recv()
             except (EOFError, OSError):
                 return self._stopped
-            self._watch.heard(ready=isinstance(message, EngineReady))
-            if isinstance(message, int):
+            if isinstance(message, FrameDifference):
+                self._watch.heard(ready=False)
+                frame = frames.whole(message)
+                self._restart.on_frame(frame)
+                self._mailbox.publish(frame)
+            elif isinstance(message, int):
+                self._watch.heard(ready=False)
                 self._sender.on_obeyed(message)
-                continue
-            if isinstance(message, Frame):
-                self._restart.on_frame(message)
-                self._mailbox.publish(_read_only(message))
-                continue
-            restarted = self._restart.on_event(message, pid)
-            self._stopped = self._stopped or isinstance(message, Stopped)
-            self._mailbox.emit(message)
-            if restarted is not None:
-                self._mailbox.emit(restarted)
+            else:
+                self._watch.heard(ready=any(isinstance(one, EngineReady) for one in message))
+                for event in message:
+                    self._pass_on(event)
+
+    def _pass_on(self, event: Event) -> None:
+        restarted = self._restart.on_event(event, self._process.pid or 0)
+        self._stopped = self._stopped or isinstance(event, Stopped)
+        self._mailbox.emit(event)
+        if restarted is not None:
+            self._mailbox.emit(restarted)
 
     def _hang_up(self) -> tuple[Command, ...]:
         """Close our end and wait for the end of the process; what it had not obeyed.
@@ -217,14 +224,6 @@ def _how(code: int | None) -> str:
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
-def _read_only(frame: Frame) -> Frame:
-    """Pickling loses the flag that keeps arrays from being written to."""
-    for reading in frame.readings.values():
-        for array in reading.arrays.values():
-            array.flags.writeable = False
-    return frame
-
-
 def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
     for name in IGNORED:
@@ -243,23 +242,24 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
 def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
     """Carry messages until the session has stopped; raises `EOFError`, `OSError`."""
     ready, may_send, told, beat = False, True, 0, time.monotonic()
-    waiting: Frame | None = None
+    waiting, frames = None, FrameReduction()
     while True:
         if pipe.poll(POLL):
             message: Command | str = pipe.recv()
             if isinstance(message, str):
                 may_send = True
             elif isinstance(message, Shutdown) and not ready:
-                pipe.send(Stopped())  # nothing was begun; torch need not be waited for
+                pipe.send((Stopped(),))  # nothing was begun; torch need not be waited for
                 _leave(pipe)
             else:
                 session.send(message)
         obeyed = session.obeyed  # before their events are drained
-        events = session.drain()
-        for event in events:
-            pipe.send(event)
-            ready = ready or isinstance(event, EngineReady)
-            if poisons(event):
+        events = tuple(session.drain())
+        if events:  # together: a small network has hundreds of scores a second
+            poisoned = [place for place, event in enumerate(events) if poisons(event)]
+            pipe.send(events[: poisoned[0] + 1] if poisoned else events)
+            ready = ready or any(isinstance(event, EngineReady) for event in events)
+            if poisoned:
                 pipe.close()
                 os._exit(POISONED)  # CUDA would refuse everything from here on
         if obeyed > told or time.monotonic() - beat > BEAT:
@@ -267,7 +267,7 @@ def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
             told, beat = obeyed, time.monotonic()
         waiting = session.latest() or waiting
         if may_send and waiting is not None:
-            pipe.send(waiting)
+            pipe.send(frames.reduced(waiting))
             may_send, waiting = False, None
         if any(isinstance(event, Stopped) for event in events):
             _leave(pipe)

@@ -78,17 +78,20 @@ class ThreadSession:
             self._mailbox.emit(Stopped())
 
     def _loop(self, engine: Engine) -> None:
+        commands = self._mailbox.commands
         while True:
             wait = engine.next_step_in()
-            command = self._next_command(IDLE if wait is None else wait)
-            while command is not None:
-                engine.obey(command)
-                self.obeyed += 1
-                if isinstance(command, Shutdown):
-                    return
-                command = self._next_command(0.0)
-            if (engine.next_step_in() or 0.0) <= 0.0:
-                engine.advance()
+            if wait != 0.0 or not commands.empty():
+                command = self._next_command(IDLE if wait is None else wait)
+                while command is not None:
+                    engine.obey(command)
+                    self.obeyed += 1
+                    if isinstance(command, Shutdown):
+                        return
+                    command = self._next_command(0.0)
+                if (engine.next_step_in() or 0.0) > 0.0:
+                    continue
+            engine.advance()
 
     def _next_command(self, wait: float) -> Command | None:
         try:

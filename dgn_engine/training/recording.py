@@ -99,7 +99,10 @@ class Recording:
         if is_logged(event):
             began = self._run.budget.busy()
             soon = not isinstance(event, _SAMPLES)
-            self._recorder.note(log_word(event), to_plain(event), soon)
+            # Scores are plain already, and hundreds a second of a small network.
+            flat = isinstance(event, events.Measured)
+            fields = dict(vars(event)) if flat else to_plain(event)
+            self._recorder.note(log_word(event), fields, soon)
             self._charge(self._run.budget.busy() - began)
         if isinstance(event, _CHANGES):
             self._changes += 1

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 CHART = "chart"  # the option of every panel that names the chart below a tab
 LEAST_HEIGHT = 48  # pixels: in a low window a panel gives way
+_TRAINS = 0.1  # seconds between drawings: where it is more, a network trains at full speed
 _LATE = 3.0  # a reading is stale when it is this many intervals late …
 _PATIENCE = 2.0  # … and at least this many seconds
 # Rows down and columns to the right.
@@ -159,6 +160,7 @@ class PanelDock(QWidget):
                 self._facts.set_facts(shown.facts)
                 words = footer(self._state, self.spec, self._view, shown, self._every)
                 self._footer.set_text(words)
+                self.charts.view.slow_down(every > _TRAINS)
                 self._pages.setCurrentWidget(self.charts.view)
             case Empty():
                 self._facts.set_facts(())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyqtgraph as pg
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QPainter
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QPainter, QPen
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from dgn_viewer.plots.chart_frame import (
@@ -20,14 +21,16 @@ from dgn_viewer.plots.chart_frame import (
     undrawn,
 )
 from dgn_viewer.plots.chart_notes import (
+    cross_lines,
+    example_outlines,
     follow_box,
-    paint_cursor,
     paint_examples,
     paint_follow,
     paint_notes,
 )
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
 from dgn_viewer.plots.event_lane import EventLane
+from dgn_viewer.plots.pointer_overlay import PointerPart
 from dgn_viewer.scene.axes import Range, chart_range
 from dgn_viewer.scene.chart_layout import Box, ChartPlace, Margins
 from dgn_viewer.scene.elements import Chart
@@ -45,6 +48,11 @@ class _Field(pg.ViewBox):  # type: ignore[misc]  # pyqtgraph is untyped
         if ev.button() == Qt.MouseButton.LeftButton:
             ev.accept()
             self._on_click(ev.scenePos(), ev.double())
+
+
+def _paint_line(pen: QPen, line: QLineF, painter: QPainter) -> None:
+    painter.setPen(pen)
+    painter.drawLine(line)
 
 
 class _Notes(QGraphicsObject):
@@ -69,6 +77,7 @@ class ChartItem(QGraphicsObject):
     """One chart of the scene; lives as long as its key, its items are only ever updated."""
 
     clicked = Signal(QPointF, bool)
+    changed = Signal()  # it is about to be painted anew
 
     def __init__(self, chart: Chart, style: ChartStyle) -> None:
         super().__init__()
@@ -196,10 +205,32 @@ class ChartItem(QGraphicsObject):
             lane.paint(painter, self._pointed_steps)
         if not self.following:
             paint_follow(painter, self.style, plot_area)
-        if self._lit:
-            paint_examples(painter, self.chart, self.style, plot_area, self._lit)
-        if self._pointed is not None and not self.chart.small:
-            paint_cursor(painter, self.chart, self.style, plot_area, self._pointed)
+
+    def pointer_parts(self) -> list[PointerPart]:
+        """What the mouse has brought: the outlines of the examples it is on, and its lines."""
+        parts, plot_area, (chart, style) = [], self.plot_area(), (self.chart, self.style)
+        if self._lit and chart.matrix is not None:
+            lit = self._lit
+            for box in example_outlines(chart, plot_area, lit):
+                rect = box.getRect()
+                parts.append(
+                    PointerPart(
+                        ("lit", rect, plot_area.box.getRect(), style),
+                        box.adjusted(-4, -4, 4, 4) & plot_area.box.adjusted(-3, -3, 3, 3),
+                        lambda painter: paint_examples(painter, chart, style, plot_area, lit),
+                    )
+                )
+        if self._pointed is not None and not chart.small:
+            pen = QPen(style.colour("accent", 0.9), 1)
+            for line in cross_lines(chart, plot_area, self._pointed):
+                parts.append(
+                    PointerPart(
+                        ("line", line.toTuple(), style),
+                        QRectF(line.p1(), line.p2()),
+                        partial(_paint_line, pen, line),
+                    )
+                )
+        return parts
 
     def over_follow(self, place: QPointF) -> bool:
         """Whether a place lies on the button 'follow' while it is shown."""
@@ -207,15 +238,11 @@ class ChartItem(QGraphicsObject):
 
     def point(self, place: QPointF | None) -> None:
         """Show the cursor here, or none."""
-        if place != self._pointed:
-            self._pointed = place
-            self._notes.update()
+        self._pointed = place
 
     def light(self, examples: tuple[int, ...]) -> None:
         """Outline these probe examples."""
-        if examples != self._lit:
-            self._lit = examples
-            self._notes.update()
+        self._lit = examples
 
     # The lane of events
 
@@ -234,6 +261,7 @@ class ChartItem(QGraphicsObject):
         steps = None if chip is None else chip.steps
         if steps != self._pointed_steps:
             self._pointed_steps = steps
+            self.changed.emit()
             self._notes.update()
 
     def show_steps(self, low: float, high: float) -> None:
@@ -248,8 +276,6 @@ class ChartItem(QGraphicsObject):
     def _set_up_mouse(self) -> None:
         interactive = not self.chart.small
         self.field.setMouseEnabled(interactive, interactive)
-        hand = Qt.CursorShape.PointingHandCursor
-        self.field.setCursor(hand if self.chart.click else Qt.CursorShape.ArrowCursor)
 
     def _fit(self) -> None:
         x, y = self._full
@@ -277,6 +303,7 @@ class ChartItem(QGraphicsObject):
 
     def _repaint(self) -> None:
         """Paint anew what is not as it was; curves and pictures see to themselves."""
+        self.changed.emit()
         chart, plot_area = self.chart, self.plot_area()
         framed = frame_state(chart, self.style, plot_area, self._room)
         if framed != self._framed:

@@ -35,15 +35,13 @@ def paint_notes(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
         painter.drawRect(plot_area.box.adjusted(-2, -2, 2, 2))
 
 
-def paint_cursor(
-    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, place: QPointF
-) -> None:
-    """Thin cross lines; on curves only the upright one."""
-    painter.setPen(QPen(style.colour("accent", 0.9), 1))
+def cross_lines(chart: Chart, plot_area: PlotArea, place: QPointF) -> tuple[QLineF, ...]:
+    """The lines of the cursor; on curves only the upright one."""
     box = plot_area.box
-    painter.drawLine(QLineF(place.x(), box.top(), place.x(), box.bottom()))
-    if chart.matrix is not None:
-        painter.drawLine(QLineF(box.left(), place.y(), box.right(), place.y()))
+    upright = QLineF(place.x(), box.top(), place.x(), box.bottom())
+    if chart.matrix is None:
+        return (upright,)
+    return upright, QLineF(box.left(), place.y(), box.right(), place.y())
 
 
 def follow_box(plot_area: PlotArea, type_: TextStyle) -> QRectF:
@@ -111,13 +109,7 @@ def paint_examples(
     painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, lit: tuple[int, ...]
 ) -> None:
     """Outline the rows, tiles or entries of a matrix that are these probe examples."""
-    boxes = [
-        QRectF(
-            QPointF(plot_area.across(left - 0.5), plot_area.along(top - 0.5)),
-            QPointF(plot_area.across(left + wide - 0.5), plot_area.along(top + high - 0.5)),
-        )
-        for left, top, wide, high in example_boxes(chart.matrix, lit)
-    ]
+    boxes = example_outlines(chart, plot_area, lit)
     painter.save()
     painter.setClipRect(plot_area.box.adjusted(-3, -3, 3, 3))
     painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -127,6 +119,17 @@ def paint_examples(
             narrow, low = max(0.0, 4.0 - box.width()) / 2, max(0.0, 4.0 - box.height()) / 2
             painter.drawRect(box.adjusted(-narrow, -low, narrow, low))
     painter.restore()
+
+
+def example_outlines(chart: Chart, plot_area: PlotArea, lit: tuple[int, ...]) -> list[QRectF]:
+    """In pixels what is outlined for these probe examples."""
+    return [
+        QRectF(
+            QPointF(plot_area.across(left - 0.5), plot_area.along(top - 0.5)),
+            QPointF(plot_area.across(left + wide - 0.5), plot_area.along(top + high - 0.5)),
+        )
+        for left, top, wide, high in example_boxes(chart.matrix, lit)
+    ]
 
 
 def example_boxes(

@@ -21,6 +21,7 @@ class ExamplePointer(QObject):
     place of a chart, in data units."""
 
     pointed = Signal(object)  # places in the probe set under the cursor: none, one or two
+    lighted = Signal()  # other examples are outlined
     pinned = Signal(object)  # those that were clicked; () where they were let go
 
     def __init__(
@@ -45,6 +46,7 @@ class ExamplePointer(QObject):
         for item in self._items.values():
             item.light(examples)
         self._row.light(examples)
+        self.lighted.emit()
 
     def let_go(self) -> None:
         """Pin nothing any more; the card follows the cursor again."""

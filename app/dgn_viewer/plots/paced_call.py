@@ -7,6 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer
 
 FRAME_MS = 33
+TRAINING_MS = 50  # while a network trains at full speed: it waits for each call
 
 
 class PacedCall(QObject):
@@ -21,6 +22,10 @@ class PacedCall(QObject):
         self._timer.setSingleShot(True)
         self._timer.setInterval(every)
         self._timer.timeout.connect(self._over)
+
+    def space(self, every: int) -> None:
+        """From the next call on, so many milliseconds lie between two."""
+        self._timer.setInterval(every)
 
     def ask(self) -> None:
         """Make the call now, or with the next frame."""

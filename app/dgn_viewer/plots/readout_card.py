@@ -1,24 +1,23 @@
-"""The card with the values under the cursor, above all charts."""
+"""The card with the values under the cursor."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
+from functools import partial
+
+from PySide6.QtCore import QPointF, QRectF, QSizeF
 from PySide6.QtGui import QPainter, QPen
-from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.example_card import card_size, paint_card
+from dgn_viewer.plots.pointer_overlay import PointerPart
 from dgn_viewer.scene.example_readout import ExampleReadout
 from dgn_viewer.style.theme import LIGHT
 
 
-class ReadoutCard(QGraphicsObject):
-    """Next to the cursor; hidden while it has no lines."""
+class ReadoutCard:
+    """Next to the cursor; nothing while it has no lines."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.setZValue(100)
-        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
         self.style = ChartStyle(LIGHT)
         self.room = QRectF()
         self.place = QPointF()
@@ -28,36 +27,28 @@ class ReadoutCard(QGraphicsObject):
 
     def show_examples(self, place: QPointF, readout: ExampleReadout, pinned: bool) -> None:
         """Show the pictures of one or two examples next to a place, in the place of lines."""
-        now = (place, readout.lines, pinned)
-        if now != (self.place, self.lines, self.pinned) or readout is not self.examples:
-            self.place, self.lines, self.pinned = now
-            self.examples = readout
-            self.update()
+        self.place, self.lines, self.pinned = place, readout.lines, pinned
+        self.examples = readout
 
     def show_lines(self, place: QPointF, lines: tuple[str, ...]) -> None:
         """Show these lines next to a place; none hides the card."""
-        if (place, lines) != (self.place, self.lines) or self.examples is not None:
-            self.place, self.lines, self.examples, self.pinned = place, lines, None, False
-            self.update()
+        self.place, self.lines, self.examples, self.pinned = place, lines, None, False
 
-    def boundingRect(self) -> QRectF:
-        return self.room
-
-    def paint(
-        self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
-    ) -> None:
-        if self.examples is not None:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            size = card_size(self.style, self.examples, self.pinned).boundedTo(self.room.size())
-            paint_card(painter, self.style, _beside(self.place, size, self.room), self.examples,
-                       self.pinned)  # fmt: skip
-        elif self.lines:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            _paint(painter, self.style, self.place, self.lines, self.room)
-
-    def resize(self, room: QRectF) -> None:
-        self.prepareGeometryChange()
-        self.room = room
+    def parts(self) -> list[PointerPart]:
+        """What there is to paint: the card, or nothing."""
+        style, room, examples, pinned = self.style, self.room, self.examples, self.pinned
+        if examples is not None:
+            size = card_size(style, examples, pinned).boundedTo(room.size())
+            card = _beside(self.place, size, room)
+            shown = ("examples", card.getRect(), id(examples), pinned, style)
+            paint = partial(_paint_examples, style, card, examples, pinned)
+            return [PointerPart(shown, card, paint)]
+        if self.lines:
+            lines = _fitting(self.lines, int((room.height() - 8) // style.label.height))
+            card = _beside(self.place, _size(style, lines), room)
+            key = ("lines", card.getRect(), lines, style)
+            return [PointerPart(key, card, partial(_paint_lines, style, card, lines))]
+        return []
 
 
 def _fitting(lines: tuple[str, ...], most: int) -> tuple[str, ...]:
@@ -77,15 +68,24 @@ def _beside(place: QPointF, size: QSizeF, room: QRectF) -> QRectF:
     return QRectF(QPointF(x, y), size)
 
 
-def _paint(
-    painter: QPainter, style: ChartStyle, place: QPointF, lines: tuple[str, ...], room: QRectF
+def _size(style: ChartStyle, lines: tuple[str, ...]) -> QSizeF:
+    wide = max(style.label.width(line) for line in lines) + 12
+    return QSizeF(wide, style.label.height * len(lines) + 8)
+
+
+def _paint_examples(
+    style: ChartStyle, card: QRectF, examples: ExampleReadout, pinned: bool, painter: QPainter
 ) -> None:
-    """Paint the values in a small card next to the cursor, kept inside `room`."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    paint_card(painter, style, card, examples, pinned)
+
+
+def _paint_lines(
+    style: ChartStyle, card: QRectF, lines: tuple[str, ...], painter: QPainter
+) -> None:
+    """The values in a small card."""
     type_ = style.label
-    lines = _fitting(lines, int((room.height() - 8) // type_.height))
-    wide = max(type_.width(line) for line in lines) + 12
-    tall = type_.height * len(lines) + 8
-    card = _beside(place, QSizeF(wide, tall), room)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(style.colour("line"), 1))
     painter.setBrush(style.colour("window", 0.96))
     painter.drawRoundedRect(card, 4, 4)

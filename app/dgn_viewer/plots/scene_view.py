@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 
-import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QImage, QMouseEvent, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QImage, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QScrollBar, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
 from dgn_viewer.plots.example_pointer import ExamplePointer
-from dgn_viewer.plots.paced_call import PacedCall
+from dgn_viewer.plots.paced_call import FRAME_MS, TRAINING_MS, PacedCall
+from dgn_viewer.plots.pointer_overlay import ChartCanvas, PointerOverlay
 from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.right_clicks import RightClicks
 from dgn_viewer.plots.spoken_charts import SpokenCharts
@@ -33,19 +32,6 @@ from dgn_viewer.scene.elements import Chart, Scene, same
 from dgn_viewer.scene.mark_labels import Chip, chip_lines, steps_around
 from dgn_viewer.scene.readout import describe
 from dgn_viewer.style.theme import LIGHT, Theme
-
-
-class _Canvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untyped
-    """Counts the processor time that its painting takes."""
-
-    def __init__(self, parent: QWidget, background: str) -> None:
-        super().__init__(parent, background=background)
-        self.painting = 0.0  # seconds so far
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        began = time.thread_time()
-        super().paintEvent(event)
-        self.painting += time.thread_time() - began
 
 
 class SceneView(QWidget):
@@ -67,13 +53,13 @@ class SceneView(QWidget):
         self._pointer: QPointF | None = None
         self._paced = PacedCall(self._point, self)  # a mouse moves more often than anybody reads
         self._gone_to: tuple[float, float] | None = None  # the events whose steps are shown
-        self._canvas = _Canvas(self, theme.panel)
+        self._canvas = ChartCanvas(self, theme.panel)
         self._canvas.setFrameShape(self._canvas.Shape.NoFrame)
         self._canvas.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._spoken = SpokenCharts(self, self._canvas, self._canvas.viewport())
         self._readout = ReadoutCard()
         self._readout.style = self._style
-        self._canvas.addItem(self._readout)
+        self._overlay = PointerOverlay(self._canvas)
         # Not sigMouseMoved: it is thinned, and may lose the place where the cursor comes to rest.
         self._canvas.viewport().installEventFilter(self)
         self._thumbnails = ThumbnailRow(self._style, self)
@@ -82,6 +68,7 @@ class SceneView(QWidget):
             RightClicks(part).clicked.connect(partial(self._ask_menu, part))
         parts = self._charts, self._readout, self._thumbnails, self._spoken
         self.examples = ExamplePointer(self, *parts)
+        self.examples.lighted.connect(self._show_pointer)
         self._tabs = ChartTabs(self._style, self)
         self._tabs.picked.connect(self.choose_chart)
         self._tabs.picked.connect(self.chart_chosen)
@@ -110,6 +97,10 @@ class SceneView(QWidget):
         self._canvas.scene().prepareForPaint()
         self._spoken.show(scene.charts)
 
+    def slow_down(self, training: bool) -> None:
+        """Say less often what is under the mouse while a network trains at full speed."""
+        self._paced.space(TRAINING_MS if training else FRAME_MS)
+
     def choose_chart(self, key: str) -> None:
         """Show this chart where only one has room; another key means the first."""
         if key != self._chart:
@@ -133,13 +124,14 @@ class SceneView(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         self._style = ChartStyle(theme, self.font().family())
+        self._canvas.changes()
         self._canvas.setBackground(theme.panel)
         self._readout.style = self._style
         self._thumbnails.set_style(self._style)
         self._tabs.set_style(self._style)
         for item in self._charts.values():
             item.set_style(self._style)
-        self._readout.update()
+        self._show_pointer()
 
     def follow(self) -> None:
         for item in self._charts.values():
@@ -269,6 +261,11 @@ class SceneView(QWidget):
         if event.type() == QEvent.Type.MouseMove and isinstance(event, QMouseEvent):
             self._pointer = QPointF(self._canvas.mapToScene(event.position().toPoint()))
             self._paced.ask()
+            # Without a button nothing in the scene wants to know: looking there for what lies
+            # under the mouse takes longer than all that is done here.
+            return event.buttons() == Qt.MouseButton.NoButton
+        if event.type() == QEvent.Type.Resize:
+            self._overlay.resize(self._canvas.viewport().size())
         elif event.type() == QEvent.Type.MouseButtonPress and isinstance(event, QMouseEvent):
             place = QPointF(self._canvas.mapToScene(event.position().toPoint()))
             chip = self._chip_at(place)
@@ -303,7 +300,7 @@ class SceneView(QWidget):
         """Give the charts their places: all, or one below tabs; scrolled where it has no room."""
         width, height = float(self.width()), float(self.height())
         self._canvas.setGeometry(self.rect())
-        self._readout.resize(QRectF(0, 0, width, height))
+        self._readout.room = QRectF(0, 0, width, height)
         if width < 40 or height < 40:
             return
         found, row = self._fitted(width, height)
@@ -346,6 +343,7 @@ class SceneView(QWidget):
         if item is None:
             item = self._charts[chart.key] = ChartItem(chart, self._style)
             item.clicked.connect(self._clicked)
+            item.changed.connect(self._canvas.changes)
             item.light(self.examples.lit)
             self._canvas.addItem(item)
         elif not same(self._shown[chart.key], chart):
@@ -409,7 +407,9 @@ class SceneView(QWidget):
         for item in self._charts.values():
             item.point(place if item is under else None)
             item.point_at_chip(chip)
+        self._show_cursor(under)
         if chip is None and self.examples.tell(under, place):
+            self._show_pointer()
             return
         lines: tuple[str, ...] = () if chip is None else chip_lines(chip)
         if under is not None and place is not None and not under.over_follow(place):
@@ -417,6 +417,21 @@ class SceneView(QWidget):
             near = abs(under.data_at(place + QPointF(4.0, 0.0))[0] - x)
             lines = describe(under.chart, x, y, near)
         self._readout.show_lines(place or QPointF(), lines)
+        self._show_pointer()
+
+    def _show_pointer(self) -> None:
+        """Paint what the mouse has brought where it has changed."""
+        seen = [item for item in self._charts.values() if item.isVisible()]
+        parts = [part for item in seen for part in item.pointer_parts()]
+        self._overlay.show_parts((*parts, *self._readout.parts()))
+
+    def _show_cursor(self, under: ChartItem | None) -> None:
+        """A hand over a chart that a click chooses."""
+        chosen = under is not None and under.chart.click is not None
+        shape = Qt.CursorShape.PointingHandCursor if chosen else Qt.CursorShape.ArrowCursor
+        viewport = self._canvas.viewport()
+        if viewport.cursor().shape() != shape:
+            viewport.setCursor(shape)
 
     def _ask_menu(self, part: QWidget, place: QPoint) -> None:
         key = self.chart_at(QPointF(part.mapTo(self, place)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStatusBar, QWidget
 
@@ -14,7 +14,8 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.number_style import written
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
+from dgn_viewer.widgets.changing_label import ChangingLabel
+from dgn_viewer.widgets.layouts import push_button, row
 
 _PHASES = {
     "starting": "loading torch",
@@ -107,9 +108,8 @@ class StatusBar(QStatusBar):
         self._written = 0.0  # when
         self._told = ""  # in the tip
         self._numbers = ""
-        self._left, self._right = PlainLabel("", self), PlainLabel("", self)
-        for label in (self._left, self._right):
-            label.setContentsMargins(8, 0, 8, 0)
+        left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
+        self._left, self._right = ChangingLabel(left, self), ChangingLabel(right, self)
         self._cancel = push_button("Cancel", self.cancel_wanted, "small", "Stop reading the data")
         self._cancel.setObjectName("cancel_loading")
         self._cancel.setAccessibleName("Stop reading the data")
@@ -194,9 +194,7 @@ class StatusBar(QStatusBar):
         left = _SHORT if short else _LEFT
         for label, names in ((self._left, left), (self._right, _RIGHT)):
             said = " · ".join(self._said[name] for name in names if self._said[name])
-            text = written(said, self._numbers)
-            if label.text() != text:
-                label.setText(text)
+            label.setText(written(said, self._numbers))
         about = self._about_watching()
         if self._told != about:
             self._told = about

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from dgn_engine.protocol import events
@@ -118,14 +118,8 @@ class History:
             case events.RunStarted():
                 self._forget()
                 self._runs += 1
-            case events.Measured():
-                self._measure(event)
-            case events.ProbeScalars():
-                self._break(event)
-                self._examples[event.probe] = event.read_on
-                for name, value in event.values.items():
-                    self._append((event.probe, name, event.read_on), event.step, value)
-                self._touch(event.probe, event.step)
+            case events.Measured() | events.ProbeScalars():
+                self.on_samples((event,))
             case events.ProbesLeft(probes=probes):
                 self._left.update(probes)
             case events.RunContinued():  # who watches what is not known from before
@@ -156,6 +150,14 @@ class History:
                 self._common += 1
         for mark in marks_of(event, before):
             self._mark(mark if replayed else replace(mark, time=self._clock()))
+
+    def on_samples(self, samples: Iterable[events.Event]) -> None:
+        """Take in scores and scalars of probes, which are many and change no state."""
+        for sample in samples:
+            if isinstance(sample, events.Measured):
+                self._measure(sample)
+            elif isinstance(sample, events.ProbeScalars):
+                self._trace(sample)
 
     def note_left_out(self, history: events.HistoryReplayed) -> None:
         """Know that there was more than the events of a past that were taken in."""
@@ -305,6 +307,13 @@ class History:
             self._measured[name] = self._changes
         self._touch(TRAINING, event.step)
 
+    def _trace(self, event: events.ProbeScalars) -> None:
+        self._break(event)
+        self._examples[event.probe] = event.read_on
+        for name, value in event.values.items():
+            self._append((event.probe, name, event.read_on), event.step, value)
+        self._touch(event.probe, event.step)
+
     def _break(self, event: events.ProbeScalars) -> None:
         """Break the traces of a probe that was not watched for longer than it takes to be read."""
         if event.probe not in self._left:
@@ -324,7 +333,10 @@ class History:
                     self._gaps[probe] = (*known, gap)[-MOST_GAPS:]
 
     def _append(self, key: tuple[str, str, events.ReadOn], step: int, value: float) -> None:
-        self._recorded.setdefault(key, RecordedSeries()).append(step, value)
+        curve = self._recorded.get(key)
+        if curve is None:
+            curve = self._recorded[key] = RecordedSeries()
+        curve.append(step, value)
 
     def _touch(self, source: str, step: int) -> None:
         self._revisions[source] = self._revisions.get(source, 0) + 1
@@ -343,7 +355,7 @@ class History:
 
 
 def _is_same(reading: Reading, known: Reading | None) -> bool:
-    """Whether it was made once; from another process each frame brings copies."""
+    """Whether it was made once: what is being refined is another object with each better one."""
     if known is None:
         return False
     return (reading.step, reading.seconds) == (known.step, known.seconds)

@@ -66,10 +66,10 @@ class TimeBar(QToolBar):
         cursor, why = self._cursor, self._cursor.why_not
         step, last = cursor.step, cursor.last_step
         self.slider.setEnabled(not why)
-        self.slider.setToolTip(plain_tip(why or _GUIDE))
+        _set_tip(self.slider, why or _GUIDE)
         self.slider.show_time(step, last, cursor.steps, () if why else self._history.marks)
         self.label.setText(self._words())
-        self.label.setToolTip(plain_tip(why or cursor.trouble))
+        _set_tip(self.label, why or cursor.trouble)
         self.live.setVisible(step is not None)
         self._tint(step is not None)
 
@@ -118,6 +118,12 @@ class TimeBar(QToolBar):
             action.triggered.connect(partial(self._cursor.set_speed, speed))
             group.addAction(action)
         return menu
+
+
+def _set_tip(widget: QWidget, words: str) -> None:
+    """Nothing is told where it is the one that is there."""
+    if (said := plain_tip(words)) != widget.toolTip():
+        widget.setToolTip(said)
 
 
 def _button(action: QAction, style: Qt.ToolButtonStyle) -> QToolButton:

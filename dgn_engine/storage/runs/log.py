@@ -11,7 +11,7 @@ import re
 import stat
 import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,6 +32,7 @@ Wanted = Mapping[str, re.Pattern[bytes] | None]  # fields of lines, by their nam
 _LOST = "Lost"  # a line that stands for others
 _TAIL = 4 << 20
 _NAME = 100  # characters of a line's name
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _CHECKSUM = b',"crc":"%08x"}'
 _CHECKED = len(_CHECKSUM % 0)  # bytes
 # The beginning of every line that was written here: what it is can be told without its fields.
@@ -130,13 +131,21 @@ class LogWriter:
     def next_seq(self) -> int:
         return self._seq
 
-    def append(self, name: str, fields: dict[str, object]) -> None:
-        """One line, flushed; synced if the last time was a second ago. Where that fails, the line
-        is not there.
+    def append(self, name: str, fields: Mapping[str, Any]) -> None:
+        """One line, as `append_all`."""
+        self.append_all([(name, fields)])
+
+    def append_all(self, lines: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Lines, flushed together; synced if the last time was a second ago. Where that fails,
+        none of them is there.
         """
         if self._file is None:
             raise OSError(None, "the log is closed")
-        raw = encode_line(LogLine(self._seq, round(time.time(), 3), name, fields))
+        at = round(time.time(), 3)
+        raw = b"".join(
+            encode_line(LogLine(self._seq + place, at, name, fields))
+            for place, (name, fields) in enumerate(lines)
+        )
         if self._file.write(raw) != len(raw):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._unsynced += raw
@@ -147,7 +156,7 @@ class LogWriter:
             except OSError:
                 del self._unsynced[-len(raw) :]
                 raise
-        self._seq += 1
+        self._seq += len(lines)
         self._end += len(raw)
 
     def sync(self) -> None:
@@ -335,7 +344,7 @@ def fill_gaps(log: LogContents) -> bytes:
 def encode_line(line: LogLine) -> bytes:
     """The line with its end. The checksum is the CRC-32 of all bytes before ',\"crc\"'."""
     tree = {"seq": line.seq, "at": line.at, "event": line.name, **to_plain(line.fields, "word")}
-    body = json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    body = _JSON.encode(tree).encode()
     head = body[:-1]
     return head + _CHECKSUM % zlib.crc32(head) + b"\n"
 

@@ -37,6 +37,13 @@ class _Note:
 
 
 @dataclass(frozen=True)
+class _Notes:
+    """Lines that are written together: each wake and each call of the system holds up training."""
+
+    notes: tuple[_Note, ...]
+
+
+@dataclass(frozen=True)
 class _Checkpoint:
     snapshot: Snapshot
     kept: str
@@ -52,7 +59,7 @@ class WriteMarker:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-_Job = _Note | _Checkpoint | Frame | WriteMarker
+_Job = _Notes | _Checkpoint | Frame | WriteMarker
 
 
 class Recorder:
@@ -86,16 +93,15 @@ class Recorder:
     def note(self, name: str, fields: Mapping[str, Any], soon: bool = True) -> None:
         """Write a line; where it need not be `soon`, with the next one, or `pass_on`: waking the
         thread that writes holds up the one that asks."""
+        self._later.append(_Note(name, fields))
         if soon or len(self._later) >= TOGETHER:
-            self._put(_Note(name, fields))
-        else:
-            self._later.append(_Note(name, fields))
+            self.pass_on()
 
     def pass_on(self) -> None:
         """Write now what waits for the next line."""
         later, self._later = self._later, []
-        for each in later:
-            self._jobs.put(each)
+        if later and not self._ended.is_set():
+            self._jobs.put(_Notes(tuple(later)))
 
     def add_frame(self, frame: Frame, patience: float = 0.0) -> bool:
         """Write a frame, unless too many wait for so many seconds; whether it was accepted."""
@@ -178,13 +184,15 @@ class Recorder:
                 job.lines = self.folder.lines
             job.done.set()
         else:
-            self._step = _step_of(job, self._step)
-            if self.paused:
-                self._hold(job)
-                if time.monotonic() - self._tried >= self._retry:
-                    self._try_again()
-            elif not self._attempt(job):
-                self._hold(job)
+            parts = job.notes if isinstance(job, _Notes) else (job,)
+            for part in parts:
+                self._step = _step_of(part, self._step)
+            waits = bool(self.paused)
+            written = not waits and self._attempt(job)
+            for part in () if written else parts:
+                self._hold(part)
+            if waits and time.monotonic() - self._tried >= self._retry:
+                self._try_again()
 
     def _attempt(self, job: _Job) -> bool:
         try:
@@ -195,10 +203,12 @@ class Recorder:
             return False
         return True
 
-    def _write(self, job: _Job) -> None:
+    def _write(self, job: _Job | _Note) -> None:
         match job:
             case _Note():
                 self.folder.note(job.name, job.fields)
+            case _Notes():
+                self.folder.note_all([(one.name, one.fields) for one in job.notes])
             case Frame():
                 self.folder.add_frame(job)
             case WriteMarker():

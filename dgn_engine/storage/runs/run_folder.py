@@ -178,13 +178,18 @@ class RunFolder:
         self._write_info(run_info.add_stack(info, stack) if stack else info)
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
+        self.note_all([(name, fields)])
+
+    def note_all(self, notes: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Write these lines into the log, all or none."""
         if time.monotonic() - self._looked >= SYNC_EVERY:
             self._look()
         self._change()
-        self._mend_cut()  # before each line: it would leave a hole
-        self._log.append(name, dict(fields))
-        if name in CHANGES:
-            self._changes.append(int(fields.get("step", 0)))
+        self._mend_cut()  # before they are written: it would leave a hole
+        self._log.append_all(notes)
+        for name, fields in notes:
+            if name in CHANGES:
+                self._changes.append(int(fields.get("step", 0)))
 
     def go_on(self, fields: Mapping[str, Any]) -> None:
         """Mark in the log that the run goes on from the newest sound checkpoint, or from its seed.

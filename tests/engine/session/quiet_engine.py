@@ -10,7 +10,7 @@ from dgn_engine.protocol.commands import Advance, Shutdown
 
 def serve_quietly(pipe: Connection, data_root: str, runs_root: str) -> None:
     """`Advance(n)` is answered by `Paused(n)`; it ends with `Shutdown`, or its parent."""
-    pipe.send(told.EngineReady(None, "none"))  # type: ignore[arg-type]
+    pipe.send((told.EngineReady(None, "none"),))  # type: ignore[arg-type]
     try:
         while True:
             if not pipe.poll(0.05):
@@ -18,10 +18,10 @@ def serve_quietly(pipe: Connection, data_root: str, runs_root: str) -> None:
                 continue
             command = pipe.recv()
             if isinstance(command, Advance):
-                pipe.send(told.Paused(command.steps))
+                pipe.send((told.Paused(command.steps),))
                 pipe.send(1)
             elif isinstance(command, Shutdown):
-                pipe.send(told.Stopped())
+                pipe.send((told.Stopped(),))
                 break
     except (EOFError, OSError):
         pass

@@ -45,6 +45,10 @@ class Folder:
     def note(self, name: str, fields: Any) -> None:
         self._write((name, dict(fields).get("step")))
 
+    def note_all(self, notes: list[tuple[str, Any]]) -> None:
+        for name, fields in notes:
+            self.note(name, fields)
+
     def add_frame(self, frame: Frame) -> None:
         self._write(("frame", frame.step))
 

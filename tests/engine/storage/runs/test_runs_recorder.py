@@ -79,7 +79,7 @@ def failing(monkeypatch, name, code):
     monkeypatch.setattr(RunFolder, name, fail)
 
 
-@pytest.mark.parametrize("what", ["note", "checkpoint", "add_frame", "sync"])
+@pytest.mark.parametrize("what", ["note_all", "checkpoint", "add_frame", "sync"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
 def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what, code):
     recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
@@ -112,7 +112,7 @@ def test_lines_that_are_too_many_to_be_held_are_counted(tmp_path, make_run, monk
     monkeypatch.setattr("dgn_engine.storage.runs.recorder.HELD_LINES", 4)
     recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
     with pytest.MonkeyPatch.context() as patch:
-        failing(patch, "note", errno.ENOSPC)
+        failing(patch, "note_all", errno.ENOSPC)
         failing(patch, "checkpoint", errno.ENOSPC)
         recorder.checkpoint(capture(make_run("DL")))
         for step in range(1, 11):
@@ -159,7 +159,7 @@ def test_another_run_in_the_place_of_a_folder_is_not_written_to(tmp_path):
 def test_a_full_disk_leaves_training_as_it_was_and_is_told(tmp_path, monkeypatch, capsys):
     trained(tmp_path / "whole")
     out = tmp_path / "run"
-    failing(monkeypatch, "note", errno.ENOSPC)
+    failing(monkeypatch, "note_all", errno.ENOSPC)
     assert main(["train", *FAST, "--lr", "1e-3", "--out", str(out)]) == 4
     captured = capsys.readouterr()
     assert "45 steps" in captured.out
