@@ -8,10 +8,8 @@ from collections import deque
 from collections.abc import Callable
 
 from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import Event, Measured, ProbeScalars
+from dgn_engine.protocol.events import SAMPLES, Event
 from dgn_engine.protocol.frames import Frame
-
-SAMPLES = (Measured, ProbeScalars)  # many, and soon enough with the next frame
 
 
 def nobody() -> None:
@@ -42,7 +40,7 @@ class Mailbox:
         """Engine side: append an event."""
         with self._lock:
             self._events.append(event)
-            if not isinstance(event, SAMPLES):
+            if not isinstance(event, SAMPLES):  # those are soon enough with the next frame
                 self._arrived()
 
     def publish(self, frame: Frame) -> None:

@@ -43,7 +43,6 @@ _CHANGES = (
 )  # after these the next frame is recorded
 
 
-_SAMPLES = (events.Measured, events.ProbeScalars)  # many: they are written together
 _WRITTEN = (
     events.RecordingPaused,
     events.RecordingResumed,
@@ -98,7 +97,7 @@ class Recording:
             return
         if is_logged(event):
             began = self._run.budget.busy()
-            soon = not isinstance(event, _SAMPLES)
+            soon = not isinstance(event, events.SAMPLES)
             # Scores are plain already, and hundreds a second of a small network.
             flat = isinstance(event, events.Measured)
             fields = dict(vars(event)) if flat else to_plain(event)
