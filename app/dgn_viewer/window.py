@@ -10,8 +10,9 @@ from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEven
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
 from dgn_engine.protocol.commands import CancelLoading, Command, Redo, Undo
-from dgn_engine.protocol.events import SAMPLES, EngineReady, Event, HistoryReplayed
+from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_curves import SAMPLES
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions import action_table as table
 from dgn_viewer.actions.menus import Menus

@@ -142,9 +142,6 @@ class ProbeScalars(Event):
         return self.examples, self.of, self.chosen
 
 
-SAMPLES = (Measured, ProbeScalars)  # many: they may wait, come together and change no state
-
-
 @dataclass(frozen=True)
 class Rewired(Event):
     """The gate layers have a new order or rotation (empty lists: not rotated)."""

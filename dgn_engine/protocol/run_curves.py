@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.protocol.events import Event, Measured, ProbeScalars
 from dgn_engine.protocol.frames import Array
 
 TRAINING = "training"  # source of loss and accuracy; every other source is a probe's id
+SAMPLES = (Measured, ProbeScalars)  # many: they may wait, come together and change no state
 _SCORES = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 

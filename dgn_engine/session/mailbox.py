@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable
 
 from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import SAMPLES, Event
+from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_curves import SAMPLES
 
 
 def nobody() -> None:

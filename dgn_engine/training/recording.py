@@ -15,6 +15,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.run_curves import SAMPLES
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_info
@@ -97,7 +98,7 @@ class Recording:
             return
         if is_logged(event):
             began = self._run.budget.busy()
-            soon = not isinstance(event, events.SAMPLES)
+            soon = not isinstance(event, SAMPLES)
             # Scores are plain already, and hundreds a second of a small network.
             flat = isinstance(event, events.Measured)
             fields = dict(vars(event)) if flat else to_plain(event)
