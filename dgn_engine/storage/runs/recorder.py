@@ -37,7 +37,7 @@ class _Note:
 
 
 @dataclass(frozen=True)
-class _Notes:
+class _NoteBatch:
     """Lines that are written together: each wake and each call of the system holds up training."""
 
     notes: tuple[_Note, ...]
@@ -59,7 +59,7 @@ class WriteMarker:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-_Job = _Notes | _Checkpoint | Frame | WriteMarker
+_Job = _NoteBatch | _Checkpoint | Frame | WriteMarker
 
 
 class Recorder:
@@ -101,7 +101,7 @@ class Recorder:
         """Write now what waits for the next line."""
         later, self._later = self._later, []
         if later and not self._ended.is_set():
-            self._jobs.put(_Notes(tuple(later)))
+            self._jobs.put(_NoteBatch(tuple(later)))
 
     def add_frame(self, frame: Frame, patience: float = 0.0) -> bool:
         """Write a frame, unless too many wait for so many seconds; whether it was accepted."""
@@ -184,7 +184,7 @@ class Recorder:
                 job.lines = self.folder.lines
             job.done.set()
         else:
-            parts = job.notes if isinstance(job, _Notes) else (job,)
+            parts = job.notes if isinstance(job, _NoteBatch) else (job,)
             for part in parts:
                 self._step = _step_of(part, self._step)
             waits = bool(self.paused)
@@ -207,7 +207,7 @@ class Recorder:
         match job:
             case _Note():
                 self.folder.note(job.name, job.fields)
-            case _Notes():
+            case _NoteBatch():
                 self.folder.note_all([(one.name, one.fields) for one in job.notes])
             case Frame():
                 self.folder.add_frame(job)
