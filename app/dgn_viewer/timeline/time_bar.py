@@ -122,8 +122,8 @@ class TimeBar(QToolBar):
 
 def _set_tip(widget: QWidget, words: str) -> None:
     """Nothing is told where it is the one that is there."""
-    if (said := plain_tip(words)) != widget.toolTip():
-        widget.setToolTip(said)
+    if plain_tip(words) != widget.toolTip():
+        widget.setToolTip(plain_tip(words))
 
 
 def _button(action: QAction, style: Qt.ToolButtonStyle) -> QToolButton:
