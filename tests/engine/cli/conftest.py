@@ -10,6 +10,14 @@ import numpy as np
 import pytest
 
 from tests.engine.cli.user_code import NETS, N
+from tests.engine.files_read_once import files_read_once
+
+__all__ = ["files_read_once"]
+
+
+@pytest.fixture(autouse=True)
+def _read_once(files_read_once: None) -> None:
+    """Commands read the same small networks over and over."""
 
 
 @pytest.fixture

@@ -272,6 +272,7 @@ def test_gate_information_trains_behind_the_gates_of_a_network_that_has_no_name(
     file = saved(tmp_path, convolutional())
     out = tmp_path / "out"
     asked = ["--epochs", "1", "--seeds", "1", "--train-limit", "64", "--batch", "32", "--quiet"]
+    asked += ["--executor", "serial"]
     assert main(["gate-information", str(file), *asked, "--out", str(out)]) == 0
     capsys.readouterr()
     weights = sorted((out).rglob("weights.safetensors"))
