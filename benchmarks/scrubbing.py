@@ -6,7 +6,8 @@ steps. `milliseconds`: from the request until every panel in sight shows the ste
 `resident`: MiB of this process before and after. Then a copy of the run trains on at full speed, in
 blocks with and without somebody who goes to four places a second: of pairs of blocks that follow
 each other the median ratio of their steps a second, least and most. `--process`: the engine in a
-process of its own.
+process of its own. `--soak MINUTES`: only train on, at most 100 steps a second, go to four places a
+second all the while, and print the memory of this process at the beginning and every five minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from PySide6.QtCore import QEventLoop
 from benchmarks.machine import load, processor
 from benchmarks.memory import resident_now
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.commands import ContinueRun, Resume, ShowRun
+from dgn_engine.protocol.commands import ContinueRun, Resume, SetPace, ShowRun
 from dgn_viewer.application import Options, Viewer
 
 EPOCHS = 223  # of digits in batches of 32: 10,035 steps
@@ -38,6 +39,8 @@ MAKE = ("--data", "digits", "--regime", "DL", "--net", "fc", "--epochs", str(EPO
 BLOCK, PAIRS, SETTLE = 5.0, 4, 2.0  # seconds of a block, pairs of blocks, seconds before the first
 BETWEEN = 0.25  # seconds between two places
 PATIENCE = 60.0  # seconds
+PACE = 100.0  # steps a second of a soak
+LOOK = 300.0  # seconds between two looks at the memory of a soak
 
 
 class Scrubber:
@@ -110,12 +113,35 @@ class Scrubber:
         return past is not None and past.asked == step and not self.window.display.stale()
 
 
+def soak(scrubber: Scrubber, minutes: float, steps: random.Random) -> None:
+    """A line of JSON at the beginning and every five minutes."""
+    scrubber.window.send(SetPace(PACE))
+    cursor, moves, began = scrubber.window.step_cursor, 0, time.perf_counter()
+    looked = -LOOK
+    while (now := time.perf_counter() - began) < 60.0 * minutes + 1.0:
+        if now - looked >= LOOK:
+            looked = now
+            found = {
+                "minutes": round(now / 60.0, 1),
+                "resident": round(resident_now() / 2**20),
+                "step": scrubber.window.history.step,
+                "recorded": len(cursor.steps),
+                "moves": moves,
+                "load": load(),
+            }
+            print(json.dumps(found), flush=True)
+        cursor.go_to(steps.randrange(max(cursor.last_step, 1)))
+        moves += 1
+        scrubber.wait(BETWEEN)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--make", action="store_true")
     parser.add_argument("--moves", type=int, default=200)
     parser.add_argument("--process", action="store_true")
+    parser.add_argument("--soak", type=float, metavar="MINUTES")
     given = parser.parse_args()
     if given.make:
         train = [sys.executable, "-m", "dgn_engine.cli", "train", *MAKE, "--out", str(given.run)]
@@ -125,6 +151,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as own:
         scrubber = Scrubber(given.run, Path(own), given.process)
         try:
+            if given.soak is not None:
+                copied = Path(own) / "copied"
+                shutil.copytree(given.run, copied)
+                scrubber.train_on(copied)
+                soak(scrubber, given.soak, steps)
+                return 0
             last = scrubber.window.step_cursor.last_step
             for _ in range(10):
                 scrubber.move(steps.randrange(last))

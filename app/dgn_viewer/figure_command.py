@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _animate(arguments: argparse.Namespace) -> int:
     """Write the animation and print what it shows."""
     from dgn_viewer.figures.animation import check_format, save_animation
-    from dgn_viewer.recorded_pages import recorded_pages
+    from dgn_viewer.recorded_pages import pages_of_run
 
     if arguments.step is not None:
         raise UserError("--step names one step and --animate many; leave one of them out.")
@@ -118,15 +118,11 @@ def _animate(arguments: argparse.Namespace) -> int:
         loaded = _loaded(arguments.run, None, specs, Path(place))
         views = _views(loaded, specs, arguments.choose)
         choices = {name: view.choices for name, view in views.items()}
-        found = recorded_pages(loaded, specs, choices, reach, arguments.pages)
+        found = pages_of_run(loaded, specs, choices, reach, arguments.pages)
     style = _with_legend(style, found.pages[-1], arguments.legend)
     save_animation(found.pages, path, style, arguments.per_second)
-    words = f"{len(found.pages)} pages of steps {found.steps[0]:,} to {found.steps[-1]:,}"
-    if found.thinned:
-        words += f"; {found.thinned:,} recorded steps between them are left out (--pages)"
-    if found.left_out:
-        words += f"; at {found.left_out:,} others a panel had nothing to show"
-    say(f"{path}: {words}")
+    hint = " (--pages)" if found.thinned else ""
+    say(f"{path}: {found.words}{hint}")
     return 0
 
 

@@ -29,6 +29,7 @@ from dgn_viewer.notices import Notice, Notices, time_of_day
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell import banner, window_layout
+from dgn_viewer.shell.animation_export import AnimationExport
 from dgn_viewer.shell.banner import Banner
 from dgn_viewer.shell.claims_tour import ClaimActs
 from dgn_viewer.shell.event_walk import EventWalk
@@ -142,6 +143,7 @@ class Window(QMainWindow):
     def on_frame(self, frame: Frame) -> None:
         if self.history.on_frame(frame):
             self.status.show_frame(frame)
+            self.step_cursor.on_frame(frame)
             self.time_bar.on_frame(frame)
             self.tour.refresh()
             self.display.follow(frame.watching)
@@ -229,7 +231,9 @@ class Window(QMainWindow):
         self.layouts = LayoutHistory(self.docks, self, self.registry.refresh)
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
         probes = (probe for spec in panels.values() for probe in spec.probes)
-        self.step_cursor = StepCursor(self.history, probes, self._draw_past, self._all_drawn, self)
+        self.step_cursor = StepCursor(
+            self.history, probes, self._draw_past, self._all_drawn, self, self.display.charge
+        )
         self.inspector = Inspector(send, lambda: self.history.view({}))
         self.status = StatusBar(self)
         self.status.cancel_wanted.connect(partial(send, CancelLoading()))
@@ -247,6 +251,9 @@ class Window(QMainWindow):
             self, send, settings, tell, now, self._layout_json, self.files.save_weights
         )
         self.exports = PanelExport(self, self.docks, settings, tell)
+        self.animations = AnimationExport(
+            self, self.docks, self.history, self.step_cursor, settings, tell
+        )
         self.inspector_dock = InspectorDock(self.inspector, self)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.inspector_dock)
         self.inspector_dock.hide()  # a dock that is added is shown
@@ -305,6 +312,7 @@ class Window(QMainWindow):
             files=self.files,
             recorded=self.recorded,
             exports=self.exports,
+            animations=self.animations,
             experiments=self.experiments,
             docks=self.docks,
             inspector=self.inspector,
@@ -372,11 +380,13 @@ class Window(QMainWindow):
             self.event_taken.connect(part.on_event)
         self.event_taken.connect(self.step_cursor.on_event)
         self.step_cursor.changed.connect(self.registry.refresh)
+        self.step_cursor.thinned.connect(lambda words: self.notices.tell(Notice("info", words)))
         self.notices.changed.connect(self.status.share_room)
         self.notices.step_wanted.connect(self._go_to_step)
         for host in self.docks.hosts.values():
             host.about_requested.connect(self.pages.about)
             host.export_requested.connect(self.exports.panel)
+            host.animation_requested.connect(self.animations.open)
             host.command_wanted.connect(self.send)
         self.docks.changed.connect(self.registry.refresh)
         self.docks.changed.connect(partial(name_platform_parts, self))
@@ -394,6 +404,7 @@ class Window(QMainWindow):
         self.closed.connect(self.experiments.close)
         self.closed.connect(self.step_cursor.close)
         self.closed.connect(self.exports.close)
+        self.closed.connect(self.animations.close)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
     def _restore(self) -> None:

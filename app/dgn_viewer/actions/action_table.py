@@ -23,6 +23,7 @@ from dgn_viewer.experiments.papers import paper_title, place_in_paper
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.notices import Notices
 from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_viewer.shell.animation_export import AnimationExport
 from dgn_viewer.shell.event_walk import EventWalk
 from dgn_viewer.shell.experiment_runner import ExperimentRunner
 from dgn_viewer.shell.export import PanelExport
@@ -56,7 +57,7 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         "file.open_checkpoint", "file.compare_run", "file.close_comparison",
         "file.save_configuration", "file.save_weights", "file.open_run", "file.open_session",
         "file.save_session", "file.go_back", "file.open_result", SEPARATOR,
-        "file.export_panel", "file.export_all", SEPARATOR, "file.quit",
+        "file.export_panel", "file.export_all", "file.save_animation", SEPARATOR, "file.quit",
     ),
     "Edit": ("edit.undo", "edit.redo", "edit.undo_layout", "edit.redo_layout", SEPARATOR,
              "edit.examples", "edit.settings"),
@@ -104,6 +105,7 @@ class Parts:
     files: FileDialogs
     recorded: RecordedRuns
     exports: PanelExport
+    animations: AnimationExport
     experiments: ExperimentRunner
     docks: PanelDocks
     inspector: Inspector
@@ -251,6 +253,9 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             ("Ctrl+E",), "export", "Save the panel in front as a figure or as data"),
         row("file.export_all", "Export all panels…", exports.visible_panels, ("Ctrl+Shift+E",),
             "export", "Save every visible panel as a figure or as data"),
+        row("file.save_animation", "Save animation…", parts.animations.open, ("Ctrl+Alt+E",), "",
+            "Save panels at a range of recorded steps as a GIF, or as an MP4 where ffmpeg is",
+            looks_back, why_not=why_live),
         row("file.quit", "Quit", parts.quit, ("Ctrl+Q",)),
         row("edit.undo", "Undo", lambda: send(do.Undo()), ("Ctrl+Z",), "undo",
             "Put back what was there before the last change of regime, weights, gates or dials; "

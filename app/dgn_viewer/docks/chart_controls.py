@@ -41,8 +41,8 @@ class ChartControls(QObject):
     """Shows scenes in a view as the user set its charts; the settings outlive scenes.
 
     The view is made when it is first needed, because pyqtgraph takes long to import. `changed`: the
-    user set something, draw again. `save`, `about`: what the entries 'Save as…' and 'What am I
-    seeing?' do; without them they are absent.
+    user set something, draw again. `save`, `animate`, `about`: what the entries 'Save as…', 'Save
+    animation…' and 'What am I seeing?' do; without them they are absent.
     """
 
     changed = Signal()
@@ -53,6 +53,7 @@ class ChartControls(QObject):
         make_view: Callable[[], SceneView],
         save: Callable[[], object] | None = None,
         about: Callable[[], object] | None = None,
+        animate: Callable[[], object] | None = None,
     ) -> None:
         super().__init__(parent)
         self._make_view = make_view
@@ -64,6 +65,9 @@ class ChartControls(QObject):
             _MenuEntry(0, "Copy image", self._copy_image, lambda _: True),
             _MenuEntry(0, "Copy values", self._copy_values, lambda _: True),
             _MenuEntry(0, "Save as…", lambda _: save and save(), lambda _: save is not None),
+            _MenuEntry(
+                0, "Save animation…", lambda _: animate and animate(), lambda _: animate is not None
+            ),
             _MenuEntry(2, "Follow again", self._follow, self._strayed),
             _MenuEntry(2, "As the panel draws it", self._reset, lambda key: key in self._settings),
             _MenuEntry(

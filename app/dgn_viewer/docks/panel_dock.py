@@ -71,6 +71,7 @@ class PanelDock(QWidget):
     choices_changed = Signal()
     about_requested = Signal(str)
     export_requested = Signal(str)
+    animation_requested = Signal(str)
     command_wanted = Signal(object)  # for the engine
 
     def __init__(
@@ -106,7 +107,7 @@ class PanelDock(QWidget):
         self._export.clicked.connect(self._ask_export)
         self._theme = theme
         self.charts = ChartControls(
-            self, self._make_scene_view, save=self._ask_export, about=self._ask_about
+            self, self._make_scene_view, self._ask_export, self._ask_about, self._ask_animation
         )
         self.charts.changed.connect(lambda: self.show_view(self._view, self._every))
         self._message = PanelMessage()
@@ -373,3 +374,6 @@ class PanelDock(QWidget):
 
     def _ask_export(self) -> None:
         self.export_requested.emit(self.panel_id)
+
+    def _ask_animation(self) -> None:
+        self.animation_requested.emit(self.panel_id)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ FORMATS = (".gif", ".mp4")
 MOST_FRAMES = 1000
 MOST_PIXELS = 1 << 21  # of one page: more does not move smoothly anywhere
 _WAIT = 600.0  # seconds that ffmpeg may take
+_LOOK = 0.1  # seconds between two looks at it
 _REST = 1.5  # seconds for which the last page stands
 _COLOURS = 255  # of a GIF; one is kept for what does not change
 
@@ -51,8 +53,9 @@ def save_animation(
 ) -> Path:
     """Draw every page with the same axes and colours, and write them in order.
 
-    `per_second`: pages a second. Raises `UserError` where there are too few or too many pages, or
-    where it cannot be written.
+    `per_second`: pages a second. `told`: pages drawn, of how many, again and again until the file
+    is written; what it raises ends the work. Raises `UserError` where there are too few or too many
+    pages, or where it cannot be written. The file's comment says where the data come from.
     """
     check_format(path)
     if not 2 <= len(pages) <= MOST_FRAMES:
@@ -63,16 +66,25 @@ def save_animation(
     if not 0.1 <= per_second <= 50.0:
         raise UserError(f"{per_second:g} pages a second cannot be seen; choose 0.1 to 50.")
     style = _moving(style)
-    pictures = []
+    drawn = []
     for page in _fixed(pages):
-        pictures.append(_picture(page, style))
-        told(len(pictures), len(pages))
-    pictures = _of_one_size(pictures)
-    milliseconds = [round(1000.0 / per_second)] * len(pictures)
-    milliseconds[-1] = max(milliseconds[-1], round(1000.0 * _REST))
+        drawn.append(page_bytes(page, "png", style))  # a fraction of its pixels
+        told(len(drawn), len(pages))
+    waits = [round(1000.0 / per_second)] * len(drawn)
+    waits[-1] = max(waits[-1], round(1000.0 * _REST))
     make = _gif if path.suffix.lower() == ".gif" else _mp4
-    write_export(path, make(pictures, milliseconds))
+    film = make(_Pictures(drawn), waits, _about(pages), lambda: told(len(drawn), len(drawn)))
+    told(len(drawn), len(drawn))
+    write_export(path, film)
     return path
+
+
+def _about(pages: Sequence[Page]) -> dict[str, object]:
+    """Where the data come from: the captions of the first page, and the steps of all."""
+    panels = [panel.context.as_dict() for panel in pages[0]]
+    steps = [max(panel.context.step for panel in page) for page in pages]
+    title = "; ".join(panel.context.caption for panel in pages[-1])
+    return {"title": title, "panels": panels, "steps": steps, "software": "dgn-viewer"}
 
 
 def _moving(style: FigureStyle) -> FigureStyle:
@@ -95,62 +107,108 @@ def _fixed(pages: Sequence[Page]) -> list[list[FigurePanel]]:
     ]
 
 
-def _picture(page: Page, style: FigureStyle) -> Image.Image:
-    drawn = Image.open(io.BytesIO(page_bytes(page, "png", style)))
-    return drawn.convert("RGB")
+class _Pictures:
+    """Drawn pages as pictures of one size. Captions of other lengths make pages of other heights:
+    white is added below, and numbers of pixels are made even, as films need."""
+
+    def __init__(self, drawn: Sequence[bytes]) -> None:
+        self._drawn = drawn
+        sizes = [Image.open(io.BytesIO(one)).size for one in drawn]
+        wide, high = max(width for width, _ in sizes), max(height for _, height in sizes)
+        self.size = wide + wide % 2, high + high % 2
+
+    def __len__(self) -> int:
+        return len(self._drawn)
+
+    def __getitem__(self, number: int) -> Image.Image:
+        whole = Image.new("RGB", self.size, "white")
+        whole.paste(Image.open(io.BytesIO(self._drawn[number])).convert("RGB"), (0, 0))
+        return whole
 
 
-def _of_one_size(pictures: Sequence[Image.Image]) -> list[Image.Image]:
-    """Captions of other lengths make pages of other heights: white is added below, and numbers of
-    pixels made even, as films need."""
-    wide = max(picture.width for picture in pictures)
-    high = max(picture.height for picture in pictures)
-    size = wide + wide % 2, high + high % 2
-    found = []
-    for picture in pictures:
-        whole = Image.new("RGB", size, "white")
-        whole.paste(picture, (0, 0))
-        found.append(whole)
-    return found
-
-
-def _gif(pictures: Sequence[Image.Image], milliseconds: Sequence[int]) -> bytes:
+def _gif(
+    pictures: _Pictures,
+    milliseconds: Sequence[int],
+    about: Mapping[str, object],
+    told: Callable[[], object],
+) -> bytes:
     """One palette for all, of the first, middle and last page, so that no colour flickers."""
-    sample = [pictures[0], pictures[len(pictures) // 2], pictures[-1]]
-    strip = Image.new("RGB", (pictures[0].width, pictures[0].height * len(sample)))
-    for number, picture in enumerate(sample):
-        strip.paste(picture, (0, number * picture.height))
+    sample = (0, len(pictures) // 2, len(pictures) - 1)
+    wide, high = pictures.size
+    strip = Image.new("RGB", (wide, high * len(sample)))
+    for number, place in enumerate(sample):
+        strip.paste(pictures[place], (0, number * high))
     palette = strip.quantize(_COLOURS)
-    drawn = [one.quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
+
+    def in_palette() -> Iterator[Image.Image]:
+        for number in range(len(pictures)):
+            told()
+            yield pictures[number].quantize(palette=palette, dither=Image.Dither.NONE)
+
+    drawn = in_palette()
     content = io.BytesIO()
-    drawn[0].save(
-        content, format="GIF", save_all=True, append_images=drawn[1:], loop=0, optimize=False,
-        duration=list(milliseconds),
+    next(drawn).save(
+        content, format="GIF", save_all=True, append_images=drawn, loop=0, optimize=False,
+        duration=list(milliseconds), comment=json.dumps(about).encode(),
     )  # fmt: skip
     return content.getvalue()
 
 
-def _mp4(pictures: Sequence[Image.Image], milliseconds: Sequence[int]) -> bytes:
+def _mp4(
+    pictures: _Pictures,
+    milliseconds: Sequence[int],
+    about: Mapping[str, object],
+    told: Callable[[], object],
+) -> bytes:
     """H.264 by ffmpeg, which is given the pages as files."""
     with tempfile.TemporaryDirectory() as place:
         listed = []
-        for number, (picture, wait) in enumerate(zip(pictures, milliseconds, strict=True)):
-            picture.save(Path(place) / f"{number}.png")
-            listed += [f"file {number}.png", f"duration {wait / 1000.0}"]
-        listed.append(f"file {len(pictures) - 1}.png")  # or the last is not shown for its time
-        (Path(place) / "pages.txt").write_text("\n".join(listed), "utf-8")
+        try:
+            for number, wait in enumerate(milliseconds):
+                told()
+                pictures[number].save(Path(place) / f"{number}.png")
+                listed += [f"file {number}.png", f"duration {wait / 1000.0}"]
+            listed.append(f"file {len(pictures) - 1}.png")  # or the last is not shown for its time
+            (Path(place) / "pages.txt").write_text("\n".join(listed), "utf-8")
+        except OSError as error:
+            raise UserError(
+                f"The pages of the film cannot be kept in {place}: {error.strerror}; nothing was "
+                "exported."
+            ) from None
         command = [
             "ffmpeg", "-loglevel", "error", "-nostdin", "-f", "concat", "-i", "pages.txt",
-            "-vf", "fps=25", "-pix_fmt", "yuv420p", "-movflags", "+faststart", "film.mp4",
+            "-vf", "fps=25", "-pix_fmt", "yuv420p", "-movflags", "+faststart",
+            "-metadata", f"title={about['title']}", "-metadata", f"comment={json.dumps(about)}",
+            "film.mp4",
         ]  # fmt: skip
-        try:
-            done = subprocess.run(
-                command, cwd=place, capture_output=True, text=True, check=False, timeout=_WAIT
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UserError(f"ffmpeg could not write the film: {error}.") from None
+        said = _carried_out(command, place, told)
         film = Path(place) / "film.mp4"
-        if done.returncode or not film.exists():
-            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise UserError(f"ffmpeg could not write the film: {said}.")
+        if said or not film.exists():
+            raise UserError(f"ffmpeg could not write the film: {said or 'it wrote nothing'}.")
         return film.read_bytes()
+
+
+def _carried_out(command: Sequence[str], place: str, told: Callable[[], object]) -> str:
+    """Why a program failed, in the last line that it said; '' where it did not."""
+    try:
+        with subprocess.Popen(
+            command, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as program:
+            try:
+                return _waited_for(program, told)
+            finally:
+                program.kill()
+    except OSError as error:
+        return str(error)
+
+
+def _waited_for(program: subprocess.Popen[str], told: Callable[[], object]) -> str:
+    for _ in range(round(_WAIT / _LOOK)):
+        try:
+            _, said = program.communicate(timeout=_LOOK)
+        except subprocess.TimeoutExpired:
+            told()
+            continue
+        lines = said.strip().splitlines() or [f"it ended with {program.returncode}"]
+        return lines[-1] if program.returncode else ""
+    return f"it took longer than {_WAIT:g} s"

@@ -17,7 +17,7 @@ from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.overlaid import overlaid_runs
 from dgn_viewer.scene.panel_spec import ComparedRun, OverlaidRun, Series, View
 from dgn_viewer.state.event_marks import changes_network, marks_of
-from dgn_viewer.state.past_view import Past, past_view
+from dgn_viewer.state.past_view import Past, PastViews
 
 MOST_MARKS = 2000
 ALL: events.ReadOn = (0, 0, "")  # all probe examples with which the run began
@@ -186,12 +186,14 @@ class History:
 
     def view(self, choices: Mapping[str, str]) -> View:
         """What a panel is given, with these choices; nothing in it changes afterwards."""
-        live = self._live(choices)
         if self._past is None:
-            return live
-        if self._past.step <= self._chose:  # its examples may have been others
-            live = replace(live, pictures=None)
-        return past_view(live, self._past, self._swaps, self._rewirings, self.state.catalogue)
+            return self._live(choices)
+        return self.past_views().at(self._past, choices)
+
+    def past_views(self) -> PastViews:
+        """What views of any step are made of, as it is known now."""
+        swaps, rewirings = tuple(self._swaps), tuple(self._rewirings)
+        return PastViews(self._live({}), swaps, rewirings, self.state.catalogue, self._chose)
 
     def _live(self, choices: Mapping[str, str]) -> View:
         entry = self.state.regime_entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dgn_engine.protocol.catalogue import Catalogue
@@ -32,6 +32,28 @@ class Past:
     def step(self) -> int:
         """The step that is shown."""
         return self.asked if self.frame is None else self.frame.step
+
+
+@dataclass(frozen=True)
+class PastViews:
+    """What the views of all steps of a run are made of, as it was known at one moment.
+
+    It stays as it is while the run goes on: another thread may use it. `chose`: the step at which
+    other probe examples were chosen last.
+    """
+
+    live: View
+    swaps: tuple[RegimeSwapped, ...] = ()
+    rewirings: tuple[Rewired, ...] = ()
+    catalogue: Catalogue | None = None
+    chose: int = -1
+
+    def at(self, past: Past, choices: Mapping[str, str]) -> View:
+        """What a panel is given that looks back, with these choices."""
+        live = replace(self.live, choices=dict(choices))
+        if past.step <= self.chose:  # its examples may have been others
+            live = replace(live, pictures=None)
+        return past_view(live, past, self.swaps, self.rewirings, self.catalogue)
 
 
 def past_view(

@@ -1,6 +1,7 @@
 """Reads recorded frames in a thread of the window, so that neither it nor the engine waits.
 
-Of requests the newest wins: who drags a slider sees where it is, not where it was.
+Of requests the newest wins: who drags a slider sees where it is, not where it was. Frames of a run
+that is not recorded are packed by the same thread.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from PySide6.QtCore import QObject, Signal
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.untrusted_run import plain_frame
 
@@ -24,10 +26,17 @@ _LEAST = 0.5  # seconds between two such looks
 
 @dataclass(frozen=True)
 class Source:
-    """Where the frames of a run lie; `foreign`: others wrote them."""
+    """Where the frames of a run lie: in a folder, or in memory. `foreign`: others wrote them."""
 
-    folder: str
+    folder: str = ""
     foreign: bool = False
+    held: HeldFrames | None = None
+
+    def frames(self) -> RecordedSteps | HeldFrames:
+        """For one thread. Raises `UserError` where the folder cannot be read."""
+        if self.held is not None:
+            return self.held
+        return RecordedSteps(Path(self.folder), clean=plain_frame if self.foreign else _as_it_is)
 
 
 @dataclass(frozen=True)
@@ -52,19 +61,22 @@ class StepFound:
 
 
 class PastReader(QObject):
-    """`found(StepFound)` is emitted in its thread: connect it queued."""
+    """`found(StepFound)` and `kept(seconds of the processor)` are emitted in its thread: connect
+    them queued."""
 
     found = Signal(object)
+    kept = Signal(float)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._wake = threading.Condition()
         self._wanted: StepRequest | None = None
+        self._arrived: tuple[HeldFrames, Frame] | None = None  # to be packed
         self._closed = False
         self._thread: threading.Thread | None = None
         # Of the thread alone:
         self._source: Source | None = None
-        self._steps: RecordedSteps | None = None
+        self._steps: RecordedSteps | HeldFrames | None = None
         self._next_look = 0.0
 
     def ask(self, request: StepRequest) -> None:
@@ -73,11 +85,15 @@ class PastReader(QObject):
             if self._closed:
                 return
             self._wanted = request
-            if self._thread is None:
-                name = "dgn-past-reader"
-                self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-                self._thread.start()
-            self._wake.notify()
+            self._rouse()
+
+    def keep(self, held: HeldFrames, frame: Frame) -> None:
+        """Hold this frame; one that came before and still waits is not wanted any more."""
+        with self._wake:
+            if self._closed:
+                return
+            self._arrived = held, frame
+            self._rouse()
 
     def close(self) -> None:
         """End the thread after what it reads now."""
@@ -87,15 +103,30 @@ class PastReader(QObject):
         if self._thread is not None:
             self._thread.join()
 
+    def _rouse(self) -> None:
+        if self._thread is None:
+            name = "dgn-past-reader"
+            self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._thread.start()
+        self._wake.notify()
+
     def _serve(self) -> None:
         while True:
             with self._wake:
-                while self._wanted is None and not self._closed:
+                while self._wanted is None and self._arrived is None and not self._closed:
                     self._wake.wait()
-                request, self._wanted = self._wanted, None
-                if self._closed or request is None:
+                if self._closed:
                     return
-            self.found.emit(self._answer(request))
+                request, self._wanted = self._wanted, None
+                arrived = None
+                if request is None:  # somebody who waits for a step comes first
+                    arrived, self._arrived = self._arrived, None
+            if request is not None:
+                self.found.emit(self._answer(request))
+            if arrived is not None:
+                began = time.thread_time()
+                arrived[0].add(arrived[1])
+                self.kept.emit(time.thread_time() - began)
 
     def _answer(self, request: StepRequest) -> StepFound:
         began = time.thread_time()
@@ -108,13 +139,11 @@ class PastReader(QObject):
             return StepFound(request, known, trouble=str(error))
         return StepFound(request, steps.steps, frame, seconds=time.thread_time() - began)
 
-    def _look(self, source: Source) -> RecordedSteps:
+    def _look(self, source: Source) -> RecordedSteps | HeldFrames:
         """The steps of this source, as they were at the last look or, now and then, as they are."""
         now = time.monotonic()
         if self._steps is None or source != self._source:
-            clean = plain_frame if source.foreign else _as_it_is
-            self._steps = RecordedSteps(Path(source.folder), clean=clean)
-            self._source = source
+            self._steps, self._source = source.frames(), source
         elif now >= self._next_look:
             self._steps.renew()
         else:

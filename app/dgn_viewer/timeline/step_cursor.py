@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from dgn_engine.protocol import events
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.state.history import History
 from dgn_viewer.state.past_view import Past
+from dgn_viewer.timeline.frame_keeper import FrameKeeper
 from dgn_viewer.timeline.past_reader import PastReader, Source, StepFound, StepRequest
 
 SPEEDS = (1, 2, 5, 10, 20)  # recorded steps a second
@@ -26,6 +28,8 @@ class StepCursor(QObject):
     """
 
     changed = Signal()
+    thinned = Signal(str)  # frames that are held in memory thin out from now on, in a sentence
+    reach_changed = Signal()
 
     def __init__(
         self,
@@ -34,9 +38,11 @@ class StepCursor(QObject):
         draw: Callable[[float], None],
         drawn: Callable[[], bool],
         parent: QObject | None = None,
+        charge: Callable[[float], object] = lambda seconds: None,
     ) -> None:
         """`probes`: of all panels. `draw`: draws them anew, told what reading has taken in seconds
-        of the processor; `drawn`: whether all have been drawn since."""
+        of the processor; `drawn`: whether all have been drawn since; `charge`: is told what
+        holding frames in memory has taken."""
         super().__init__(parent)
         self._history = history
         self._probes = tuple(dict.fromkeys(probes))
@@ -44,6 +50,11 @@ class StepCursor(QObject):
         self._source: Source | None = None
         self._reader = PastReader(self)
         self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
+        self._reader.kept.connect(self._kept, Qt.ConnectionType.QueuedConnection)
+        self._keeper = FrameKeeper(self._reader)
+        self._charge = charge
+        self._thins = False  # frames that are held in memory
+        self.reach: tuple[int, int] | None = None  # first and last step that were chosen
         self._waiting: StepRequest | None = None
         self._moves = 0  # that were asked for while one was being read
         self._asked: int | None = None  # None: live
@@ -77,9 +88,19 @@ class StepCursor(QObject):
             return "There is no run to look back at yet."
         if state.inspected:
             return f"{state.inspected} is inspected, not trained: it has no steps to look back at."
-        if self._source is None:
-            return "This run is not recorded: there is nothing to look back at."
+        if self._source is None or (self._keeper.held is not None and not self._keeper.held.steps):
+            return "Nothing was read yet that one could look back at."
         return ""
+
+    @property
+    def held_words(self) -> str:
+        """Of a run that is not recorded: what is held in memory of it, and what was left out."""
+        return self._keeper.words
+
+    @property
+    def source(self) -> Source | None:
+        """Where the frames of the run lie."""
+        return self._source
 
     @property
     def trouble(self) -> str:
@@ -133,6 +154,14 @@ class StepCursor(QObject):
     def stop(self) -> None:
         self._timer.stop()
 
+    def choose_reach(self, first: int, last: int) -> None:
+        """Choose the steps from one to another; of a single step: none."""
+        first, last = max(min(first, last), 0), min(max(first, last), self.last_step)
+        reach = (first, last) if first < last else None
+        if reach != self.reach:
+            self.reach = reach
+            self.reach_changed.emit()
+
     def set_speed(self, speed: int, _checked: bool = True) -> None:
         self.speed = speed
         if self.playing:
@@ -145,17 +174,42 @@ class StepCursor(QObject):
     # What it hears
 
     def on_event(self, event: events.Event, _state: RunState) -> None:
+        self._keeper.on_event(event)
         match event:
             case events.RunStarted():
-                self._source, self.steps = None, ()
+                self._keeper.end()
+                self._source = None
+                if not event.inspected:
+                    self._source = Source(held=self._keeper.begin())
+                self.steps, self._thins = (), False
+                self.choose_reach(0, 0)
                 self.live()
             case FramesRecorded():
+                self._keeper.end()
                 self._source = Source(event.folder, event.foreign)
                 self.changed.emit()
             case events.RecordingMended(folder=folder) if folder and self._source is not None:
                 self._source = Source(folder, self._source.foreign)
 
+    def on_frame(self, frame: Frame) -> None:
+        """A frame of the run on show: held in memory now and then where it is not recorded."""
+        self._keeper.on_frame(frame)
+
     # Inside
+
+    def _kept(self, seconds: float) -> None:
+        self._charge(seconds)
+        self._keeper.on_kept(seconds)
+        held = self._keeper.held
+        if held is None:
+            return
+        first = not self.steps
+        self.steps = held.steps
+        if held.left_out and not self._thins:
+            self._thins = True
+            self.thinned.emit(self._keeper.words)
+        if first:
+            self.changed.emit()
 
     def _move(self, by: int) -> None:
         if self.why_not:

@@ -34,11 +34,12 @@ _SHOWN = 4  # events in one tip
 
 class StepSlider(QSlider):
     """`wanted(step)`: the mouse is there; `moved(n)`: n recorded steps on; `ended(first)`: to the
-    first recorded step, or back to live."""
+    first recorded step, or back to live; `reach_chosen(first, last)`: dragged with Shift."""
 
     wanted = Signal(int)
     moved = Signal(int)
     ended = Signal(bool)
+    reach_chosen = Signal(int, int)
 
     def __init__(self) -> None:
         super().__init__(Qt.Orientation.Horizontal)
@@ -52,6 +53,14 @@ class StepSlider(QSlider):
         self._step: int | None = None  # None: live
         self._steps: tuple[int, ...] = ()
         self._marks: tuple[Mark, ...] = ()
+        self._reach: tuple[int, int] | None = None
+        self._reach_from: int | None = None  # where a drag with Shift began
+
+    def show_reach(self, reach: tuple[int, int] | None) -> None:
+        """Show the first and the last step that are chosen; None: none are."""
+        if reach != self._reach:
+            self._reach = reach
+            self.update()
 
     def show_time(
         self, step: int | None, last: int, steps: tuple[int, ...], marks: Sequence[Mark]
@@ -93,14 +102,25 @@ class StepSlider(QSlider):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
-            self.wanted.emit(self.step_at(event.position().x()))
+            step = self.step_at(event.position().x())
+            if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+                self._reach_from = step
+                self.reach_chosen.emit(step, step)
+            else:
+                self.wanted.emit(step)
             event.accept()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if event.buttons() & Qt.MouseButton.LeftButton:
-            self.wanted.emit(self.step_at(event.position().x()))
+        if not event.buttons() & Qt.MouseButton.LeftButton:
+            return
+        step = self.step_at(event.position().x())
+        if self._reach_from is not None:
+            self.reach_chosen.emit(self._reach_from, step)
+        else:
+            self.wanted.emit(step)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._reach_from = None
         event.accept()
 
     def wheelEvent(self, event: QWheelEvent) -> None:
@@ -136,6 +156,8 @@ class StepSlider(QSlider):
     def words_at(self, x: float) -> str:
         """What is said of a place: its step, and the events there."""
         lines = [f"Step {self.step_at(x):,}"] if self.isEnabled() else [self.toolTip()]
+        if self._reach is not None and self.isEnabled():
+            lines.append(f"Chosen: steps {self._reach[0]:,} to {self._reach[1]:,}")
         near = [mark for mark in self._marks if abs(self.place(int(mark.x)) - x) <= _NEAR]
         for mark in near[:_SHOWN]:
             lines.append(f"{int(mark.x):,}: {mark.sentence or mark.label}")
@@ -153,6 +175,7 @@ class StepSlider(QSlider):
         painter.setPen(QPen(QColor(line), 2))
         painter.drawLine(QLineF(_EDGE, middle, self.width() - _EDGE, middle))
         if on:
+            self._paint_reach(painter, middle)
             painter.setPen(QPen(QColor(theme.accent), 2))
             painter.drawLine(QLineF(_EDGE, middle, here, middle))
             self._paint_steps(painter, middle)
@@ -166,6 +189,18 @@ class StepSlider(QSlider):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
         painter.end()
+
+    def _paint_reach(self, painter: QPainter, middle: float) -> None:
+        """A band with two ends over the steps that are chosen."""
+        if self._reach is None:
+            return
+        first, last = (self.place(step) for step in self._reach)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(mixed(self._theme.panel, self._theme.accent, 0.35)))
+        painter.drawRect(QRectF(first, middle - 7, last - first, 14))
+        painter.setPen(QPen(QColor(self._theme.accent), 2))
+        for x in (first, last):
+            painter.drawLine(QLineF(x, middle - 8, x, middle + 8))
 
     def _paint_steps(self, painter: QPainter, middle: float) -> None:
         """At most one tick a pixel."""

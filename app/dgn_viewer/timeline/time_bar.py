@@ -42,6 +42,7 @@ class TimeBar(QToolBar):
         self.slider = StepSlider()
         self.slider.wanted.connect(cursor.go_to)
         self.slider.moved.connect(cursor.move)
+        self.slider.reach_chosen.connect(cursor.choose_reach)
         self.slider.ended.connect(lambda first: cursor.first() if first else cursor.live())
         self.play = _button(play, Qt.ToolButtonStyle.ToolButtonIconOnly)
         self.live = _button(live, Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -57,6 +58,7 @@ class TimeBar(QToolBar):
         row(*parts, into=line, margins=(8, 0, 8, 0), spacing=8)
         self.addWidget(line)
         cursor.changed.connect(self.renew)
+        cursor.reach_changed.connect(self.renew)
         self.set_theme(LIGHT)
         self.renew()
 
@@ -67,9 +69,10 @@ class TimeBar(QToolBar):
         step, last = cursor.step, cursor.last_step
         self.slider.setEnabled(not why)
         _set_tip(self.slider, why or _GUIDE)
+        self.slider.show_reach(cursor.reach)
         self.slider.show_time(step, last, cursor.steps, () if why else self._history.marks)
         self.label.setText(self._words())
-        _set_tip(self.label, why or cursor.trouble)
+        _set_tip(self.label, why or cursor.trouble or cursor.held_words)
         self.live.setVisible(step is not None)
         self._tint(step is not None)
 
@@ -89,7 +92,7 @@ class TimeBar(QToolBar):
         if cursor.why_not:
             return "no steps to look back at"
         if cursor.step is None:
-            return "live"
+            return "live · held in memory" if cursor.held_words else "live"
         past, now = self._history.past, self._history.state.regime
         then = past.frame.regime if past is not None and past.frame is not None else ""
         regime = f" · {then}" if then and then != now else ""

@@ -101,16 +101,15 @@ def choose_dropped(
     sizes = [frame.bytes for frame in frames]
     if sum(sizes) <= cap:
         return []
-    pinned = _pinned(frames, events)
     steps = [frame.step for frame in frames]
+    pinned = pinned_places(steps, events)
     return [frames[place] for place in choose_thinned(steps, sizes, pinned, int(ROOM * cap))]
 
 
-def _pinned(frames: Sequence[StoredFrame], events: Sequence[int]) -> set[int]:
-    """Places of the newest frames, and of those next to events."""
-    steps = [frame.step for frame in frames]
-    pinned = set(range(max(0, len(frames) - NEWEST), len(frames)))
+def pinned_places(steps: Sequence[int], events: Sequence[int]) -> set[int]:
+    """Places of the newest frames, and of those next to events; `steps`: of the frames."""
+    pinned = set(range(max(0, len(steps) - NEWEST), len(steps)))
     for event in events:
         before, after = bisect_right(steps, event) - 1, bisect_left(steps, event)
-        pinned.update(place for place in (before, after, after + 1) if 0 <= place < len(frames))
+        pinned.update(place for place in (before, after, after + 1) if 0 <= place < len(steps))
     return pinned

@@ -110,6 +110,7 @@ class Desk:
             files=whole.files,
             recorded=whole.recorded,
             exports=whole.exports,
+            animations=whole.animations,
             experiments=experiments,
             docks=docks,
             inspector=whole.inspector,

@@ -109,12 +109,14 @@ def _colours(image: QImage) -> set[str]:
 def test_the_right_button_opens_what_applies_to_the_chart(make_host: MakeHost) -> None:
     host = make_host("training")
     assert _texts(_on(host, "loss")) == [
-        "Copy image", "Copy values", "Save as…", "Range", "Smoothing", "What am I seeing?",
+        "Copy image", "Copy values", "Save as…", "Save animation…", "Range", "Smoothing",
+        "What am I seeing?",
     ]  # fmt: skip
     _close_menu()
     other = make_host("overlap")
     assert _texts(_on(other, "active")) == [
-        "Copy image", "Copy values", "Save as…", "Colours", "Difference", "What am I seeing?",
+        "Copy image", "Copy values", "Save as…", "Save animation…", "Colours", "Difference",
+        "What am I seeing?",
     ]  # fmt: skip
 
 
@@ -368,7 +370,13 @@ def test_small_pictures_can_be_copied(make_host: MakeHost, make_view: MakeView) 
     small = next(chart.key for chart in shown.charts if chart.small)
     row = host.scene_view().thumbnails()
     QTest.mouseClick(row, Qt.MouseButton.RightButton, pos=row.area(small).center().toPoint())
-    assert _texts(_menu()) == ["Copy image", "Copy values", "Save as…", "What am I seeing?"]
+    assert _texts(_menu()) == [
+        "Copy image",
+        "Copy values",
+        "Save as…",
+        "Save animation…",
+        "What am I seeing?",
+    ]
     _choose(_menu(), "Copy values")
     assert QGuiApplication.clipboard().text().startswith("example \\ unit\t")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,9 +69,13 @@ def test_what_lies_beyond_the_colours_of_one_page_may_lie_within_those_of_all() 
 def test_a_gif_has_one_page_a_step_all_of_one_size_and_palette(tmp_path: Path) -> None:
     done = []
     path = save_animation(pages(4), tmp_path / "film.gif", STYLE, 5.0, lambda *n: done.append(n))
-    assert done == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert done[:4] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert set(done[4:]) == {(4, 4)}  # while the file is made
     film = Image.open(io.BytesIO(path.read_bytes()))
     assert film.n_frames == 4
+    about = json.loads(film.info["comment"])
+    assert about["steps"] == [0, 1, 2, 3]
+    assert about["panels"] == [{**pages(1)[0][0].context.as_dict()}]
     waits, colours, sizes = [], [], set()
     for number in range(4):
         film.seek(number)
@@ -118,3 +123,17 @@ def test_a_film_is_made_by_ffmpeg_of_pages_with_their_times(
     program.write_text("#!/bin/sh\necho no encoder >&2\nexit 3\n")
     with pytest.raises(UserError, match="ffmpeg could not write the film: no encoder"):
         save_animation(pages(2), tmp_path / "film.mp4", STYLE, 4.0)
+
+
+@pytest.mark.parametrize("after", [2, 4])
+def test_whoever_is_told_of_a_page_can_end_the_work(after: int, tmp_path: Path) -> None:
+    told: list[int] = []
+
+    def end(done: int, _of: int) -> None:
+        told.append(done)
+        if len(told) > after:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        save_animation(pages(4), tmp_path / "film.gif", STYLE, 5.0, end)
+    assert list(tmp_path.iterdir()) == []

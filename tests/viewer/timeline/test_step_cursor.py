@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QAction
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtGui import QAction, QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
@@ -139,7 +139,7 @@ def test_it_plays_to_the_end_and_is_live_again(desk: Desk, arrives: Goes) -> Non
 def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives: Goes) -> None:
     desk.history.on_event(started())
     desk.cursor.on_event(started(), desk.history.state)
-    assert "not recorded" in desk.cursor.why_not
+    assert "Nothing was read yet" in desk.cursor.why_not
     for act in (desk.cursor.first, desk.cursor.play, lambda: desk.cursor.go_to(3)):
         act()
     assert desk.cursor.step is None
@@ -213,3 +213,28 @@ def test_the_slider_names_the_events_below_the_pointer(qtbot: QtBot) -> None:
     assert slider.words_at(slider.place(400)) == "Step 400\n400: DL → FL at step 400."
     assert slider.words_at(slider.place(700)) == "Step 700"
     assert [slider.step_at(x) for x in (-50.0, 8.0, 258.0, 900.0)] == [0, 0, 500, 1000]
+
+
+def test_a_drag_with_shift_chooses_steps_and_a_click_with_it_none(desk: Desk, qtbot: QtBot) -> None:
+    slider = StepSlider()
+    qtbot.addWidget(slider)
+    slider.resize(600, 20)
+    slider.reach_chosen.connect(desk.cursor.choose_reach)
+    desk.cursor.reach_changed.connect(lambda: slider.show_reach(desk.cursor.reach))
+    slider.show_time(None, 50, STEPS, ())
+    slider.show()
+    shift, left = Qt.KeyboardModifier.ShiftModifier, Qt.MouseButton.LeftButton
+    places = [QPoint(round(slider.place(step)), 10) for step in (40, 10)]
+    QTest.mousePress(slider, left, shift, places[0])
+    QTest.mouseMove(slider, places[1])
+    drag = QMouseEvent(
+        QEvent.Type.MouseMove, places[1].toPointF(), slider.mapToGlobal(places[1]).toPointF(),
+        left, left, shift,
+    )  # fmt: skip
+    slider.mouseMoveEvent(drag)
+    QTest.mouseRelease(slider, left, shift, places[1])
+    assert desk.cursor.reach == (10, 40)
+    assert "Chosen: steps 10 to 40" in slider.words_at(300.0)
+    assert desk.cursor.step is None
+    QTest.mouseClick(slider, left, shift, places[0])
+    assert desk.cursor.reach is None

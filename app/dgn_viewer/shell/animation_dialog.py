@@ -1,0 +1,195 @@
+"""The dialog 'Save animation': which panels, which steps, how fast; then how far it has come."""
+
+from __future__ import annotations
+
+import shutil
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWidget
+
+from dgn_viewer.figures.figure_style import COLUMN, TEXT
+from dgn_viewer.shell.file_dialogs import ask_new_file
+from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.form_section import Section
+from dgn_viewer.widgets.integer_field import IntegerField
+from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.number_field import NumberField
+
+PAGES, MOST_PAGES = 100, 1000
+PER_SECOND = 10.0
+_RATES = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 50.0)
+_WIDTHS = (("text", "Large, 1,012 pixels"), ("column", "Small, 488 pixels"))
+_INCHES = {"text": TEXT, "column": COLUMN}
+_MOST_STEP = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class AnimationWish:
+    """What is to be saved. `width`: inches."""
+
+    path: Path
+    panels: tuple[str, ...]
+    reach: tuple[int, int]
+    pages: int
+    per_second: float
+    width: float
+
+
+class AnimationDialog(QDialog):
+    """Not modal. `wanted(AnimationWish)`, `cancelled`, and `reach_chosen(first, last)` as the
+    fields of steps are edited. While it writes it can be closed; it is written to its end."""
+
+    wanted = Signal(object)
+    cancelled = Signal()
+    reach_chosen = Signal(int, int)
+
+    def __init__(
+        self,
+        parent: QWidget,
+        titles: Mapping[str, str],
+        chosen: Sequence[str],
+        folder: Callable[[], str],
+    ) -> None:
+        """`titles`: of the panels that can be chosen, by id."""
+        super().__init__(parent)
+        self.setObjectName("animation_dialog")
+        self.setWindowTitle("Save animation")
+        self._folder = folder
+        self._steps: tuple[int, ...] | None = None  # recorded; None: not known yet
+        self.writing = False
+        self.panels = {name: QCheckBox(title) for name, title in titles.items()}
+        self.first, self.last = IntegerField(0, _MOST_STEP), IntegerField(0, _MOST_STEP)
+        for field in (self.first, self.last):
+            field.setGroupSeparatorShown(True)
+        self.pages = IntegerField(2, MOST_PAGES)
+        self.rate = NumberField(0.5, 50.0, rungs=_RATES, unit="a second")
+        self.width_ = PickBox(_WIDTHS)
+        self.said = plain_label(role="muted")
+        self.bar = QProgressBar()
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("How much of the animation is drawn")
+        self.cancel_button = push_button("Cancel", self.cancelled, about="Write no animation")
+        self.save_button = push_button("Save…", self.ask, role="primary")
+        self.save_button.setDefault(True)
+        self._form = self._lay_out(chosen)
+        self.pages.setValue(PAGES)
+        self.rate.show_value(PER_SECOND)
+        self._connect()
+        self.show_progress("", 0, 0)
+
+    def show_reach(self, reach: tuple[int, int]) -> None:
+        """Fill these steps in."""
+        for field, step in zip((self.first, self.last), reach, strict=True):
+            field.blockSignals(True)
+            field.setValue(step)
+            field.blockSignals(False)
+        self._count()
+
+    def show_steps(self, steps: tuple[int, ...]) -> None:
+        """Know which steps are recorded."""
+        self._steps = steps
+        self._count()
+
+    def show_progress(self, words: str, done: int, of: int) -> None:
+        """While it is written: what is done and how far; '' where nothing is written."""
+        self.writing = bool(words)
+        self._form.setEnabled(not self.writing)
+        self.cancel_button.setVisible(self.writing)
+        self.save_button.setVisible(not self.writing)
+        policy = self.bar.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)
+        self.bar.setSizePolicy(policy)
+        self.bar.setVisible(self.writing)
+        self.bar.setRange(0, max(of, 1))
+        self.bar.setValue(done)
+        if self.writing:
+            self.say(words)
+
+    def say(self, words: str, role: str = "muted") -> None:
+        self.said.setText(words)
+        if self.said.property("role") != role:
+            self.said.setProperty("role", role)
+            self.said.style().unpolish(self.said)
+            self.said.style().polish(self.said)
+
+    def ask(self) -> QFileDialog:
+        """Ask for a name."""
+        kinds = "GIF (*.gif)"
+        if shutil.which("ffmpeg") is not None:
+            kinds += ";;MP4 film (*.mp4)"
+        chosen = [name for name, box in self.panels.items() if box.isChecked()]
+        first, last = self.reach()
+        name = f"{chosen[0] if len(chosen) == 1 else 'dgn'}-steps{first}-{last}.gif"
+        dialog = ask_new_file(self, "Save animation", self._folder(), kinds, name, self._save)
+        dialog.filterSelected.connect(
+            lambda kind: dialog.setDefaultSuffix("mp4" if "mp4" in kind else "gif")
+        )
+        return dialog
+
+    def reach(self) -> tuple[int, int]:
+        first, last = self.first.value(), self.last.value()
+        return min(first, last), max(first, last)
+
+    # Inside
+
+    def _save(self, path: str) -> None:
+        chosen = tuple(name for name, box in self.panels.items() if box.isChecked())
+        width = _INCHES[self.width_.value()]
+        self.wanted.emit(
+            AnimationWish(
+                Path(path), chosen, self.reach(), self.pages.value(), self.rate.value(), width
+            )
+        )
+
+    def _lay_out(self, chosen: Sequence[str]) -> QWidget:
+        which, steps, film = Section("Panels"), Section("Steps"), Section("Film")
+        for name, box in self.panels.items():
+            box.setChecked(name in chosen)
+            which.add("", box)
+        steps.add("From", self.first, "Or drag with Shift on the bar of time")
+        steps.add("To", self.last, "Or drag with Shift on the bar of time")
+        steps.add("Pages at most", self.pages, "Of more recorded steps as many are spread evenly")
+        film.add("Pages", self.rate, "How many are shown a second")
+        film.add("Width", self.width_, "Of the film; it is as high as its panels need")
+        form = QWidget()
+        column(which, steps, film, 1, into=form, margins=(0, 0, 8, 0), spacing=12)
+        buttons = row(1, self.cancel_button, self.save_button, spacing=8)
+        parts = ((scrolling(form), 1), self.said, self.bar, buttons)
+        column(*parts, into=self, margins=(12, 12, 12, 12), spacing=8)
+        open_at(self, 380, 470)
+        return form
+
+    def _connect(self) -> None:
+        for field in (self.first, self.last):
+            field.setKeyboardTracking(False)
+            field.valueChanged.connect(lambda _: self.reach_chosen.emit(*self.reach()))
+        for field in (self.first, self.last, self.pages):
+            field.valueChanged.connect(self._count)
+        self.rate.valueChanged.connect(self._count)
+        for box in self.panels.values():
+            box.toggled.connect(self._count)
+
+    def _count(self) -> None:
+        """Say what it will be, or why it cannot be."""
+        if self.writing:
+            return
+        words, possible = self._forecast()
+        self.save_button.setEnabled(possible)
+        self.say(words, "muted" if possible or self._steps is None else "refused")
+
+    def _forecast(self) -> tuple[str, bool]:
+        if self._steps is None:
+            return "The recorded steps are being read …", False
+        if not any(box.isChecked() for box in self.panels.values()):
+            return "No panel is chosen; tick at least one.", False
+        first, last = self.reach()
+        count = bisect_right(self._steps, last) - bisect_left(self._steps, first)
+        steps = f"{count:,} recorded step{'' if count == 1 else 's'} from {first:,} to {last:,}"
+        if count < 2:
+            return f"{steps}: an animation needs two or more.", False
+        pages = min(count, self.pages.value())
+        return f"{steps}: {pages:,} pages, {pages / self.rate.value():.3g} s.", True

@@ -1,0 +1,85 @@
+"""'Save animation…' in the real window: a GIF of a run that trains on and is not recorded."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.application import Viewer
+from dgn_viewer.figures import export_values
+from dgn_viewer.shell.animation_dialog import AnimationDialog
+from dgn_viewer.timeline import frame_keeper
+
+
+def opened(viewer: Viewer, qtbot: QtBot) -> AnimationDialog:
+    viewer.window.registry["file.save_animation"].trigger()
+    dialog = viewer.window.animations.dialog
+    assert dialog is not None
+    qtbot.waitUntil(lambda: dialog._steps is not None)
+    return dialog
+
+
+def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
+    make_viewer: Callable[..., Viewer],
+    qtbot: QtBot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(frame_keeper, "EVERY", 0.01)
+    monkeypatch.setattr("dgn_viewer.shell.animation_export._REST", 0.0)
+    viewer = make_viewer()
+    window, cursor = viewer.window, viewer.window.step_cursor
+    qtbot.waitUntil(lambda: len(cursor.steps) >= 4)
+    steps = cursor.steps
+    cursor.choose_reach(steps[2], steps[0])
+    dialog = opened(viewer, qtbot)
+    assert dialog.reach() == (steps[0], steps[2])
+    assert dialog.said.text().startswith("3 recorded steps from ")
+    front = window.docks.front()
+    assert [name for name, box in dialog.panels.items() if box.isChecked()] == [front]
+
+    def ended() -> str:
+        qtbot.waitUntil(lambda: not dialog.writing)
+        return dialog.said.text()
+
+    file, before = tmp_path / "film.gif", window.history.step
+    dialog._save(str(file))
+    assert not dialog._form.isEnabled()
+    assert ended().startswith(f"film.gif saved in {tmp_path}: 3 pages of steps {steps[0]:,} to ")
+    with Image.open(file) as film:
+        about = json.loads(film.info["comment"])
+        assert film.n_frames == len(about["steps"]) == 3
+    assert about["panels"][0]["regime"] == "DL"
+    qtbot.waitUntil(lambda: window.history.step > before)
+    dialog._save(str(tmp_path / "other.gif"))
+    dialog.cancel_button.click()
+    assert ended() == "other.gif was not written: it was cancelled."
+    assert not (tmp_path / "other.gif").exists()
+    dialog._save(str(tmp_path / "film.pdf"))
+    assert ended() == "film.pdf is no animation; end its name in .gif or .mp4."
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(export_values, "write_file", full)
+    dialog._save(str(tmp_path / "other.gif"))
+    assert "Cannot write other.gif: the disk is full." in ended()
+    dialog.last.setValue(steps[0])
+    assert "an animation needs two or more" in dialog.said.text()
+    assert not dialog.save_button.isEnabled()
+    dialog.close()
+    assert window.animations.dialog is None
+    assert cursor.reach is None
+
+    why = "There is no run yet."
+    monkeypatch.setattr(type(cursor), "why_not", why)
+    window.animations.open()
+    assert window.animations.dialog is None
+    assert window.notices.recent[-1].text == f"No animation can be saved. {why}"

@@ -1,0 +1,123 @@
+"""A run that is not recorded is looked back at in memory, by the same cursor and bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.events import Event, Paused, RegimeSwapped
+from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_viewer.state.history import History
+from dgn_viewer.timeline import frame_keeper
+from dgn_viewer.timeline.step_cursor import StepCursor
+from dgn_viewer.timeline.time_bar import TimeBar
+from tests.viewer.layer_strip.strips import started
+from tests.viewer.timeline.past_frames import frame, record
+
+
+class Desk:
+    """A cursor over a run that is not recorded, and what it said."""
+
+    def __init__(self, qtbot: QtBot) -> None:
+        self._qtbot = qtbot
+        self.said: list[str] = []
+        self.charged: list[float] = []
+        self.history = History()
+        self.cursor = StepCursor(
+            self.history, ["gates"], lambda _: None, lambda: True, None, self.charged.append
+        )
+        self.cursor.thinned.connect(self.said.append)
+        self.tell(started())
+
+    def tell(self, event: Event) -> None:
+        self.history.on_event(event)
+        self.cursor.on_event(event, self.history.state)
+
+    def see(self, step: int) -> None:
+        """A frame comes; wait until it is held."""
+        before = len(self.charged)
+        self.history.on_frame(frame(step))
+        self.cursor.on_frame(frame(step))
+        self._qtbot.waitUntil(lambda: len(self.charged) > before)
+
+    def back_to(self, step: int) -> float:
+        """What the gates' panel is given at this step."""
+        self.cursor.go_to(step)
+        self._qtbot.waitUntil(lambda: self.cursor._waiting is None)
+        return float(self.history.view({}).readings["gates"].arrays["layer_0"][0, 0])
+
+
+@pytest.fixture
+def desk(qapp: object, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(frame_keeper, "EVERY", 0.0)
+    monkeypatch.setattr(frame_keeper, "_SHARE", 1e9)
+    made = Desk(qtbot)
+    yield made
+    made.cursor.close()
+    made.cursor.deleteLater()
+
+
+def test_a_run_that_is_not_recorded_is_looked_back_at_in_memory(desk: Desk) -> None:
+    assert "Nothing was read yet" in desk.cursor.why_not
+    for step in (0, 10, 20, 50):
+        desk.see(step)
+    assert not desk.cursor.why_not
+    assert desk.cursor.steps == (0, 10, 20, 50)
+    assert desk.back_to(27) == 20.0
+    assert desk.history.view({}).step == 20
+    assert "at 4 steps is held in memory" in desk.cursor.held_words
+    assert "of at most 64 MiB" in desk.cursor.held_words
+    assert all(seconds >= 0.0 for seconds in desk.charged)
+
+
+def test_another_run_forgets_them_and_a_recorded_one_is_read_from_its_folder(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.see(10)
+    desk.tell(started())
+    assert "Nothing was read yet" in desk.cursor.why_not
+    record(tmp_path, 0, 30)
+    desk.tell(FramesRecorded(str(tmp_path)))
+    assert desk.cursor.held_words == ""
+    desk.history.on_frame(frame(50))
+    desk.cursor.on_frame(frame(50))
+    assert desk.back_to(40) == 30.0
+    assert desk.charged[1:] == []
+
+
+def test_between_two_times_only_what_follows_a_change_or_a_pause_is_held(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_keeper, "EVERY", 1e9)
+    desk.tell(started())
+    desk.see(10)
+    for step in (11, 12):
+        desk.cursor.on_frame(frame(step))
+    desk.tell(RegimeSwapped(12, "DL", "FR-II", (), (), (), ()))
+    desk.see(13)
+    desk.tell(Paused(13))
+    desk.see(14)
+    assert desk.cursor.steps == (10, 13, 14)
+
+
+def test_what_thins_out_is_said_once_and_stands_at_the_bar(desk: Desk, qtbot: QtBot) -> None:
+    desk.see(0)
+    held = desk.cursor.source.held if desk.cursor.source is not None else None
+    assert held is not None
+    held.most = 40 * held.bytes
+    window = QWidget()
+    qtbot.addWidget(window)
+    play, live = QAction("Play", window), QAction("Back to live", window)
+    bar = TimeBar(desk.cursor, desk.history, play, live, window)
+    assert bar.label.text() == "live · held in memory"
+    for step in range(1, 50):
+        desk.see(step)
+    assert held.left_out > 0
+    assert len(desk.said) == 1
+    bar.renew()
+    assert f"{held.left_out} others went" in bar.label.toolTip()
