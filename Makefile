@@ -1,4 +1,4 @@
-# make run · make test · make display · make lint · make bench · make package · make bundle · make docs · make screenshots · make notebook · make clean
+# make run · make test · make display · make lint · make bench · make package · make bundle · make docs · make screenshots · make demo · make notebook · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package package-check bundle bundle-check deb deb-check docs screenshots notebook lock sbom clean ready
+.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -27,6 +27,7 @@ help:
 	@echo "make deb         that folder as a Debian package; deb-check: install, run and remove it (root)"
 	@echo "make docs        build the documentation site into build/site (minutes)"
 	@echo "make screenshots take the pictures of README and docs anew (minutes)"
+	@echo "make demo        film the window for the README, docs/images/demo.gif (minutes)"
 	@echo "make notebook    run docs/notebooks anew and store what they give"
 	@echo "make lock        resolve requirements/ anew, with digests; make sbom: the list of parts"
 	@echo "make clean       remove .venv and everything built"
@@ -35,8 +36,8 @@ run: ready $(VENV)/installed
 	@$(IN) -m dgn_viewer
 
 # No display is needed; one thread, because more of them slow small networks down.
-test plugins screenshots: export QT_QPA_PLATFORM := offscreen
-test plugins screenshots: export OMP_NUM_THREADS := 1
+test plugins screenshots demo: export QT_QPA_PLATFORM := offscreen
+test plugins screenshots demo: export OMP_NUM_THREADS := 1
 
 # So many tests side by side; worksteal, because a few take as long as hundreds of others.
 WORKERS ?= 2
@@ -144,6 +145,9 @@ docs: $(VENV)/installed-docs
 
 screenshots: ready $(VENV)/installed-test
 	$(IN) -m tests.screenshots
+
+demo: ready $(VENV)/installed-test
+	$(IN) -m tests.screenshots.demo docs/images/demo.gif
 
 notebook: export OMP_NUM_THREADS := 1
 notebook: $(VENV)/installed-test

@@ -54,7 +54,9 @@ def add_inspection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--split-seed", type=int, metavar="N", help="of digits' test part (0)")
     group.add_argument("--test-indices", metavar="FILE", help="numbers of the test examples")
     group.add_argument("--net", metavar="NAME", help="the network, where the file is no known one")
-    group.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    group.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of --net: width=64"
+    )
     group.add_argument("--norm-eps", type=float, metavar="ε", help="of BatchNorm (1e-5)")
     group.add_argument(
         "--kernels", dest="road", choices=("auto", "exact", "estimate"), help="how (auto)"

@@ -56,7 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--permute", type=numbers, metavar="2,0,1", help="0-based, with --gates")
     parser.add_argument("--feature-activation", choices=("relu", "linear"), default="relu")
     parser.add_argument("--net", help="fc, cnn4, … (dense layers need no name)")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="of --net: width=64"
+    )
     parser.add_argument("--norm-eps", type=float, metavar="ε", help="of BatchNorm (1e-5)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument(
@@ -74,8 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="K of the weights with BatchNorm and constants folded into them, not of what trains",
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
-    parser.add_argument("--memory", type=float, default=4.0, metavar="GiB")
-    parser.add_argument("--out", type=Path, metavar="K.npz")
+    parser.add_argument(
+        "--memory", type=float, default=4.0, metavar="GiB", help="refused if more is needed"
+    )
+    parser.add_argument("--out", type=Path, metavar="K.npz", help="write all kernels here")
     parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
 
 

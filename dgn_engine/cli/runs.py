@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add(chosen, "verify", "name every damaged or missing file; exit 1 where there is one")
     _add(chosen, "repair", "put damaged files aside and keep all that is sound")
     keeper = _add(chosen, "keep", "keep the newest checkpoint, or that of a step, for good")
-    keeper.add_argument("--step", type=int, metavar="N")
+    keeper.add_argument("--step", type=int, metavar="N", help="of which step (the newest)")
     exporter = _add(chosen, "export", "write a run into one file: .dgn (all) or .csv (scores)")
     exporter.add_argument("out", type=Path, metavar="FILE")
     importer = chosen.add_parser(

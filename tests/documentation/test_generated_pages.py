@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from dgn_engine.cli import _offered_commands, _own_commands, _parser
 from dgn_engine.config import SETTINGS
 from dgn_engine.experiments._published import claim_ids
-from documentation import command_pages, experiment_pages, library_pages, refusal_pages
+from dgn_engine.protocol.frames import Frame
+from documentation import (
+    command_pages,
+    experiment_pages,
+    library_pages,
+    refusal_pages,
+    typical_values,
+)
 from documentation.built_site import troubles
 from documentation.shell_blocks import commands
 
@@ -35,6 +46,41 @@ def test_every_option_of_every_command_is_on_its_page() -> None:
     assert "key `training.learning_rate`" in train
     assert "### Options" in pages["reference/commands/runs.md"]
     assert "`--screenshot F.png`" in pages["reference/commands/dgn-viewer.md"]
+
+
+def test_every_option_that_a_command_has_is_on_its_page_with_its_default() -> None:
+    pages = {page.path: page.text for page in command_pages.generate()}
+    commands = {name: load() for name, load in {**_own_commands(), **_offered_commands()}.items()}
+    unsaid, counted = [], 0
+    for name, parser in command_pages._verbs(_parser(commands)):
+        text = pages[f"{command_pages.FOLDER}/{name}.md"]
+        below = [each for _, each in command_pages._verbs(parser)] or [parser]
+        options = {option for each in below for a in each._actions for option in a.option_strings}
+        for option in sorted(options - {"-h", "--help"}):
+            counted += 1
+            row = rf"^\| [^|]*`{re.escape(option)}( [^`]*)?`[^|]*\| [^|]*\| [^|]+ \|$"
+            if not re.search(row, text, re.MULTILINE):
+                unsaid.append(f"{name} {option}")
+    assert " · ".join(unsaid) == ""
+    assert counted > 200
+
+
+def test_a_row_of_typical_values_is_written_and_compared() -> None:
+    page = "| run | ν |\n| --- | --- |\n| digits, DL | 2,970 → 2,080 (soft) | 0 |\n| other | 1 |\n"
+    changed = typical_values.with_row(page, "digits, DL", ["2,900 → 2,000", "1"])
+    assert "| digits, DL | 2,900 → 2,000 (soft) | 1 |\n| other | 1 |" in changed
+    assert typical_values.numbers(changed, "digits, DL") == [2900, 2000, 1]
+    with pytest.raises(ValueError, match="no row on MNIST"):
+        typical_values.with_row(page, "MNIST", ["1"])
+
+
+def test_overlaps_are_means_over_pairs_without_the_diagonal() -> None:
+    kernel = np.array([[4.0, 2.0, 1.0], [2.0, 4.0, 0.0], [1.0, 0.0, 1.0]])
+    arrays = {"labels": np.array([0, 0, 1]), "active": kernel, "sensitive": kernel}
+    frame = Frame(1, 0, 0.0, 0.0, None, {"overlap": SimpleNamespace(arrays=arrays)})  # type: ignore[dict-item]
+    same, other = 2 / 4, (1 / 2 + 0) / 2
+    cells = [f"{same:.2f} → {same:.2f}", f"{other:.2f} → {other:.2f}"]
+    assert typical_values.overlap_row(frame, frame) == cells * 2
 
 
 def test_the_library_has_a_subject_for_every_public_name() -> None:

@@ -94,6 +94,11 @@ class Photographer:
         if not self.of.grab().save(str(picture), "PNG"):
             raise RuntimeError(f"cannot write {picture}")
 
+    def settle(self, seconds: float) -> None:
+        """Wait until each panel in sight shows something of the newest step, at most so long."""
+        limit = time.monotonic() + seconds
+        self.wait(lambda: self._complete(sharp=False) or time.monotonic() > limit)
+
     def _complete(self, sharp: bool) -> bool:
         window = self.window
         step, readings = window.history.step, window.history.readings
