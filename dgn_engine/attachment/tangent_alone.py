@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import torch
@@ -12,22 +13,30 @@ from dgn_engine.protocol.frames import Reading, freeze
 
 FEWEST = 4  # probe examples
 LIMIT = 1.5  # seconds that a reading may take
+TOO_LONG = 20.0  # … that one of two examples may be expected to take
 MEMORY = 1 << 30  # bytes
 
 
 class TangentAlone:
     """Reads K, mean over the logits, on evenly spaced examples of x (n, ...), sorted by class.
 
-    It begins with `FEWEST` and takes at most twice as many as before, while the next reading is
-    expected to take less than `LIMIT` seconds: rows take time by n, their products by n².
+    It begins with `FEWEST` or, where one row of the Jacobian takes long, fewer; then it takes at
+    most twice as many as before, while the next reading is expected to take less than `LIMIT`
+    seconds: rows take time by n, their products by n².
     """
 
     def __init__(self, module: nn.Module, x: Tensor, labels: Tensor) -> None:
         self._module, self._x, self._labels = module, x, labels
         self._count = min(FEWEST, len(x))
+        self._began = False
+        self._classes = 1
 
     def read(self, step: int) -> Reading:
-        """As the probe 'ntk' shows it. Raises `ValueError` where there is no K."""
+        """As the probe 'ntk' shows it. Raises `ValueError` where there is no K, or it takes too
+        long."""
+        if not self._began:
+            self._count = first_count(self._row_seconds() * self._classes, self._count)
+            self._began = True
         count, began = self._count, time.monotonic()
         rows = torch.linspace(0, len(self._x) - 1, count).round().long().to(self._x.device)
         kernel = module_kernel(self._module, self._x[rows], None, "mean", MEMORY).kernel
@@ -51,6 +60,37 @@ class TangentAlone:
             remark=f"{count} probe examples, exact" if whole else f"{count} of {len(self._x)}",
             examples=0 if whole else count,
         )
+
+    def _row_seconds(self) -> float:
+        """That the gradient of one logit of one example takes; the first pass is slower."""
+        parameters = [p for p in self._module.parameters() if p.requires_grad]
+        seconds = math.inf
+        for _ in range(2 if parameters else 0):
+            began = time.monotonic()
+            logits = self._module(self._x[:1])
+            self._classes = logits.shape[1]
+            grads = torch.autograd.grad(logits[0, 0], parameters, allow_unused=True)
+            float(next(g for g in grads if g is not None).sum())  # of a card: waits for it
+            seconds = min(seconds, time.monotonic() - began)
+            if seconds > TOO_LONG:
+                break
+        return seconds if parameters else 0.0  # the kernel says that nothing trains
+
+
+def first_count(seconds: float, most: int) -> int:
+    """How many examples the first reading is of, where the rows of one take so many seconds.
+
+    Raises `ValueError` where even two of them take too long.
+    """
+    count = most
+    while count > 2 and count * seconds > LIMIT:
+        count //= 2
+    if count * seconds > TOO_LONG:
+        raise ValueError(
+            f"K is left out: of two probe examples it would take about {2 * seconds:,.0f} s, in "
+            "which your training would stand still."
+        )
+    return count
 
 
 def next_count(count: int, seconds: float, most: int) -> int:

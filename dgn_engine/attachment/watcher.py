@@ -29,26 +29,34 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from dgn_engine.attachment.sliced_readings import SlicedReadings, sliced_readings
 from dgn_engine.attachment.tangent_alone import TangentAlone
 from dgn_engine.attachment.watched_module import REGIME, WatchedModule, undisturbed
 from dgn_engine.attachment.watched_run import create_folder, probe_tensors, started
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.frames import Frame, Reading, Watching
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.text.printable import complain
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import all_probes
+from dgn_engine.training.refined_readings import STOPPED
 from dgn_engine.training.watch_budget import SHARE, WatchBudget
 
 PROBES = ("gates", "overlap", "npk", "ntk")  # gates, Λ, H and K
-LOOK_EVERY = 0.02  # seconds between two looks at what is due
+LOOK_EVERY = 0.1  # seconds between two looks at what is due
 NOTE_EVERY = 0.2  # seconds of steps whose losses become one point of the curve
-FRAME_EVERY = 1.0  # seconds between two frames, as of every run
+PASS_EVERY = 0.5  # seconds after which points are passed on to the thread that writes
+FRAME_EVERY = 1.0  # seconds between two frames, or more where writing takes long:
+FRAME_SHARE = 0.4  # of the share, that the thread that writes may take
+LEDGER = 0.4  # of the share is spent on what is in the ledger; the rest is left for what no clock
+# tells apart from training: caches that a reading empties, and calls that find nothing to do
 CLOSING = 30.0  # seconds that the disk may take at the end
+LAST_PICTURES = 3.0  # … and first pictures of the last step, of what is read in slices
+OVER = "The run ended before there was a first picture."
 TANGENT = "ntk"
 _SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 0.9
 
@@ -94,18 +102,31 @@ class Watcher:
         self._per_epoch = steps_per_epoch
         self._share = share
         self._recorder: Recorder | None = None  # while it is watched
+        self._schedule: ProbeSchedule | None = None
+        self._sliced: SlicedReadings | None = None
         self.steps = 0
         self.trouble = ""  # why it is watched no more, in a sentence
         self._losses: list[float | Tensor] = []
         self._accuracies: list[float] = []
         self._readings: dict[str, Reading] = {}
-        self._next_look = self._noted = self._framed = 0.0
+        self._next_look = self._noted = self._passed = self._framed = 0.0
+        self._framed_at = 0.0  # processor seconds of the recorder at the last frame
         self._rate_from = (0.0, 0)
 
     @property
     def active(self) -> bool:
         """Whether steps are recorded."""
         return self._recorder is not None
+
+    @property
+    def account(self) -> Watching:
+        """What watching takes at present, as shares of the loop's time."""
+        return self._budget.account
+
+    @property
+    def recorder_seconds(self) -> float:
+        """Processor seconds of the thread that writes."""
+        return self._recorder.busy if self._recorder is not None else 0.0
 
     # From its beginning to its end
 
@@ -201,6 +222,7 @@ class Watcher:
     # Own
 
     def _begin(self) -> None:
+        worked, began = time.thread_time(), time.monotonic()
         x, labels, order = self._probe
         watched = self._watched = WatchedModule(self._module, x, labels)
         folder = create_folder(self._out, watched.title, len(labels))
@@ -214,18 +236,23 @@ class Watcher:
             raise
         self._recorder = Recorder(folder)
         atexit.register(self._at_exit)
-        clock = time.thread_time if watched.x.device.type == "cpu" else time.monotonic
-        self._budget = WatchBudget(self._share, busy=clock)
+        clock, before = time.thread_time, worked
+        if watched.x.device.type != "cpu":
+            clock, before = time.monotonic, began
+        self._budget = WatchBudget(LEDGER * self._share, busy=clock)
         self._billed = 0.0
-        self._schedule: ProbeSchedule | None = None
         self._alone: TangentAlone | None = None
         if watched.network is not None:
+            self._sliced, self._worker = sliced_readings(clock)
             self._schedule = ProbeSchedule(self._emit, fewer=True, budget=self._budget)
+            self._schedule.employ(self._worker)
             self._schedule.watch(tuple(ProbeRequest(name) for name in self._probes))
         else:
             self._without_gates(watched)
         self._rate_from = (time.monotonic(), 0)
         self._look()
+        self._budget.settle(running=True)  # opens the account, on which the beginning is a debt
+        self._budget.charge("start", clock() - before, own=False)
 
     def _without_gates(self, watched: WatchedModule) -> None:
         """Only K can be computed: say so, once here and in each panel."""
@@ -238,7 +265,7 @@ class Watcher:
             self._alone_due = 0.0
 
     def _tick(self, now: float) -> None:
-        recorder = self._recorder
+        recorder, began = self._recorder, self._budget.busy()
         assert recorder is not None
         if (busy := recorder.busy) != self._billed:
             self._budget.charge("recording", busy - self._billed, own=False)
@@ -248,14 +275,19 @@ class Watcher:
                 _warn(f"{event.reason} Your training goes on.")
         self._budget.settle(running=True)
         if now - self._noted >= NOTE_EVERY:
-            began = self._budget.busy()
             self._note_scores()
+        if now - self._passed >= PASS_EVERY:
+            self._passed = now
             recorder.pass_on()
-            self._budget.charge("recording", self._budget.busy() - began)
-        if self._is_due():
+        due = self._is_due()
+        self._budget.charge("recording", self._budget.busy() - began)
+        if due:
             with undisturbed():
                 self._look()
             self._next_look = time.monotonic() + LOOK_EVERY
+        elif self._sliced is not None and self._sliced.waits and self._budget.in_credit:
+            with undisturbed():
+                self._work_on(self._sliced)
 
     def _is_due(self) -> bool:
         if self._schedule is not None:
@@ -273,14 +305,45 @@ class Watcher:
             context = self._watched.context(self._watched.network)
             self._schedule.read(due, context, self.steps)
             self._readings = dict(self._schedule.readings)
+        if last and self._sliced is not None:
+            self._finish(self._sliced)
         if self._alone is not None:
             self._read_alone(self._alone)
+        self._record_frame(last)
+
+    def _work_on(self, sliced: SlicedReadings) -> None:
+        """One slice of what takes long, and what it made."""
+        assert self._schedule is not None
+        self._budget.charge("refinements", sliced.work())
+        self._worker.poll()
+        self._readings = dict(self._schedule.readings)
+        self._record_frame()
+
+    def _finish(self, sliced: SlicedReadings) -> None:
+        """Some seconds for what has no picture yet; then nothing is under way any more."""
+        assert self._schedule is not None
+        spent = 0.0
+        while sliced.awaited and spent < LAST_PICTURES:
+            spent += sliced.work()
+            self._worker.poll()
+        for name in self._probes:
+            self._schedule.cancel(name)
+        self._readings = {
+            name: replace(
+                reading,
+                absent=OVER if reading.absent == STOPPED else reading.absent,
+                cancelled=False,
+            )
+            for name, reading in self._schedule.readings.items()
+        }
+
+    def _record_frame(self, last: bool = False) -> None:
         now = time.monotonic()
-        if self._recorder is not None and (last or now - self._framed >= FRAME_EVERY):
+        if self._recorder is not None and (last or now >= self._framed + self._frame_every()):
             began = self._budget.busy()
             patience = CLOSING if last else 0.0
             if self._recorder.add_frame(self._frame(now), patience):
-                self._framed = now
+                self._framed, self._framed_at = now, self._recorder.busy
             self._budget.charge("recording", self._budget.busy() - began)
 
     def _read_alone(self, alone: TangentAlone) -> None:
@@ -297,6 +360,11 @@ class Watcher:
         if reading.scalars:
             seen = (reading.examples, len(self._watched.x)) if reading.examples else (0, 0)
             self._emit(events.ProbeScalars(self.steps, TANGENT, reading.scalars, *seen))
+
+    def _frame_every(self) -> float:
+        """Seconds between two frames, such that writing keeps to its part of the share."""
+        spent = self.recorder_seconds - self._framed_at
+        return max(FRAME_EVERY, spent / (FRAME_SHARE * self._budget.share))
 
     def _frame(self, now: float) -> Frame:
         since, steps = self._rate_from
@@ -353,6 +421,8 @@ class Watcher:
 
     def _end(self) -> None:
         recorder, self._recorder = self._recorder, None
+        if self._schedule is not None:
+            self._schedule.release()
         atexit.unregister(self._at_exit)
         if recorder is not None and not recorder.close(CLOSING):
             _warn(recorder.paused or "The disk did not take all that was recorded in time.")

@@ -352,7 +352,7 @@ class ProbeSchedule:
         if not heavy or self._refined is None:
             return
         whole, refined = contexts[1], self._refined
-        snapshot = NetworkSnapshot(whole)
+        snapshot = NetworkSnapshot(whole, refined.worker.in_process)
         for name in sorted(heavy, key=lambda name: self._seconds(name, whole, 1)):
             quick, first = self._quick_share(name, whole), not refined.has_picture(name)
             if quick and first:

@@ -103,6 +103,11 @@ class WatchBudget:
         self._cost[name] = before + _NEWEST * (seconds - before)
         self._plan()
 
+    @property
+    def in_credit(self) -> bool:
+        """Whether nothing is owed: what can wait may be done now."""
+        return self._balance >= sum(self._open.values())
+
     def forget(self, names: Collection[str]) -> None:
         """These are not watched any more."""
         for name in names:

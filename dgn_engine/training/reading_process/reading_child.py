@@ -75,7 +75,7 @@ class ReadingServer:
     def take(self, order: Order) -> None:
         match order:
             case LoadSnapshot(key, content):
-                self._contexts[key] = unpacked(content)
+                self._contexts[key] = unpacked(content) if isinstance(content, bytes) else content
             case DropSnapshot(key):
                 self._contexts.pop(key, None)
             case BeginJob():

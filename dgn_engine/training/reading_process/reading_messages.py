@@ -8,6 +8,7 @@ import io
 import itertools
 import pickle
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,19 +24,31 @@ _keys = itertools.count(1)
 
 
 class NetworkSnapshot:
-    """Network, probe examples and regime of one step as bytes; later steps do not change it.
+    """Network, probe examples and regime of one step; later steps do not change it.
 
     Gates of a compared network are left out: readings that compare are quick.
     """
 
-    def __init__(self, context: ProbeContext) -> None:
+    def __init__(self, context: ProbeContext, in_process: bool = False) -> None:
+        """`in_process`: for who reads it here, a copy of the network instead of bytes."""
         self.key = next(_keys)
         self.examples = len(context.x)
-        settings = (context.regime, context.classes, context.training)
-        parts = (context.network, context.x, context.labels, *settings)
-        stream = io.BytesIO()
-        _TensorPickler(stream, protocol=5).dump(parts)
-        self.content = stream.getvalue()
+        self.content = _copied(context) if in_process else _packed(context)
+
+
+def _copied(context: ProbeContext) -> ProbeContext:
+    """The same examples under a copy of the network."""
+    network, classes, training = deepcopy(context.network), context.classes, context.training
+    x, labels, regime = context.x, context.labels, context.regime
+    return ProbeContext(network, x, labels, regime, classes=classes, training=training)
+
+
+def _packed(context: ProbeContext) -> bytes:
+    settings = (context.regime, context.classes, context.training)
+    parts = (context.network, context.x, context.labels, *settings)
+    stream = io.BytesIO()
+    _TensorPickler(stream, protocol=5).dump(parts)
+    return stream.getvalue()
 
 
 def unpacked(content: bytes) -> ProbeContext:
@@ -66,7 +79,7 @@ def _tensor(array: Array, as_parameter: bool, trains: bool) -> Tensor:
 @dataclass(frozen=True)
 class LoadSnapshot:
     key: int
-    content: bytes
+    content: bytes | ProbeContext
 
 
 @dataclass(frozen=True)

@@ -147,14 +147,17 @@ class _Ordered:
 class ReadingWorker:
     """At most one process, started for its first job or when it is warmed up.
 
-    `trouble`: why none can be started, as a part of a sentence; '' where one can.
+    `trouble`: why none can be started, as a part of a sentence; '' where one can. `in_process`:
+    what `start` gives is no process but works in this one.
     """
 
     def __init__(
         self,
         start: Callable[[], WorkerChild] = ReadingProcess,
         clock: Callable[[], float] = time.monotonic,
+        in_process: bool = False,
     ) -> None:
+        self.in_process = in_process
         self._start = start
         self._clock = clock
         self._child: WorkerChild | None = None

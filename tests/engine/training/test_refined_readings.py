@@ -35,6 +35,7 @@ class Context:
 class Worker:
     """Keeps what it is asked for; the test answers."""
 
+    in_process = False
     trouble: str = ""
     begun: list[tuple[int, str, Mapping[str, object], int]] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
