@@ -73,7 +73,7 @@ class Bench:
         self.schedule.employ(self.worker)  # type: ignore[arg-type]
         self.watch("p")
 
-    def snapshot(self, context: Context) -> Any:
+    def snapshot(self, context: Context, in_process: bool = False) -> Any:
         self.snapshots += 1
         return SimpleNamespace(key=self.snapshots, examples=len(context.x))
 
