@@ -5,7 +5,7 @@
 
 import importlib
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The public names, and where each lives.
 _PUBLIC = {

@@ -1,6 +1,6 @@
 """Installs the Debian package on this machine, runs it and removes it (`make deb-check`).
 
-    python packaging/debian_check.py dist/dgn-viewer_0.1.0_amd64.deb
+    python packaging/debian_check.py dist/dgn-viewer_0.2.0_amd64.deb
 
 It wants root, and a machine of no importance: that of a continuous integration, say. What a user
 recorded is there after the removal. lintian, desktop-file-validate and appstreamcli look at the

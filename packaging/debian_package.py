@@ -108,7 +108,8 @@ def build_tree(bundle: Path, tree: Path) -> int:
 
 
 def version() -> str:
-    found = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.M)
+    source = (ROOT / "dgn_engine" / "__init__.py").read_text("utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)
     assert found is not None
     return found[1]
 

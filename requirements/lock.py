@@ -100,12 +100,21 @@ def pins() -> list[dict[str, str]]:
     return [found.groupdict() for text in texts for found in _PIN.finditer(text)]
 
 
+def _version() -> str:
+    """Of the program; it stands in its package alone, which needs no import here."""
+    source = (HERE.parent / "dgn_engine" / "__init__.py").read_text("utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
 def bill_of_materials() -> dict[str, Any]:
     """The pins as CycloneDX 1.6; the same pins give the same text."""
     found = pins()
     project = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))["project"]
-    content = json.dumps([found, project["version"]], sort_keys=True)
-    root = f"pkg:pypi/{project['name']}@{project['version']}"
+    version = _version()
+    content = json.dumps([found, version], sort_keys=True)
+    root = f"pkg:pypi/{project['name']}@{version}"
     parts = [
         {
             "type": "library",
@@ -127,7 +136,7 @@ def bill_of_materials() -> dict[str, Any]:
                 "type": "application",
                 "bom-ref": root,
                 "name": project["name"],
-                "version": project["version"],
+                "version": version,
                 "purl": root,
                 "licenses": [{"license": {"id": project["license"]}}],
             }

@@ -1,6 +1,6 @@
 ; Inno Setup 6: an installer for one user, who needs no administrator. Not tested yet: written on
 ; Linux, for the folder that PyInstaller makes on Windows (.github/workflows/packages.yml).
-;   iscc /DVersion=0.1.0 packaging\windows\dgn-viewer.iss
+;   iscc /DVersion=0.2.0 packaging\windows\dgn-viewer.iss
 #ifndef Version
   #error Say which version: iscc /DVersion=…
 #endif

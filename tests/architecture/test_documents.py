@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dgn_engine import __version__
 from dgn_engine.cli import _offered_commands, _own_commands, _parser, main
 from dgn_viewer import system_libraries
 from dgn_viewer.__main__ import parser as viewer_parser
@@ -197,3 +198,15 @@ def test_the_five_papers_are_named_with_year_and_number(document: str) -> None:
         assert paper.title in text
         assert re.search(rf"{paper.year}", text)
         assert not paper.arxiv or paper.arxiv in text
+
+
+def test_the_version_stands_in_one_place_and_those_who_repeat_it_agree() -> None:
+    """In the package: it is asked for at every start, and what is installed takes long to read."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert "version" in project["project"]["dynamic"]
+    assert project["tool"]["hatch"]["version"]["path"] == "dgn_engine/__init__.py"
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\nversion: {__version__}\n" in citation
+    assert f"version = {{{__version__}}}" in (ROOT / "docs" / "cite.md").read_text("utf-8")
+    log = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^## \[(\d.*?)\]", log, re.MULTILINE)[0] == __version__

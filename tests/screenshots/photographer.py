@@ -29,6 +29,7 @@ class Photographer:
         self.viewer = viewer
         self.folder = folder
         self.of: QWidget = viewer.window  # what the picture shows
+        self.live = True  # False: an earlier step is shown, and nothing of the newest is waited for
         self._trouble = ""
         viewer.window.event_taken.connect(self._on_event)
 
@@ -86,7 +87,7 @@ class Photographer:
     def save(self, picture: Path) -> None:
         """Wait until each panel in sight shows all that there is to show, and take the picture."""
         limit = time.monotonic() + SHARP
-        self.wait(lambda: self._complete(sharp=time.monotonic() < limit))
+        self.wait(lambda: not self.live or self._complete(sharp=time.monotonic() < limit))
         window = self.window
         window.display.draw_now()
         window.status.catch_up()

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import torch
 from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialog
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.commands import InspectFile, OpenFile, Rewire, SwapRegime
+from dgn_engine.protocol.commands import CompareRun, InspectFile, OpenFile, Rewire, SwapRegime
 from dgn_engine.protocol.events import FileListed
 from dgn_viewer.__main__ import first_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
@@ -121,12 +122,67 @@ def _resnet(shot: Photographer) -> None:
     shot.wait(lambda: bool(shot.window.run_state.inspected))
 
 
+def _past(shot: Photographer) -> None:
+    """A run with a past, shown as it was before the gates were swapped."""
+    shot.window.docks.show("training")
+    _changed(shot)
+    shot.settle(20.0)
+    shot.live = False
+    shot.window.step_cursor.go_to(480)
+    shot.linger(3.0)
+
+
+def _examples(shot: Photographer) -> None:
+    """Two digits of different classes, pinned in the overlap: their gates and what they share."""
+    shot.window.docks.show("overlap")
+    shot.train(500)
+    shot.settle(20.0)
+    panel = shot.window.docks.hosts["overlap"]
+    for key, count in ((Qt.Key.Key_Down, 20), (Qt.Key.Key_Right, 8), (Qt.Key.Key_Return, 1)):
+        for _ in range(count):
+            QTest.keyClick(panel, key)
+    shot.linger(1.0)
+
+
+def _compare(shot: Photographer) -> None:
+    """The run after 700 steps beside itself before its gates were replaced by random ones."""
+    shot.train(500)
+    shot.send(SwapRegime("FR-II"))
+    shot.train(200)
+    [recorded] = (shot.folder / "runs").glob("*/run.json")
+    shot.send(CompareRun(str(recorded.parent), step=500))
+    shot.wait(lambda: shot.window.run_state.comparison is not None)
+    shot.window.docks.arrange("compare")
+    shot.linger(4.0)
+
+
+def _plane(_folder: Path) -> RunConfig:
+    """Points of the plane, for teaching."""
+    return replace(
+        first_run(),
+        data=DataConfig(name="spirals"),
+        training=TrainingConfig(learning_rate=3e-3, batch=32),
+        device="cpu",
+    )
+
+
+def _teach(shot: Photographer) -> None:
+    shot.window.docks.arrange("teach")
+    shot.train(1500)
+
+
 PICTURES = {
     "window": Picture("The window after 500 steps on digits in the regime DL", _trained),
     "window-dark": Picture("The same run in the dark theme", _trained, theme="dark"),
     "window-200": Picture("The same run at 200 %", _trained, scale=2),
     "window-small": Picture("The same run at 1024 × 700", _trained, size=(1024, 700)),
     "changes": Picture("Gates exchanged and regimes swapped while training", _changed),
+    "past": Picture("The bar of time: the run as it was at an earlier step", _past),
+    "examples": Picture(
+        "Two examples of the overlap, pinned: pictures, gates, shared paths", _examples
+    ),
+    "compare": Picture("A run beside itself at an earlier step, in the layout Compare", _compare),
+    "teach": Picture("The layout Teach: regions of the plane", _teach, _plane),
     "cnn4": Picture("cnn4 in training on images of 32 × 32", _cnn, _images),
     "resnet18": Picture("torchvision's ResNet-18 from a file", _resnet, _images),
     "file": Picture("The page of a dropped file, 1280 × 800", _file, size=(1280, 800)),

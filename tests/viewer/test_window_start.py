@@ -6,11 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
-
-from dgn_engine import __version__
 
 _CHILD = """
 import json, sys
@@ -73,10 +70,3 @@ def test_the_window_is_painted_whole_before_torch_and_pyqtgraph_are_imported(
     assert "Training" in said["titles"]
     assert len(set(said["words"])) == 1  # all say the same: what they wait for
     assert said["words"][0]
-
-
-def test_the_version_that_is_shown_is_that_of_the_project() -> None:
-    """It is asked for at every start, and a list of what is installed takes long to read."""
-    root = Path(__file__).parents[2]
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["version"] == __version__
