@@ -17,6 +17,7 @@ from dgn_engine.model.network import GatedNetwork, layer_infos
 from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.protocol.frames import Array
 from dgn_engine.random_streams import random_stream
+from dgn_engine.text.html_fields import HtmlFields
 
 RATE = 1.6e9  # operations a second that are counted on where the exact recursion is weighed
 KEPT = 6  # tensors of a layer's size that two passes hold
@@ -38,7 +39,7 @@ class GateStatisticsSettings:
 
 
 @dataclass(frozen=True)
-class ClassSimilarity:
+class ClassSimilarity(HtmlFields):
     """Mean entry of a kernel with unit diagonal, between two examples of one class and of two;
     None where there is no such pair, or none of its examples has a path."""
 
@@ -47,7 +48,7 @@ class ClassSimilarity:
 
 
 @dataclass(frozen=True)
-class LayerGateStatistics:
+class LayerGateStatistics(HtmlFields):
     """One gate layer on the examples: share of open gates, units that are closed (or open) for
     every example and position, overlap τ and sensitive overlap DDᵀ."""
 
@@ -61,7 +62,7 @@ class LayerGateStatistics:
 
 
 @dataclass(frozen=True)
-class GateStatistics:
+class GateStatistics(HtmlFields):
     """What was found. `relative`: standard error of an estimated kernel over the whole of it
     (Frobenius), None where the kernel is exact; `weighted`: every sub-network of a residual
     network counts with its widths, because it was estimated. `arrays`: kernels and spectrum.

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
+from dgn_engine.text.html_fields import HtmlFields
 
 
 @dataclass(frozen=True)
-class KernelEstimate:
+class KernelEstimate(HtmlFields):
     """`kernel` (n, n) or a block (n, m); `error`, one standard error of each entry; `relative`
     the same over the whole kernel (Frobenius); `draws`, of how many samples it is the mean.
 

@@ -16,10 +16,11 @@ from dgn_engine.kernels.arguments import (
     check_number,
     check_targets,
 )
+from dgn_engine.text.html_fields import HtmlFields
 
 
 @dataclass(frozen=True)
-class KernelRegression:
+class KernelRegression(HtmlFields):
     """`predictions` (m, C) on the test examples, `accuracy` of their signs or largest entries
     (a share, 0 to 1), `r2` averaged over the columns, NaN for a single example; `ridge` as added
     to the kernel's diagonal."""

@@ -17,6 +17,7 @@ from dgn_engine.kernels.arguments import (
     check_whole,
 )
 from dgn_engine.kernels.gram import accumulator
+from dgn_engine.text.html_fields import HtmlFields
 
 # A kernel has no negative eigenvalue: those that are found show how large rounding is, whatever the
 # dtype it came in, and positive ones up to so many times their size are rounding as well.
@@ -27,7 +28,7 @@ ASYMMETRIC = 1e-3  # of the largest entry, likewise
 
 
 @dataclass(frozen=True)
-class Nu:
+class Nu(HtmlFields):
     """ν at trace 1 and what was done to get it.
 
     `value` = tr(Yᵀ(Ĥ + ridge·I)⁻¹Y)/C. Without a ridge, eigenvalues at or below `cutoff` count as
@@ -43,7 +44,7 @@ class Nu:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class Spectrum(HtmlFields):
     """The spectrum of Ĥ = H/trace H (n, n), float64; for the eigenvalues of H multiply by `trace`.
 
     `eigenvalues` (n,) descending; `cumulative` (n,) cumulative energy, its last entry one;

@@ -30,10 +30,11 @@ from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.model.stack import Stack, Trace, apply_weight
 from dgn_engine.model.wiring import STRAIGHT, Route
 from dgn_engine.regimes import Trained
+from dgn_engine.text.html_fields import HtmlFields
 
 
 @dataclass(frozen=True)
-class TangentKernels:
+class TangentKernels(HtmlFields):
     """K^V, K^F and K^X (THEORY §4); None where a part is identically zero, as it is over weights
     that are not trained.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -18,6 +17,7 @@ from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
+from dgn_engine.text.html_fields import html_table
 from dgn_engine.text.printable import complain
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.probes import all_probes
@@ -180,12 +180,7 @@ class NotebookRun:
 
     def _repr_html_(self) -> str:
         """A table of `facts`, in a notebook."""
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in self.facts().items()
-        )
-        return f"<table>{rows}</table>"
+        return html_table(self.facts())
 
 
 def _config(given: RunConfig | Mapping[str, Any] | str | Path) -> RunConfig:
