@@ -1,8 +1,10 @@
 """Where costs bend: `python -m benchmarks.scaling [--only NAME] [--rounds N] [--out F.json]`.
 
-Processor seconds against the number of probe examples, of panels in sight, of recorded runs and of
-steps that were scored. Every size of one row is measured in each round, so that a busy machine
-slows all of them; given is the median of the rounds, with the least and the most.
+Processor seconds against width, depth and batch, the number of probe examples, of panels in sight,
+of recorded runs and of steps that were scored. `--runs-in DIR` keeps the folders of runs there,
+whose making takes longer than their measuring. Every size of one row is measured in each round, so
+that a busy machine slows all of them; given is the median of the rounds, with the least and the
+most.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -27,18 +31,26 @@ from benchmarks import machine
 from benchmarks.watched_runs import InWindow
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import quiet
+from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.events import Measured
+from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.index import forget_index, list_runs
+from dgn_engine.training.batched.stack_groups import STACK
+from dgn_engine.training.batched.stacked_network import TrainerStack
+from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.run import Run
+from dgn_engine.training.trainer import Trainer
 from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.state.history import History
 
 EXAMPLES = (32, 64, 128, 256, 512)
 PROBES = ("gates", "overlap", "npk", "ntk")
 PANELS = ("gate_maps", "overlap", "spectrum", "ntk", "training")  # those of the default layout
-RUNS = (10, 100, 1000)
-SCORES = (100, 1_000, 10_000, 100_000)
+RUNS = (10, 100, 1_000, 10_000)
+SCORES = (100, 1_000, 10_000, 100_000, 1_000_000)
+WIDTHS, DEPTHS, BATCHES = (16, 32, 64, 128, 256, 512, 1024), (1, 2, 5, 10, 20), (1, 8, 32, 128, 512)
+STEPS = 20  # of one trainer before the next one's turn
 FC128 = NetConfig("fc", (("depth", 6), ("width", 128)))
 
 
@@ -77,6 +89,60 @@ def _spread(seconds: list[float]) -> str:
 def _config(examples: int = 64) -> RunConfig:
     training = TrainingConfig(epochs=0, batch=32, learning_rate=1e-4)
     return RunConfig(net=FC128, training=training, probe_examples=examples, device="cpu")
+
+
+def _examples() -> DeviceData:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand((2048, 784), generator=generator)
+    y = torch.randint(0, 10, (2048,), generator=generator)
+    return DeviceData(x, y, x[:32], y[:32])
+
+
+def _trainer(
+    data: DeviceData, width: int, depth: int, batch: int, regime: str = "DL", seed: int = 0
+) -> Trainer:
+    hidden = [Dense(*pair) for pair in pairwise([784, *[width] * depth])]
+    architecture = Architecture((784,), (*hidden, Dense(width, 10, gated=False)))
+    training = TrainingConfig(epochs=0, batch=batch, learning_rate=1e-4)
+    config = RunConfig(training=training, seed=seed)
+    return Trainer(config, architecture, data, find_regime(regime), torch.device("cpu"))
+
+
+def training_step(rounds: int, sizes: Sequence[int], over: str) -> Curve:
+    """Steps of a dense network, DL, 784 inputs; `over`: which of its sizes changes."""
+    found = Curve("a step, DL, 784 inputs", over)
+    data, usual = _examples(), {"width": 128, "depth": 5, "batch": 32}
+    trainers = {size: _trainer(data, **(usual | {over: size})) for size in sizes}
+    for place in range(rounds + 1):
+        for size, trainer in trainers.items():
+            began = time.thread_time()
+            for _ in range(STEPS):
+                trainer.step()
+            if place:  # the first warms up
+                found.note("a step", size, (time.thread_time() - began) / STEPS)
+    return found
+
+
+def packing(rounds: int) -> Curve:
+    """A step of one network by itself, and its share of a step of a stack of 24."""
+    found = Curve(f"a step for each network, 784 inputs, stack of {STACK}", "width")
+    data = _examples()
+    for width in WIDTHS[:5]:
+        for regime in ("ReLU", "FR-II", "DL"):
+            one = _trainer(data, width, 5, 32, regime)
+            stack = TrainerStack(
+                [_trainer(data, width, 5, 32, regime, seed) for seed in range(STACK)]
+            )
+            for place in range(rounds + 1):
+                for name, step, shares in (("alone", one.step, 1), ("stack", stack.step, STACK)):
+                    steps = max(3, 2 * STEPS // shares)
+                    began = time.thread_time()
+                    for _ in range(steps):
+                        step()
+                    if place:
+                        seconds = (time.thread_time() - began) / steps / shares
+                        found.note(f"{regime}, {name}", width, seconds)
+    return found
 
 
 def probe_examples(rounds: int) -> Curve:
@@ -129,21 +195,29 @@ def _draw_each(window: InWindow) -> list[float]:
     return seconds
 
 
-def recorded_runs(rounds: int) -> Curve:
-    """`dgn runs list`, with its index and the first time; the folders are copies of a short run."""
-    found = Curve("listing recorded runs", "runs")
-    with tempfile.TemporaryDirectory() as folder:
-        first = Path(folder) / "one"
+def make_runs(folder: Path) -> None:
+    """Folders of 10, 100, … runs, copies of a short one, where they are not there yet."""
+    first = folder / "one"
+    if not first.exists():
         small = ("--data", "digits", "--width", "4", "--depth", "3", "--epochs", "1", "--quiet")
         command = [sys.executable, "-m", "dgn_engine.cli", "train", *small, "--out", str(first)]
         subprocess.run(command, check=True)
-        for count in RUNS:
-            root = Path(folder) / f"runs-{count}"
-            for place in range(count):
-                shutil.copytree(first, root / f"run-{place:05}")
+    for count in RUNS:
+        for place in range(count):
+            target = folder / f"runs-{count}" / f"run-{place:05}"
+            if not target.exists():
+                shutil.copytree(first, target)
+
+
+def recorded_runs(rounds: int, kept: Path | None) -> Curve:
+    """`dgn runs list`, with its index and the first time."""
+    found = Curve("listing recorded runs", "runs")
+    with tempfile.TemporaryDirectory() as folder:
+        within = kept or Path(folder)
+        make_runs(within)
         for _ in range(rounds):
             for count in RUNS:
-                root = Path(folder) / f"runs-{count}"
+                root = within / f"runs-{count}"
                 forget_index(root)
                 with found.timed("without an index", count):
                     list_runs(str(root))
@@ -175,27 +249,41 @@ def _score(step: int) -> Measured:
     return Measured(step, step / 100, 2.3 / (1 + step), 0.5, 2.4 / (1 + step), 0.4)
 
 
-ROWS: Mapping[str, Callable[[int], Curve]] = {
-    "probe_examples": probe_examples,
-    "panels": panels,
-    "recorded_runs": recorded_runs,
-    "history": history,
-}
+def rows_of(kept: Path | None) -> Mapping[str, Callable[[int], Curve]]:
+    return {
+        "width": partial(training_step, sizes=WIDTHS, over="width"),
+        "depth": partial(training_step, sizes=DEPTHS, over="depth"),
+        "batch": partial(training_step, sizes=BATCHES, over="batch"),
+        "packing": packing,
+        "probe_examples": probe_examples,
+        "panels": panels,
+        "recorded_runs": partial(recorded_runs, kept=kept),
+        "history": history,
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
-    parser.add_argument("--only", action="append", choices=tuple(ROWS), help="one; repeatable")
+    parser.add_argument("--only", action="append", choices=tuple(rows_of(None)), help="repeatable")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, help="write everything as JSON")
+    parser.add_argument("--runs-in", type=Path, help="where folders of runs are made and kept")
+    parser.add_argument("--make-runs", action="store_true", help="make them and stop")
     given = parser.parse_args()
     if "DISPLAY" not in os.environ and "WAYLAND_DISPLAY" not in os.environ:
         os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    if given.make_runs:
+        if given.runs_in is None:
+            parser.error("--make-runs needs --runs-in.")
+        make_runs(given.runs_in)
+        return 0
     torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    measured = rows_of(given.runs_in)
     rows: list[dict[str, object]] = []
-    for name in given.only or ROWS:
+    for name in given.only or measured:
         before = machine.load()
-        curve = ROWS[name](given.rounds)
+        curve = measured[name](given.rounds)
         print(f"{curve.text()}\n  load {before} to {machine.load()}", flush=True)
         rows.append({**vars(curve), "load": [before, machine.load()]})
     if given.out:
