@@ -105,10 +105,11 @@ bench-peers: $(VENV)/installed-fast
 	$(IN) -m benchmarks.peers --out build/bench-peers.json
 
 # Tests marked `gpu`, then a table; both into docs/gpu.md. Without a card: a sentence and code 3.
-gpu: export QT_QPA_PLATFORM := offscreen
+# `make GPU_PYTHON=python3 gpu` takes that interpreter as it is: it has torch, and nothing is fetched.
+GPU_PYTHON ?= $(IN)
 gpu: export OMP_NUM_THREADS := 1
-gpu: ready $(VENV)/installed-test
-	$(IN) -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
+gpu: $(if $(filter $(IN),$(GPU_PYTHON)),ready $(VENV)/installed-test)
+	$(GPU_PYTHON) -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
 
 package: $(VENV)/installed-package
 	$(IN) -m hatchling build -d dist

@@ -163,7 +163,8 @@ class Bounded:
 class Case:
     """One row: `n` examples (`quick` of them with --quick), methods (ours first) and bars.
 
-    `agreement`: largest relative difference allowed between the methods' results, in norm.
+    `agreement`: largest relative difference allowed between the methods' results, in norm; `rank`:
+    what is lower is measured first where time is short.
     """
 
     title: str
@@ -173,4 +174,5 @@ class Case:
     bars: Sequence[Bar]
     agreement: float = 1e-4
     memory: bool = False
+    rank: int = 9
     most_rounds: int = 15

@@ -2,83 +2,159 @@
 
     python -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
 
-The tests are those marked `gpu`; the cases are those of `benchmarks/gpu_cases`. Without a card it
-says so in one sentence and ends with exit code 3, and no page is touched.
+The tests are those of `tests/gpu` that are marked `gpu`; they have `TEST_SECONDS`. The cases are
+those of `benchmarks/gpu_cases`, by their rank, each in a process of its own: a fault of CUDA ends
+only that one. A case that finds no time left is a row that says so. Without a card, or without a
+package that this needs, it says so in one sentence and ends with exit code 3, and no page is
+touched. Any interpreter will do that has the packages of `NEEDED`: nothing is installed or fetched.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
 import subprocess
 import sys
-import time
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-
-import torch
-
-from benchmarks import gpu_page, machine, report
-from benchmarks.case import Case
-from benchmarks.measure import measure
-from dgn_engine.plugins import discover
+from time import monotonic as now
 
 NO_CARD = 3
+NEEDED = {
+    "torch": "torch", "numpy": "numpy", "safetensors": "safetensors", "sklearn": "scikit-learn",
+    "pytest": "pytest",
+}  # fmt: skip
 NO_CARD_WORDS = (
     "make gpu needs a CUDA card and a torch built for it; torch finds no card here, so nothing was "
     "measured and docs/gpu.md stays as it is."
 )
-CASE_SECONDS = 20.0  # of rounds, for each case
-TEST_SECONDS = 240  # that the tests may take
+LIMIT = 460.0  # seconds for everything; what is left of eight minutes is for ending
+TEST_SECONDS = 200.0  # that the tests may take
+CASE_SECONDS = 100.0  # that one case may take, with making its networks
+ROUND_SECONDS = 20.0  # of rounds, for each case
+LEAST = 20.0  # seconds: with less no case is begun
+TESTS = ("-c", "tests/gpu/make_gpu.ini", "--rootdir=.", "--confcutdir=tests/gpu", "-v", "tests/gpu")
 Tree = dict[str, object]
 
 
-def tests() -> Tree:
-    """Run the tests marked `gpu`; how they ended and their last line."""
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", "tests"]
-    began = time.monotonic()
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TEST_SECONDS)
-    except subprocess.TimeoutExpired:
-        return {"code": 1, "summary": f"stopped after {TEST_SECONDS} s", "seconds": TEST_SECONDS}
-    print(done.stdout[-4000:], done.stderr[-2000:], sep="\n", flush=True)
-    lines = done.stdout.strip().splitlines() or ["no output"]
-    seconds = round(time.monotonic() - began, 1)
-    return {"code": done.returncode, "summary": lines[-1].strip("= "), "seconds": seconds}
+def missing() -> list[str]:
+    """Packages that this interpreter lacks, as one installs them."""
+    return [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
 
 
-def table(device: torch.device, quick: bool, only: list[str] | None) -> list[Tree]:
-    """Every case; one that fails is a row that says why, and the others go on."""
-    rows: list[Tree] = []
-    for name, case in discover("benchmarks.gpu_cases", "CASE", Case).items():
-        if only and name not in only:
-            continue
+def run_for(
+    command: list[str], seconds: float, environment: Mapping[str, str]
+) -> tuple[int | None, str]:
+    """Exit code and output of a command; None where it was stopped after so many seconds."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+        code: int | None
         try:
-            row = measure(name, case, device, quick, CASE_SECONDS)
-        except Exception as error:  # a table with a gap says more than none
-            why = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-            print(f"{case.title}: {why}", flush=True)
-            rows.append({"name": name, "title": case.title, "failed": why})
-        else:
-            print(report.text(row), end="\n\n", flush=True)
-            rows.append(report.tree(row))
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end(process)
+        output.seek(0)
+        return code, output.read()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """With what it has started."""
+    if process.poll() is None:
+        os.killpg(process.pid, 9)
+        process.wait()
+
+
+def tests(seconds: float) -> Tree:
+    """Run the tests marked `gpu`; how they ended, how many had passed and their last line."""
+    began = now()
+    command = [sys.executable, "-m", "pytest", *TESTS, "-m", "gpu", "-p", "no:cacheprovider"]
+    with tempfile.TemporaryDirectory() as home:  # nothing goes among the user's own runs
+        code, said = run_for(command, seconds, {"DGN_HOME": home})
+    print(said[-6000:], flush=True)
+    lines = said.strip().splitlines() or ["no output"]
+    summary = lines[-1].strip("= ")
+    if code is None:
+        passed, failed = (
+            sum(f" {word}" in line for line in lines) for word in ("PASSED", "FAILED")
+        )
+        summary = f"stopped after {seconds:.0f} s: {passed} had passed, {failed} failed"
+    taken = round(now() - began, 1)
+    return {"code": 1 if code is None else code, "summary": summary, "seconds": taken}
+
+
+def table(titles: Mapping[str, str], quick: bool, until: float) -> list[Tree]:
+    """Every case in its order while there is time; one that fails or comes too late is a row that
+    says why. `until`: a moment of `now`."""
+    rows: list[Tree] = []
+    for name, title in titles.items():
+        left = until - now()
+        if left < LEAST:
+            rows.append({"name": name, "title": title, "skipped": "no time was left"})
+            continue
+        row = case(name, title, quick, min(left, CASE_SECONDS))
+        print(row.get("failed") or f"{title}: measured", flush=True)
+        rows.append(row)
     return rows
 
 
+def case(name: str, title: str, quick: bool, seconds: float) -> Tree:
+    """One case, measured by a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "row.json"
+        budget = max(1.0, min(ROUND_SECONDS, seconds / 4))
+        command = [sys.executable, "-m", "benchmarks.gpu_case", name, "--out", str(out)]
+        command += ["--rounds-for", f"{budget:.1f}", *(["--quick"] if quick else [])]
+        code, said = run_for(command, seconds, {"DGN_HOME": folder})
+        if code == 0 and out.exists():
+            row: Tree = json.loads(out.read_text("utf-8"))
+            return row
+    print(said[-3000:], flush=True)
+    why = (said.strip().splitlines() or [f"exit code {code}"])[-1].rstrip(".")
+    if code is None:
+        why = f"it was stopped after {seconds:.0f} s"
+    return {"name": name, "title": title, "failed": why}
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """0 where the tests pass and every case was measured, 1 where not, 3 without a card."""
+    """0 where the tests pass and no case failed, 1 where not, 3 where nothing can be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/gpu.json"))
     parser.add_argument("--page", type=Path, help="Markdown page to write; default: beside --out")
     parser.add_argument("--only", action="append", help="one case; repeatable; no tests")
     parser.add_argument("--quick", action="store_true", help="fewer examples, three rounds")
     given = parser.parse_args(arguments)
+    if lacks := missing():
+        print(
+            f"make gpu needs {', '.join(lacks)}, which {sys.executable} lacks; install what is "
+            "missing there, or name another interpreter with make GPU_PYTHON=python3 gpu.",
+            file=sys.stderr,
+        )
+        return NO_CARD
+    import torch  # only now: it may be missing
+
+    from benchmarks import gpu_page, machine
+    from benchmarks.gpu_case import cases
+
     if not torch.cuda.is_available():
         print(NO_CARD_WORDS, file=sys.stderr)
         return NO_CARD
     device = torch.device("cuda")
-    began = time.monotonic()
-    tested = tests() if not given.only else None
-    rows = table(device, given.quick, given.only)
+    began = now()
+    tested = tests(TEST_SECONDS) if not given.only else None
+    titles = {name: one.title for name, one in cases().items()}
+    chosen = {name: title for name, title in titles.items() if name in (given.only or titles)}
+    rows = table(chosen, given.quick, began + LIMIT)
     found: Tree = {
         "measured": True,
         "machine": machine.machine(device) | {"cuda": torch.version.cuda},
@@ -86,7 +162,7 @@ def main(arguments: list[str] | None = None) -> int:
         "tests": tested,
         "cases": rows,
     }
-    found["seconds"] = round(time.monotonic() - began, 1)
+    found["seconds"] = round(now() - began, 1)
     page = given.page or given.out.with_suffix(".md")
     for path, text in (
         (given.out, json.dumps(found, indent=1)),

@@ -75,4 +75,5 @@ CASE = Case(
     ),
     bars=(Faster("plain eager, float32", 3.0),),
     agreement=0.1,
+    rank=3,
 )

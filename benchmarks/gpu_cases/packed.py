@@ -48,4 +48,5 @@ CASE = Case(
     ),
     bars=(Faster("one by one", 10.0),),
     agreement=1e-2,
+    rank=2,
 )

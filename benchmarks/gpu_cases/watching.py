@@ -63,4 +63,5 @@ CASE = Case(
     quick=60,
     methods=(Method("watched", _watched), Method("not watched", _unwatched)),
     bars=(Within("not watched", 1 / 0.97),),
+    rank=4,
 )

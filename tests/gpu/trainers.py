@@ -21,11 +21,12 @@ def trainer_on(
     architecture: Architecture = CHAIN,
     precision: Precision = "float32",
     optimiser: str = "adam",
+    seed: int = 0,
 ) -> Trainer:
     """The same weights, examples and orders on every device."""
     training = TrainingConfig(batch=4, learning_rate=2.0**-8)
     training = replace(training, precision=precision, optimiser=optimiser)
-    config = RunConfig(training=training)
+    config = RunConfig(training=training, seed=seed)
     config = replace(config, gating=replace(config.gating, regime=regime))
     generator = torch.Generator().manual_seed(5)
     x = torch.randn((11, *architecture.input_shape), generator=generator).to(device)

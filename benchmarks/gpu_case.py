@@ -1,0 +1,47 @@
+"""One case of `make gpu` in a process of its own.
+
+`python -m benchmarks.gpu_case NAME --out F.json` writes the row; where something fails, the last
+line that it prints says what.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks import report
+from benchmarks.case import Case
+from benchmarks.measure import measure
+from dgn_engine.plugins import discover
+
+
+def cases() -> dict[str, Case]:
+    """By name, in the order in which they are measured: the lowest rank first."""
+    found = discover("benchmarks.gpu_cases", "CASE", Case)
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].rank, pair[0])))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_case", description=__doc__)
+    parser.add_argument("name", choices=tuple(cases()))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--rounds-for", type=float, default=20.0, metavar="S", help="seconds")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--device", default="cuda")
+    given = parser.parse_args(arguments)
+    case = cases()[given.name]
+    try:
+        row = measure(given.name, case, torch.device(given.device), given.quick, given.rounds_for)
+    except Exception as error:
+        print(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}", flush=True)
+        return 1
+    given.out.write_text(json.dumps(report.tree(row)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

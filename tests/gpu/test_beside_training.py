@@ -1,0 +1,135 @@
+"""What goes on beside steps on a device: nothing waits for it, stacks, probes, other processes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.sweep.unit import Training, Unit
+from dgn_engine.sweep.workers.processes import ProcessExecutor
+from dgn_engine.training.batched.stacked_network import TrainerStack
+from dgn_engine.training.cuda.side_reader import SideReader
+from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
+from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
+from tests.engine.sweep.small import content, run, small
+from tests.gpu.trainers import trainer_on
+
+CPU = torch.device("cpu")
+EPOCH = 3
+NEAR = 1e-3  # of how far the weights have moved; sums are in another order
+
+
+@contextmanager
+def refusing_to_wait(device: torch.device) -> Iterator[None]:
+    """torch raises where something waits for the card."""
+    if device.type != "cuda":
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says that it does not find everything
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("captured", [True, False])
+@pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL", "FRG"])
+def test_nothing_waits_for_the_device_within_epochs_and_between_them(
+    regime: str, captured: bool, device: torch.device
+) -> None:
+    made = trainer_on(device, regime)
+    if not captured:
+        made.steps = EagerSteps(made)
+    for _ in range((WARM_UP + 1) * EPOCH):
+        made.step()
+    with refusing_to_wait(device):
+        for _ in range(2 * EPOCH + 1):
+            made.step()
+        asked = made.ask_score()
+        ready = asked.ready
+        assert made.finite
+    assert ready in (True, False)
+    assert asked.score.examples > 0
+    if captured and device.type == "cuda":
+        assert isinstance(made.steps, GraphSteps)
+        assert made.steps.trouble == ""
+
+
+@pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])
+def test_a_stack_on_a_device_trains_as_each_network_by_itself_on_the_cpu(
+    regime: str, device: torch.device
+) -> None:
+    ours, theirs, start = (
+        [trainer_on(place, regime, seed=seed) for seed in range(3)] for place in (device, CPU, CPU)
+    )
+    stack = TrainerStack(ours)
+    for _ in range(5 * EPOCH):
+        stack.step()
+        for made in theirs:
+            made.step()
+    if device.type == "cuda":
+        assert isinstance(stack.steps, GraphSteps)
+        assert stack.steps.trouble == ""
+    assert stack.diverged() == []
+    stack.release()
+    for place in range(3):
+        for name, begun in start[place].network.state_dict().items():
+            mine, other = (
+                made.network.state_dict()[name].cpu().double()
+                for made in (ours[place], theirs[place])
+            )
+            way = float((other - begun.double()).norm())
+            assert float((mine - other).norm()) <= NEAR * way, name
+
+
+def test_a_probe_beside_training_reads_the_step_that_was_copied(device: torch.device) -> None:
+    made, probe = trainer_on(device), all_probes()["npk"]
+
+    def read(context: ProbeContext) -> ProbeResult:
+        return probe.read(context, {}, None)
+
+    def context() -> ProbeContext:
+        network = made.network_at(torch.arange(6, device=device))
+        return ProbeContext(network, made.data.train_x[:6], made.data.train_y[:6], made.regime)
+
+    for _ in range((WARM_UP + 1) * EPOCH):
+        made.step()
+    expected, reader = read(context()), SideReader(device)
+    try:
+        reader.begin(context(), 7, {"npk": 1}, {"npk": read})
+        for _ in range(4 * EPOCH):
+            made.step()
+        while not reader.done:
+            made.step()
+        taken = reader.take()
+    finally:
+        reader.close()
+    assert taken is not None
+    result, now = taken.results["npk"].result, read(context())
+    assert result is not None, taken.results["npk"].error
+    for name, array in expected.arrays.items():
+        np.testing.assert_allclose(result.arrays[name], array, rtol=1e-5, atol=1e-6)
+    assert any(not np.allclose(now.arrays[n], a, rtol=1e-4) for n, a in expected.arrays.items())
+
+
+def on_the_card(seed: int) -> Training:
+    unit = small(seed)
+    return replace(unit, config=replace(unit.config, device="cuda"))
+
+
+@pytest.mark.gpu
+def test_two_processes_on_one_card_give_the_bits_of_one(tmp_path: Path) -> None:
+    units: list[Unit] = [on_the_card(seed) for seed in range(3)]
+    for devices, name in ((("cuda:0",), "one"), (("cuda:0", "cuda:0"), "two")):
+        states = run(ProcessExecutor(devices=devices), units, tmp_path / name)
+        assert set(states.values()) == {"done"}
+    assert content(units, tmp_path / "two") == content(units, tmp_path / "one")
