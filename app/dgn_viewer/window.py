@@ -51,6 +51,8 @@ from dgn_viewer.shell.tour import Tour
 from dgn_viewer.shell.tour_steps import TourActs
 from dgn_viewer.state.history import History
 from dgn_viewer.style import appearance, stylesheet
+from dgn_viewer.timeline.compared_bar import ComparedBar
+from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.time_bar import TimeBar
 
@@ -230,10 +232,11 @@ class Window(QMainWindow):
         self.docks = PanelDocks(self, panels, self.theme)
         self.layouts = LayoutHistory(self.docks, self, self.registry.refresh)
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
-        probes = (probe for spec in panels.values() for probe in spec.probes)
+        probes = tuple(probe for spec in panels.values() for probe in spec.probes)
         self.step_cursor = StepCursor(
             self.history, probes, self._draw_past, self._all_drawn, self, self.display.charge
         )
+        self.compared_cursor = ComparedCursor(self.history, probes, self._draw_past, self)
         self.inspector = Inspector(send, lambda: self.history.view({}))
         self.status = StatusBar(self)
         self.status.cancel_wanted.connect(partial(send, CancelLoading()))
@@ -288,6 +291,7 @@ class Window(QMainWindow):
         )  # fmt: skip
         play, live = self.registry["time.play"], self.registry["time.live"]
         self.time_bar = TimeBar(self.step_cursor, self.history, play, live, self)
+        self.compared_bar = ComparedBar(self.compared_cursor, self.step_cursor, self)
         self._tour_acts = TourActs(
             self, send, now, lambda: self.history.view({}), self.docks, self.strip,
             self.toolbar.regime, self.inspector.leave,
@@ -331,6 +335,7 @@ class Window(QMainWindow):
                 lambda: self.history.view({}).marks, self.docks, self._go_to_step, self.notices.tell
             ),
             cursor=self.step_cursor,
+            compare_step=partial(compare_with_step, self.step_cursor, self.send),
             show_program=self.pages.program,
             start_engine=self.engine_wanted.emit,
             open_compare=self.pages.compare,
@@ -371,6 +376,8 @@ class Window(QMainWindow):
             self.addToolBarBreak()
             self.addToolBar(row)
         self.addToolBar(Qt.ToolBarArea.BottomToolBarArea, self.time_bar)
+        self.addToolBarBreak(Qt.ToolBarArea.BottomToolBarArea)
+        self.addToolBar(Qt.ToolBarArea.BottomToolBarArea, self.compared_bar)
         self.setStatusBar(self.status)
         self.docks.arrange()
 
@@ -378,7 +385,9 @@ class Window(QMainWindow):
         for part in (self.toolbar, self.strip, self.inspector, self.recorded, self.recent,
                      self._tour_acts):  # fmt: skip
             self.event_taken.connect(part.on_event)
-        self.event_taken.connect(self.step_cursor.on_event)
+        for cursor in (self.step_cursor, self.compared_cursor):
+            self.event_taken.connect(cursor.on_event)
+            self.closed.connect(cursor.close)
         self.step_cursor.changed.connect(self.registry.refresh)
         self.step_cursor.thinned.connect(lambda words: self.notices.tell(Notice("info", words)))
         self.notices.changed.connect(self.status.share_room)
@@ -402,7 +411,6 @@ class Window(QMainWindow):
         self.inspector.run_trash_wanted.connect(self.recorded.to_trash)
         self.experiments.changed.connect(self.registry.refresh)
         self.closed.connect(self.experiments.close)
-        self.closed.connect(self.step_cursor.close)
         self.closed.connect(self.exports.close)
         self.closed.connect(self.animations.close)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
@@ -453,8 +461,8 @@ class Window(QMainWindow):
         self.theme = appearance.resolve(self._theme_choice, self.settings.numbers)
         appearance.apply(_application(), self.theme)
         parts = (self.docks, self.strip, self.inspector, self.drops, self.results, self.help,
-            self.tour, *self.banners, self.question, self.time_bar, self.notice_line,
-            self.notice_list)  # fmt: skip
+            self.tour, *self.banners, self.question, self.time_bar, self.compared_bar,
+            self.notice_line, self.notice_list)  # fmt: skip
         for part in parts:
             part.set_theme(self.theme)
         self.status.set_theme(self.theme)

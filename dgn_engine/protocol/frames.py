@@ -76,6 +76,7 @@ class Frame:
     watching: Watching | None = None  # while the run trains
     regime: str = ""  # of the network that was read; '' in records of earlier versions
     wiring: tuple[int, ...] = ()  # as in `Rewired`
+    probe_digest: str = ""  # of the probe set that was read; '' in records of earlier versions
 
     def __repr__(self) -> str:
         seen = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())

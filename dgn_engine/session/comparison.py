@@ -20,6 +20,7 @@ from dgn_engine.model.importing.saved_network import (
 )
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.compared_frames import Change, ComparedFrames
 from dgn_engine.protocol.events import (
     ComparisonClosed,
     ComparisonOpened,
@@ -35,10 +36,12 @@ from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.untrusted_run import plain_event
 from dgn_engine.text.printable import plain
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 
+_ONLY_SHOWN = "the run on show is not trained, and no other network is read on its examples."
 MOST_SCALARS = 1000  # that wait to be taken
 ATTEMPTS = 5  # to read a checkpoint of a run that is being written
 
@@ -46,8 +49,11 @@ ATTEMPTS = 5  # to read a checkpoint of a run that is being written
 class ComparisonSource(Protocol):
     """Makes the network to compare with, for the probe examples of now; may raise `UserError`."""
 
-    def __call__(self, inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
-        """The network, if there is one, and the event that opens the comparison."""
+    def __call__(
+        self, inputs: ProbeInputs | None
+    ) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+        """The network, if there is one, and the event that opens the comparison. `inputs`: None
+        while a recorded run is shown, on whose examples no network is read."""
 
 
 class Comparison:
@@ -61,11 +67,12 @@ class Comparison:
         self._requests: tuple[ProbeRequest, ...] = ()
         self._scalars: list[ProbeScalars] = []  # of its readings, since they were taken
 
-    def open(self, source: ComparisonSource, inputs: ProbeInputs) -> None:
+    def open(self, source: ComparisonSource, inputs: ProbeInputs | None) -> None:
         """Begin; where this raises `UserError`, the comparison before stays."""
         imported, opened = source(inputs)
+        recorded = source.frames(imported) if isinstance(source, RecordedSource) else None
         network = None
-        if imported is not None:
+        if imported is not None and inputs is not None:
             network = FrozenNetwork(imported, inputs, self._hear, traced=True)
             network.probe_schedule.employ(self._worker)
             network.probe_schedule.watch(self._requests)
@@ -81,6 +88,8 @@ class Comparison:
         self._source, self._network = source, network
         self._scalars = []
         self._emit(opened)
+        if recorded is not None:
+            self._emit(recorded)
 
     @property
     def source(self) -> ComparisonSource | None:
@@ -151,7 +160,9 @@ class Comparison:
 
 
 def of_listing(listing: CheckpointContents) -> ComparisonSource:
-    def source(inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+    def source(inputs: ProbeInputs | None) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+        if inputs is None:
+            raise UserError(_ONLY_SHOWN)
         shape = inputs.in_channels(channels_wanted(listing)).shape
         imported = network_of(listing, shape, None, otherwise=inputs.net, door="window")
         return imported, ComparisonOpened(listing.file_name, "", "", ())
@@ -163,13 +174,16 @@ def of_listing(listing: CheckpointContents) -> ComparisonSource:
 class RecordedSource:
     """A recorded run: its scores, and its network as a checkpoint has it (`step` None: the newest).
 
-    A run without a checkpoint, or on other inputs, is compared by its scores alone, and says so.
+    Where there is no checkpoint of that step, or its network takes other inputs, it is compared by
+    its recorded frames, and where it has none by its scores alone; either is said.
     """
 
     folder: Path
     step: int | None = None
 
-    def __call__(self, inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+    def __call__(
+        self, inputs: ProbeInputs | None
+    ) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         reader = RunReader(self.folder)
         state = RunState()
         if reader.started is not None:
@@ -177,9 +191,7 @@ class RecordedSource:
         history = drawn_history(reader.each_event())
         for event in history.events:
             state = state.after(event)
-        name, origin = plain(self.folder.name, 60), origin_of(reader.info)
-        if origin is not None:
-            name = origin.changes.name_from(origin.step)
+        name = _name(reader)
         opened = ComparisonOpened(
             name=name if self.step is None else f"{name} at step {self.step:,}",
             about="scores only",
@@ -190,11 +202,40 @@ class RecordedSource:
             config=state.current_config() or reader.config,
         )
         try:
+            if inputs is None:
+                raise UserError(_ONLY_SHOWN)
             return network_at(reader, inputs.shape, self.step), opened
         except UserError as refusal:
+            if reader.started is not None and _has_frame(reader, self.step):
+                return None, replace(opened, about="recorded frames", name=name)
             if not opened.scores or self.step is not None:
                 raise
             return None, replace(opened, remark=f"Only its scores are compared: {refusal}")
+
+    def frames(self, network: ImportedNetwork | None) -> ComparedFrames | None:
+        """Where its frames lie; None where there are none. They are shown where no `network` of it
+        is read."""
+        reader = RunReader(self.folder)
+        if reader.started is None or not reader.frames:
+            return None
+        changes = tuple(e for e in map(plain_event, reader.each_event()) if isinstance(e, Change))
+        step = None
+        if network is None:
+            step = reader.frames[-1].step if self.step is None else self.step
+        return ComparedFrames(_name(reader), str(self.folder), reader.started, changes, step)
+
+
+def _name(reader: RunReader) -> str:
+    """Of its folder, or what it changes where it is a branch."""
+    origin = origin_of(reader.info)
+    if origin is not None:
+        return origin.changes.name_from(origin.step)
+    return plain(reader.path.name, 60)
+
+
+def _has_frame(reader: RunReader, step: int | None) -> bool:
+    """Whether anything was recorded up to this step."""
+    return any(step is None or one.step <= step for one in reader.frames)
 
 
 def network_at(

@@ -111,7 +111,7 @@ class Engine:
             do.TakeWeights: self._on_shown(files.take_weights),
             do.BeginWithBiases: self._in_run(self._begin_with_biases),
             do.CompareFile: self._on_shown(files.compare_file),
-            do.CompareRun: self._on_shown(files.compare_run),
+            do.CompareRun: lambda c: files.compare_run(c, self._shown, library.shown is not None),
             do.CloseComparison: self._close_comparison,
             do.CloseFile: self._close_file,
             do.CheckNetwork: self._on_shown(files.check),

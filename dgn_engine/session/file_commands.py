@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import check_entry
 from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
@@ -99,10 +100,14 @@ class FileCommands:
         shown.probe_schedule.invalidate_comparing()
         self.forget(command.ticket)
 
-    def compare_run(self, command: do.CompareRun, shown: Shown) -> None:
+    def compare_run(self, command: do.CompareRun, shown: Shown | None, recorded: bool) -> None:
+        """`recorded`: a recorded run is shown; then recorded frames are compared with its own."""
+        if shown is None and not recorded:
+            raise UserError("There is no run: start one before you open a file.")
         source = RecordedSource(Path(command.folder), command.step)
-        self.comparison.open(source, probe_inputs_of(shown))
-        shown.probe_schedule.invalidate_comparing()
+        self.comparison.open(source, None if shown is None else probe_inputs_of(shown))
+        if shown is not None:
+            shown.probe_schedule.invalidate_comparing()
 
     def close_comparison(self, shown: Shown | None) -> None:
         self.comparison.close()

@@ -70,6 +70,7 @@ class FramePublisher:
             watching=run.budget.account if running else None,
             regime=run.trainer.regime.name,
             wiring=run.trainer.network.wiring,
+            probe_digest=run.probe_set.digest,
         )
 
 

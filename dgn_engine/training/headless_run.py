@@ -235,6 +235,7 @@ class HeadlessRun:
                 readings=dict(schedule.readings),
                 regime=run.trainer.regime.name,
                 wiring=run.trainer.network.wiring,
+                probe_digest=run.probe_set.digest,
             )
             self._recording.on_frame(frame, needed, PATIENCE if needed else 0.0)
 

@@ -15,6 +15,7 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
 from dgn_engine.protocol.run_branches import StopBranch
 from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.actions.link_actions import link_actions
 from dgn_viewer.actions.registry import ActionSpec
 from dgn_viewer.docks.layout_history import LayoutHistory
 from dgn_viewer.docks.layout_presets import PRESETS
@@ -75,6 +76,7 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         Submenu("Theme", ("view.theme.*",)), SEPARATOR,
         Submenu("Look back", (
             "time.previous", "time.next", "time.first", "time.live", SEPARATOR, "time.play",
+            "time.compare",
         )), "view.previous_event", "view.next_event",
         "view.follow", SEPARATOR, "view.next_part",
         "view.previous_part", SEPARATOR, "view.compare", "view.changes", "view.notices",
@@ -125,6 +127,7 @@ class Parts:
     show_program: Callable[[], None]
     start_engine: Callable[[], None]
     open_compare: Callable[[], None]
+    compare_step: Callable[[], None]
     open_changes: Callable[[], None]
     layouts: LayoutHistory
     quit: Callable[[], object]
@@ -315,6 +318,7 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             looks_back, why_not=why_live,
             text_now=lambda _: "Stop playing" if cursor.playing else "Play the recorded steps",
             icon_now=lambda _: "stop" if cursor.playing else "play"),
+        *link_actions(parts.compare_step, cursor),
         row("view.follow", "Follow again", parts.events.follow, ("Alt+End",), "",
             "Show all steps on every time axis, up to the newest", _shows_run),
         row("view.next_part", "Next panel", partial(parts.walk, 1), ("F6", "Ctrl+Tab"), "",

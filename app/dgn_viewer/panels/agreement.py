@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels, example_rows, step_axis
 from dgn_viewer.scene.compared import b_name
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_viewer.scene.gate_agreement import MEANS
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_viewer.scene.run_text import layer_name, layer_values
 from dgn_viewer.scene.trials import freeze_random_gates
 
 LAYER = Option("layer", "Layer", lambda view: layer_values(view, "agreement", "difference"))
-LEFT = Option("left", "Equal gates", always(("layers", "by layer"), ("steps", "over steps")))
+_BY_LAYER = ("layers", "by layer")
+
+
+def _lefts(view: View) -> Values:
+    """Over steps only what was read of two networks while A trained."""
+    known = ("agreement", "equal") in view.series and view.cursor is None
+    return (_BY_LAYER, ("steps", "over steps")) if known else (_BY_LAYER,)
+
+
+LEFT = Option("left", "Equal gates", _lefts)
 
 
 def draw(view: View) -> Shown:
@@ -27,14 +39,28 @@ def draw(view: View) -> Shown:
         return Empty("The share of equal gates of A and B, with the next reading.")
     if reading.absent or "equal" not in reading.arrays:
         return Empty(reading.absent or "The share of equal gates of A and B, with the next frame.")
-    first = _by_layer(reading) if choice(view, LEFT) == "layers" else _over_steps(view)
-    charts = (first, _map(view, reading, int(choice(view, LAYER))))
+    map_ = _map(view, reading, int(choice(view, LAYER)))
+    charts: tuple[Chart, ...] = (replace(map_, column=0, narrow=None),)
+    if np.isfinite(reading.arrays["equal"]).any():
+        by_layer = choice(view, LEFT) == "layers"
+        charts = (_by_layer(reading) if by_layer else _over_steps(view), map_)
     note = f"{b_name(view.compared)}. Equal: on the same side of ½ for the same example."
-    if np.isnan(reading.arrays["equal"]).any() or len(view.compared.layers) != len(
+    if reading.facts.get("differences") == MEANS:
+        note = f"{b_name(view.compared)}. Recorded steps hold the mean over positions of each gate "
+        note += "of a convolution: A − B of these means, and equal gates of dense layers alone."
+    elif np.isnan(reading.arrays["equal"]).any() or len(view.compared.layers) != len(
         reading.arrays["equal"]
     ):
         note += " Layers of other shapes are left out."
     return Scene(charts, _facts(view, reading), reading.step, note)
+
+
+# Of a map: whether it is of means over positions, and whether its layer is a convolution.
+_BARS = {
+    (True, True): "difference of means",
+    (False, True): "share of positions",
+    (False, False): "1: open in A only",
+}
 
 
 def _by_layer(reading: Reading) -> Chart:
@@ -89,18 +115,20 @@ def _map(view: View, reading: Reading, layer: int) -> Chart:
     names = class_names(view, labels)
     conv = bool(view.run and layer < len(view.run.layers) and view.run.layers[layer].kind == "conv")
     name = layer_name(view, layer)
+    means = conv and reading.facts.get("differences") == MEANS
+    sizes = conv and not means
     return Chart(
         key="difference",
-        title=f"{name[:1].upper()}{name[1:]}, {'differing' if conv else 'A - B'}",
+        title=f"{name[:1].upper()}{name[1:]}, {'differing' if sizes else 'A - B'}",
         x=Axis(label="channel" if conv else "unit"),
         y=example_axis(labels, names, "class"),
         matrix=Matrix(
             name=f"difference in {name}",
             values=values,
-            ramp="sequential" if conv else "diverging",
-            low=0.0 if conv else -1.0,
+            ramp="sequential" if sizes else "diverging",
+            low=0.0 if sizes else -1.0,
             high=1.0,
-            bar="share of positions" if conv else "1: open in A only",
+            bar=_BARS[means, conv],
             row_name="example",
             column_name="channel" if conv else "unit",
             row_labels=example_labels(labels, names),
@@ -114,9 +142,9 @@ def _map(view: View, reading: Reading, layer: int) -> Chart:
 
 def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     layer = choice(view, LAYER)
-    facts = [
-        Fact("equal", f"{reading.scalars['equal']:.1%}", "Share of equal gates in all layers.")
-    ]
+    facts = []
+    if (share := reading.scalars.get("equal")) is not None:
+        facts.append(Fact("equal", f"{share:.1%}", "Share of equal gates in all layers."))
     if (share := reading.scalars.get(f"equal_{layer}")) is not None:
         facts.append(Fact(layer_name(view, int(layer)), f"{share:.1%}", "Share of equal gates."))
     return tuple(facts)
@@ -124,7 +152,7 @@ def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
 
 PANEL = PanelSpec(
     title="A and B",
-    probes=("agreement",),
+    probes=("agreement", "gates"),
     draw=draw,
     about=About(
         text=(
@@ -143,7 +171,8 @@ PANEL = PanelSpec(
         "two networks in the place of two steps",
         computed=(
             "Exactly, by comparing the gates of both networks on the same probe examples, entry "
-            "by entry."
+            "by entry. Of a recorded step the recorded gates are compared: those of dense layers "
+            "exactly, too; of convolutions the means over positions, which is all that is recorded."
         ),
         trials=(
             freeze_random_gates(

@@ -10,7 +10,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs, step_axis
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
+from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared, with_difference
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -47,6 +47,18 @@ SCALE = Option("scale", "Matrices", always(("unit", "unit diagonal"), ("raw", "a
 MEASURE = Option("measure", "Over steps", lambda view: () if _stands(view) else _MEASURES)
 
 
+def _compared_parts(view: View) -> Values:
+    """In a comparison there is room for one part, of those that A and B have."""
+    ours, theirs = view.readings.get("ntk"), compared_reading(view, "ntk")
+    if ours is None or theirs is None:
+        return ()
+    both = (part for part in _PARTS if part[0] in ours.arrays and part[0] in theirs.arrays)
+    return tuple((part, part) for part, _, _, _ in both)
+
+
+PART = Option("part", "Part", _compared_parts)
+
+
 def draw(view: View) -> Shown:
     """Traces over steps, and the matrices of the parts that exist."""
     reading = view.readings.get("ntk")
@@ -60,7 +72,8 @@ def draw(view: View) -> Shown:
     other = compared_reading(view, "ntk")
     both = [part for part in parts if other is not None and part[0] in other.arrays]
     if other is not None and view.compared is not None and both:
-        return _with(view, reading, other, b_name(view.compared), charts[0], both[0])
+        return _with(view, reading, other, b_name(view.compared), charts[0],
+                     next(part for part in both if part[0] == choice(view, PART)))  # fmt: skip
     for column, (part, name, _, _) in enumerate(parts):
         last = column == len(parts) - 1
         chart = _matrix(view, part, name, scale(part), reading, column + 1, last)
@@ -160,10 +173,11 @@ def _with(
         for place, chart in enumerate(drawn)
         if chart.matrix is not None
     ]
+    shown, undone = with_difference(charts, f"{part[0]}_difference")
     same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
     across = tuple(_across(other, choice(view, MEASURE), traces)) if same else ()
     curves = (*traces.curves, *across)
-    traces = replace(traces, curves=curves, narrow=(0, 0, 1, 2))
+    traces = replace(traces, curves=curves, narrow=(0, 0, 1, len(shown)))
     over = [f"{who}: {_over(one)}" for who, one in (("A", reading), (name, other)) if _over(one)]
     lines = (f"Lines across: {name}.",) if across else ()
     if not same:  # a trace is a sum over the examples
@@ -172,10 +186,11 @@ def _with(
         "Mean over logits.",
         *over,
         *lines,
+        undone,
         estimate_note(reading, other),
         alike(view, "ntk")[1],
     )
-    return Scene((traces, *charts), _facts(reading), reading.step, " ".join(filter(None, words)))
+    return Scene((traces, *shown), _facts(reading), reading.step, " ".join(filter(None, words)))
 
 
 def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
@@ -286,7 +301,7 @@ PANEL = PanelSpec(
             ),
         ),
     ),
-    options=(MEASURE, SCALE),
+    options=(MEASURE, PART, SCALE),
     area="right",
     order=1,
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
+from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared, with_difference
 from dgn_viewer.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.estimates import errors_of, estimate_note, marked, mean_in_words
 from dgn_viewer.scene.matrix_colours import SPANS, ranged, span_range
@@ -97,16 +97,17 @@ def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
         for labels in (one.arrays["labels"],)  # B may be read on fewer examples than A
         for chart in (_chart(view, f"{kind}_{place}", name, values, labels, place, last),)
     ]
+    shown, undone = with_difference(charts, f"{kind}_difference")
     facts = tuple(
         _mean(kind, name.partition(" ")[0], values, errors_of(one, f"{kind}{suffix}"))
         for name, values, one in found
     )
     lacking = (name for name, one in pairs if f"{kind}{suffix}" not in one.arrays)
     missing = "".join(f" {name} has no such layer." for name in lacking)
-    note = f"{_note(view, dict(reading.facts))}{missing}"
+    note = f"{_note(view, dict(reading.facts))}{missing} {undone}".rstrip()
     if any(chart.matrix and chart.matrix.estimated for chart in charts):
         note = f"{note} {estimate_note(reading, other)}"
-    return Scene(tuple(charts), facts, reading.step, note)
+    return Scene(shown, facts, reading.step, note)
 
 
 def _chart(

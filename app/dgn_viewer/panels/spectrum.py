@@ -9,7 +9,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
+from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared, with_difference
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -73,6 +73,8 @@ def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
 def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -> Scene:
     """Both spectra in one chart; both kernels side by side, with one scale."""
     second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
+    charts: tuple[Chart, ...]
+    undone = ""
     ours, theirs = (second[shown](view, one) for one in (reading, other))
     matrices = [one.matrix for one in (ours, theirs) if one.matrix is not None]
     if matrices:
@@ -98,9 +100,11 @@ def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -
             )
             for place, (title, chart, matrix) in enumerate(pair)
         )
+        charts, undone = with_difference(charts, "kernel_difference")
     else:
         charts = (_overlaid(_eigenvalues(reading), _eigenvalues(other)), _overlaid(ours, theirs))
     note = _note(reading) if shown == "kernel" else f"Dashed: {name}. {_note(reading)}"
+    note = f"{note} {undone}".rstrip()
     if other.error:
         note = f"{note} B: {other.facts.get('estimate', '')}. {estimate_note(other)}"
     return Scene(charts, _facts_of_both(reading, other), reading.step, note)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
+from dgn_viewer.scene.elements import Chart
+from dgn_viewer.scene.matrix_difference import difference, why_not
 from dgn_viewer.scene.panel_spec import ComparedRun, View
 from dgn_viewer.scene.typeset import literal
 
@@ -46,6 +50,28 @@ def compared_reading(view: View, probe: str) -> Reading | None:
     """B's reading of a probe, where there is something in it."""
     reading = view.compared.readings.get(probe) if view.compared is not None else None
     return None if reading is None or reading.absent else reading
+
+
+def with_difference(pair: Sequence[Chart], key: str) -> tuple[tuple[Chart, ...], str]:
+    """The matrices of A and of B with a third chart, A − B entry by entry, and ''; or the pair as
+    it is and why there is none, in one sentence."""
+    if len(pair) != 2:
+        return tuple(pair), ""
+    ours, theirs = pair
+    if why := why_not(ours, theirs):
+        return (ours, theirs), f"No A − B: {why}."
+    made = difference(ours, theirs)
+    assert made.matrix is not None
+    matrix = replace(made.matrix, name="A - B", bar="A − B")
+    narrow = None
+    if theirs.narrow is not None:
+        row, column, *spans = theirs.narrow
+        one_below = ours.narrow is not None and ours.narrow[0] < row
+        narrow = (row + one_below, column + (not one_below), spans[0], spans[1])
+    y = replace(made.y, label="", ticks=())
+    found = replace(made, key=key, title="A − B", matrix=matrix, y=y, narrow=narrow,
+                    column=theirs.column + 1)  # fmt: skip
+    return (ours, theirs, found), ""
 
 
 def why_not_compared(view: View, probe: str) -> str:

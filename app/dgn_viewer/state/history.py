@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from dgn_engine.protocol import events
+from dgn_engine.protocol.compared_frames import probe_digest_at
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.protocol.run_branches import ComparedMoved
@@ -14,8 +15,10 @@ from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
 from dgn_viewer.scene.elements import Mark
+from dgn_viewer.scene.gate_agreement import AGREEMENT
 from dgn_viewer.scene.overlaid import overlaid_runs
 from dgn_viewer.scene.panel_spec import ComparedRun, OverlaidRun, Series, View
+from dgn_viewer.state.compared_step import ComparedStep, Pairing
 from dgn_viewer.state.event_marks import changes_network, marks_of
 from dgn_viewer.state.past_view import Past, PastViews
 
@@ -72,11 +75,14 @@ class History:
         self._last: events.Measured | None = None
         self._compared: ComparedRun | None = None
         self._past: Past | None = None  # what is looked back at; None: live
-        self._chose = -1  # the step at which other probe examples were chosen last
+        self._step_of_b: ComparedStep | None = None  # that is shown as B; None: its network
+        self._pairing = Pairing()
+        self._chosen: list[events.ProbeSetChanged] = []
         self._swaps: list[events.RegimeSwapped] = []
         self._rewirings: list[events.Rewired] = []
         self._curves_of_b: dict[tuple[str, str], RecordedSeries] = {}
         self._revisions: dict[str, int] = {}
+        self._revisions_of_b: dict[str, int] = {}
         self._common = 0
 
     @property
@@ -103,13 +109,20 @@ class History:
             self._past = past
             self._common += 1
 
+    def show_as_b(self, step: ComparedStep | None) -> None:
+        """Let all views show this recorded step as B; None: the network that is read."""
+        if step is not self._step_of_b:
+            self._step_of_b = step
+            self._common += 1
+
     def revision(self, source: str) -> tuple[int, int, int]:
         """Changes when the source ('training' or a probe) or what concerns all panels changes.
 
-        While one looks back, what a probe has read since changes nothing.
+        While one looks back, what a probe has read since of A changes nothing.
         """
         stands = self._past is not None and source != TRAINING
-        return self._runs, self._common, 0 if stands else self._revisions.get(source, 0)
+        revisions = self._revisions_of_b if stands else self._revisions
+        return self._runs, self._common, revisions.get(source, 0)
 
     def on_event(self, event: events.Event, replayed: bool = False) -> None:
         """`replayed`: it happened when the run was recorded; when that was is not known."""
@@ -129,19 +142,22 @@ class History:
             case events.Rewired():
                 self._rewirings.append(event)
             case events.ComparisonOpened():
+                self._step_of_b = None
+                self._forget_agreement()
                 self._curves_of_b = compared_curves(event)
                 self._compared = compared_run(event, self._curves_of_b)
                 self._common += 1
             case ComparedMoved():
                 self._move_compared(event)
             case events.ComparisonClosed():
-                self._compared = None
+                self._compared = self._step_of_b = None
+                self._forget_agreement()
                 self._common += 1
             case CurvesRead(runs=runs):
                 self._overlaid = overlaid_runs(runs)
                 self._common += 1
-            case events.ProbeSetChanged(step=step):
-                self._chose = step
+            case events.ProbeSetChanged():
+                self._chosen.append(event)
                 self._common += 1
             case ProbeExamples():
                 self._pictures = event
@@ -187,13 +203,34 @@ class History:
     def view(self, choices: Mapping[str, str]) -> View:
         """What a panel is given, with these choices; nothing in it changes afterwards."""
         if self._past is None:
-            return self._live(choices)
-        return self.past_views().at(self._past, choices)
+            shown = self._live(choices)
+        else:
+            shown = self._past_views(self._live({})).at(self._past, choices)
+        examples = self._probe_digest(), self.state.probe_digest
+        return self._pairing.paired(shown, self._step_of_b, examples)
 
     def past_views(self) -> PastViews:
-        """What views of any step are made of, as it is known now."""
+        """What views of any step of A alone are made of, as it is known now."""
+        return self._past_views(replace(self._live({}), compared=None))
+
+    def _past_views(self, live: View) -> PastViews:
         swaps, rewirings = tuple(self._swaps), tuple(self._rewirings)
-        return PastViews(self._live({}), swaps, rewirings, self.state.catalogue, self._chose)
+        chose = self._chosen[-1].step if self._chosen else -1
+        return PastViews(live, swaps, rewirings, self.state.catalogue, chose)
+
+    def _probe_digest(self) -> str:
+        """Of the probe set that A was read on; '' where that is not known."""
+        run, past = self.state.run, self._past
+        if past is None or run is None:
+            return self.state.probe_digest
+        if past.frame is not None and past.frame.probe_digest:
+            return past.frame.probe_digest
+        return probe_digest_at(run, tuple(self._chosen), past.step)
+
+    def _forget_agreement(self) -> None:
+        """The share of equal gates over steps was that with another B."""
+        for key in [key for key in self._recorded if key[0] == AGREEMENT]:
+            del self._recorded[key]
 
     def _live(self, choices: Mapping[str, str]) -> View:
         entry = self.state.regime_entry
@@ -274,6 +311,7 @@ class History:
         if changed:
             self._compared = replace(compared, readings=dict(frame.compared))
         for probe in changed:
+            self._revisions_of_b[probe] = self._revisions_of_b.get(probe, 0) + 1
             self._touch(probe, frame.step)
 
     def _move_compared(self, event: ComparedMoved) -> None:

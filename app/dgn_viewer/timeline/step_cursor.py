@@ -103,6 +103,11 @@ class StepCursor(QObject):
         return self._source
 
     @property
+    def folder(self) -> str:
+        """Where the frames of the run lie; '' where there are none."""
+        return "" if self._source is None else self._source.folder
+
+    @property
     def trouble(self) -> str:
         """Why the step that was asked for cannot be shown; '' where it can."""
         past = self._history.past

@@ -59,6 +59,8 @@ def encode(frame: Frame) -> bytes:
     }
     if shrunk:
         head["shrunk"] = shrunk
+    if frame.probe_digest:
+        head["examples"] = frame.probe_digest
     if frame.regime:
         head |= {"regime": frame.regime, "wiring": frame.wiring}
     head_text = json.dumps(to_plain(head, "word"), allow_nan=False)
@@ -99,6 +101,9 @@ def decode(content: bytes) -> Frame:
     if not all(is_count(reading.step) for reading in readings.values()):
         raise ValueError("a step")
     regime, wiring = head.get("regime", ""), tuple(head.get("wiring", ()))
+    digest = head.get("examples", "")
+    if not isinstance(digest, str):
+        raise ValueError("which examples were read")
     if not isinstance(regime, str) or sorted(wiring) != list(range(len(wiring))):
         raise ValueError("a regime, or an order of gate layers")
     for probe, reading in readings.items():
@@ -115,6 +120,7 @@ def decode(content: bytes) -> Frame:
         readings=readings,
         regime=regime,
         wiring=wiring,
+        probe_digest=digest,
     )
 
 

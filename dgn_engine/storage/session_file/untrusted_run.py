@@ -130,7 +130,8 @@ def plain_frame(frame: Frame) -> Frame:
         absent, remark = plain(reading.absent, 4096), plain(reading.remark)
         facts = escape_words(reading.facts)
         readings[plain(probe)] = replace(reading, facts=facts, absent=absent, remark=remark)
-    return replace(frame, readings=readings, regime=plain(frame.regime))
+    return replace(frame, readings=readings, regime=plain(frame.regime),
+                   probe_digest=plain(frame.probe_digest))  # fmt: skip
 
 
 def plain_event(event: events.Event) -> events.Event:

@@ -130,6 +130,7 @@ class Desk:
             show_program=whole.show_program,
             start_engine=whole.start_engine,
             open_compare=whole.open_compare,
+            compare_step=whole.compare_step,
             open_changes=whole.open_changes,
             layouts=layouts,
             quit=whole.quit,

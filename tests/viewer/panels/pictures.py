@@ -85,6 +85,13 @@ def drawn(panel: str, view: View) -> Scene:
     return shown
 
 
+def of_both(scene: Scene) -> Scene:
+    """Without A − B, which `test_panels_compared` looks at."""
+    charts = tuple(one for one in scene.charts if not one.key.endswith("_difference"))
+    assert len(charts) == len(scene.charts) - 1
+    return dataclasses.replace(scene, charts=charts)
+
+
 def reason(panel: str, view: View) -> str:
     """Why a panel shows nothing."""
     shown = all_panels()[panel].draw(view)

@@ -23,6 +23,7 @@ from tests.viewer.panels.pictures import (
     drawn,
     exported,
     layers,
+    of_both,
     readouts,
     reason,
     run,
@@ -205,7 +206,9 @@ def test_a_frozen_value_network_has_the_feature_part_alone_and_the_note_says_ove
     assert scene.note == (f"{NOTE} K = $K^F$, over $Θ^f$. $K^V$ = 0 in gates-only: it is frozen.")
     other = replace(OTHER, readings={"ntk": replace(frozen, facts={})})
     beside_it = drawn("ntk", beside(with_reading(VIEW, frozen), other))
-    assert [one.key for one in beside_it.charts] == ["over_steps", "feature_0", "feature_1"]
+    assert [one.key for one in beside_it.charts] == [
+        "over_steps", "feature_0", "feature_1", "feature_difference",
+    ]  # fmt: skip
     assert beside_it.note.startswith(f"{NOTE} A: K = $K^F$, over $Θ^f$.")
     apart = drawn("ntk", beside(with_reading(VIEW, frozen), OTHER))
     assert [one.key for one in apart.charts] == ["over_steps", "feature"]
@@ -252,7 +255,7 @@ def test_the_value_parts_of_both_share_a_range_and_the_traces_of_b_are_level() -
     theirs = matrix("value", f"{B}, $K^V$", UNIT_FEATURE, 1.0, 2, "normalised")
     expected = Scene(
         charts=(
-            replace(over_steps("Trace", (*TRACES, *lines), 3), narrow=(0, 0, 1, 2)),
+            replace(over_steps("Trace", (*TRACES, *lines), 3), narrow=(0, 0, 1, 3)),
             replace(ours, key="value_0"),
             replace(theirs, key="value_1"),
         ),
@@ -260,11 +263,11 @@ def test_the_value_parts_of_both_share_a_range_and_the_traces_of_b_are_level() -
         step=6,
         note=f"{NOTE} Lines across: {B}.",
     )
-    assert_same(drawn("ntk", beside(VIEW, OTHER)), expected)
+    assert_same(of_both(drawn("ntk", beside(VIEW, OTHER))), expected)
 
 
 def test_as_computed_both_value_parts_reach_as_far_as_the_larger() -> None:
-    scene = drawn("ntk", chosen(beside(VIEW, OTHER), scale="raw", measure="norm"))
+    scene = of_both(drawn("ntk", chosen(beside(VIEW, OTHER), scale="raw", measure="norm")))
     ours = matrix("value", "A, $K^V$", VALUE, 50.0, 1, "kernel value")
     theirs = matrix("value", f"{B}, $K^V$", 2 * SIZES * UNIT_FEATURE, 50.0, 2, "kernel value")
     assert_same(scene.charts[1:], (replace(ours, key="value_0"), replace(theirs, key="value_1")))
@@ -282,8 +285,14 @@ def test_where_b_has_no_kernel_the_run_is_shown_alone() -> None:
 
 
 def test_the_header_offers_measures_and_scales() -> None:
-    measure, scale = all_panels()["ntk"].options
+    measure, part, scale = all_panels()["ntk"].options
     assert measure.values(VIEW) == (("trace", "trace"), ("norm", "norm"))
+    assert part.values(VIEW) == ()
+    other = replace(OTHER_READING, arrays={**OTHER_READING.arrays, "cross": VALUE})
+    both = beside(VIEW, replace(OTHER, readings={"ntk": other}))
+    assert part.values(both) == (("value", "value"), ("cross", "cross"))
+    shown = [one.title for one in drawn("ntk", chosen(both, part="cross")).charts[1:]]
+    assert shown == ["A, $K^X$", f"{B}, $K^X$", "A − B"]
     assert scale.values(VIEW) == (("unit", "unit diagonal"), ("raw", "as computed"))
 
 

@@ -25,6 +25,7 @@ from tests.viewer.panels.pictures import (
     drawn,
     exported,
     layers,
+    of_both,
     readouts,
     reason,
     run,
@@ -188,8 +189,8 @@ def test_the_same_overlap_of_both_networks_has_one_range_of_colours() -> None:
         step=6,
         note=NOTE,
     )
-    assert_same(drawn("overlap", view), expected)
-    contrast = drawn("overlap", beside(chosen(VIEW, kind="sensitive"), BOTH))
+    assert_same(of_both(drawn("overlap", view)), expected)
+    contrast = of_both(drawn("overlap", beside(chosen(VIEW, kind="sensitive"), BOTH)))
     assert_same(
         contrast.charts,
         (

@@ -22,6 +22,7 @@ from tests.viewer.panels.pictures import (
     drawn,
     exported,
     layers,
+    of_both,
     readouts,
     reason,
     run,
@@ -290,7 +291,7 @@ def test_the_kernels_of_both_networks_have_one_range_and_one_bar(signed: bool, r
             narrow=narrow,
         )  # fmt: skip
 
-    scene = drawn("spectrum", chosen(view, show="kernel"))
+    scene = of_both(drawn("spectrum", chosen(view, show="kernel")))
     expected = (one(0, "A", ours), one(1, B, OTHER_KERNEL))
     assert expected[0].matrix is not None
     assert expected[0].matrix.ramp == ramp

@@ -65,7 +65,8 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     assert first.high == second.high
     eigenvalues = scene(viewer, "spectrum").charts[0]
     assert [curve.name for curve in eigenvalues.curves] == ["B", "A"]
-    assert [chart.title[0] for chart in scene(viewer, "overlap").charts] == ["A", "B"]
+    overlaps = [chart.title[:5] for chart in scene(viewer, "overlap").charts]
+    assert overlaps == ["A", "B · e", "A − B"]
     shares = scene(viewer, "agreement").charts[0].curves[0].y
     assert shares.shape == (3,)
     assert np.all((shares > 0) & (shares <= 100))

@@ -1,0 +1,26 @@
+"""The actions that put two steps side by side, and that link what several panels show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.actions.registry import ActionSpec
+from dgn_viewer.timeline.step_cursor import StepCursor
+
+
+def link_actions(compare: Callable[[], object], cursor: StepCursor) -> tuple[ActionSpec, ...]:
+    """Rows of the table of actions. `compare`: the step that is looked back at becomes B."""
+
+    def why_not(_now: RunState) -> str:
+        if why := cursor.why_not:
+            return why
+        if not cursor.folder:
+            return "This run is not recorded: its steps are held for looking back alone."
+        return "" if cursor.step is not None else "Look back at a step first: it becomes B."
+
+    return (
+        ActionSpec("time.compare", "Compare with this step", compare, ("Ctrl+Alt+B",), "panels",
+            "Keep the step that is looked back at as B, beside what is there now or at another "
+            "step", lambda now: not why_not(now), why_not=why_not),
+    )  # fmt: skip

@@ -1,0 +1,82 @@
+"""The bar of time of B: a slider over the recorded steps of the run that is compared with."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QSizePolicy, QToolBar, QWidget
+
+from dgn_viewer.scene.run_text import middle_cut
+from dgn_viewer.style.stylesheet import mixed, plain_tip
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.timeline.compared_cursor import ComparedCursor
+from dgn_viewer.timeline.step_cursor import StepCursor
+from dgn_viewer.timeline.step_slider import StepSlider
+from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
+
+_GUIDE = "The step of B that all panels show: drag, or press ← and →; no training waits for it"
+_NETWORK = "The network of B, as it was saved last, read on the examples of A"
+_LONGEST = 24  # letters of a name
+_WITH_A = "B is shown at each step that A is shown at"
+
+
+class ComparedBar(QToolBar):
+    """Shows the cursor of B and moves it; hidden while B has no recorded steps."""
+
+    def __init__(self, cursor: ComparedCursor, a: StepCursor, window: QWidget) -> None:
+        super().__init__("Time of B", window)
+        self.setObjectName("bar.time_of_b")
+        self.setMovable(False)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        self._cursor, self._a = cursor, a
+        self._badge = PlainLabel("B")
+        self.slider = StepSlider()
+        self.slider.setObjectName("step_slider_of_b")
+        self.slider.setAccessibleName("Step of B")
+        self.slider.setToolTip(plain_tip(_GUIDE))
+        self.slider.wanted.connect(cursor.go_to)
+        self.slider.moved.connect(cursor.move)
+        self.slider.ended.connect(cursor.end)
+        self.label = PlainLabel("")
+        self.label.setMinimumWidth(120)
+        self.label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.with_a = QCheckBox("with A")
+        self.with_a.setToolTip(plain_tip(_WITH_A))
+        self.with_a.toggled.connect(lambda on: cursor.go_with(a.step, on))
+        self.network = push_button("Network", cursor.show_network, "small", about=_NETWORK)
+        line = QWidget(self)
+        line.setObjectName("time_of_b_line")
+        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        parts = (self._badge, (self.slider, 1), self.label, self.with_a, self.network)
+        row(*parts, into=line, margins=(10, 0, 8, 0), spacing=8)
+        self.addWidget(line)
+        cursor.changed.connect(self.renew)
+        a.changed.connect(lambda: cursor.follow(a.step))
+        self.set_theme(LIGHT)
+        self.renew()
+
+    def renew(self) -> None:
+        """Show where B is."""
+        cursor = self._cursor
+        step, last = cursor.step, cursor.last_step
+        self.slider.show_time(step, last, cursor.steps, ())
+        where = "its network" if step is None else f"step {step:,} of {last:,}"
+        self.label.setText(f"{middle_cut(cursor.name, _LONGEST)} · {where}")
+        self.label.setToolTip(plain_tip(f"B: {cursor.name}, {where}"))
+        self.network.setVisible(cursor.has_network and step is not None)
+        self.with_a.blockSignals(True)
+        self.with_a.setChecked(cursor.with_a)
+        self.with_a.blockSignals(False)
+        self.setVisible(cursor.there)
+
+    def set_theme(self, theme: Theme) -> None:
+        self.slider.set_theme(theme)
+        tint = mixed(theme.window, theme.compared, 0.10)
+        self.setStyleSheet(
+            f"QToolBar {{ padding: 0; border: none; border-top: 1px solid {theme.line}; "
+            f"background: {tint}; }} #time_of_b_line {{ background: {tint}; }} "
+            f"#time_of_b_line QLabel {{ color: {theme.text}; }}"
+        )
+        self._badge.setStyleSheet(
+            f"color: {theme.panel}; background: {theme.compared}; border-radius: 4px; "
+            "padding: 0px 6px; font-weight: bold;"
+        )

@@ -1,0 +1,56 @@
+"""Recorded steps of the run that is compared with: where they lie, what was in force then."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from dgn_engine.protocol.events import (
+    Event,
+    ProbeSetChanged,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+)
+
+Change = RegimeSwapped | Rewired | ProbeSetChanged
+
+
+@dataclass(frozen=True)
+class ComparedFrames(Event):
+    """The frames of the run that is compared with lie in this folder, on this machine; whoever
+    shows one of its steps reads it there, as with `FramesRecorded`. It follows `ComparisonOpened`.
+
+    `changes`: of its regime, order and probe set, in order. `step`: that is to be shown; None: its
+    network, which the engine reads on the examples of now.
+    """
+
+    name: str
+    folder: str
+    started: RunStarted
+    changes: tuple[Change, ...] = ()
+    step: int | None = None
+
+    def regime_at(self, step: int) -> str:
+        swaps = [one for one in self.changes if isinstance(one, RegimeSwapped)]
+        place = bisect_right([one.step for one in swaps], step)
+        return swaps[place - 1].after if place else self.started.regime
+
+    def wiring_at(self, step: int) -> tuple[int, ...]:
+        orders = [one for one in self.changes if isinstance(one, Rewired)]
+        place = bisect_right([one.step for one in orders], step)
+        return orders[place - 1].order if place else self.started.wiring
+
+    def probe_digest_at(self, step: int) -> str:
+        """Of the probe set that was read then; '' where it changed at just this step."""
+        return probe_digest_at(self.started, self.changes, step)
+
+
+def probe_digest_at(run: RunStarted, changes: tuple[Event, ...], step: int) -> str:
+    """Of the probe set that a run was read on at a step, by the events of its log; '' where that
+    cannot be told: another was chosen at just this step."""
+    chosen = [one for one in changes if isinstance(one, ProbeSetChanged)]
+    if any(one.step == step for one in chosen):
+        return ""
+    before = [one for one in chosen if one.step < step]
+    return before[-1].digest if before else run.probe_set.digest
