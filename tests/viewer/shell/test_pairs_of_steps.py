@@ -144,7 +144,8 @@ def pairs(make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path) -> P
     other = record(tmp_path / "other", small_run("FR-II"), (10, 25))
     viewer = make_viewer(small_run(), home="a", paused=True)
     window = viewer.window
-    [folder] = (tmp_path / "a" / "runs").iterdir()
+    qtbot.waitUntil(lambda: bool(window.step_cursor.folder))
+    folder = Path(window.step_cursor.folder)
     for step in (12, 24, 36):
         window.send(Advance(12))
         qtbot.waitUntil(lambda step=step: window.run_state.step == step)
