@@ -46,10 +46,12 @@ def examples() -> tuple[Example, ...]:
 
 
 def write_project(folder: Path) -> None:
-    """A copy of the sources, tests and documents, and in it every example."""
+    """A copy of the sources, tests and documents, and in it every example.
+
+    What Python has compiled comes along: it stays true of files that keep their times.
+    """
     for name in FOLDERS:
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+        shutil.copytree(ROOT / name, folder / name)
     for path in ROOT.iterdir():
         if path.is_file() and path.name != ".git":
             shutil.copy(path, folder)

@@ -51,7 +51,36 @@ FEW_SIGNS = {
             Dense(1, 2, gated=False),
         ),
     ),
+    "a block that is gated": Architecture(
+        (1,),
+        (
+            Dense(1, 2),
+            Fork(),
+            Dense(2, 1),
+            Dense(1, 2, gated=False),
+            Merge(pre=0.7, post=1.2),
+            Gating(),
+            Dense(2, 2, gated=False),
+        ),
+    ),
+    "a block with a layer on its skip": Architecture(
+        (1,),
+        (
+            Dense(1, 2),
+            Fork(),
+            Dense(2, 1),
+            Skip(),
+            Dense(2, 1, gated=False),
+            Merge(post=0.6),
+            Dense(1, 2, gated=False),
+        ),
+    ),
 }
+ALL_SIGNS = [
+    pytest.param(*case, marks=pytest.mark.faults) if case == ("blocks", True, True) else case
+    for case in itertools.product(FEW_SIGNS, (False, True), (False, True))
+    if case != ("blocks", False, True)  # 2^16 patterns, once, and only by `make faults`
+]
 
 
 def inputs_of(
@@ -84,14 +113,7 @@ def every_sign(architecture: Architecture, sensitive: bool) -> Iterator[PathSign
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "by_width", "sensitive"),
-    [
-        each
-        for each in itertools.product(FEW_SIGNS, (False, True), (False, True))
-        if each != ("blocks", False, True)  # 2^16 patterns, once
-    ],
-)
+@pytest.mark.parametrize(("name", "by_width", "sensitive"), ALL_SIGNS)
 def test_the_mean_over_all_signs_is_the_exact_kernel(
     name: str, by_width: bool, sensitive: bool
 ) -> None:
@@ -193,9 +215,18 @@ def test_estimates_of_every_architecture_lie_within_their_error_bars(
         assert ratio < 8.0, what
 
 
+# H of hard gates, Λ and S of soft ones; scaled, each in one way, the other by `make faults`.
+SCALED = [
+    pytest.param(*case, marks=pytest.mark.faults)
+    if case in {("trace", False, True), ("cosine", True, False)}
+    else case
+    for how in ("none", "cosine", "trace")
+    for case in ((how, False, True), (how, True, False))
+]
+
+
 @pytest.mark.parametrize("name", WIDE)
-@pytest.mark.parametrize("how", ["none", "cosine", "trace"])
-@pytest.mark.parametrize(("sensitive", "hard"), [(False, True), (True, False)])
+@pytest.mark.parametrize(("how", "sensitive", "hard"), SCALED)
 def test_standard_errors_are_as_large_as_the_misses(
     name: str, how: k.Normalise, sensitive: bool, hard: bool
 ) -> None:

@@ -20,55 +20,42 @@ from dgn_viewer.style import stylesheet
 from dgn_viewer.style.theme import LIGHT
 
 
-def test_every_action_has_text_a_menu_and_an_icon_that_exists(viewer: Viewer) -> None:
-    for spec in viewer.window.registry.specs:
+@pytest.mark.discovery
+def test_every_action_is_declared_whole_and_stands_in_a_menu(viewer: Viewer) -> None:
+    """Facts of one window, which none of them changes."""
+    registry = viewer.window.registry
+    for spec in registry.specs:
         assert spec.text, spec.id
         assert menu_of(spec.id), spec.id
         if spec.icon:
             assert not stylesheet.icon(spec.icon, LIGHT).isNull()
-
-
-def test_no_two_actions_share_a_shortcut(viewer: Viewer) -> None:
     keys = Counter(
-        QKeySequence(shortcut).toString()
-        for spec in viewer.window.registry.specs
-        for shortcut in spec.shortcuts
+        QKeySequence(shortcut).toString() for spec in registry.specs for shortcut in spec.shortcuts
     )
-    assert [key for key, count in keys.items() if count > 1] == []
+    assert [key for key, count in keys.items() if count > 1] == [], "no two share a shortcut"
     assert "" not in keys
+    assert {spec.id for spec in registry.specs} <= in_menus(viewer)
+    catalogue = viewer.window.run_state.catalogue
+    assert catalogue is not None
+    for entry in catalogue.regimes:
+        assert f"regime.{entry.id}" in registry
+    for name in all_panels():
+        assert f"panel.{name}" in registry
+    regimes = [spec.id for spec in registry.specs if spec.id.startswith("regime.")]
+    assert [one for one in regimes if registry[one].isChecked()] == ["regime.DL"]
 
 
-@pytest.mark.discovery
-def test_every_action_stands_in_a_menu(viewer: Viewer) -> None:
-    window = viewer.window
+def in_menus(viewer: Viewer) -> set[str]:
+    """The ids of all actions in menus, at any depth."""
     found = set()
-    for top in window.menuBar().actions():
+    for top in viewer.window.menuBar().actions():
         stack = list(top.menu().actions())  # type: ignore[attr-defined]  # stub: QObject
         while stack:
             action = stack.pop()
             found.add(action.objectName())
             if action.menu() is not None:
                 stack += action.menu().actions()  # type: ignore[attr-defined]  # stub: QObject
-    assert {spec.id for spec in window.registry.specs} <= found
-
-
-@pytest.mark.discovery
-def test_every_regime_and_every_panel_has_an_action(viewer: Viewer) -> None:
-    catalogue = viewer.window.run_state.catalogue
-    assert catalogue is not None
-    for entry in catalogue.regimes:
-        assert f"regime.{entry.id}" in viewer.window.registry
-    for name in all_panels():
-        assert f"panel.{name}" in viewer.window.registry
-
-
-def test_the_regime_of_the_run_is_checked_and_no_other(viewer: Viewer) -> None:
-    checked = [
-        spec.id
-        for spec in viewer.window.registry.specs
-        if spec.id.startswith("regime.") and viewer.window.registry[spec.id].isChecked()
-    ]
-    assert checked == ["regime.DL"]
+    return found
 
 
 def test_space_pauses_and_goes_on(viewer: Viewer, qtbot: QtBot) -> None:
@@ -101,15 +88,17 @@ def test_a_focused_button_does_not_take_the_space_bar(viewer: Viewer, qtbot: QtB
     assert not pressed
 
 
-@pytest.mark.parametrize("regime", ["FR-II", "ReLU"])
-def test_a_regime_action_swaps_the_regime(viewer: Viewer, qtbot: QtBot, regime: str) -> None:
+def test_a_regime_action_swaps_the_regime(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    window.registry[f"regime.{regime}"].trigger()
-    qtbot.waitUntil(lambda: window.run_state.regime == regime)
-    assert window.registry[f"regime.{regime}"].isChecked()
-    assert not window.registry["regime.DL"].isChecked()
-    assert [mark.label for mark in window.history.view({}).marks] == [regime]
-    assert f"→ {regime}" in window.notices.recent[-1].text
+    swapped: list[str] = []
+    for regime in ("FR-II", "ReLU"):
+        swapped.append(regime)
+        window.registry[f"regime.{regime}"].trigger()
+        qtbot.waitUntil(lambda regime=regime: window.run_state.regime == regime)
+        assert window.registry[f"regime.{regime}"].isChecked()
+        assert not window.registry["regime.DL"].isChecked()
+        assert [mark.label for mark in window.history.view({}).marks] == swapped
+        assert f"→ {regime}" in window.notices.recent[-1].text
 
 
 def test_one_step_and_one_epoch(make_viewer: Callable[..., Viewer], qtbot: QtBot) -> None:
@@ -140,6 +129,13 @@ def test_reset_begins_again_with_the_same_seed(viewer: Viewer, qtbot: QtBot) -> 
 def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.running)
+    window.palette_.open()
+    QTest.keyClicks(window.palette_.query, "one step")  # the space is a letter there
+    assert window.palette_.query.text() == "one step"
+    assert window.palette_.shown() == ("run.step",)
+    QTest.keyClick(window.palette_.query, Qt.Key.Key_Escape)
+    assert not window.palette_.isVisible()
+    assert window.run_state.running
     QTest.keyClick(
         window,
         Qt.Key.Key_P,
@@ -154,18 +150,6 @@ def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> N
     QTest.keyClick(palette.query, Qt.Key.Key_Return)
     assert not palette.isVisible()
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-
-
-def test_space_in_the_palette_is_a_letter(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    qtbot.waitUntil(lambda: window.run_state.running)
-    window.palette_.open()
-    QTest.keyClicks(window.palette_.query, "one step")
-    assert window.palette_.query.text() == "one step"
-    assert window.palette_.shown() == ("run.step",)
-    QTest.keyClick(window.palette_.query, Qt.Key.Key_Escape)
-    assert not window.palette_.isVisible()
-    assert window.run_state.running
 
 
 @pytest.mark.parametrize(

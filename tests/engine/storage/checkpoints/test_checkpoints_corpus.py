@@ -16,7 +16,14 @@ from tests.faults.hostile_files import Hostile
 from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.sandbox import Sandbox
 
-FUZZED = 250  # of each sort; `make faults` tries many more
+FUZZED = 80  # of each sort; `make faults` tries many more
+# A second each at least, and a file that wears out the same limit is in the corpus: `make faults`.
+LONG = {
+    "instructions without end",
+    "20,001 tensors",
+    "a large tuple in many calls",
+    "a tensor under a billion names",
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,10 @@ def test_every_hostile_file_gets_its_verdict_and_runs_nothing(
     sandbox: Sandbox, canary: Path, kinds: dict[str, Hostile]
 ) -> None:
     wrong: dict[str, str] = {}
+    assert kinds.keys() > LONG
     for name, kind in kinds.items():
+        if name in LONG:
+            continue
         verdict = sandbox.read(kind.content)
         fault = misjudged(kind, verdict.contents, verdict.sentence)
         if fault or (fault := unsound(kind.content, verdict)):
