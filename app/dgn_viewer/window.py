@@ -17,6 +17,7 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions import action_table as table
 from dgn_viewer.actions.menus import Menus
 from dgn_viewer.actions.palette import Palette
+from dgn_viewer.actions.playground import playground_actions
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.actions.shortcuts import ShortcutSheet
 from dgn_viewer.docks.layout_history import LayoutHistory
@@ -126,6 +127,7 @@ class Window(QMainWindow):
             if self.settings.budget:
                 self.pages.set_watch_share(self.settings.budget)
             self.registry.add(table.regime_actions(event.catalogue, self.send))
+            self.registry.add(playground_actions(event.catalogue, self.docks, self.send))
             entries, runner = event.catalogue.experiments, self.experiments
             self.registry.add(table.experiment_actions(entries, runner.open_page, runner.made))
         self.run_control.on_event(event)

@@ -107,6 +107,7 @@ def catalogue(root: Path | None = None) -> tuple[DataEntry, ...]:
             entry.options,
             entry.takes_path,
             entry.rooted,
+            entry.plane,
         )
         for name, entry in data_sets().items()
     )

@@ -76,6 +76,7 @@ class DataSet:
     takes_path: bool = False  # a configuration names it as name:PATH
     available: Callable[[Path | None], bool] = _always
     published: DataSizes | None = None
+    plane: bool = False  # points of the plane, for teaching: (x, y) or (x, y, 1)
     splits: bool = False  # `load` holds the test part out itself, by `_split.held_out`
 
     @property

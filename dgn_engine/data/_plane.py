@@ -45,7 +45,7 @@ def plane_set(name: str, title: str, draw: Draw) -> DataSet:
         classes = ("first", "second")
         return Examples(train_x, train_y, test_x, test_y, classes, name, digest.hexdigest())
 
-    return DataSet(title, load, "It is drawn when it is needed.", (COUNT, NOISE))
+    return DataSet(title, load, "It is drawn when it is needed.", (COUNT, NOISE), plane=True)
 
 
 def _drawn(

@@ -55,6 +55,7 @@ class DataEntry:
     options: tuple[Setting, ...] = ()
     takes_path: bool = False  # it is written name:PATH
     rooted: bool = False  # it lies in the folder that data sets lie in
+    plane: bool = False  # points of the plane, for teaching
 
     @property
     def missing(self) -> bool:

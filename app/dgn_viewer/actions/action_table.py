@@ -83,7 +83,8 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         "view.chart_menu",
     ),
     "Help": (
-        "help.guide", "help.tour", "help.claims", "help.panel", "help.shortcuts", SEPARATOR,
+        "help.guide", "help.tour", "help.claims", Submenu("Playground", ("playground.*",)),
+        "help.panel", "help.shortcuts", SEPARATOR,
         "help.about",
     ),
 }  # fmt: skip

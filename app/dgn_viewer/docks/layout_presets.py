@@ -46,8 +46,11 @@ PRESETS: Mapping[str, LayoutPreset] = {
     ),
     "teach": LayoutPreset(
         "Teach",
-        "What gates do on data of the plane: regions, gate maps, drift and training",
-        ((58, (("regions",), ("gate_maps",))), (42, (("training",), ("drift",)))),
+        "What gates do on data of the plane: regions and paths, gate maps, NPK and training",
+        (
+            (56, (("regions",), ("paths",))),
+            (44, (("gate_maps",), ("spectrum",), ("training",))),
+        ),
     ),
     "compare": LayoutPreset(
         "Compare",
@@ -81,6 +84,18 @@ def preset_tree(
             parts.append(_node(False, [1.0] * len(stacked), [{"tabs": [*g]} for g in stacked]))
             shares.append(float(share))
     return _node(True, shares, parts) if parts else None
+
+
+def tree_like(
+    node: Node | None, preset: LayoutPreset, specs: Mapping[str, PanelSpec], shown: Collection[str]
+) -> Node | None:
+    """The layout of a preset, for whatever height, that this one is; None where there is none."""
+    now = outline(node, shown)
+    for rows in range(1, len(specs) + 1):
+        tree = preset_tree(preset, specs, shown, rows * LEAST_PANEL)
+        if outline(tree, shown) == now:
+            return tree
+    return None
 
 
 def fitting(groups: Sequence[tuple[str, ...]], rows: int) -> list[tuple[str, ...]]:

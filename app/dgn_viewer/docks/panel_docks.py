@@ -10,7 +10,7 @@ from PySide6.QtCore import QByteArray, QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
 from dgn_viewer.docks.dock_layout import arranged, described, share_out
-from dgn_viewer.docks.layout_presets import OVERVIEW, PRESETS, Node, outline, preset_tree
+from dgn_viewer.docks.layout_presets import OVERVIEW, PRESETS, Node, outline, preset_tree, tree_like
 from dgn_viewer.docks.linked_examples import LinkedExamples
 from dgn_viewer.docks.maximised_panel import MaximisedPanel
 from dgn_viewer.docks.panel_dock import PanelDock
@@ -42,6 +42,7 @@ class PanelDocks(QObject):
         self._settling = False
         self._preset = ""  # the layout that is shown, until the user changes it
         self._tree: Node | None = None  # as the preset was last arranged
+        self._adopting = False  # a restored layout is a preset's, laid out for some height
         self._sizes: dict[frozenset[str], Node] = {}  # that these panels had together
         self.hosts: dict[str, PanelDock] = {}
         self.linked = LinkedExamples(self)
@@ -196,7 +197,7 @@ class PanelDocks(QObject):
         """Take the layout that was restored for this preset; whether it is."""
         if preset not in PRESETS:
             return False
-        self._preset = preset
+        self._preset, self._adopting = preset, True
         self._tree = preset_tree(PRESETS[preset], self._specs, self._wanted(preset), self._height())
         self._refitting.start()
         return True
@@ -294,6 +295,9 @@ class PanelDocks(QObject):
         if self._large.name or not self._preset:
             return
         wanted = self._wanted(self._preset)
+        if self._adopting and self.visible():  # only now it is known how the panels lie
+            self._adopting, preset = False, PRESETS[self._preset]
+            self._tree = tree_like(self.layout()["tree"], preset, self._specs, wanted) or self._tree
         tree = preset_tree(PRESETS[self._preset], self._specs, wanted, self._height())
         if outline(tree, wanted) == outline(self._tree, wanted) or not self._is_preset():
             return

@@ -116,7 +116,7 @@ def fitted(
 
 def _least(chart: Chart) -> tuple[float, float]:
     """Of its data: width and height; a square datum needs as much area in its own shape."""
-    if chart.matrix is None:
+    if chart.matrix is None and not chart.square:
         return LEAST_CURVES
     if not chart.square:
         return LEAST_MATRIX

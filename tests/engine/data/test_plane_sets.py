@@ -8,7 +8,7 @@ import pytest
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
 
-NAMES = ("moons", "circles", "spirals", "xor")
+NAMES = ("moons", "circles", "spirals", "xor", "checkerboard")
 
 
 def loaded(name: str, noise: float = 0.0, seed: int = 0, n: int = 60) -> Examples:
@@ -44,6 +44,10 @@ def test_without_noise_each_set_follows_its_rule() -> None:
     xor = loaded("xor")
     same = np.sign(xor.train_x[:, 0]) == np.sign(xor.train_x[:, 1])
     assert (same == (xor.train_y == 0)).all()
+    board = loaded("checkerboard", n=400)
+    columns, rows = np.floor(2 * (board.train_x[:, :2] + 1)).astype(int).T
+    assert ((columns + rows) % 2 == board.train_y).all()
+    assert set(zip(columns.tolist(), rows.tolist(), strict=True)) == set(np.ndindex(4, 4))
     moons = loaded("moons")
     x, y = 1.5 * moons.train_x[:, 0] + 0.5, 1.5 * moons.train_x[:, 1] + 0.25
     second = moons.train_y == 1

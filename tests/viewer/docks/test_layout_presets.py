@@ -13,6 +13,7 @@ from dgn_viewer.docks.layout_presets import (
     fitting,
     outline,
     preset_tree,
+    tree_like,
 )
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec, all_panels
@@ -112,6 +113,14 @@ def test_the_neighbours_with_the_fewest_panels_share_a_place() -> None:
     assert fitting(groups, 3) == [("a", "b"), ("c", "d"), ("e", "f")]
     assert fitting(groups, 0) == [("a", "b", "c", "d", "e", "f")]
     assert fitting((), 2) == []
+
+
+def test_a_layout_is_known_as_a_preset_whatever_height_it_was_laid_out_for() -> None:
+    preset = PRESETS["overview"]
+    for height in (100, LOW, HIGH):
+        tree = preset_tree(preset, SPECS, SEEN, height)
+        assert shape(tree_like(tree, preset, SPECS, SEEN)) == shape(tree)
+    assert tree_like(preset_tree(PRESETS["gates"], SPECS, SEEN, HIGH), preset, SPECS, SEEN) is None
 
 
 def test_an_outline_forgets_sizes_hidden_panels_and_the_tab_in_front() -> None:

@@ -78,6 +78,22 @@ def test_a_preset_and_the_layout_before_maximising_are_kept_over_a_restart(
     assert outline(again.docks.layout()["tree"], again.docks.hosts) == before
 
 
+def test_the_playground_begins_a_run_on_the_plane_and_its_layout_outlives_a_restart(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
+) -> None:
+    first = make_viewer(home="same").window
+    first.resize(1440, 900)  # rows that the height of a window not yet shown does not tell
+    first.registry["playground.xor"].trigger()
+    qtbot.waitUntil(lambda: first.run_state.run.config.data.name == "xor")
+    qtbot.waitUntil(lambda: first.run_state.running)
+    assert first.docks.preset == "teach"
+    seen = {"regions", "paths", "training"}
+    qtbot.waitUntil(lambda: seen <= set(first.docks.visible()))
+    first.close()
+    again = make_viewer(home="same").window
+    qtbot.waitUntil(lambda: again.docks.preset == "teach")
+
+
 def _squeezed(view: SceneView, scene: Scene) -> list[tuple[str, float, float]]:
     """Charts in sight that are smaller than the least size, with their width and height."""
     shown = [chart for chart in scene.charts if chart.key in view.shown_charts()]

@@ -1,0 +1,27 @@
+"""Sixteen squares in two classes, a target that jumps at every line between two of them.
+
+The papers name synthetic data with discontinuities and do not define them; this board is ours.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.data._dataset import Labels
+from dgn_engine.data._plane import Points, plane_set
+
+CELLS = 4  # along a side of the square from -1 to 1
+MARGIN = 0.1  # of a cell, left empty at each of its sides
+
+
+def draw(labels: Labels, stream: np.random.RandomState) -> Points:
+    """The first class where row and column of the cell sum to an even number, uniform in the cell
+    but for its margin, and over the cells of a class."""
+    rows = stream.randint(CELLS, size=len(labels))
+    columns = 2 * stream.randint(CELLS // 2, size=len(labels)) + (rows + labels) % 2
+    within = stream.uniform(MARGIN, 1.0 - MARGIN, size=(len(labels), 2))
+    points: Points = -1.0 + 2.0 / CELLS * (np.stack([columns, rows], axis=1) + within)
+    return points
+
+
+DATA = plane_set("checkerboard", "Checkerboard (2-D)", draw)

@@ -1,0 +1,27 @@
+"""The playground: one row for each data set of the plane, and what it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+from dgn_engine.protocol.catalogue import Catalogue, DataEntry
+from dgn_engine.protocol.commands import StartRun
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.actions.playground import playground_actions, playground_run
+
+
+def test_each_set_of_the_plane_has_a_row_that_arranges_the_panels_and_begins() -> None:
+    sent: list[Any] = []
+    docks = Mock()
+    data = (
+        DataEntry("moons", "Two moons (2-D)", True, ""),
+        DataEntry("xor", "XOR (2-D)", True, "", plane=True),
+    )
+    (row,) = playground_actions(Catalogue((), (), data, (), ()), docks, sent.append)
+    assert (row.id, row.text) == ("playground.xor", "Playground: XOR (2-D)")
+    assert not row.enabled(RunState())
+    row.do()
+    docks.arrange.assert_called_once_with("teach")
+    assert sent == [StartRun(playground_run("xor"))]
+    assert not sent[0].paused
