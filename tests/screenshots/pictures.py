@@ -161,14 +161,14 @@ def _plane(_folder: Path) -> RunConfig:
     return replace(
         first_run(),
         data=DataConfig(name="spirals"),
-        training=TrainingConfig(learning_rate=3e-3, batch=32),
+        training=TrainingConfig(learning_rate=3e-3, batch=32, epochs=0),
         device="cpu",
     )
 
 
 def _teach(shot: Photographer) -> None:
     shot.window.docks.arrange("teach")
-    shot.train(1500)
+    shot.train(800)
 
 
 PICTURES = {
