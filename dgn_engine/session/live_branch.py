@@ -12,7 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
 
 LOOK_EVERY = 1.0  # seconds between two looks at the folder of the branch
+SHARED_OVER = 10  # looks over which its share of the processor is told
 SAVE_EVERY = "2"  # seconds between two checkpoints of it, which is how far its pictures lag
 LOWER = 5  # how much nicer it is than we are
 _BELOW_NORMAL = 0x00004000  # Windows' class of priority
@@ -129,7 +131,7 @@ class _Follower:
         self._state = RunState()
         self._seen = ""
         self._over = threading.Event()
-        self._busy: tuple[float, float] | None = None
+        self._busy: deque[tuple[float, float]] = deque(maxlen=SHARED_OVER + 1)
         self._thread = threading.Thread(target=self._follow, name="dgn-branch", daemon=True)
         self._thread.start()
 
@@ -169,11 +171,20 @@ class _Follower:
         return found
 
     def _cores(self) -> float | None:
-        busy, now, before = self._child.busy, time.monotonic(), self._busy
-        self._busy = None if busy is None else (busy, now)
-        if busy is None or before is None:
+        busy = self._child.busy
+        if busy is None:
             return None
-        return (busy - before[0]) / max(now - before[1], 1e-3)
+        self._busy.append((busy, time.monotonic()))
+        return cores_of(self._busy)
+
+
+def cores_of(looks: Sequence[tuple[float, float]]) -> float | None:
+    """Cores kept busy between the first and the last of (processor seconds so far, when): a process
+    of low priority may get nothing in one second and a whole core in the next."""
+    if len(looks) < 2:
+        return None
+    (before, began), (after, now) = looks[0], looks[-1]
+    return (after - before) / max(now - began, 1e-3)
 
 
 class Branches:
@@ -369,5 +380,6 @@ def in_words(threads: int, cores: float | None) -> str:
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     have = f"{threads} thread{'s' if threads > 1 else ''}"
     places = f"the same {count} cores" if count and count > 1 else "the same core"
-    now = "" if cores is None else f"; it has {cores:.1f} of them now"
+    share = "less than 0.1" if cores is not None and cores < 0.095 else f"{cores or 0.0:.1f}"
+    now = "" if cores is None else f"; it has {share} of them now"
     return f"low priority, {have} on {places} as the run{now}"

@@ -154,7 +154,8 @@ class WatchBudget:
         which makes their sum the least that the share allows.
         """
         drawing = self._drawn.value * self.every  # of a round
-        picture = self._drawn.value / self._read.value if self._read.value else 0.0
+        read = max(self._read.value, 1.0 / LONG) if self._read.value else math.inf  # one, at least
+        picture = self._drawn.value / read
         costs = {name: max(c, _LEAST) + picture for name, c in self._cost.items()}
         least = min(costs.values(), default=_LEAST)
         self._strides = {name: max(1, int(math.sqrt(c / least))) for name, c in costs.items()}

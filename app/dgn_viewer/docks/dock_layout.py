@@ -24,17 +24,19 @@ _AREA = Qt.DockWidgetArea.LeftDockWidgetArea
 
 @dataclass(frozen=True)
 class _TabGroup:
-    """Docks that share one place as tabs, the one in front first."""
+    """Docks that share one place as tabs, the one in front first; `order`: as the tabs stand."""
 
     names: tuple[str, ...]
     rect: QRect
+    order: tuple[str, ...] = ()
 
 
 def described(window: QMainWindow, docks: Docks) -> dict[str, Any]:
     """{'tree': node or None, 'floating': {panel: [x, y, width, height]}}; what is closed is absent.
 
-    A node is {'tabs': [panel, …]}, the one in front first, or {'across': whether its parts lie
-    side by side, 'shares': [of the room, …], 'parts': [node, …]}.
+    A node is {'tabs': [panel, …]}, the one in front first, with 'order': [panel, …] where the tabs
+    stand in another one, or {'across': whether its parts lie side by side, 'shares': [of the room,
+    …], 'parts': [node, …]}.
     """
     floating = {
         name: [at.x(), at.y(), at.width(), at.height()]
@@ -85,25 +87,32 @@ def _places(window: QMainWindow, docks: Docks) -> list[_TabGroup]:
         # Only the tab in front is laid out; the others keep some earlier place.
         front = next((n for n in tabs if not docks[n].visibleRegion().isEmpty()), name)
         rect = docks[front].geometry()
-        if len(tabs) > 1:
-            rect = _with_tabs(window, rect)
-        found.append(_TabGroup((front, *(n for n in tabs if n != front)), rect))
+        names = (front, *(n for n in tabs if n != front))
+        bar = _tabs_at(window, rect) if len(tabs) > 1 else None
+        if bar is None:
+            found.append(_TabGroup(names, rect))
+            continue
+        titles = {docks[n].windowTitle(): n for n in names}
+        shown = [titles.get(bar.tabText(place), "") for place in range(bar.count())]
+        order = tuple(shown) if sorted(shown) == sorted(names) else ()
+        found.append(_TabGroup(names, rect.united(bar.geometry()), order))
     return found
 
 
-def _with_tabs(window: QMainWindow, rect: QRect) -> QRect:
-    """The place of a dock and of the tabs at its edge, which belong to it."""
+def _tabs_at(window: QMainWindow, rect: QRect) -> QTabBar | None:
+    """The tabs at the edge of this place, which belong to it."""
     near = rect.adjusted(0, -2, 0, 2)
     direct = Qt.FindChildOption.FindDirectChildrenOnly
     for bar in window.findChildren(QTabBar, options=direct):
         if bar.isVisible() and bar.geometry().intersects(near):
-            return rect.united(bar.geometry())
-    return rect
+            return bar
+    return None
 
 
 def _node(places: list[_TabGroup]) -> dict[str, Any]:
     if len(places) == 1:
-        return {"tabs": list(places[0].names)}
+        names, order = list(places[0].names), list(places[0].order)
+        return {"tabs": names} | ({"order": order} if order and order != names else {})
     for across in (True, False):
         parts = _cut(places, across)
         if len(parts) > 1:
@@ -149,6 +158,10 @@ def _checked(node: Any, free: set[str], depth: int) -> dict[str, Any] | None:
         names = [name for name in tabs if isinstance(name, str) and name in free]
         names = list(dict.fromkeys(names))
         free.difference_update(names)
+        order = node.get("order")
+        order = [one for one in order if isinstance(one, str)] if isinstance(order, list) else []
+        if names and sorted(order) == sorted(names):
+            return {"tabs": names, "order": order}
         return {"tabs": names} if names else None
     parts, shares = node.get("parts"), node.get("shares")
     if not isinstance(parts, list) or not isinstance(shares, list) or len(parts) != len(shares):
@@ -179,13 +192,22 @@ def _fronts(node: dict[str, Any]) -> list[str]:
 
 
 def _head(node: dict[str, Any]) -> str:
-    return _names(node)[0]
+    """The panel that stands for a node: the first of its first tabs."""
+    while parts := node.get("parts"):
+        node = parts[0]
+    return str(_ordered(node)[0])
+
+
+def _ordered(node: dict[str, Any]) -> list[str]:
+    """The panels of a group of tabs as they stand."""
+    order: list[str] = node.get("order", node.get("tabs", []))
+    return order
 
 
 def _place(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
     """Its head has a place; give that to the whole node."""
     head = docks[_head(node)]
-    for name in node.get("tabs", [])[1:]:
+    for name in _ordered(node)[1:]:
         window.tabifyDockWidget(head, docks[name])
     parts = node.get("parts", ())
     for before, part in itertools.pairwise(parts):

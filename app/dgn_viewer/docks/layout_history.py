@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QApplication, QMainWindow
 
 from dgn_viewer.docks.panel_docks import PanelDocks
 
+_Kept = tuple[dict[str, Any], str]  # a layout, and the preset that it is
 MOST = 100  # layouts that are kept
 QUIET = 400  # milliseconds without a move, after which a change is over
 _NEAR = 0.02  # of the room: shares that differ by less are those of another window's size
@@ -25,9 +26,9 @@ class LayoutHistory(QObject):
         """`changed`: what can be undone is something else now."""
         super().__init__(window)
         self._docks, self._window, self._changed = docks, window, changed
-        self._now: dict[str, Any] | None = None
-        self._done: list[dict[str, Any]] = []
-        self._undone: list[dict[str, Any]] = []
+        self._now: _Kept | None = None
+        self._done: list[_Kept] = []
+        self._undone: list[_Kept] = []
         self._putting = False
         self._quiet = QTimer(self)
         self._quiet.setSingleShot(True)
@@ -67,8 +68,8 @@ class LayoutHistory(QObject):
         layout = self._docks.layout()
         if layout["tree"] is None:
             return
-        before, self._now = self._now, layout
-        if before is None or is_same(before, layout) or self._docks.comparing_changed():
+        before, self._now = self._now, (layout, self._docks.preset)
+        if before is None or is_same(before[0], layout) or self._docks.comparing_changed():
             return
         self._done.append(before)
         del self._done[:-MOST]
@@ -90,14 +91,14 @@ class LayoutHistory(QObject):
         if not self._putting:
             self._quiet.start()
 
-    def _go(self, source: list[dict[str, Any]], target: list[dict[str, Any]]) -> None:
+    def _go(self, source: list[_Kept], target: list[_Kept]) -> None:
         if not source or self._now is None:
             return
         self._putting = True
         try:
             target.append(self._now)
             self._now = source.pop()
-            self._docks.put_layout(self._now)
+            self._docks.put_layout(*self._now)
             QTimer.singleShot(0, self, self._settle)
         finally:
             self._putting = False
@@ -106,7 +107,7 @@ class LayoutHistory(QObject):
     def _settle(self) -> None:
         """Panels that were closed take their sizes only once they are shown."""
         if self._now is not None and self._window.isVisible():
-            self._docks.put_sizes(self._now)
+            self._docks.put_sizes(self._now[0])
 
 
 def is_same(one: Any, other: Any) -> bool:

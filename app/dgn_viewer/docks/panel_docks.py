@@ -234,12 +234,16 @@ class PanelDocks(QObject):
         """As `dock_layout.described` has it; that of before while a panel is maximised."""
         return self._large.layout if self._large.name else described(self.window, self._docks)
 
-    def put_layout(self, layout: Any) -> bool:
-        """Arrange the panels so; False where that makes no sense, and nothing is changed."""
+    def put_layout(self, layout: Any, preset: str = "") -> bool:
+        """Arrange the panels so; False where that makes no sense, and nothing is changed.
+
+        `preset`: that it was called when it was there before.
+        """
         self.restore()
         done = arranged(self.window, self._docks, layout)
         if done:
             self._preset, self._tree = "", None
+            self.adopt(preset)
             self.arranged.emit()
         return done
 

@@ -18,6 +18,7 @@ from dgn_viewer.docks.redraw_pace import SHORTEST, RedrawPace
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.state.history import History
 
+LONGEST_WAIT = 60.0  # seconds until it looks again at what is due
 OVERDUE = 2.0  # seconds, and as many rounds, after which a panel is drawn to say that it is late
 Revision = tuple[int, int, int]  # runs, what concerns all panels, one source
 
@@ -79,8 +80,8 @@ class PanelScheduler(QObject):
         )
 
     def charge(self, seconds: float) -> None:
-        """Somebody else took so many processor seconds for what is drawn here."""
-        self._pace.drawn(seconds)
+        """Another thread took so many processor seconds for what is drawn here."""
+        self._pace.took_elsewhere(seconds)
 
     def draw_now(self) -> None:
         for name in self.stale():
@@ -139,7 +140,8 @@ class PanelScheduler(QObject):
                 0
             )  # what else is due comes after painting and the input that has arrived
         else:
-            self._timer.start(max(1, math.ceil(1000 * (min(due.values()) - now))))
+            wait = min(min(due.values()) - now, LONGEST_WAIT)
+            self._timer.start(max(1, math.ceil(1000 * wait)))
 
     def _draw(self, name: str) -> None:
         host = self._docks.hosts[name]
@@ -153,7 +155,8 @@ class PanelScheduler(QObject):
         self._steps[name] = self._history.step
         self._painting[name] = painting
         host.show_view(self._history.view(host.choices()), self._pace.every)
-        self._pace.drawn(time.thread_time() - began + painted)
+        if self._history.past is None:  # else no reading has caused it
+            self._pace.drawn(time.thread_time() - began + painted)
 
     def _owe(self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]) -> None:
         """After a change that concerns all panels the reading that follows it is shown at once."""

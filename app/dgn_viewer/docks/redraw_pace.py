@@ -22,6 +22,7 @@ class RedrawPace:
     def __init__(self) -> None:
         self._every = 0.0
         self._drawing = 0.0  # seconds since the last report
+        self._elsewhere = 0.0  # … of another thread
         self._reported: tuple[float, float] | None = None  # wall and processor time then
 
     def follow(self, watching: Watching | None) -> None:
@@ -41,8 +42,13 @@ class RedrawPace:
         return max(EARLY * self._every, SHORTEST)
 
     def drawn(self, cost: float) -> None:
-        """A drawing took so many seconds of processor time."""
+        """Drawing new readings took so many seconds of processor time. What is drawn because
+        somebody looks back belongs to the rest of the window."""
         self._drawing += cost
+
+    def took_elsewhere(self, cost: float) -> None:
+        """Another thread took so many seconds of processor time for the window."""
+        self._elsewhere += cost
 
     def report(self, wall: float, busy: float) -> ReportWindow | None:
         """Once a second while a run trains: what the thread took since the last time, in all
@@ -51,6 +57,8 @@ class RedrawPace:
         if before is not None and wall - before[0] < REPORT_EVERY:
             return None
         drawing, self._drawing, self._reported = self._drawing, 0.0, (wall, busy)
+        elsewhere, self._elsewhere = self._elsewhere, 0.0
         if before is None:  # what was drawn until now delayed nothing
             return None
-        return ReportWindow(drawing, max(busy - before[1] - drawing, 0.0), os.getpid())
+        rest = max(busy - before[1] - drawing, 0.0) + elsewhere
+        return ReportWindow(drawing, rest, os.getpid())

@@ -31,7 +31,7 @@ from dgn_engine.protocol.run_branches import (
     StopBranch,
 )
 from dgn_engine.session import live_branch
-from dgn_engine.session.live_branch import in_words
+from dgn_engine.session.live_branch import cores_of, in_words
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -260,3 +260,11 @@ def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:
 def test_the_share_of_the_processor_is_said_in_words() -> None:
     assert in_words(1, None).startswith("low priority, 1 thread on the same ")
     assert in_words(2, 0.94).endswith("; it has 0.9 of them now")
+    assert in_words(1, 0.0).endswith("; it has less than 0.1 of them now")
+
+
+def test_the_share_of_the_processor_is_that_of_several_looks() -> None:
+    looks = [(3.0, 10.0), (3.0, 11.0), (4.0, 12.0), (4.0, 13.0)]
+    assert cores_of(looks[:1]) is None
+    assert cores_of(looks) == pytest.approx(1 / 3)
+    assert cores_of(looks[1:3]) == pytest.approx(1.0)

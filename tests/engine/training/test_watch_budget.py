@@ -223,3 +223,18 @@ def test_the_account_names_what_takes_how_much() -> None:
     assert sum(account.parts.values()) == pytest.approx(account.taken)
     assert account.parts["recording"] == pytest.approx(0.002, rel=0.1)
     assert (account.share, account.every) == (0.05, pytest.approx(made.budget.every, rel=0.3))
+
+
+@pytest.mark.parametrize(("expense", "longest"), [("window", LONGEST), (DRAWING, 3600.0)])
+def test_half_an_hour_without_a_reading_does_not_put_the_next_one_off_for_ever(
+    expense: str, longest: float
+) -> None:
+    """Somebody looks back all the while, which takes a third of the time."""
+    simulation = Simulation([0.01])
+    budget = simulation.budget
+    budget.took("probe 0", "readings", 0.01)
+    for _ in range(1800):
+        simulation.work(1.0)
+        budget.charge(expense, 0.33, own=False)
+        budget.settle(True)
+    assert budget.interval("probe 0") <= longest

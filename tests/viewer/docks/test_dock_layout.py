@@ -430,6 +430,46 @@ def test_a_layout_is_undone_and_done_again(
     assert not history.can_redo  # another change: what was undone cannot come again
 
 
+def tabs_of(docks: PanelDocks) -> list[list[str]]:
+    """The tabs of the docks as they stand."""
+    direct = Qt.FindChildOption.FindDirectChildrenOnly
+    bars = docks.window.findChildren(QTabBar, options=direct)
+    return [
+        [bar.tabText(n) for n in range(bar.count())] + [bar.tabText(bar.currentIndex())]
+        for bar in bars
+        if bar.isVisible()
+    ]
+
+
+def test_an_undone_layout_has_its_tabs_in_the_order_in_which_they_stood(
+    docks: PanelDocks, history: LayoutHistory, qtbot: QtBot
+) -> None:
+    parts = [{"tabs": ["a", "b"]}, {"tabs": ["c", "d"]}]
+    assert docks.put_layout({"tree": {"across": True, "shares": [0.5, 0.5], "parts": parts}})
+    for name in ("b", "d"):
+        docks.show(name)
+    before = [["a", "b", "b"], ["c", "d", "d"]]
+    qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before, timeout=9000)
+    history.take()
+    layout = docks.layout()
+    docks.toggle("b")
+    docks.toggle("d")
+    history.take()
+    history.undo()
+    qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before, timeout=9000)
+    assert is_same(docks.layout(), layout)
+
+
+def test_an_undone_layout_is_the_preset_that_it_was(
+    docks: PanelDocks, history: LayoutHistory
+) -> None:
+    docks.toggle("b")
+    history.take()
+    assert docks.preset == ""
+    history.undo()
+    assert docks.preset == "overview"
+
+
 def test_changes_in_quick_succession_are_one_and_a_comparison_is_none(
     docks: PanelDocks, history: LayoutHistory
 ) -> None:

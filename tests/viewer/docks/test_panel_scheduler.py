@@ -17,6 +17,7 @@ from dgn_viewer.docks.panel_scheduler import OVERDUE, PanelScheduler
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec, View
 from dgn_viewer.state.history import History
+from dgn_viewer.state.past_view import Past
 from tests.viewer.panels.pictures import run
 
 COST = 0.0045  # seconds of one drawing
@@ -241,6 +242,19 @@ def test_what_painting_takes_is_reported_with_what_drawing_takes(stage: Stage) -
     assert stage.sent[-1] == ReportWindow(
         pytest.approx(2 * COST + 0.02), pytest.approx(0.08), os.getpid()
     )
+
+
+def test_what_is_drawn_of_the_past_is_no_picture_of_a_reading(stage: Stage) -> None:
+    stage.docks.seen = ["npk"]
+    stage.turn()
+    stage.scheduler.follow(TRAINS)
+    stage.history.look_back(Past(1))
+    assert stage.turn(0.1) == ["npk"]
+    stage.scheduler.charge(0.02)  # by the thread that reads
+    stage.clock.busy += 0.1
+    stage.clock.now += 1.1
+    stage.scheduler.follow(TRAINS)
+    assert stage.sent[-1] == ReportWindow(0.0, pytest.approx(0.1 + COST + 0.02), os.getpid())
 
 
 def test_a_choice_is_drawn_at_once(stage: Stage) -> None:
