@@ -17,7 +17,7 @@ from dgn_engine.protocol.events import Event, Stopped
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_curves import SAMPLES
 
-TICK_MS = 200  # between two looks at what nobody has told of
+TICK_MS = 500  # between two looks at what nobody has told of
 
 
 def _nobody() -> None:

@@ -13,7 +13,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.training.run import Run
 
-PUBLISH_EVERY = 0.4  # seconds, for the position and the rate; new readings go out at once
+PUBLISH_EVERY = 0.8  # seconds, for the position and the rate; new readings go out at once
 
 
 class FramePublisher:

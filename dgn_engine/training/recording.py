@@ -26,13 +26,14 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
 from dgn_engine.training.run import Report, Run
 from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.watch_budget import SHARED
 
 CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
 LATEST = 9.0  # but no more than this
 COPY_SHARE = 0.4  # of the budget of watching that copying may take
 FRAME_EVERY = 1.0  # seconds, or more where writing takes long:
 FRAME_LATEST = 5.0  # but no more than this
-FRAME_SHARE = 0.4  # of the budget of watching that the recorder's thread may take
+FRAME_SHARE = 0.2  # of the budget of watching that the recorder's thread may take
 NOTES_EVERY = 0.5  # seconds between two looks at the scores that wait to be written
 PATIENCE = 30.0  # seconds that a frame waits for the disk where it must be written
 _CHANGES = (
@@ -122,7 +123,7 @@ class Recording:
 
     def _frame_every(self) -> float:
         """Seconds between two frames, such that recording keeps to its share of the budget."""
-        spent = self._recorder.busy - self._framed_at
+        spent = SHARED * (self._recorder.busy - self._framed_at)
         return min(max(FRAME_EVERY, spent / (FRAME_SHARE * self._run.budget.share)), FRAME_LATEST)
 
     def tick(self) -> None:

@@ -1,10 +1,11 @@
 """The budget of watching: one share of a run's time for everything that is not training.
 
 Every expense is charged here, in processor seconds: readings, test scores between epochs, frames,
-copies and the recorder's thread, and the thread of a window in this process, which delays training
-about one to one because both share the interpreter. What comes by itself (the window at rest,
-recording) is paid first; what is left is divided over rounds, in which all that is watched is read
-and drawn. What the user causes is read and drawn at once, on credit.
+copies, the recorder's thread and that of a window in this process. Seconds of another thread count
+half as much again (`SHARED`): training waits for the interpreter, and finds its caches cold. What
+comes by itself (the window at rest, recording) is paid first; what is left is divided over rounds,
+in which all that is watched is read and drawn. What the user causes is read and drawn at once, on
+credit.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dgn_engine.protocol.frames import Watching
 SHARE = 0.05  # of the run's time, as long as the user sets no other
 SHORTEST = 0.25  # seconds between two rounds
 LONGEST = 5.0  # … unless a round alone costs more than half of the share of that
+SHARED = 1.5  # seconds that training loses by one of another thread, as measured: 1 it waits, and
+# its own steps take longer afterwards (docs/performance.md, Watching)
 SURE = 0.25  # of what may be spent goes to rounds, however much the rest takes
 IDLE_SHARE = 0.2  # of the time in which a paced run waits is free: nothing is delayed by it
 PAYBACK = 15.0  # seconds over which debts are paid back
@@ -91,7 +94,8 @@ class WatchBudget:
 
     def charge(self, expense: str, seconds: float, own: bool = True) -> None:
         """Somebody took so many processor seconds; `own`: the thread that trains."""
-        self._open[expense] = self._open.get(expense, 0.0) + seconds
+        lost = seconds if own else SHARED * seconds
+        self._open[expense] = self._open.get(expense, 0.0) + lost
         if own:
             self._own += seconds
 

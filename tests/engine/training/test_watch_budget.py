@@ -12,6 +12,7 @@ from dgn_engine.training.watch_budget import (
     DRAWING,
     IDLE_SHARE,
     LONGEST,
+    SHARED,
     SHORTEST,
     WatchBudget,
 )
@@ -90,12 +91,12 @@ class Simulation:
     def _report(self, seconds: float) -> None:
         self._other += self.window * seconds
         recorded = self.recorder * seconds
-        self.budget.charge("recording", recorded, own=False)
+        self.budget.charge("recording", recorded / SHARED, own=False)  # as its thread counts
         self.spent += recorded
         if self.wall - self._reported < 1.0:
             return
-        self.budget.charge(DRAWING, self._drawn, own=False)
-        self.budget.charge("window", self._other, own=False)
+        self.budget.charge(DRAWING, self._drawn / SHARED, own=False)
+        self.budget.charge("window", self._other / SHARED, own=False)
         self.spent += self._drawn + self._other
         self._drawn, self._other, self._reported = 0.0, 0.0, self.wall
 
@@ -238,3 +239,17 @@ def test_half_an_hour_without_a_reading_does_not_put_the_next_one_off_for_ever(
         budget.charge(expense, 0.33, own=False)
         budget.settle(True)
     assert budget.interval("probe 0") <= longest
+
+
+def test_a_second_of_another_thread_counts_as_what_training_loses_by_it() -> None:
+    wall = busy = 0.0
+    budget = WatchBudget(0.05, lambda: wall, lambda: busy)
+    budget.settle(running=True)
+    wall, busy = 10.0, 9.0
+    budget.charge("window", 0.2, own=False)
+    budget.charge("readings", 0.3)
+    budget.settle(running=True)
+    assert budget.account.parts == {
+        "readings": pytest.approx(0.3 / 9.3),
+        "window": pytest.approx(SHARED * 0.2 / 9.3),
+    }
