@@ -95,12 +95,16 @@ class InWindow:
         steps = last.step - first.step
         return Block(steps / (end - start), (after - before) / steps, window, last.watching)
 
-    def frozen(self) -> Block:
-        """The window does not answer; steps a second of the last two seconds of these."""
+    def frozen(self, answers: bool = False) -> Block:
+        """The window does not answer for so long, or does; steps a second of the last two seconds
+        as the engine counts them, which is the same measure for both."""
         self.resume()
-        time.sleep(FROZEN)
-        self._seen.clear()
-        self.viewer.pump.tick()
+        if answers:
+            self.wait(FROZEN)
+        else:
+            time.sleep(FROZEN)
+            self._seen.clear()
+            self.viewer.pump.tick()
         rate = self._seen[-1][2].steps_per_second
         self.pause()
         return Block(rate)

@@ -133,23 +133,27 @@ def _every_step(root: str, given: argparse.Namespace) -> Ratio:
 
 
 def _hands(root: str, given: argparse.Namespace) -> Sequence[Ratio]:
-    """The window frozen, and the mouse moved over its charts, against a window left alone."""
-    frozen, scrubbed = (Ratio(f"{what}, {FC128[0]}") for what in ("frozen for 5 s", "scrubbed"))
+    """The window frozen, and the mouse moved over its charts, against a window left alone; and
+    that against itself, which says how far the ratio of frozen to awake is to be trusted."""
+    titles = ("frozen for 5 s", "left alone, twice", "scrubbed")
+    frozen, again, scrubbed = (Ratio(f"{what}, {FC128[0]}") for what in titles)
     config = _config(FC128, root)
     with tempfile.TemporaryDirectory() as folder:
         window = InWindow(config, root, Path(folder), given.process)
         try:
             scrub = window.scrub()
             for _ in range(given.rounds):
-                alone = window.block(given.seconds)
-                for ratio in (frozen, scrubbed):
-                    ratio.other.append(alone)
+                awake = window.frozen(answers=True)
+                for ratio in (frozen, again):
+                    ratio.other.append(awake)
                 frozen.one.append(window.frozen())
+                again.one.append(window.frozen(answers=True))
+                scrubbed.other.append(window.block(given.seconds))
                 scrubbed.one.append(window.block(given.seconds, scrub))
         finally:
             window.close()
-    frozen.load = scrubbed.load = machine.load()
-    return frozen, scrubbed
+    frozen.load = again.load = scrubbed.load = machine.load()
+    return frozen, again, scrubbed
 
 
 def _drawn(root: str, given: argparse.Namespace) -> dict[str, float]:

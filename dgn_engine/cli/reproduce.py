@@ -170,30 +170,19 @@ def _floats(text: str) -> tuple[float, ...]:
 
 def _print_list() -> int:
     """Print name, paper, estimated cost at both scales, and the state of the user's results."""
-    from rich.table import Table
-
     from dgn_engine.experiments import Request
     from dgn_engine.experiments.report.experiment_list import experiment_entries
     from dgn_engine.experiments.report.reproduction_progress import status
     from dgn_engine.experiments.report.result_layout import default_folder
+    from dgn_engine.text.plain_table import say_table
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for head in ("name", "paper", "quick", "there", "full", "there", "what"):
-        table.add_column(head, justify="left", overflow="fold")
+    rows = list[tuple[str, ...]]()
     for entry in experiment_entries():
         folders = [default_folder(entry.id, Request(scale=scale)) for scale in ("quick", "full")]
         quick_there, full_there = map(status, folders)
-        table.add_row(
-            entry.id,
-            entry.paper,
-            entry.quick_cost,
-            quick_there,
-            entry.full_cost,
-            full_there,
-            entry.title,
-        )
-    width = None if sys.stdout.isatty() else 160
-    console(sys.stdout, width=width).print(table)
+        costs = entry.quick_cost, quick_there, entry.full_cost, full_there
+        rows.append((entry.id, entry.paper, *costs, entry.title))
+    say_table(("name", "paper", "quick", "there", "full", "there", "what"), rows)
     return 0
 
 
