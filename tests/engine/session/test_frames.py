@@ -72,6 +72,7 @@ class MadeUpRun:
         self.trainer = SimpleNamespace(epoch=1.5, regime=regime, network=network)
         self.probe_schedule = Schedule()
         self.budget = WatchBudget()
+        self.probe_set = SimpleNamespace(digest="abc")
 
     def context(self, gates: object) -> object:
         return ("context with", gates)
@@ -98,7 +99,7 @@ def bench(clock: Clock) -> Bench:
 
 
 def test_the_position_goes_out_as_often_as_it_can_be_read(clock: Clock, bench: Bench) -> None:
-    for after, frames in ((0.2, 1), (0.25, 2), (0.3, 2), (0.15, 3)):
+    for after, frames in ((0.4, 1), (0.5, 2), (0.6, 2), (0.3, 3)):
         clock.now += after
         assert bench.step() is None  # it holds nothing new
         assert len(bench.frames) == frames
@@ -166,7 +167,7 @@ def test_a_frame_says_where_the_run_is_and_how_long_it_will_take(
     frame = bench.publisher.frame(bench.run, True)
     assert frame == Frame(
         3, 10, 1.5, 4.0, 20 / 4.0, {}, bench.other, watching=bench.run.budget.account,
-        regime="DLN", wiring=(1, 0),
+        regime="DLN", wiring=(1, 0), probe_digest="abc",
     )  # fmt: skip
     bench.run.total_steps = 0
     assert bench.publisher.frame(bench.run, True).eta_seconds is None
