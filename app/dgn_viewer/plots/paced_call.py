@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer
 
 FRAME_MS = 33
-TRAINING_MS = 50  # while a network trains at full speed: it waits for each call
+TRAINING_MS = 80  # while a network trains at full speed: it waits for each call, and its painting
 
 
 class PacedCall(QObject):
