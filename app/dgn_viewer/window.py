@@ -400,6 +400,8 @@ class Window(QMainWindow):
             host.animation_requested.connect(self.animations.open)
             host.command_wanted.connect(self.send)
         self.docks.changed.connect(self.registry.refresh)
+        self.docks.steps.changed.connect(self.registry.refresh)
+        self.docks.steps.wanted.connect(self.step_cursor.go_to)
         self.docks.changed.connect(partial(name_platform_parts, self))
         self.docks.arranged.connect(self.inspector_dock.fit)
         self.recent.changed.connect(self.registry.refresh)

@@ -6,11 +6,17 @@ from collections.abc import Callable
 
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.registry import ActionSpec
+from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.timeline.step_cursor import StepCursor
 
 
-def link_actions(compare: Callable[[], object], cursor: StepCursor) -> tuple[ActionSpec, ...]:
+def link_actions(
+    compare: Callable[[], object], cursor: StepCursor, steps: LinkedSteps
+) -> tuple[ActionSpec, ...]:
     """Rows of the table of actions. `compare`: the step that is looked back at becomes B."""
+
+    def mark() -> None:
+        steps.mark(cursor.last_step if cursor.step is None else cursor.step)
 
     def why_not(_now: RunState) -> str:
         if why := cursor.why_not:
@@ -23,4 +29,12 @@ def link_actions(compare: Callable[[], object], cursor: StepCursor) -> tuple[Act
         ActionSpec("time.compare", "Compare with this step", compare, ("Ctrl+Alt+B",), "panels",
             "Keep the step that is looked back at as B, beside what is there now or at another "
             "step", lambda now: not why_not(now), why_not=why_not),
+        ActionSpec("view.delta", "Mark this step", mark, ("Ctrl+Alt+D",), "",
+            "Of two marked steps every chart over steps says what has changed between them; "
+            "Shift+click marks one, too", lambda now: now.run is not None),
+        ActionSpec("view.no_delta", "No marked steps", steps.clear, ("Ctrl+Alt+Shift+D",), "",
+            "Take the marked steps away", lambda _: bool(steps.marks)),
+        ActionSpec("view.link_steps", "Zoom steps together", steps.toggle, (), "",
+            "What one time axis shows all of them show; a double click shows all steps",
+            checked=lambda _: steps.linked),
     )  # fmt: skip

@@ -28,6 +28,7 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.linked_examples import LinkedExamples
+from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.panel_message import (
     PanelMessage,
     State,
@@ -38,6 +39,7 @@ from dgn_viewer.docks.panel_message import (
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.scene.axes import at_step
+from dgn_viewer.scene.delta_cursor import with_delta
 from dgn_viewer.scene.elements import Empty, Scene, Shown
 from dgn_viewer.scene.example_readout import example_readout
 from dgn_viewer.scene.panel_readings import readings_of
@@ -81,6 +83,7 @@ class PanelDock(QWidget):
         theme: Theme,
         parent: QWidget | None = None,
         linked: LinkedExamples | None = None,
+        steps: LinkedSteps | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parent)
@@ -92,6 +95,8 @@ class PanelDock(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked it is in front
         self._clock = clock
         self._linked = linked or LinkedExamples(self)
+        self._steps = steps or LinkedSteps(self)
+        self._steps.changed.connect(self._mark_steps)
         self._view = View()
         self._choices: dict[str, str] = {}
         self._shown: Shown | None = None
@@ -148,7 +153,7 @@ class PanelDock(QWidget):
             self._fill_combos()
             shown = self.spec.draw(self._view)
             if isinstance(shown, Scene):
-                shown = at_step(shown, self._view.cursor)
+                shown = with_delta(at_step(shown, self._view.cursor), self._steps.marks)
                 shown = self.charts.show(shown, self._drawn_with, self._other_choices())
         except Exception as error:  # the panel's last line of defence: the window lives on
             self._fail(error)
@@ -280,6 +285,7 @@ class PanelDock(QWidget):
         scene.choose_chart(self._choices.get(CHART, ""))
         scene.examples.explain = lambda chart, x, y: example_readout(self._view, chart, x, y)
         self._linked.join(scene)
+        self._steps.join(scene)
         self._pages.addWidget(scene)
         return scene
 
@@ -333,6 +339,11 @@ class PanelDock(QWidget):
             return False  # it says so
         since = now - self._arrived[reading.probe][1]
         return self._view.step > reading.step and since > max(_LATE * reading.interval, _PATIENCE)
+
+    def _mark_steps(self) -> None:
+        """Draw anew where there is a time axis to mark."""
+        if isinstance(self._shown, Scene) and any(one.timed for one in self._shown.charts):
+            self.show_view(self._view, self._every)
 
     def _go_on(self) -> None:
         self.command_wanted.emit(GoOnReading(self.spec.probes))

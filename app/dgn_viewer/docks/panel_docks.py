@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from dgn_viewer.docks.dock_layout import arranged, described, share_out
 from dgn_viewer.docks.layout_presets import OVERVIEW, PRESETS, Node, outline, preset_tree, tree_like
 from dgn_viewer.docks.linked_examples import LinkedExamples
+from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.maximised_panel import MaximisedPanel
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
@@ -46,6 +47,7 @@ class PanelDocks(QObject):
         self._sizes: dict[frozenset[str], Node] = {}  # that these panels had together
         self.hosts: dict[str, PanelDock] = {}
         self.linked = LinkedExamples(self)
+        self.steps = LinkedSteps(self)
         self._docks: dict[str, PanelFrame] = {}
         self._titles: dict[str, DockTitle] = {}
         for name, spec in specs.items():
@@ -63,7 +65,7 @@ class PanelDocks(QObject):
     def _add(self, name: str, spec: PanelSpec, theme: Theme) -> None:
         dock = PanelFrame(spec.title, self.window)
         dock.setObjectName(f"panel.{name}")
-        host = PanelDock(name, spec, theme, linked=self.linked)
+        host = PanelDock(name, spec, theme, linked=self.linked, steps=self.steps)
         dock.setWidget(host)
         title = DockTitle(dock)
         dock.setTitleBarWidget(title)

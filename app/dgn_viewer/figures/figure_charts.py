@@ -198,6 +198,9 @@ def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle)
         axes.axvline(mark.x, color=LIGHT.muted, linewidth=0.6, linestyle=(0, (3, 2)))
     if chart.cursor is not None and low <= _drawn_x(chart.cursor, chart.x) <= high:
         axes.axvline(chart.cursor, color=LIGHT.accent, linewidth=0.9)
+    for step in chart.delta:
+        if low <= _drawn_x(step, chart.x) <= high:
+            axes.axvline(step, color=LIGHT.text, linewidth=0.7, linestyle=(0, (5, 2)))
     box, room = place.box, place.room
     if not room.lane:
         return

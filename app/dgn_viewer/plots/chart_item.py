@@ -29,6 +29,7 @@ from dgn_viewer.plots.chart_notes import (
     paint_notes,
 )
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
+from dgn_viewer.plots.delta_notes import paint_delta
 from dgn_viewer.plots.event_lane import EventLane
 from dgn_viewer.plots.pointer_overlay import PointerPart
 from dgn_viewer.scene.axes import Range, chart_range
@@ -77,6 +78,7 @@ class ChartItem(QGraphicsObject):
     """One chart of the scene; lives as long as its key, its items are only ever updated."""
 
     clicked = Signal(QPointF, bool)
+    steps_zoomed = Signal(float, float)  # by hand, on a time axis
     changed = Signal()  # it is about to be painted anew
 
     def __init__(self, chart: Chart, style: ChartStyle) -> None:
@@ -203,6 +205,8 @@ class ChartItem(QGraphicsObject):
         lane = self.lane()
         if lane is not None:
             lane.paint(painter, self._pointed_steps)
+        if self.chart.delta:
+            paint_delta(painter, self.chart, self.style, plot_area)
         if not self.following:
             paint_follow(painter, self.style, plot_area)
 
@@ -293,6 +297,9 @@ class ChartItem(QGraphicsObject):
     def _moved_by_hand(self, *_: object) -> None:
         self.following = False
         self._repaint()
+        if self.chart.timed:
+            low, high = self.plot_area().x
+            self.steps_zoomed.emit(undrawn(low, self.chart.x), undrawn(high, self.chart.x))
 
     def _range_changed(self, *_: object) -> None:
         if self._showing:
@@ -311,7 +318,7 @@ class ChartItem(QGraphicsObject):
             self.update()
         matrix = chart.matrix
         drawn_on = matrix and (matrix.dead_columns, matrix.estimated)
-        noted = (framed, self.following, chart.marks, chart.cursor, drawn_on)
+        noted = (framed, self.following, chart.marks, chart.cursor, chart.delta, drawn_on)
         if chart.curves or noted != self._noted:
             self._noted = noted
             self._notes.update()

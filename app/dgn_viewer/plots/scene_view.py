@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QImage, QMouseEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QImage, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QScrollBar, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
@@ -39,6 +39,10 @@ class SceneView(QWidget):
 
     chosen = Signal(str, str)  # option, value: a chart or a column was clicked
     menu_wanted = Signal(str, QPoint)  # the key of the chart, the place on the screen
+    step_clicked = Signal(float)  # a time axis was clicked there, once
+    step_marked = Signal(float)  # … with Shift
+    steps_zoomed = Signal(float, float)  # a time axis shows these steps now, by hand
+    steps_followed = Signal()  # … or all of them
     chart_chosen = Signal(str)  # the key of the chart that is to be shown where only one has room
 
     def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None) -> None:
@@ -52,6 +56,12 @@ class SceneView(QWidget):
         self._chart = ""  # the one that was chosen where only one has room
         self._pointer: QPointF | None = None
         self._paced = PacedCall(self._point, self)  # a mouse moves more often than anybody reads
+        self._shifted = False
+        self._clicked_step = 0.0
+        self._single = QTimer(self)
+        self._single.setSingleShot(True)
+        self._single.setInterval(QGuiApplication.styleHints().mouseDoubleClickInterval())
+        self._single.timeout.connect(lambda: self.step_clicked.emit(self._clicked_step))
         self._gone_to: tuple[float, float] | None = None  # the events whose steps are shown
         self._canvas = ChartCanvas(self, theme.panel)
         self._canvas.setFrameShape(self._canvas.Shape.NoFrame)
@@ -143,6 +153,12 @@ class SceneView(QWidget):
         for item in self._charts.values():
             if item.chart.timed:
                 item.follow()
+
+    def zoom_steps(self, low: float, high: float) -> None:
+        """Show these steps on every time axis."""
+        for item in self._charts.values():
+            if item.chart.timed:
+                item.show_steps(low, high)
 
     def go_to(self, first: float, last: float, back: bool = True) -> bool:
         """Show the steps around these events on every time axis; False where there is none.
@@ -268,6 +284,7 @@ class SceneView(QWidget):
             self._overlay.resize(self._canvas.viewport().size())
         elif event.type() == QEvent.Type.MouseButtonPress and isinstance(event, QMouseEvent):
             place = QPointF(self._canvas.mapToScene(event.position().toPoint()))
+            self._shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
             chip = self._chip_at(place)
             if chip is not None and event.button() == Qt.MouseButton.LeftButton:
                 self.go_to(*chip.steps)
@@ -343,6 +360,7 @@ class SceneView(QWidget):
         if item is None:
             item = self._charts[chart.key] = ChartItem(chart, self._style)
             item.clicked.connect(self._clicked)
+            item.steps_zoomed.connect(self.steps_zoomed)
             item.changed.connect(self._canvas.changes)
             item.light(self.examples.lit)
             self._canvas.addItem(item)
@@ -444,7 +462,16 @@ class SceneView(QWidget):
             return
         chart = item.chart
         if double or item.over_follow(place):
+            self._single.stop()
             item.follow()
+            if chart.timed:
+                self.steps_followed.emit()
+        elif chart.timed:
+            self._clicked_step = item.data_at(place)[0]
+            if self._shifted:
+                self.step_marked.emit(self._clicked_step)
+            else:  # unless a second click follows, which shows all again
+                self._single.start()
         elif chart.click is not None:
             self.chosen.emit(*chart.click)
         elif chart.pick and chart.matrix is not None:

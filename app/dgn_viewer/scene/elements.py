@@ -122,6 +122,7 @@ class Chart:
     matrix: Matrix | None = None
     marks: tuple[Mark, ...] = ()
     cursor: float | None = None  # of a chart over steps: the step that is looked back at
+    delta: tuple[float, ...] = ()  # of a chart over steps: marked steps, at most two
     row: int = 0
     column: int = 0
     row_span: int = 1

@@ -99,6 +99,8 @@ class Desk:
         docks: Any = whole.docks
         docks.front = lambda: self.front
         docks.maximised = docks.preset = ""
+        docks.steps = Recorder("docks.steps", self.log)
+        docks.steps.linked, docks.steps.marks = False, (5,)
         docks.hosts = {"ntk": Recorder("ntk", self.log)}
         docks.hosts["ntk"].spec = "the spec of ntk"
         layouts: Any = whole.layouts

@@ -111,7 +111,8 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     ]  # fmt: skip
     assert titles(tops["View"].menu()) == [
         "Command palette…", "Panels", "", "Maximise panel", "Layout", "", "Theme", "",
-        "Look back", "Previous event", "Next event", "Follow again", "",
+        "Look back", "Previous event", "Next event", "Follow again", "Mark this step",
+        "No marked steps", "Zoom steps together", "",
         "Next panel", "Previous panel", "", "Differences of A and B", "Changes of the run",
         "Recent notices", "Menu of the chart",
     ]  # fmt: skip

@@ -1,0 +1,79 @@
+"""Charts over steps share a click, two marks and one zoom; the keyboard reaches the marks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.docks.linked_steps import LinkedSteps
+from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.scene.axes import step_axis
+from dgn_viewer.scene.elements import Axis, Chart, Curve, Scene
+
+CURVE = Curve("train", np.arange(1, 101), np.linspace(2.0, 1.0, 100))
+SCENE = Scene((Chart("loss", "Loss", step_axis([CURVE]), Axis(), (CURVE,)),))
+
+
+@pytest.fixture
+def linked(qtbot: QtBot) -> tuple[LinkedSteps, SceneView, SceneView]:
+    views = SceneView(), SceneView()
+    steps = LinkedSteps()
+    for view in views:
+        qtbot.addWidget(view)
+        view.resize(500, 300)
+        view.show_scene(SCENE)
+        view.show()
+        steps.join(view)
+    return steps, *views
+
+
+def at(view: SceneView, step: float) -> QPoint:
+    """The pixel of a step, half-way up."""
+    box, (low, high) = view.area("loss"), view.visible_range("loss")[0]
+    return QPoint(round(box.left() + (step - low) / (high - low) * box.width()),
+                  round(box.center().y()))  # fmt: skip
+
+
+def test_a_click_goes_to_its_step_and_a_double_click_does_not(
+    qtbot: QtBot, linked: tuple[LinkedSteps, SceneView, SceneView]
+) -> None:
+    steps, first, _ = linked
+    with qtbot.waitSignal(steps.wanted) as wanted:
+        QTest.mouseClick(first.canvas(), Qt.MouseButton.LeftButton, pos=at(first, 50))
+    assert abs(wanted.args[0] - 50) <= 1
+    asked: list[int] = []
+    steps.wanted.connect(asked.append)
+    QTest.mouseClick(first.canvas(), Qt.MouseButton.LeftButton, pos=at(first, 30))
+    first._clicked(at(first, 30).toPointF(), True)
+    qtbot.wait(2 * first._single.interval())
+    assert asked == []
+
+
+def test_clicks_with_shift_mark_two_steps_and_the_third_begins_anew(
+    linked: tuple[LinkedSteps, SceneView, SceneView],
+) -> None:
+    steps, first, second = linked
+    for view, step in ((first, 20), (second, 80)):
+        QTest.mouseClick(view.canvas(), Qt.MouseButton.LeftButton,
+                         Qt.KeyboardModifier.ShiftModifier, at(view, step))  # fmt: skip
+    assert [round(step, -1) for step in steps.marks] == [20, 80]
+    steps.mark(7)
+    assert steps.marks == (7,)
+    steps.clear()
+    assert steps.marks == ()
+
+
+def test_a_zoom_is_that_of_all_time_axes_only_where_they_are_linked(
+    linked: tuple[LinkedSteps, SceneView, SceneView],
+) -> None:
+    steps, first, second = linked
+    first.steps_zoomed.emit(10.0, 40.0)
+    assert second.is_following("loss")
+    steps.toggle()
+    first.steps_zoomed.emit(10.0, 40.0)
+    assert second.visible_range("loss")[0] == first.visible_range("loss")[0] == (10.0, 40.0)
+    first.steps_followed.emit()
+    assert second.is_following("loss")
