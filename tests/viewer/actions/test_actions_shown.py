@@ -124,7 +124,7 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     theme = next(a for a in tops["View"].menu().actions() if a.text() == "Theme").menu()  # type: ignore[attr-defined]
     assert titles(theme) == ["Light", "Dark", "As the system"]
     menus.fill()
-    assert len(titles(tops["View"].menu())) == 20
+    assert len(titles(tops["View"].menu())) == 23
     assert isinstance(menus, QObject)
 
 
