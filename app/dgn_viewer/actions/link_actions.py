@@ -31,10 +31,10 @@ def link_actions(
             "step", lambda now: not why_not(now), why_not=why_not),
         ActionSpec("view.delta", "Mark this step", mark, ("Ctrl+Alt+D",), "",
             "Of two marked steps every chart over steps says what has changed between them; "
-            "Shift+click marks one, too", lambda now: now.run is not None),
+            "a click with Shift marks, too", lambda now: now.run is not None),
         ActionSpec("view.no_delta", "No marked steps", steps.clear, ("Ctrl+Alt+Shift+D",), "",
             "Take the marked steps away", lambda _: bool(steps.marks)),
         ActionSpec("view.link_steps", "Zoom steps together", steps.toggle, (), "",
-            "What one time axis shows all of them show; a double click shows all steps",
+            "All time axes show the same steps; a double click shows all of them again",
             checked=lambda _: steps.linked),
     )  # fmt: skip
