@@ -254,7 +254,7 @@ PANEL = PanelSpec(
             r"$\gamma_r(q) = 1\{q > 0\}, \quad \gamma_{sr}(q) = \frac{1}{1 + e^{-\beta q}}$",
         ),
         source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
-        "NeurIPS 2020, arXiv:2006.10529",
+        "NeurIPS 2020, arXiv:2006.10529, §2",
         computed=(
             "Exactly: one forward pass over the probe examples, without a change of the network. "
             "Each reading shows its step."

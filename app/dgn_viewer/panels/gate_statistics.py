@@ -152,8 +152,8 @@ PANEL = PanelSpec(
             r"churn $\frac{1}{nw}\sum_{s,u} 1\{\mathrm{sgn}(G_l^t(s,u)-\frac{1}{2}) \neq "
             r"\mathrm{sgn}(G_l^{t'}(s,u)-\frac{1}{2})\}$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529 (active paths, switching instants); "
-        "counted exactly, on the probe examples",
+        source="Lakshminarayanan & Singh, arXiv:2006.10529, §2 (active paths), "
+        "§3 (switching instants); counted exactly, on the probe examples",
         computed=(
             "Exactly, by counting the gates of the probe examples; churn compares two readings, "
             "and says nothing of what happened between them."

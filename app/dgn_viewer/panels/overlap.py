@@ -182,8 +182,9 @@ PANEL = PanelSpec(
             r"$D_l = \partial\gamma(q_l)$ (soft), "
             r"$D_l = 1\{|q_l| < \kappa\,\mathrm{rms}(q_l)\}$ (hard)",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529; the sensitive overlap here "
-        "counts pairs of a path and a sensitive layer, without cross terms between layers",
+        source="Lakshminarayanan & Singh, arXiv:2006.10529, Lemma 2.1 and §3; the "
+        "sensitive overlap here counts pairs of a path and a sensitive layer, without cross "
+        "terms between layers",
         computed=(
             "Exactly where that fits: Λ of dense layers is a product of the layers' overlaps, of "
             "convolutions it is counted from position to position. In large networks it is "

@@ -305,7 +305,7 @@ PANEL = PanelSpec(
             r"effective rank $= (\sum_i \rho_i)^2 / \sum_i \rho_i^2$",
         ),
         source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
-        "arXiv:2006.10529",
+        "arXiv:2006.10529, §5 and Figure 2",
         computed=(
             "H is Λ, entry by entry times the inner products of the inputs, divided by its trace;"
             " its eigenvalues are found in float64. ν leaves out what lies below the cut-off that"

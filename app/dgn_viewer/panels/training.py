@@ -164,7 +164,7 @@ PANEL = PanelSpec(
             r"$L = \frac{1}{2}\sum_s (\hat{y}(x_s) - y_s)^2$ or "
             r"$L = -\sum_s \log\,\mathrm{softmax}(\hat{y}(x_s))_{y_s}$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529",
+        source="Lakshminarayanan & Singh, arXiv:2006.10529, §5 and Table 2",
         computed=(
             "The train score is the mean over the batches since the last point, as they were "
             "before each update; the test score is of all test examples, as often as the budget "

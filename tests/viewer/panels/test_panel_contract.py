@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from dgn_viewer.scene.readout import describe
 from tests.plugins import each
 
 PANELS = all_panels()
+_PLACE = re.compile(r"§\d|eq\. \(\d|(Lemma|Theorem|Figure|Table|Definition|Proposition) \d")
 KINDS = ("hard", "soft", "conv", "nan", "constant")
 MakeView = Callable[..., View]
 Compare = Callable[[View], View]
@@ -60,6 +62,9 @@ def test_every_panel_says_what_it_shows_and_how_that_is_computed(panel: str) -> 
     assert about.text.endswith(".")
     assert about.computed.endswith(".")
     assert all(trial.label and trial.watch.endswith(".") for trial in about.trials)
+    assert about.formulas
+    assert about.trials
+    assert about.source.startswith("Our definition") or _PLACE.search(about.source)
 
 
 @pytest.mark.parametrize("panel", each(PANELS))
