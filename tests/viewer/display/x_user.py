@@ -35,6 +35,14 @@ class XUser:
         self.move(_on_screen(widget, at))
         self._do("click", "--repeat", "2", "--delay", "60", "1")
 
+    def drag(self, widget: QWidget, *places: QPoint) -> None:
+        """Press the left button at the first of these places, let it go at the last."""
+        self.move(_on_screen(widget, places[0]))
+        self._do("mousedown", "1")
+        for place in places[1:]:
+            self.move(_on_screen(widget, place))
+        self._do("mouseup", "1")
+
     def key(self, *keys: str) -> None:
         """Press these combinations, written as 'ctrl+e'."""
         self._do("key", *keys)

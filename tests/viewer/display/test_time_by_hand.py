@@ -1,0 +1,90 @@
+"""Looking back, and drawing an example, by mouse and keys, while a small network trains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
+from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.examples_page import ExamplesPage
+from dgn_viewer.scene.elements import Scene
+from tests.viewer.display.x_user import XUser
+
+pytestmark = pytest.mark.display
+
+
+def folder_of(tmp_path: Path) -> Path:
+    """The run that began first."""
+    found = sorted((tmp_path / "home" / "runs").glob("*/frames"), key=lambda one: one.parent.name)
+    return found[0].parent
+
+
+def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
+    on_display: Viewer, user: XUser, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = on_display.window
+    cursor, slider = window.step_cursor, window.time_bar.slider
+    runs = tmp_path / "home" / "runs"
+    qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*"))) >= 4)
+    at = window.history.step
+    middle = slider.height() // 2
+    places = [QPoint(slider.width() * tenth // 10, middle) for tenth in (9, 6, 3)]
+    user.drag(slider, *places)
+    qtbot.waitUntil(lambda: cursor.step is not None and not cursor._waiting)
+    recorded = RecordedSteps(folder_of(tmp_path))
+    assert cursor.step in recorded.steps
+    user.key("Home")
+    qtbot.waitUntil(lambda: cursor.step == recorded.steps[0])
+    user.key("Right")
+    qtbot.waitUntil(lambda: cursor.step == recorded.steps[1])
+    qtbot.waitUntil(lambda: not window.display.stale())
+    shown, frame = window.docks.hosts["gate_maps"].shown(), recorded.at(recorded.steps[1])
+    assert isinstance(shown, Scene)
+    assert frame is not None
+    large = next(chart.matrix for chart in shown.charts if chart.key == "large")
+    assert large is not None
+    np.testing.assert_array_equal(large.values, frame.readings["gates"].arrays["layer_0"])
+    qtbot.waitUntil(lambda: window.history.step > at)  # the run has gone on
+    now = window.history.step
+    qtbot.waitUntil(lambda: window.history.step > now)
+    assert cursor.step == recorded.steps[1]
+    user.key("shift+space")
+    qtbot.waitUntil(lambda: cursor.playing)
+    user.key("Escape")
+    qtbot.waitUntil(lambda: cursor.step is None)
+    assert not cursor.playing
+    assert window.run_state.running
+
+
+def test_a_digit_that_is_drawn_is_measured_with_the_others(
+    on_display: Viewer, user: XUser, qtbot: QtBot
+) -> None:
+    window = on_display.window
+    qtbot.waitUntil(lambda: window.history.view({}).pictures is not None)
+    user.key("ctrl+shift+d")
+    qtbot.waitUntil(lambda: isinstance(window.inspector.page, ExamplesPage))
+    page = window.inspector.page
+    assert isinstance(page, ExamplesPage)
+    assert page.canvas is not None
+    qtbot.waitUntil(lambda: not page.canvas.visibleRegion().isEmpty())
+    side = page.canvas.width()
+    user.drag(page.canvas, *(QPoint(side // 2, side * tenth // 10) for tenth in (1, 3, 5, 7, 9)))
+    drawn = page.canvas.pixels()
+    assert drawn.any()
+
+    def measured() -> bool:
+        found = window.history.view({}).pictures
+        return found is not None and found.probe_set.drawn == 1
+
+    qtbot.waitUntil(measured)
+    pictures = window.history.view({}).pictures
+    assert pictures is not None
+    assert pictures.images is not None
+    np.testing.assert_array_equal(pictures.images[-1], drawn)
+    last = len(pictures.images) - 1
+    qtbot.waitUntil(lambda: window.docks.linked.lit == (last,))  # its active sub-network
