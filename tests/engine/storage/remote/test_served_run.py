@@ -1,0 +1,287 @@
+"""A run of another machine: what is served and to whom, what a mirror takes and from whom not."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dgn_engine as dgn
+from dgn_engine.errors import UserError
+from dgn_engine.storage.remote import LOCAL, PREFIX, VERSION_HEADER, run_mirror
+from dgn_engine.storage.remote.run_mirror import LineDroppedError, RunMirror, address_of, follow
+from dgn_engine.storage.remote.run_server import RunServer
+from dgn_engine.storage.runs import folder_layout as layout
+from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.attachment.loops import examples, mlp, train
+
+
+@contextmanager
+def served(server: HTTPServer) -> Iterator[int]:
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "run"
+    with dgn.watch(mlp(), probe=examples(), out=folder, probes=("gates",)) as w:
+        train(w._module, 3, w.step)
+    (folder / layout.NOTES).write_text("secret")
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    return found - {layout.LOCK, layout.NOTES, run_mirror.MARK}
+
+
+def ask(port: int, path: str, token: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(LOCAL, port, timeout=10)
+    connection.putrequest("GET", path, skip_host=True)
+    connection.putheader("Authorization", f"Bearer {token}")
+    connection.endheaders()
+    reply = connection.getresponse()
+    content = reply.read()
+    connection.close()
+    return reply.status, content
+
+
+def test_a_mirror_becomes_the_run(recorded: Path, tmp_path: Path) -> None:
+    server = RunServer(recorded)
+    with served(server) as port:
+        mirror = RunMirror(port, server.token, tmp_path / "here")
+        assert not mirror.sync().running
+        assert names(tmp_path / "here") == names(recorded)
+        for name in names(recorded):
+            assert (tmp_path / "here" / name).read_bytes() == (recorded / name).read_bytes()
+    again = RunMirror(1, "x", tmp_path / "here")  # an earlier mirror may be gone on with
+    again.close()
+    with pytest.raises(UserError, match="no mirror of a run"):
+        RunMirror(port, server.token, recorded)
+
+
+def test_a_run_that_is_written_is_followed_and_ends(tmp_path: Path) -> None:
+    source, here = tmp_path / "run", tmp_path / "here"
+    w = dgn.watch(mlp(), probe=examples(), out=source, probes=("gates",)).start()
+    server = RunServer(source)
+    with served(server) as port:
+        mirror = RunMirror(port, server.token, here)
+        assert mirror.sync().running
+        assert RunReader(here).status == "running"  # by its lock: a window follows it
+        train(w._module, 3, w.step)
+        w.test(0.5, 0.5)
+        w.close()
+        size = (here / layout.LOG).stat().st_size
+        told: list[str] = []
+        follow(mirror, told.append, lambda seconds: True)
+        assert (here / layout.LOG).stat().st_size > size
+    assert told == []
+    assert (here / layout.LOG).read_bytes() == (source / layout.LOG).read_bytes()
+    assert RunReader(here).status == "finished"
+
+
+def test_a_log_that_was_replaced_comes_anew_and_superseded_frames_go(
+    recorded: Path, tmp_path: Path
+) -> None:
+    source, here = tmp_path / "run", tmp_path / "here"
+    shutil.copytree(recorded, source)
+    server = RunServer(source)
+    with served(server) as port:
+        mirror = RunMirror(port, server.token, here)
+        mirror.sync()
+        log = (source / layout.LOG).read_bytes()
+        (source / "new").write_bytes(log[: log.index(b"\n") + 1])
+        (source / "new").replace(source / layout.LOG)
+        last = sorted((source / layout.FRAMES).iterdir())[-1]
+        last.unlink()
+        mirror.sync()
+        mirror.close()
+    assert (here / layout.LOG).read_bytes() == (source / layout.LOG).read_bytes()
+    assert not (here / layout.FRAMES / last.name).exists()
+
+
+def test_nobody_without_the_token_reads_anything(recorded: Path, tmp_path: Path) -> None:
+    server = RunServer(recorded)
+    with served(server) as port:
+        for token in ("", "x", server.token[:-1], server.token + "x", "ÿ"):
+            assert ask(port, f"{PREFIX}list", token) == (401, b"")
+        with pytest.raises(UserError, match="The token is not that of the served run"):
+            RunMirror(port, "wrong", tmp_path / "here").sync()
+    assert server.server_address[0] == LOCAL
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../run/log.jsonl", "..%2f..%2fetc/passwd", "/etc/passwd", "notes.json", "lock", "frames",
+        "frames/../notes.json", "weights/x", "frames/..", "", "log.jsonl%00",
+    ],
+)  # fmt: skip
+def test_only_what_is_listed_is_served(recorded: Path, name: str) -> None:
+    server = RunServer(recorded)
+    with served(server) as port:
+        found = ask(port, f"{PREFIX}file/{name}?from=0&count=9", server.token)
+    assert found == (404, b"")
+
+
+@pytest.mark.parametrize("query", ["", "?from=-1&count=1", "?from=0", "?from=0&count=9e9"])
+def test_places_that_are_no_numbers_are_refused(recorded: Path, query: str) -> None:
+    server = RunServer(recorded)
+    with served(server) as port:
+        assert ask(port, f"{PREFIX}file/log.jsonl{query}", server.token) == (404, b"")
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(recorded: Path, tmp_path: Path) -> None:
+    source = tmp_path / "run"
+    shutil.copytree(recorded, source)
+    (source / layout.CONFIG).unlink()
+    (source / layout.CONFIG).symlink_to("/etc/passwd")
+    server = RunServer(source)
+    with served(server) as port:
+        found = ask(port, f"{PREFIX}file/{layout.CONFIG}?from=0&count=9", server.token)
+    assert found == (404, b"")
+
+
+class Hostile(BaseHTTPRequestHandler):
+    """Answers everything with what the test says."""
+
+    answer: Callable[[str], tuple[int, str, bytes]]
+    length: int | None = None
+
+    def do_GET(self) -> None:
+        status, version, content = type(self).answer(self.path)
+        self.send_response(status)
+        if version:
+            self.send_header(VERSION_HEADER, version)
+        self.send_header("Content-Length", str(self.length or len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+def listing(*files: list[Any]) -> bytes:
+    tree = {"protocol": 1, "name": "x", "running": False, "files": files}
+    return json.dumps(tree).encode()
+
+
+FRAME = "frames/000000001-000001-0123456789abcdef.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("content", "raised", "said"),
+    [
+        (b"[]", LineDroppedError, "no list of files"),
+        (b"[" * 5000, LineDroppedError, "no list of files"),
+        (listing(["../x", 1, 1, 1]), UserError, "no run has"),
+        (listing(["frames/../../x", 1, 1, 1]), UserError, "no run has"),
+        (listing(["lock", 1, 1, 1]), UserError, "no run has"),
+        (listing(["log.jsonl", -1, 1, 1]), UserError, "no run has"),
+        (listing([["a"], 1, 1, 1]), LineDroppedError, "no list"),
+        (listing(["log.jsonl", 1 << 50, 1, 1]), UserError, "larger than 16 GiB"),
+        (listing([FRAME, 1 << 33, 1, 1]), UserError, "no run has"),
+        (listing([FRAME, 5, 1, 1]), LineDroppedError, "longer than what was asked"),
+        (listing([FRAME, 1 << 20, 1, 1]), LineDroppedError, "damaged"),
+    ],
+)
+def test_a_hostile_server_is_not_believed(
+    tmp_path: Path, content: bytes, raised: type[Exception], said: str
+) -> None:
+    def answer(path: str) -> tuple[int, str, bytes]:
+        return (200, "1", content if path.endswith("list") else b"y" * (1 << 20))
+
+    handler = type("Given", (Hostile,), {"answer": staticmethod(answer)})
+    with served(HTTPServer((LOCAL, 0), handler)) as port:
+        mirror = RunMirror(port, "t", tmp_path / "here")
+        with pytest.raises(raised, match=said):
+            mirror.sync()
+        mirror.close()
+    assert names(tmp_path / "here") == set()
+    assert not (tmp_path / "x").exists()
+
+
+def given(status: int, version: str, content: bytes = b"{}") -> type[Hostile]:
+    return type("Given", (Hostile,), {"answer": staticmethod(lambda _: (status, version, content))})
+
+
+def test_another_version_and_another_server_are_said(tmp_path: Path) -> None:
+    for version, said in (("2", "another version of this program"), ("", "serves no run")):
+        with (
+            served(HTTPServer((LOCAL, 0), given(200, version))) as port,
+            pytest.raises(UserError, match=said),
+        ):
+            RunMirror(port, "t", tmp_path / "here").sync()
+
+
+def test_too_long_and_too_slow_replies_are_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_mirror, "LISTING", 100)
+    with served(HTTPServer((LOCAL, 0), given(200, "1", b"x" * 9999))) as port:
+        mirror = RunMirror(port, "t", tmp_path / "here")
+        with pytest.raises(LineDroppedError, match="longer"):
+            mirror.sync()
+        monkeypatch.setattr(run_mirror, "LISTING", 1 << 20)
+        monkeypatch.setattr(run_mirror, "SLOWEST", -1e-3)
+        with pytest.raises(LineDroppedError, match="slowly"):
+            mirror.sync()
+
+
+def test_a_dropped_line_is_said_once_and_tried_less_and_less_often(
+    recorded: Path, tmp_path: Path
+) -> None:
+    server = RunServer(recorded)
+    mirror = RunMirror(server.port, server.token, tmp_path / "here")
+    real, fails = mirror.sync, 8
+    told: list[str] = []
+    waits: list[float] = []
+
+    def sync() -> Any:
+        nonlocal fails
+        fails -= 1
+        if fails >= 0:
+            raise LineDroppedError("refused")
+        return real()
+
+    mirror.sync = sync  # type: ignore[method-assign]
+    with served(server):
+        follow(mirror, told.append, lambda seconds: not waits.append(seconds))
+    assert told == [
+        "The line is dropped (refused); it is tried again.",
+        "Connected again; nothing is lost.",
+    ]
+    assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    with pytest.raises(LineDroppedError, match="refused"):
+        RunMirror(server.port, "t", tmp_path / "new").sync()  # nobody is there any more
+
+
+def test_only_loopback_addresses_are_taken() -> None:
+    assert address_of("dgn://127.0.0.1:80") == address_of("dgn://localhost:80") == 80
+    for text in ("dgn://example.org:80", "http://127.0.0.1:80", "dgn://127.0.0.1", "dgn://[:x"):
+        with pytest.raises(UserError, match="no address of a served run"):
+            address_of(text)
+    with pytest.raises(UserError, match="token is empty"):
+        RunMirror(1, "", Path())
+
+
+def test_what_cannot_be_served_is_refused(tmp_path: Path, recorded: Path) -> None:
+    with pytest.raises(UserError, match="holds no run"):
+        RunServer(tmp_path)
+    for port in (-1, 99_999):
+        with pytest.raises(UserError, match="cannot be used"):
+            RunServer(recorded, port)
