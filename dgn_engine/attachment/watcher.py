@@ -252,7 +252,7 @@ class Watcher:
         self._rate_from = (time.monotonic(), 0)
         self._look()
         self._budget.settle(running=True)  # opens the account, on which the beginning is a debt
-        self._budget.charge("start", clock() - before, own=False)
+        self._budget.owe("start", clock() - before)
 
     def _without_gates(self, watched: WatchedModule) -> None:
         """Only K can be computed: say so, once here and in each panel."""

@@ -99,6 +99,10 @@ class WatchBudget:
         if own:
             self._own += seconds
 
+    def owe(self, expense: str, seconds: float) -> None:
+        """The thread that trains took so long before the account was opened."""
+        self._open[expense] = self._open.get(expense, 0.0) + seconds
+
     def took(self, name: str, expense: str, seconds: float) -> None:
         """A reading of `name` took so long; it is charged, and decides when the next one is due."""
         self.charge(expense, seconds)

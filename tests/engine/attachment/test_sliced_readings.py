@@ -148,7 +148,7 @@ def test_what_the_beginning_took_is_a_debt() -> None:
     budget = WatchBudget(0.05, lambda: now[0], lambda: now[0])
     assert budget.in_credit
     budget.settle(running=True)
-    budget.charge("start", 1.0, own=False)
+    budget.owe("start", 1.0)
     paid = 0.0
     while not budget.in_credit:
         now[0] += 0.5
