@@ -102,6 +102,7 @@ class Watcher:
         self._per_epoch = steps_per_epoch
         self._share = share
         self._recorder: Recorder | None = None  # while it is watched
+        self._begun = False
         self._schedule: ProbeSchedule | None = None
         self._sliced: SlicedReadings | None = None
         self.steps = 0
@@ -135,6 +136,7 @@ class Watcher:
 
         Raises `UserError` where the folder cannot be made; other trouble is a warning.
         """
+        self._begun = True
         try:
             with undisturbed():
                 self._begin()
@@ -189,6 +191,7 @@ class Watcher:
         """
         self.steps += 1
         if self._recorder is None:
+            self._warn_unless_begun()
             return
         try:
             if loss is not None:
@@ -221,10 +224,20 @@ class Watcher:
 
     # Own
 
+    def _warn_unless_begun(self) -> None:
+        """Say once that a watcher without a beginning records nothing."""
+        if not self._begun:
+            self._begun = True
+            _warn(
+                "Nothing is recorded: this watcher was not started. Write 'with dgn.watch(…) as "
+                "w:', or call its start() before the first step."
+            )
+
     def _begin(self) -> None:
         worked, began = time.thread_time(), time.monotonic()
         x, labels, order = self._probe
         watched = self._watched = WatchedModule(self._module, x, labels)
+        _check_names(self._class_names, watched.classes)
         folder = create_folder(self._out, watched.title, len(labels))
         by = f"{watched.title} of {Path(sys.argv[0]).name or 'an interactive session'}"
         try:
@@ -438,6 +451,8 @@ class Watcher:
 def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch: int) -> None:
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"module is of type {type(module).__name__}; a module is needed.")
+    if isinstance(probes, str) or not probes:
+        raise ArgumentError("probes names what is read, for example ('gates', 'npk').")
     known = all_probes()
     for name in probes:
         if name not in known:
@@ -445,12 +460,17 @@ def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch:
                 f"There is no probe '{name}'; there are {', '.join(known)}."
                 f"{did_you_mean(name, known)}"
             )
-    if isinstance(probes, str) or not probes:
-        raise ArgumentError("probes names what is read, for example ('gates', 'npk').")
     if not _SMALLEST_SHARE <= share <= _LARGEST_SHARE:
         raise ArgumentError(f"share is {share:g}; it is a share of the time, like 0.05.")
     if steps_per_epoch < 0:
         raise ArgumentError(f"steps_per_epoch is {steps_per_epoch}; it is 0 or more.")
+
+
+def _check_names(names: Sequence[str], classes: int) -> None:
+    if names and len(names) != classes:
+        raise ArgumentError(
+            f"class_names holds {len(names):,} name(s); the module has {classes:,} classes."
+        )
 
 
 def _kept(loss: float | Tensor) -> float | Tensor:
