@@ -58,6 +58,8 @@ def checked_session(content: Content) -> ZipArchive:
     archive.check_sums()
     about = _json(archive, archive_format.ABOUT)
     version = about.get("format") if isinstance(about, dict) else None
+    if not str(version).startswith(archive_format.FORMAT.rpartition(" ")[0]):
+        raise UnreadableFile("is no session file: its session.json names no version of one")
     if version != archive_format.FORMAT:
         raise UnreadableFile(
             "was written by a later version of dgn-viewer; install that one to open it"

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -129,7 +131,10 @@ with stop_signals.StopSignals() as stop:
 """
 
 
-def waiting(*arguments: str, ignored: int | None = None) -> subprocess.Popen[str]:
+@contextmanager
+def waiting(*arguments: str, ignored: int | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A process that stays until signals end it, and does not outlive the test."""
+
     def ignore() -> None:
         if ignored is not None:
             signal.signal(ignored, signal.SIG_IGN)
@@ -140,9 +145,13 @@ def waiting(*arguments: str, ignored: int | None = None) -> subprocess.Popen[str
         text=True,
         preexec_fn=ignore,
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_second_signal_ends_the_process_at_once() -> None:

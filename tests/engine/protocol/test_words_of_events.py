@@ -303,7 +303,12 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "open_gates": False,
         "trains_value": True,
     },
-    catalogue.DataEntry: {"options": (), "takes_path": False, "rooted": False},
+    catalogue.DataEntry: {
+        "options": (),
+        "takes_path": False,
+        "rooted": False,
+        "plane": False,
+    },
     catalogue.ExperimentEntry: {"rows": (), "asks": ()},
     catalogue.Catalogue: {"experiments": ()},
     results.Printed: {"half_width": None},

@@ -25,6 +25,14 @@ from dgn_engine.session import engine
 from dgn_engine.session.engine import Engine
 
 PROBES = tuple(do.ProbeRequest(name) for name in ("gates", "npk", "agreement"))
+
+
+@pytest.fixture(autouse=True)
+def every_turn_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However quick the machine is: between two steps the engine looks at what is due."""
+    monkeypatch.setattr(engine, "LOOK_EVERY", 0.0)
+
+
 STARTED = RunStarted(
     run=1,
     config=RunConfig(),

@@ -115,6 +115,7 @@ class RunMachine(RuleBasedStateMachine):
             self.slow = SlowRun(config, data, lambda: self.now, gates)
         except Refusal:
             assert isinstance(self.events[-1], said.Refused), self.events[-1]
+            self.engine.close()
             self.events.clear()
             untiled = replace(config, gating=replace(config.gating, tiling=()))
             self.start(untiled, signed, biased)

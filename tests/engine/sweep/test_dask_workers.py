@@ -411,16 +411,17 @@ class Worker:
 @pytest.mark.parametrize(
     ("states", "status", "heard"),
     [
-        (["executing"], "running", []),
-        (["long-running"], "paused", []),
-        (["executing", "cancelled"], "running", ["last"]),
-        ([None], "running", ["last"]),
-        (["executing"], "closing", ["last"]),
+        (["executing"], "running", False),
+        (["long-running"], "paused", False),
+        (["executing", "cancelled"], "running", True),
+        ([None], "running", True),
+        (["executing"], "closing", True),
     ],
 )
 def test_the_last_update_of_a_task_that_nobody_waits_for_goes_the_way_of_its_progress(
-    monkeypatch: pytest.MonkeyPatch, states: list[str | None], status: str, heard: list[str]
+    monkeypatch: pytest.MonkeyPatch, states: list[str | None], status: str, heard: bool
 ) -> None:
+    last = UnitUpdate("a", "done").to_text()
     at_once = bool(heard) and len(states) == 1
     worker = Worker(states)
     worker.status.name = status
@@ -430,10 +431,10 @@ def test_the_last_update_of_a_task_that_nobody_waits_for_goes_the_way_of_its_pro
         assert text == "a task"
         send("first")
         asked.append(unwanted())
-        return "last"
+        return last
 
     monkeypatch.setattr(dask_task, "get_worker", lambda: worker)
     monkeypatch.setattr("dgn_engine.sweep.workers.attempt.attempt", attempt)
-    assert dask_task.carry_out_here("a task", "topic") == "last"
-    assert worker.logged == [("topic", text) for text in ("first", *heard)]
+    assert dask_task.carry_out_here("a task", "topic") == last
+    assert worker.logged == [("topic", text) for text in ("first", *([last] * heard))]
     assert asked == [at_once]

@@ -282,9 +282,9 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes], str]] = {
     "no manifest": (lambda m: packed(m, manifest=False), "no manifest.json"),
     "another version": (
         lambda m: packed({**m, "session.json": b'{"format": "dgn-viewer session 9"}'}),
-        "another version",
+        "a later version of dgn-viewer",
     ),
-    "a list for a session": (lambda m: packed({**m, "session.json": b"[]"}), "another version"),
+    "a list for a session": (lambda m: packed({**m, "session.json": b"[]"}), "names no version"),
     "a session of nothing": (
         lambda m: packed({**m, "session.json": b'{"format": "dgn-viewer session 1"}'}),
         "session.json that makes no sense",
