@@ -55,7 +55,8 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     assert ended().startswith(f"film.gif saved in {tmp_path}: 3 pages of steps {steps[0]:,} to ")
     with Image.open(file) as film:
         about = json.loads(film.info["comment"])
-        assert film.n_frames == len(about["steps"]) == 3
+        assert len(about["steps"]) == 3
+        assert film.n_frames == len(set(about["steps"]))  # a page twice is one that stays longer
     assert about["panels"][0]["regime"] == "DL"
     qtbot.waitUntil(lambda: window.history.step > before)
     dialog._save(str(tmp_path / "other.gif"))
