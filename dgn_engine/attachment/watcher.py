@@ -27,8 +27,9 @@ from types import TracebackType
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from dgn_engine.attachment.given_scores import GivenScores, Score
 from dgn_engine.attachment.sliced_readings import SlicedReadings, sliced_readings
 from dgn_engine.attachment.tangent_alone import TangentAlone
 from dgn_engine.attachment.watched_module import REGIME, WatchedModule, undisturbed
@@ -107,8 +108,7 @@ class Watcher:
         self._sliced: SlicedReadings | None = None
         self.steps = 0
         self.trouble = ""  # why it is watched no more, in a sentence
-        self._losses: list[float | Tensor] = []
-        self._accuracies: list[float] = []
+        self._scores = GivenScores(_warn)
         self._readings: dict[str, Reading] = {}
         self._next_look = self._noted = self._passed = self._framed = 0.0
         self._framed_at = 0.0  # processor seconds of the recorder at the last frame
@@ -181,23 +181,19 @@ class Watcher:
     # What the loop says
 
     def step(
-        self,
-        loss: float | Tensor | None = None,
-        accuracy: float | None = None,
+        self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
     ) -> None:
         """One training step was taken. `loss`: of its batch; `accuracy` (0…1), where you know it.
 
-        Never raises; a loss on a card is not waited for.
+        Never raises; a loss on a card is not waited for. A score that cannot be used, or has
+        another name, is left out with one warning.
         """
         self.steps += 1
         if self._recorder is None:
             self._warn_unless_begun()
             return
         try:
-            if loss is not None:
-                self._losses.append(_kept(loss))
-            if accuracy is not None:
-                self._accuracies.append(float(accuracy))
+            self._scores.add(loss, accuracy, unknown)
             now = time.monotonic()
             if now >= self._next_look:
                 self._next_look = now + LOOK_EVERY
@@ -205,20 +201,22 @@ class Watcher:
         except Exception as error:
             self._give_up(error)
 
-    def log(self, loss: float | Tensor | None = None, accuracy: float | None = None) -> None:
+    def log(
+        self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
+    ) -> None:
         """Scores of the steps since the last time, where the loop does not say them at each."""
         self.steps -= 1  # none was taken
-        self.step(loss, accuracy)
+        self.step(loss, accuracy, **unknown)
 
-    def test(self, loss: float | None = None, accuracy: float | None = None) -> None:
-        """The scores of a test set (or validation set) at this step; `accuracy` 0…1."""
+    def test(
+        self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
+    ) -> None:
+        """The scores of a test set (or validation set) at this step; as those of `step`."""
         if self._recorder is None:
             return
         try:
-            self._note_scores(
-                None if loss is None else float(loss),
-                None if accuracy is None else float(accuracy),
-            )
+            self._scores.refuse(unknown)
+            self._note_scores(self._scores.loss(loss), self._scores.share(accuracy))
         except Exception as error:
             self._give_up(error)
 
@@ -402,15 +400,11 @@ class Watcher:
     def _note_scores(self, loss: float | None = None, accuracy: float | None = None) -> None:
         """One point of the curves: means since the last; what nobody knows is not a number."""
         self._noted = time.monotonic()
-        losses, self._losses = [float(one) for one in self._losses], []
-        accuracies, self._accuracies = self._accuracies, []
-        if not losses and not accuracies and loss is None and accuracy is None:
+        train = self._scores.take()
+        if train is None and loss is None and accuracy is None:
             return
-        self._emit(
-            events.Measured(
-                self.steps, self._epoch, _mean(losses), _mean(accuracies), loss, accuracy
-            )
-        )
+        means = train or (float("nan"), float("nan"))
+        self._emit(events.Measured(self.steps, self._epoch, *means, loss, accuracy))
 
     def _emit(self, event: events.Event) -> None:
         if self._recorder is not None and is_logged(event):
@@ -471,17 +465,6 @@ def _check_names(names: Sequence[str], classes: int) -> None:
         raise ArgumentError(
             f"class_names holds {len(names):,} name(s); the module has {classes:,} classes."
         )
-
-
-def _kept(loss: float | Tensor) -> float | Tensor:
-    """Without its graph; of a card it is read later, when the numbers are there anyway."""
-    if isinstance(loss, Tensor):
-        return loss.item() if loss.device.type == "cpu" else loss.detach().clone()
-    return float(loss)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
 
 
 def _warn(sentence: str) -> None:
