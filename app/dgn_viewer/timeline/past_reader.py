@@ -21,7 +21,8 @@ from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.untrusted_run import plain_frame
 
 _SHARE = 0.05  # of its time that looking at the folder of a run in progress may take
-_LEAST = 0.5  # seconds between two such looks
+_LEAST = 0.5  # seconds between two such looks,
+_MOST = 5.0  # at most: a computer that slept during a look has not looked all that time
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ class PastReader(QObject):
             self._steps.renew()
         else:
             return self._steps
-        self._next_look = now + max((time.monotonic() - now) / _SHARE, _LEAST)
+        took = time.monotonic() - now
+        self._next_look = now + took + min(max(took / _SHARE, _LEAST), _MOST)
         return self._steps
 
 
