@@ -15,8 +15,8 @@ _SCORES = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 def scores_of(event: Measured) -> dict[str, float]:
     """What was measured, by the name of its curve."""
-    values = {name: getattr(event, name) for name in _SCORES}
-    return {name: value for name, value in values.items() if value is not None}
+    fields = vars(event)
+    return {name: fields[name] for name in _SCORES if fields[name] is not None}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,12 +11,8 @@ from dgn_engine.protocol.frames import Array
 
 MOST_POINTS = 1 << 17  # that are held of one curve
 _FIRST_CAPACITY = 256
-
-
-class _Point(NamedTuple):
-    number: int  # counted from 0, those that are no number left out
-    step: int
-    value: float
+# Of a point: its number, counted from 0, those that are no number left out; its step; its value.
+_NONE: tuple[int, int, float] = 0, 0, math.nan
 
 
 class ThinnedCurve:
@@ -37,7 +32,7 @@ class ThinnedCurve:
         self._length = 0
         self._every = 1
         self._numbers = 0  # points so far that are numbers
-        self._low = self._high = self._last = _Point(0, 0, math.nan)
+        self._low = self._high = self._last = _NONE
         self._points: tuple[Array, Array] | None = None
         self.count = 0  # of all points that were appended
 
@@ -47,31 +42,32 @@ class ThinnedCurve:
         return len(self.points()[0])
 
     def append(self, step: int, value: float) -> None:
+        """Hundreds a second come here while a small network trains."""
         self.count += 1
         self._points = None
-        if math.isnan(value):
+        if value != value:  # NaN
             self._push(step, value)
             return
-        point = _Point(self._numbers, step, value)
+        number = self._numbers
         self._numbers += 1
-        self._last = point
-        if not self._low.value <= value:
-            self._low = point
-        if not self._high.value >= value:
-            self._high = point
-        if point.number % self._every == 0:
+        self._last = number, step, value
+        if not self._low[2] <= value:
+            self._low = self._last
+        if not self._high[2] >= value:
+            self._high = self._last
+        if number % self._every == 0:
             self._push(step, value)
 
     def points(self) -> tuple[Array, Array]:
         """All points that are held, read-only; without a copy as long as those are all."""
         if self._points is None:
             steps, values = self._steps[: self._length], self._values[: self._length]
-            others = {p for p in (self._low, self._high, self._last) if p.number % self._every}
+            others = {p for p in (self._low, self._high, self._last) if p[0] % self._every}
             if others:
                 extra = sorted(others)
-                places = np.searchsorted(steps, [point.step for point in extra], side="right")
-                steps = np.insert(steps, places, [point.step for point in extra])
-                values = np.insert(values, places, [point.value for point in extra])
+                places = np.searchsorted(steps, [point[1] for point in extra], side="right")
+                steps = np.insert(steps, places, [point[1] for point in extra])
+                values = np.insert(values, places, [point[2] for point in extra])
             steps.flags.writeable = values.flags.writeable = False
             self._points = steps, values
         return self._points

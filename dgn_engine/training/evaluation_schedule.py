@@ -17,6 +17,7 @@ from dgn_engine.training.watch_budget import WatchBudget
 
 TEST_SHORTEST = 0.5  # seconds between two live test scores
 TEST = "test scores"  # in the budget of watching: those that are no epoch's
+TEST_SHARE = 0.4  # of what may be spent: tests in between take no more
 RISE = 0.005  # of train accuracy: what rises by less while patience lasts is flat
 QUICK_TEST = 0.25  # seconds; what is quicker is done at the first step
 
@@ -57,7 +58,8 @@ class EvaluationSchedule:
         self._pass: tuple[TestPass, Measured] | None = None
         self._asked: deque[_Asked] = deque()
         self._finite = True
-        self._cost = 0.0
+        self._cost = 0.0  # of the pass that is under way
+        self._whole = 0.0  # seconds that the last whole pass took
         self._between = False  # the pending test is none of an epoch's end
         self._epoch = (0.0, 0)  # right answers and examples of the epoch that is under way
         self.right: Tensor | None = None  # (n,) bool: the right answers of the last test pass
@@ -121,6 +123,7 @@ class EvaluationSchedule:
 
     def _tested(self) -> None:
         """A test at an epoch's end is the run's own, and spares one in between."""
+        self._whole = self._cost
         if self._between:
             self._budget.took(TEST, TEST, self._cost)
         else:
@@ -128,10 +131,12 @@ class EvaluationSchedule:
         self._test_due, self._due_at_once = time.monotonic() + TEST_SHORTEST, False
 
     def _next_test(self) -> float:
-        """When a test in between is due, by what they cost."""
+        """When a test in between is due, by what the last one cost, also that of an epoch: where
+        epochs are shorter than this there is none in between."""
         if self._due_at_once:
             return self._test_due
-        return self._test_due + max(self._budget.interval(TEST) - TEST_SHORTEST, 0.0)
+        wait = max(self._budget.interval(TEST), self._budget.spacing(self._whole, TEST_SHARE))
+        return self._test_due + max(wait - TEST_SHORTEST, 0.0)
 
     def restart(self) -> None:
         """The network changed between two steps: emit the train scores and test again soon."""

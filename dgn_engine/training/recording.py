@@ -95,15 +95,16 @@ class Recording:
         return self._recorder.paused
 
     def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Measured):
+            # Hundreds a second of a small network, and plain already: this costs less than to
+            # measure what it costs.
+            self._recorder.note(log_word(event), vars(event), soon=False)
+            return
         if isinstance(event, _WRITTEN):
             return
         if is_logged(event):
             began = self._run.budget.busy()
-            soon = not isinstance(event, SAMPLES)
-            # Scores are plain already, and hundreds a second of a small network.
-            flat = isinstance(event, events.Measured)
-            fields = dict(vars(event)) if flat else to_plain(event)
-            self._recorder.note(log_word(event), fields, soon)
+            self._recorder.note(log_word(event), to_plain(event), not isinstance(event, SAMPLES))
             self._charge(self._run.budget.busy() - began)
         if isinstance(event, _CHANGES):
             self._changes += 1

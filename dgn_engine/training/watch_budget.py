@@ -126,6 +126,11 @@ class WatchBudget:
         """Seconds from one reading of it to the next."""
         return self.every * self._strides.get(name, 1)
 
+    def spacing(self, seconds: float, part: float) -> float:
+        """Seconds from one expense of this size to the next, where such may take this part of all
+        that is allowed."""
+        return seconds / (part * (self._allowed.value or self._share))
+
     def settle(self, running: bool, paced: bool = False) -> None:
         """Between two steps: account for what was trained and spent. While the run stands still,
         nothing is earned and nothing charged. `paced`: it waits between its steps."""

@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 from dgn_engine.protocol import events, file_events, run_branches
@@ -65,6 +66,7 @@ LOGGED: Mapping[str, type[Any]] = {
     "RunContinued": events.RunContinued,
     "Thinned": events.RecordThinned,
 }
+_SCORED = frozenset(item.name for item in dataclasses.fields(events.Measured))
 _WORD_OF = {kind: word for word, kind in LOGGED.items()}
 
 
@@ -343,10 +345,24 @@ def fill_gaps(log: LogContents) -> bytes:
 
 def encode_line(line: LogLine) -> bytes:
     """The line with its end. The checksum is the CRC-32 of all bytes before ',\"crc\"'."""
-    tree = {"seq": line.seq, "at": line.at, "event": line.name, **to_plain(line.fields, "word")}
-    body = _JSON.encode(tree).encode()
-    head = body[:-1]
+    head = _numbers(line)
+    if head is None:
+        tree = {"seq": line.seq, "at": line.at, "event": line.name}
+        head = _JSON.encode({**tree, **to_plain(line.fields, "word")}).encode()[:-1]
     return head + _CHECKSUM % zlib.crc32(head) + b"\n"
+
+
+def _numbers(line: LogLine) -> bytes | None:
+    """The line without its end where its fields are finite numbers or None, as those of scores,
+    hundreds of which are written a second: a quarter of the time. None where one is not."""
+    text = f'{{"seq":{line.seq},"at":{line.at!r},"event":"{line.name}"'
+    plain = line.name in LOGGED
+    for name, value in line.fields.items():
+        number = value is None or type(value) is int or (type(value) is float and isfinite(value))
+        if not (plain and number and name in _SCORED):
+            return None
+        text += f',"{name}":{"null" if value is None else repr(value)}'
+    return text.encode()
 
 
 def decode_line(raw: bytes) -> LogLine | None:

@@ -11,7 +11,7 @@ import pytest
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import Event, Measured
 from dgn_engine.training import evaluation_schedule, metrics
-from dgn_engine.training.evaluation_schedule import EvaluationSchedule
+from dgn_engine.training.evaluation_schedule import TEST_SHARE, EvaluationSchedule
 from dgn_engine.training.metrics import TestPass as Pass
 from dgn_engine.training.run import Run
 from dgn_engine.training.watch_budget import WatchBudget
@@ -98,7 +98,7 @@ def slow_chunks(clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Simp
 
 
 @pytest.mark.parametrize("seconds", [1.0, 2.0])
-def test_live_tests_take_a_twentieth_of_the_time_where_nothing_else_is_watched(
+def test_live_tests_take_two_fifths_of_what_may_be_spent(
     make_run: Make,
     events: list[Event],
     clock: SimpleNamespace,
@@ -106,20 +106,35 @@ def test_live_tests_take_a_twentieth_of_the_time_where_nothing_else_is_watched(
     monkeypatch: pytest.MonkeyPatch,
     seconds: float,
 ) -> None:
-    """A pass of two chunks: the next begins 20 times as long after its end."""
+    """A pass of two chunks: the next begins 50 times as long after its end."""
     monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
     run = make_run("DL", TINY)
     budget = WatchBudget(clock=clock.monotonic, busy=clock.monotonic)
     run.evaluation = EvaluationSchedule(run.trainer, events.append, live=True, budget=budget)
     slow_chunks.seconds = seconds
     run.step()
-    due = clock.now + 2 * seconds / 0.05
+    due = clock.now + 2 * seconds / (TEST_SHARE * 0.05)
     clock.now = due - 0.01
     run.step()
     clock.now = due
     run.step()
     tested = [e.step for e in events if isinstance(e, Measured) and e.test_loss is not None]
     assert tested == [1, 3]
+
+
+def test_there_is_no_test_in_between_where_epochs_are_short_for_what_one_costs(
+    make_run: Make, events: list[Event], clock: SimpleNamespace, slow_chunks: SimpleNamespace
+) -> None:
+    """A pass takes 1 s, an epoch of ten steps 10 s: what an epoch's test cost is remembered."""
+    run = make_run("DL", TINY)
+    budget = WatchBudget(clock=clock.monotonic, busy=clock.monotonic)
+    run.evaluation = EvaluationSchedule(run.trainer, events.append, live=True, budget=budget)
+    slow_chunks.seconds = 0.5
+    for _ in range(40):
+        clock.now += 1.0
+        run.step()
+    tested = [e.step for e in events if isinstance(e, Measured) and e.test_loss is not None]
+    assert tested == [1, 10, 20, 30, 40]
 
 
 @pytest.mark.parametrize(("chunk", "first"), [(0.19, True), (0.21, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from pathlib import Path
@@ -92,3 +93,14 @@ def test_a_score_is_read_alike_however_it_is_spelt(spelling: str, tmp_path: Path
     (tmp_path / "log").write_bytes(sound + raw)
     whole = read_log(tmp_path / "log")
     assert repr(scan_summary(tmp_path / "log")) == repr(summarise(whole.lines))
+
+
+@pytest.mark.parametrize("loss", [0.1, -0.0, 1e-300, 1e22, 123456789.0, 5, math.nan, math.inf])
+def test_scores_are_written_as_the_library_for_json_writes_them(loss: float) -> None:
+    """Finite ones by a quicker way; the others and their words by the library itself."""
+    number, at, fields = 7, 1764000000.125, {**measured(2, 0.25)[1], "train_loss": loss}
+    word = loss if math.isfinite(loss) else str(loss)
+    tree = {"seq": number, "at": at, "event": "Measured", **fields, "train_loss": word}
+    text = json.dumps(tree, separators=(",", ":"))[:-1]
+    raw = encode_line(LogLine(number, at, "Measured", fields))
+    assert raw[: raw.rindex(b',"crc"')].decode() == text
