@@ -195,9 +195,13 @@ $(VENV)/installed-docs: pyproject.toml | $(IN)
 	@$(PIP) --editable '.[docs]'
 	@touch $@ $(VENV)/installed
 
-$(VENV)/installed-package: pyproject.toml | $(IN)
+# The tools that build and check packages come with their digests where requirements/ is for this
+# Python and this platform.
+$(VENV)/installed-package: pyproject.toml requirements/package.txt | $(IN)
 	@echo "Installing dgn-viewer and what builds its packages into $(VENV)."
-	@$(PIP) --editable '.[package]'
+	@if $(IN) requirements/lock.py fits; then \
+	  $(PIP) --require-hashes --no-deps --requirement requirements/package.txt && $(PIP) --editable .; \
+	else $(PIP) --editable '.[package]'; fi
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-fast: pyproject.toml | $(IN)

@@ -22,6 +22,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+XDG = ("XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
 PACKAGES = ("app/dgn_viewer", "dgn_engine", "resources/dgn_resources")
 SEEN_INSIDE = """
 import dgn_engine, dgn_viewer, pathlib, sys
@@ -114,8 +115,8 @@ def _start(wheel: Path, folder: Path) -> None:
     _run([*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", str(wheel)])
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
-    home = {name: str(elsewhere / name) for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME")}
-    given = {**os.environ, **home, "XDG_CONFIG_HOME": str(elsewhere), "OMP_NUM_THREADS": "1"}
+    home = {name: str(elsewhere / name) for name in XDG}
+    given = {**os.environ, **home, "OMP_NUM_THREADS": "1"}
     given.pop("PYTHONPATH", None)
 
     def run(*command: str) -> str:

@@ -1,12 +1,13 @@
 """Writes the lock files of this folder, and from them the list of parts (SBOM).
 
-    python requirements/lock.py lock [--torch WHEEL]    # make lock: the three files
+    python requirements/lock.py lock [--torch WHEEL]    # make lock: the four files
     python requirements/lock.py sbom OUT.json           # make sbom: CycloneDX 1.6
+    python requirements/lock.py fits                    # are they for this Python and platform?
 
 pip resolves the dependencies of pyproject.toml for this Python and this platform; what it would
 install is written with its digests. The lock is of a CPU build of torch, which pip takes from the
-index of PyTorch, or from a wheel that is there already. `cluster.txt` holds what the extra
-`cluster` adds to `lock.txt`, resolved so that it changes no version there.
+index of PyTorch, or from a wheel that is there already. `cluster.txt` and `package.txt` hold what
+these extras add to `lock.txt`, resolved so that they change no version there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-LOCK, TORCH, CLUSTER = HERE / "lock.txt", HERE / "torch-cpu.txt", HERE / "cluster.txt"
+LOCK, TORCH = HERE / "lock.txt", HERE / "torch-cpu.txt"
+EXTRAS = {name: HERE / f"{name}.txt" for name in ("cluster", "package")}
+BUILT = EXTRAS["package"]  # what builds the packages: no part of the program
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 _PIN = re.compile(
     r"^(?P<name>[\w.-]+)==(?P<version>[^ ]+) \\\n    --hash=sha256:(?P<digest>\w{64})$", re.M
@@ -38,7 +41,10 @@ def main() -> int:
     lock.add_argument("--torch", default="torch", help="a wheel of a CPU build; else of its index")
     sbom = verbs.add_parser("sbom")
     sbom.add_argument("out", type=Path)
+    verbs.add_parser("fits")
     arguments = parser.parse_args()
+    if arguments.verb == "fits":
+        return 0 if _made() in LOCK.read_text("utf-8").splitlines()[0] else 1
     if arguments.verb == "lock":
         write_lock(arguments.torch)
     else:
@@ -59,15 +65,22 @@ def write_lock(torch: str) -> None:
     found = [item for item in _resolved([wheel, *others]) if _name(item) != "torch"]
     exactly = [f"{_name(item)}=={item['metadata']['version']}" for item in found]
     known = {"torch", *map(_name, found)}
-    together = _resolved([wheel, *exactly, *wanted["optional-dependencies"]["cluster"]])
     _write(TORCH, [chosen], f"--index-url {CPU_INDEX} ")
     _write(LOCK, found)
-    _write(CLUSTER, [item for item in together if _name(item) not in known])
+    for name, path in EXTRAS.items():
+        together = _resolved([wheel, *exactly, *wanted["optional-dependencies"][name]])
+        _write(path, [item for item in together if _name(item) not in known])
+
+
+def _made() -> str:
+    """For what a lock is made here."""
+    version = ".".join(platform.python_version_tuple()[:2])
+    python = f"{platform.python_implementation()} {version}"
+    return f"{python} on {platform.system()} {platform.machine()}"
 
 
 def _write(path: Path, items: list[dict[str, Any]], index: str = "") -> None:
-    made = f"CPython {platform.python_version_tuple()[0]}.{platform.python_version_tuple()[1]}"
-    head = f"# Made by `make lock` for {made} on {platform.system()} {platform.machine()}.\n"
+    head = f"# Made by `make lock` for {_made()}.\n"
     how = f"# pip install --require-hashes --no-deps {index}-r requirements/{path.name}\n"
     pinned = sorted(map(_pin, items), key=str.lower)
     path.write_text(f"{head}{how}{''.join(pinned)}", "utf-8")
@@ -94,9 +107,11 @@ def _pin(item: dict[str, Any]) -> str:
     return f"{_name(item)}=={item['metadata']['version']} \\\n    --hash=sha256:{digest}\n"
 
 
-def pins() -> list[dict[str, str]]:
-    """Name, version and digest of everything that the files name."""
-    texts = [path.read_text("utf-8") for path in (TORCH, LOCK, CLUSTER)]
+def pins(*paths: Path) -> list[dict[str, str]]:
+    """Name, version and digest of everything that the files name: those of the program, where none
+    is given."""
+    chosen = paths or (TORCH, LOCK, *(path for path in EXTRAS.values() if path != BUILT))
+    texts = [path.read_text("utf-8") for path in chosen]
     return [found.groupdict() for text in texts for found in _PIN.finditer(text)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ from dgn_engine import __version__
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.config_file import read_config
+from dgn_engine.storage.program_log import program_log
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.user_folders import carry_everything
 from dgn_engine.text.printable import complain
@@ -60,7 +62,9 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--no-record", action="store_true", help="write no folder for the runs")
     result.add_argument(
-        "--portable", action="store_true", help="keep runs and settings beside the program"
+        "--portable",
+        action="store_true",
+        help="keep runs, settings and all else beside the program",
     )
     result.add_argument("--seed", type=_seed, help="instead of the configuration's")
     result.add_argument("--theme", choices=("light", "dark", "system"), default="")
@@ -85,13 +89,22 @@ def first_run() -> RunConfig:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the viewer; 0 when it was closed, 128 + n when the signal n closed it, 2 with one
     sentence on stderr when it cannot run."""
-    given = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    given = parser().parse_args(words)
     if given.portable:
         carry_everything()
+    with program_log("dgn-viewer", words) as log:
+        code = _run(given, log)
+        log.info("dgn-viewer ends with code %d.", code)
+    return code
+
+
+def _run(given: argparse.Namespace, log: logging.Logger) -> int:
     try:
         _check(given)
         return _open(given)
     except UserError as refusal:
+        log.info("refused: %s", refusal)
         complain(f"dgn-viewer: {refusal}")
         return REFUSED
     except KeyboardInterrupt:  # before the window was there to be closed by it

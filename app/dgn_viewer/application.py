@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 import time
@@ -35,6 +36,7 @@ from dgn_viewer.window import Window
 PATIENCE = 5.0  # seconds that the engine has for its last step when the window is closed
 FIRST_PAINT = 0.3  # seconds that the display may take to show the window before the engine starts
 NAME = "dgn-viewer"
+_log = logging.getLogger(__name__)
 _UNSEEN = ("offscreen", "minimal")  # platforms on which nobody looks
 
 
@@ -234,6 +236,7 @@ def run_to_end(viewer: Viewer, patience: float) -> int:
 
 def leave(code: int) -> NoReturn:
     """End the process now: a daemon thread inside torch must not meet a dying interpreter."""
+    _log.info("The engine did not end in time and was left; the code is %d.", code)
     complain("dgn-viewer: the engine did not end in time and was left.")
     sys.stdout.flush()
     sys.stderr.flush()
@@ -242,5 +245,6 @@ def leave(code: int) -> NoReturn:
 
 def _print_failure(event: Event) -> None:
     if isinstance(event, Failed):
+        _log.info("failed: %s\n%s", event.what, event.traceback)
         complain(event.what)
         say_lines(event.traceback, stream=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +24,7 @@ _INFO = 12.0  # seconds that an info is shown
 _OVER_OFFER = 4.0  # … where an offer waits below it
 _KEPT = 50
 _EVERY_MS = 500
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,8 @@ class Notices(QObject):
         self._open.append(entry)
         if not stays:
             self._timer.start()
+        when = "" if step is None else f" at step {step:,}"
+        _log.info("%s%s: %s", notice.kind, when, f"{notice.text}\n{notice.details}".strip())
         self.told.emit(entry)
         self.changed.emit()
         return entry

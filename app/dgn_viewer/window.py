@@ -41,6 +41,7 @@ from dgn_viewer.shell.file_drops import DropTarget
 from dgn_viewer.shell.focus_walk import FocusWalk, name_platform_parts
 from dgn_viewer.shell.help_window import HelpWindow
 from dgn_viewer.shell.inspector_pages import Appearance, InspectorPages
+from dgn_viewer.shell.log_window import LogWindow
 from dgn_viewer.shell.notice_line import NoticeLine
 from dgn_viewer.shell.notice_list import NoticeList
 from dgn_viewer.shell.recent_files import RecentFiles
@@ -218,6 +219,7 @@ class Window(QMainWindow):
         self.settings.save()
         self.display.stop()
         self.help.close()
+        self.log.close()
         self.tour.skip()
         event.accept()
         self.closed.emit()
@@ -277,6 +279,7 @@ class Window(QMainWindow):
         self.registry.keys_changed.connect(self._keep_keys)
         self.palette_ = Palette(self.registry, self)
         self.help = HelpWindow(self, self.theme)
+        self.log = LogWindow(self)
         self.sheet = ShortcutSheet(self.registry, self)
         self.registry.add(
             (
@@ -339,6 +342,7 @@ class Window(QMainWindow):
             cursor=self.step_cursor,
             compare_step=partial(compare_with_step, self.step_cursor, self.send),
             show_program=self.pages.program,
+            show_log=self.log.open,
             start_engine=self.engine_wanted.emit,
             open_compare=self.pages.compare,
             open_changes=self.pages.changes,

@@ -60,6 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of `dgn … | head`
         sys.stderr.close()
         return 1
+    except Exception:  # a fault of ours: its traceback is printed, and kept
+        from dgn_engine.storage.program_log import record_fault
+
+        record_fault(f"dgn {arguments.command}")
+        raise
 
 
 def _check_out(out: str | Path | None) -> None:

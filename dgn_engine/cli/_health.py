@@ -17,7 +17,7 @@ from typing import Literal
 from dgn_engine import __version__
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import results_root, runs_root
-from dgn_engine.storage.user_folders import user_cache, user_config
+from dgn_engine.storage.user_folders import user_cache, user_config, user_log
 
 CHECKS = "dgn.checks"  # entry points: a function of os.environ that returns what is wrong, or ''
 OLDEST = (3, 11)
@@ -125,6 +125,7 @@ def _folders() -> Iterator[HealthFinding]:
         "results": results_root(),
         "cache": user_cache(),
         "data sets": data_root(),
+        "log": user_log(),
     }
     for name, path in places.items():
         state, about = _folder(path)

@@ -27,6 +27,7 @@ from dgn_engine.session.frame_difference import FrameCompletion, FrameDifference
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.session.restart import EngineRestart, poisons
 from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.storage.program_log import crashes_logged
 
 POLL = 0.03  # seconds between two looks at what the child has for us; commands come at once
 BEAT = 1.0  # seconds after which a child says at least that it lives
@@ -232,7 +233,8 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     session = ThreadSession(data_root, runs_root)
     session.start()
     try:
-        _carry(pipe, session)
+        with crashes_logged():
+            _carry(pipe, session)
     except (EOFError, OSError):  # the parent is gone
         session.close()
     finally:

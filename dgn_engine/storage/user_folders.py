@@ -1,6 +1,6 @@
-"""Where this program keeps what is the user's, as the platform has it: data, settings, a cache.
+"""Where this program keeps what is the user's, as the platform has it: data, settings, cache, log.
 
-`DGN_HOME` names one folder for all three, which then can be carried on a stick.
+`DGN_HOME` names one folder for all of them, which then can be carried on a stick.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import os
 import sys
 from pathlib import Path
 
+from platformdirs import PlatformDirs
+
 HOME = "DGN_HOME"  # the variable that names the one folder
 CARRIED = "dgn-viewer-data"  # its name where `--portable` makes it
 _PROGRAM = "dgn-viewer"
@@ -16,33 +18,24 @@ _PROGRAM = "dgn-viewer"
 
 def user_data() -> Path:
     """The user's data folder for this program (it need not exist)."""
-    if carried := os.environ.get(HOME):
-        return Path(carried).absolute()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = _xdg("XDG_DATA_HOME", ".local/share")
-    return base / _PROGRAM
+    return _carried() or _platform().user_data_path
 
 
 def user_config() -> Path:
     """The user's configuration folder for this program (it need not exist)."""
-    if os.environ.get(HOME) or sys.platform == "win32":
-        return user_data()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Preferences" / _PROGRAM
-    return _xdg("XDG_CONFIG_HOME", ".config") / _PROGRAM
+    return _carried() or _platform().user_preference_path
 
 
 def user_cache() -> Path:
     """The user's cache folder for this program (it need not exist); it may go at any time."""
-    if os.environ.get(HOME) or sys.platform == "win32":
-        return user_data() / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / _PROGRAM
-    return _xdg("XDG_CACHE_HOME", ".cache") / _PROGRAM
+    carried = _carried()
+    return carried / "cache" if carried else _platform().user_cache_path
+
+
+def user_log() -> Path:
+    """The folder of the program's log, in the user's state folder (it need not exist)."""
+    carried = _carried()
+    return carried / "log" if carried else _platform().user_log_path
 
 
 def carry_everything() -> Path:
@@ -54,7 +47,11 @@ def carry_everything() -> Path:
     return user_data()
 
 
-def _xdg(variable: str, otherwise: str) -> Path:
-    """A folder of the XDG Base Directory Specification, which ignores paths that are relative."""
-    named = os.environ.get(variable, "")
-    return Path(named) if named.startswith("/") else Path.home() / otherwise
+def _carried() -> Path | None:
+    """The one folder, where there is to be one."""
+    named = os.environ.get(HOME)
+    return Path(named).absolute() if named else None
+
+
+def _platform() -> PlatformDirs:
+    return PlatformDirs(_PROGRAM, appauthor=False)

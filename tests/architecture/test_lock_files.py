@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "Makefile",
-    *(ROOT / "requirements").glob("*.*"),
+    *(ROOT / "requirements").glob("*.*"), *(ROOT / ".github" / "workflows").glob("*.yml"),
 ]  # fmt: skip
 
 
@@ -32,17 +32,21 @@ def test_everything_that_the_program_needs_is_locked_within_its_window(lock: Any
     packaging = pytest.importorskip("packaging.requirements")
     pinned = {pin["name"]: pin["version"] for pin in lock.pins()}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    for line in (*project["dependencies"], *project["optional-dependencies"]["cluster"]):
+    pinned |= {pin["name"]: pin["version"] for pin in lock.pins(lock.BUILT)}
+    extras = [line for name in lock.EXTRAS for line in project["optional-dependencies"][name]]
+    for line in (*project["dependencies"], *extras):
         wanted = packaging.Requirement(line)
         assert pinned[wanted.name.lower()] in wanted.specifier, line
 
 
 def test_every_line_of_the_lock_has_one_digest_and_none_is_of_cuda(lock: Any) -> None:
-    texts = [path.read_text("utf-8") for path in (lock.TORCH, lock.LOCK, lock.CLUSTER)]
-    assert sum(text.count("==") for text in texts) == len(lock.pins())
-    assert sum(text.count("--hash=sha256:") for text in texts) == len(lock.pins())
-    names = [pin["name"] for pin in lock.pins()]
-    assert len(set(names)) == len(names)
+    for path in (lock.TORCH, lock.LOCK, *lock.EXTRAS.values()):
+        text, found = path.read_text("utf-8"), lock.pins(path)
+        assert found
+        assert text.count("==") == text.count("--hash=sha256:") == len(found)
+    for extra in lock.EXTRAS.values():  # beside the others each name stands once
+        names = [pin["name"] for pin in lock.pins(lock.TORCH, lock.LOCK, extra)]
+        assert len(set(names)) == len(names)
     assert not [name for name in names if name.startswith(("nvidia", "triton", "cuda"))]
     assert lock.pins()[0]["version"].endswith("+cpu")
 

@@ -85,7 +85,7 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
     "Help": (
         "help.guide", "help.tour", "help.claims", Submenu("Playground", ("playground.*",)),
         "help.panel", "help.shortcuts", SEPARATOR,
-        "help.about",
+        "help.log", "help.about",
     ),
 }  # fmt: skip
 TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
@@ -126,6 +126,7 @@ class Parts:
     events: EventWalk
     cursor: StepCursor
     show_program: Callable[[], None]
+    show_log: Callable[[], None]
     start_engine: Callable[[], None]
     open_compare: Callable[[], None]
     compare_step: Callable[[], None]
@@ -346,6 +347,7 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
         row("help.claims", "Tour of the papers", parts.start_claims, (), "",
             "Eight callouts: what the papers claim, on live runs of this window",
             _shows_run_and_ready),
+        row("help.log", "Show the log", parts.show_log, (), "", "Starts, notices and faults"),
         row("help.about", "About dgn-viewer", parts.show_program, (), "",
             "Versions, papers and licences"),
         row("help.shortcuts", "Keyboard shortcuts", parts.show_shortcuts, ("?",), "",

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
+from platformdirs.windows import Windows
 
 from dgn_engine.data._download import data_root
 from dgn_engine.storage import user_folders
@@ -13,9 +16,13 @@ from dgn_engine.storage.runs.folder_layout import results_root, runs_root
 from dgn_viewer.settings import default_path
 
 ROOT = Path(__file__).parents[3]
-PLACES = (user_folders.user_data, user_folders.user_config, user_folders.user_cache)
+PLACES = (
+    user_folders.user_data, user_folders.user_config, user_folders.user_cache,
+    user_folders.user_log,
+)  # fmt: skip
+SYSTEMS = {"Linux": Unix, "macOS": MacOS, "Windows": Windows}
 NAMES = ("DGN_HOME", "DGN_RUNS_ROOT", "DGN_RESULTS_ROOT", "DGN_DATA_ROOT")
-XDG = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+XDG = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
 
 
 @pytest.fixture(autouse=True)
@@ -24,27 +31,42 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
-    ("system", "column"), [("linux", 1), ("darwin", 2), ("win32", 3)], ids=lambda value: str(value)
-)
-def test_the_document_names_the_folders(
-    system: str, column: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.platform", system)
-    monkeypatch.setenv("LOCALAPPDATA", "%LOCALAPPDATA%")
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_document_names_the_folders(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_folders, "PlatformDirs", SYSTEMS[system])
+    # the shell's own words for it stand in the document
+    monkeypatch.setattr("platformdirs.windows.get_win_folder", lambda _: "%LOCALAPPDATA%")
     text = (ROOT / "docs" / "environment.md").read_text("utf-8")
-    rows = [line.split("|") for line in text.splitlines() if "dgn-viewer`" in line][:2]
-    rows += [line.split("|") for line in text.splitlines() if line.startswith("| data sets")]
-    written = [row[column + 1].strip(" `").replace("\\", "/") for row in rows]
+    table = text[text.index("| what |") :].split("\n\n")[0].splitlines()
+    rows = [[cell.strip(" `") for cell in line.split("|")] for line in table]
+    written = [row[rows[0].index(system)].replace("\\", "/") for row in rows[2:]]
     found = [str(place()).replace(str(Path.home()), "~").replace("\\", "/") for place in PLACES]
     assert found == written
 
 
+def test_what_0_1_kept_is_found_on_linux_and_macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own words for the folders, before platformdirs named them."""
+    monkeypatch.setenv("HOME", "/home/someone with ü")
+    kept = {
+        Unix: (".local/share/dgn-viewer", ".config/dgn-viewer", ".cache/dgn-viewer"),
+        MacOS: (
+            "Library/Application Support/dgn-viewer", "Library/Preferences/dgn-viewer",
+            "Library/Caches/dgn-viewer",
+        ),
+    }  # fmt: skip
+    for system, places in kept.items():
+        monkeypatch.setattr(user_folders, "PlatformDirs", system)
+        found = [str(place()) for place in PLACES[:3]]
+        assert found == [f"/home/someone with ü/{place}" for place in places]
+
+
 def test_xdg_folders_are_followed_where_they_are_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr(user_folders, "PlatformDirs", Unix)
     for name in XDG:
         monkeypatch.setenv(name, f"/x/{name}")
-    assert [place().parent.name for place in PLACES] == list(XDG)
+    found = [str(place()) for place in PLACES]
+    assert found[:3] == [f"/x/{name}/dgn-viewer" for name in XDG[:3]]
+    assert found[3] == "/x/XDG_STATE_HOME/dgn-viewer/log"
     for name in XDG:
         monkeypatch.setenv(name, "relative")
     assert all(place().is_relative_to(Path.home()) for place in PLACES)
@@ -76,7 +98,7 @@ def test_portable_is_beside_a_bundle_or_here(
 def test_every_variable_is_in_the_document() -> None:
     sources = [*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")]
     read = {
-        name for path in sources for name in re.findall(r'"(DGN_[A-Z_]+)"', path.read_text("utf-8"))
+        name for path in sources for name in re.findall(r"\bDGN_[A-Z_]+\b", path.read_text("utf-8"))
     }
     text = (ROOT / "docs" / "environment.md").read_text("utf-8")
     assert set(re.findall(r"^\| `(DGN_\w+)` \|", text, re.M)) == read

@@ -129,6 +129,7 @@ class Desk:
             walk=whole.walk,
             events=whole.events,
             cursor=cursor,
+            show_log=whole.show_log,
             show_program=whole.show_program,
             start_engine=whole.start_engine,
             open_compare=whole.open_compare,

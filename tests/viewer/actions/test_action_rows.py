@@ -122,6 +122,7 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("help.guide", ALWAYS, "open_guide"),
     ("help.tour", SHOWS_RUN - {"stopped"}, "start_tour"),
     ("help.claims", SHOWS_RUN - {"stopped"}, "start_claims"),
+    ("help.log", ALWAYS, "show_log"),
     ("help.about", ALWAYS, "show_program"),
     ("help.shortcuts", ALWAYS, "show_shortcuts"),
 )
