@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dgn_viewer.scene.panel_spec import PanelSpec
 
 LEAST_PANEL = 216  # pixels of height below which panels of a column become tabs
+ROOMY = 300  # … above which one that needs less leaves some to its neighbours
 OVERVIEW = "overview"
 
 Groups = tuple[tuple[str, ...], ...]  # panels of a column from the top; tabs in one place together
@@ -25,6 +26,9 @@ class LayoutPreset:
     title: str
     about: str
     columns: tuple[tuple[int, Groups], ...] = ()
+    heights: Mapping[str, float] = field(
+        default_factory=dict
+    )  # of panels that need less, against 1
 
 
 PRESETS: Mapping[str, LayoutPreset] = {
@@ -51,6 +55,7 @@ PRESETS: Mapping[str, LayoutPreset] = {
             (56, (("regions",), ("paths",))),
             (44, (("gate_maps",), ("spectrum",), ("training",))),
         ),
+        {"regions": 0.8},  # three squares side by side
     ),
     "compare": LayoutPreset(
         "Compare",
@@ -81,7 +86,9 @@ def preset_tree(
         hidden = [group for group in groups if set(group).isdisjoint(shown)]
         stacked = [*fitting(seen, rows), *hidden]
         if stacked:
-            parts.append(_node(False, [1.0] * len(stacked), [{"tabs": [*g]} for g in stacked]))
+            of = preset.heights if height / len(stacked) > ROOMY else {}
+            heights = [max(of.get(name, 1.0) for name in group) for group in stacked]
+            parts.append(_node(False, heights, [{"tabs": [*g]} for g in stacked]))
             shares.append(float(share))
     return _node(True, shares, parts) if parts else None
 

@@ -16,6 +16,7 @@ from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]
 
+_BEGIN = "File, New run… (Ctrl+N) begins one."
 _AT_ONCE = 0.1  # seconds; shorter intervals of drawing are not worth a word
 
 
@@ -44,7 +45,9 @@ def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[st
         return f"Not in {view.regime or 'this regime'}", empty.reason, ""
     if view.run is not None and view.run.inspected:
         return "Not training", empty.reason, ""
-    return f"Waiting for {'the first frame' if view.run else 'a run'}", empty.reason, ""
+    if view.run is None:
+        return "Waiting for a run", f"{empty.reason} {_BEGIN}", ""
+    return "Waiting for the first frame", empty.reason, ""
 
 
 def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float) -> str:

@@ -142,7 +142,8 @@ def _line(curve: Curve) -> dict[str, object]:
         "linestyle": _DASHES[curve.dash],
         "linewidth": 1.4 if curve.thick else 0.8,
         "marker": "o" if curve.marker else None,
-        "markersize": 3.0 if curve.thick else 2.0,
+        "markersize": (3.0 if curve.thick else 2.0) + (2.5 if curve.ring else 0.0),
+        "markerfacecolor": "none" if curve.ring else LIGHT.role(curve.role),
     }
 
 

@@ -173,6 +173,8 @@ def _look(line: Line2D) -> str:
         parts["alpha"] = line.get_alpha()
     if line.get_marker() not in (None, "None", ""):
         parts |= {"marker": line.get_marker(), "markersize": float(line.get_markersize())}
+        if line.get_markerfacecolor() == "none":
+            parts["markerfacecolor"] = "none"
     return _said(parts)
 
 

@@ -31,7 +31,10 @@ LEFT = Option("left", "Equal gates", _lefts)
 def draw(view: View) -> Shown:
     """The share of equal gates, and the map of those that differ in the chosen layer."""
     if view.compared is None:
-        return Empty("Drop a checkpoint or a recorded run on 'Compare' to see it beside the run.")
+        return Empty(
+            "Drop a checkpoint or a recorded run on 'Compare' to see it beside the run, or look "
+            "back at a step and choose View, Look back, Compare with this step."
+        )
     if not view.compared.layers:
         return Empty(f"{b_name(view.compared)} has no network here: only its scores are compared.")
     reading = view.readings.get("agreement")

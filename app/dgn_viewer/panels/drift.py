@@ -20,6 +20,7 @@ _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
     ("values", "$v$", "value", "solid"),
 )
 MEASURE = Option("measure", "Over steps", always(("moved", "distance"), ("cosine", "cosine")))
+_FIRST = "This is that reading: train on, and the curves begin."
 
 
 def draw(view: View) -> Shown:
@@ -37,6 +38,7 @@ def draw(view: View) -> Shown:
         for part in (
             "Relative to the first reading of this run; exact, over all paths.",
             reading.facts.get("features", ""),
+            _FIRST if all(len(curve.x) == 1 for curve in charts[0].curves) else "",
         )
         if part
     )

@@ -60,7 +60,7 @@ def draw(view: View) -> Shown:
 def _by_layer(view: View, reading: Reading, count: int) -> Chart:
     curves = [
         Curve("open", places(count), 100 * reading.arrays["density"], "accent", marker=True),
-        Curve("dead", places(count), 100 * reading.arrays["dead"], "value", "dash", marker=True),
+        Curve("dead", places(count), 100 * reading.arrays["dead"], "muted", "dash", marker=True),
         Curve("always open", places(count), 100 * reading.arrays["always"], "cross", "dot",
               marker=True),
     ]  # fmt: skip

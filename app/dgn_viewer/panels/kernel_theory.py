@@ -33,6 +33,7 @@ _TITLES = {
     "cosine": "Cosine of $K^V$ and $βH$",
     "traces": "tr $K^V$ / tr $βH$",
 }
+_CURVES = {"distance": "distance", "cosine": "cosine", "traces": "ratio"}
 _NAMES = (("value", "Measured $K^V$"), ("expected", "Expected $βH$"))
 
 
@@ -74,7 +75,8 @@ def _over_steps(view: View, measure: str) -> Chart:
     curves: tuple[Curve, ...] = ()
     if series is not None and series.steps.size:
         marker = bool(series.steps.size == 1)
-        curves = (Curve("A", series.steps, series.values, "value", thick=True, marker=marker),)
+        name = _CURVES[measure]
+        curves = (Curve(name, series.steps, series.values, "value", thick=True, marker=marker),)
     return Chart(
         key="over_steps",
         title=_TITLES[measure],

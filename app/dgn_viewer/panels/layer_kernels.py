@@ -43,7 +43,9 @@ def draw(view: View) -> Shown:
         if rows
     ]
     large = (
-        _large(view, reading, f"tau_{chosen}", f"$τ_{chosen + 1}$ of {layer_name(view, chosen)}"),
+        _large(
+            view, reading, f"tau_{chosen}", f"$τ_{{{chosen + 1}}}$ of {layer_name(view, chosen)}"
+        ),
         _large(view, reading, "product", _product_name(len(layers))),
         _along(view, reading),
     )
@@ -53,7 +55,7 @@ def draw(view: View) -> Shown:
 
 
 def _product_name(layers: int) -> str:
-    return "Product $τ_1$" if layers == 1 else f"Product $τ_1 ⊙ … ⊙ τ_{layers}$"
+    return "Product $τ_1$" if layers == 1 else f"Product $τ_1 ⊙ … ⊙ τ_{{{layers}}}$"
 
 
 def _small(view: View, reading: Reading, layer: int, row: int, column: int, chosen: bool) -> Chart:
@@ -61,7 +63,7 @@ def _small(view: View, reading: Reading, layer: int, row: int, column: int, chos
     return replace(
         chart,
         key=f"overview_{layer}",
-        title=f"$τ_{layer + 1}$ · {layer_tag(view, layer)}",
+        title=f"$τ_{{{layer + 1}}}$ · {layer_tag(view, layer)}",
         x=Axis(label="example"),
         y=Axis(label="example"),
         row=row,

@@ -47,7 +47,8 @@ def draw(view: View) -> Shown:
     labels = reading.arrays["labels"]
     if choice(view, KIND):
         return _compared(view, reading, choice(view, KIND), part)
-    names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{int(part) + 1}$", f"$DD^T_{int(part) + 1}$")
+    n = "" if part == "all" else int(part) + 1
+    names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{{{n}}}$", f"$DD^T_{{{n}}}$")
     kinds = (("active", "Active", names[0]), ("sensitive", "Sensitive", names[1]))
     shown = [one for one in kinds if f"{one[0]}{suffix}" in reading.arrays]
     charts: list[Chart] = []

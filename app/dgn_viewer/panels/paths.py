@@ -34,6 +34,7 @@ _MAPS = {
     "near": ("Sensitive gates on paths", "share of sensitive pairs"),
     "contributed": ("Part of the output through each unit", "part of the output"),
 }
+_LEAST_SHARE = 1e-9  # percent; what is less lies below the axis
 
 
 def _examples(view: View) -> Values:
@@ -217,14 +218,19 @@ def _distinct(curves: list[Curve]) -> tuple[Curve, ...]:
 def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
     """The share of each in the path kernel and in the number of paths, and what it adds."""
     arrays = reading.arrays
+    parts: tuple[tuple[str, str, Role], ...] = (
+        ("paths", "of the paths", "muted"), ("shares", "of the path kernel", "value"),
+    )  # fmt: skip
+    found = [(words, 100 * arrays[name], role) for name, words, role in parts if name in arrays]
+    y = _share_axis(np.concatenate([values for _, values, _ in found]))
+    low = y.limits[0] if y.limits is not None else 0.0
     shares = Chart(
         key="shares",
         title="Share of each sub-network, %",
         x=_blocks(reading),
-        y=Axis(),
-        curves=(
-            *(_bars("of the paths", 100 * arrays["paths"], "muted") if "paths" in arrays else ()),
-            *_bars("of the path kernel", 100 * arrays["shares"], "value"),
+        y=y,
+        curves=tuple(
+            curve for words, values, role in found for curve in _bars(words, values, role, low)
         ),
     )
     if "outputs" not in arrays:
@@ -248,10 +254,19 @@ def _blocks(reading: Reading) -> Axis:
     return Axis("blocks kept", limits=(0.5, len(names) + 0.5), ticks=ticks, places=True)
 
 
-def _bars(name: str, values: Array, role: Role) -> tuple[Curve, ...]:
-    """A point at each value, and a thin line from zero to it."""
+def _share_axis(percent: Array) -> Axis:
+    """In powers of ten: of the paths nearly all take every block, and the others differ too."""
+    above = percent[percent > 0]
+    if not above.size:
+        return Axis()
+    low = max(float(above.min()), _LEAST_SHARE)
+    return Axis(log=True, limits=(10.0 ** np.floor(np.log10(low)), 200.0))
+
+
+def _bars(name: str, values: Array, role: Role, low: float = 0.0) -> tuple[Curve, ...]:
+    """A point at each value, and a thin line to it from zero, or from the lowest shown."""
     at = np.arange(1.0, len(values) + 1)
-    feet, heads = (np.stack([at, y], axis=1) for y in (np.zeros(len(at)), values))
+    feet, heads = (np.stack([at, y], axis=1) for y in (np.full(len(at), low), values))
     stems = replace(lines(f"{name} from zero", feet, heads, role), faint=True)
     return stems, scattered(name, at, values, role, thick=True)
 
@@ -273,10 +288,10 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         ("total", "paths", "That end in one logit: inputs times units of each layer."),
         ("active", "active", "Sum over paths of the product of their gates."),
         ("sensitive", "sensitive", "Pairs of a path and a sensitive gate on it."),
-        ("output", "their sum", "Σ_p x(p_0) A(x, p) v(p), which is the logit."),
+        ("output", "output", "What all paths add up to: Σ_p x(p_0) A(x, p) v(p), the logit."),
         ("active_second", "active of the second", "Sum over paths of the product of its gates."),
         ("shared", "shared", "Paths active for both, Λ(s, s'): the sum of products of activities."),
-        ("output_shared", "sum of these", "Part of the first's logit along the shared paths."),
+        ("output_shared", "along these", "Part of the first's logit along the shared paths."),
     ):
         if name in found:
             facts.append(Fact(title, _counted(found[name]), about))

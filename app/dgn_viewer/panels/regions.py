@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
@@ -25,6 +27,7 @@ from dgn_viewer.scene.trials import freeze_random_gates
 
 THIRD = Option("third", "Right", always(("points", "examples"), ("steps", "over steps")))
 _ROLES: tuple[Role, ...] = ("value", "feature", "cross")
+_FEW = 12  # points that are drawn larger
 
 
 def draw(view: View) -> Shown:
@@ -35,13 +38,13 @@ def draw(view: View) -> Shown:
     if reading.absent:
         return Empty(reading.absent)
     third = _points(view, reading) if choice(view, THIRD) == "points" else _over_steps(view)
-    charts = (_cuts(reading), _decision(view, reading), third)
+    charts = (_cuts(view, reading), _decision(view, reading), third)
     return Scene(charts, _facts(reading), reading.step, _note(reading))
 
 
-def _cuts(reading: Reading) -> Chart:
+def _cuts(view: View, reading: Reading) -> Chart:
     switch = reading.arrays["switch"]
-    layers = max(int(switch.max()), 1)
+    layers = max(int(switch.max()), len(view.wiring), 1)
     values = np.where(switch > 0, switch, 0).astype(np.float64)
     return _map(
         reading,
@@ -68,11 +71,11 @@ def _decision(view: View, reading: Reading) -> Chart:
         reading,
         Matrix(
             name="margin",
-            values=margin,
+            values=-margin if two else margin,  # the colours of the classes' points
             ramp="diverging" if two else "sequential",
             low=-1.0 if two else 0.0,
             high=1.0,
-            bar=f"−1: {names[0]}, 1: {names[1]}" if two else "lead of the winning class",
+            bar=f"1: {names[0]}, −1: {names[1]}" if two else "lead of the winning class",
             scale="difference of two probabilities",
         ),
         "decision",
@@ -105,16 +108,33 @@ def _map(reading: Reading, matrix: Matrix, key: str, title: str, column: int) ->
 
 
 def _axis(label: str, at: Array) -> Axis:
-    """Whole tenths or halves of the coordinates, at the cells that they fall into."""
+    """Of a map: the coordinates at the cells that they fall into."""
+    values = _coordinates(at)
+    order = np.argsort(at)
+    cells = np.interp(values, at[order], order.astype(np.float64))
+    return Axis(label=label, limits=(-0.5, len(at) - 0.5), ticks=_ticks(cells, values))
+
+
+def _plane_axis(label: str, at: Array) -> Axis:
+    """Of the points: the same coordinates as beside the maps."""
+    values = _coordinates(at)
+    limits = float(at.min()), float(at.max())
+    return Axis(label=label, limits=limits, ticks=_ticks(values, values))
+
+
+def _coordinates(at: Array) -> Array:
+    """Whole tenths or halves, none in a corner, where it would meet that of the other axis."""
     low, high = float(at.min()), float(at.max())
     step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 1e9) if (high - low) / s <= 7)
     values = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
-    edge = 0.04 * (high - low)  # a number in a corner would meet that of the other axis
-    values = values[(values >= low + edge) & (values <= high - edge)]
-    order = np.argsort(at)
-    cells = np.interp(values, at[order], order.astype(np.float64))
-    ticks = tuple((float(c), number(float(f"{v:.6g}"))) for c, v in zip(cells, values, strict=True))
-    return Axis(label=label, limits=(-0.5, len(at) - 0.5), ticks=ticks)
+    edge = 0.04 * (high - low)
+    inside: Array = values[(values >= low + edge) & (values <= high - edge)]
+    return inside
+
+
+def _ticks(places: Array, values: Array) -> tuple[tuple[float, str], ...]:
+    words = (number(float(f"{value:.6g}")) for value in values)
+    return tuple(zip(places.tolist(), words, strict=True))
 
 
 def _points(view: View, reading: Reading) -> Chart:
@@ -122,6 +142,7 @@ def _points(view: View, reading: Reading) -> Chart:
     answers = reading.arrays["answers"]
     names = class_names(view, labels)
     x, y = reading.arrays["x"], reading.arrays["y"]
+    few = len(labels) <= _FEW
     curves: list[Curve] = []
     edge = boundary(reading)
     if len(edge):
@@ -129,16 +150,17 @@ def _points(view: View, reading: Reading) -> Chart:
     for place, one in enumerate(np.unique(labels).tolist()):
         mine = labels == one
         role = _ROLES[place % len(_ROLES)]
-        curves.append(scattered(names[int(one)], points[mine, 0], points[mine, 1], role))
+        curves.append(scattered(names[int(one)], points[mine, 0], points[mine, 1], role, few))
     wrong = answers != labels
     if wrong.any():
-        curves.append(scattered("wrong", points[wrong, 0], points[wrong, 1], "accent"))
+        ringed = scattered("wrong", points[wrong, 0], points[wrong, 1], "text", few)
+        curves.append(replace(ringed, ring=True))
     horizontal, vertical = ("x", "y") if reading.facts.get("plane") == "data" else ("s", "t")
     return Chart(
         key="points",
         title="Probe examples and boundary",
-        x=Axis(label=horizontal, limits=(float(x.min()), float(x.max()))),
-        y=Axis(label=vertical, limits=(float(y.min()), float(y.max()))),
+        x=_plane_axis(horizontal, x),
+        y=_plane_axis(vertical, y),
         curves=tuple(curves),
         column=2,
         square=True,
@@ -179,7 +201,8 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     facts = []
     if (count := reading.scalars.get("regions")) is not None:
         about = "Patterns of all gates that the points of the grid meet; finer regions are missed."
-        facts.append(Fact("regions", f"{int(count):,}", about))
+        each = int(count) == reading.arrays["winner"].size  # point of the grid in one of its own
+        facts.append(Fact("regions", f"{'≥ ' if each else ''}{int(count):,}", about))
     right = int((labels == answers).sum())
     facts.append(Fact("right", f"{right} of {len(labels)}", "Of the examples that are shown."))
     return tuple(facts)

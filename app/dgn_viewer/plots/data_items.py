@@ -55,7 +55,8 @@ class CurveItems:
             x, y = thinned(x, y, *seen, _MOST_POINTS, chart.x.log)
         x, y = drawn_values(x, chart.x), drawn_values(y, chart.y)
         colour = style.colour(curve.role, FAINT if curve.faint else 1.0)
-        pen = pg.mkPen(colour, width=2 if curve.thick else 1, style=_DASHES[curve.dash])
+        width = (2 if curve.thick else 1) * self._pixels()
+        pen = pg.mkPen(colour, width=width, style=_DASHES[curve.dash])
         line.setData(x, y, pen=pen, antialias=len(x) <= _SMOOTH_POINTS, connect="finite")
         if curve.marker:
             dots = self._dots.get(key)
@@ -64,9 +65,17 @@ class CurveItems:
                 self._field.addItem(dots, ignoreBounds=True)
             finite = np.isfinite(y)
             size = 6 if curve.thick else 4
-            dots.setData(x[finite], y[finite], size=size, pen=None, brush=pg.mkBrush(colour))
+            outline = pg.mkPen(colour, width=1.5) if curve.ring else None
+            fill = None if curve.ring else pg.mkBrush(colour)
+            size += 5 if curve.ring else 0
+            dots.setData(x[finite], y[finite], size=size, pen=outline, brush=fill)
         elif key in self._dots:
             self._field.removeItem(self._dots.pop(key))
+
+    def _pixels(self) -> float:
+        """Pixels of the screen to one of Qt's: a pen that no zoom widens counts the former."""
+        view = self._field.getViewWidget()
+        return float(view.devicePixelRatioF()) if view is not None else 1.0
 
 
 def _key(index: int, curve: Curve) -> str:

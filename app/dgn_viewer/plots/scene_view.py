@@ -33,6 +33,8 @@ from dgn_viewer.scene.mark_labels import Chip, chip_lines, steps_around
 from dgn_viewer.scene.readout import describe
 from dgn_viewer.style.theme import LIGHT, Theme
 
+_HARDLY_MORE = 1.15  # of the room: less of a chart is out of sight than a row of overviews is high
+
 
 class SceneView(QWidget):
     """Shows a `Scene`; charts are known by key, so that zoom and items outlive each frame."""
@@ -340,7 +342,8 @@ class SceneView(QWidget):
         """The charts in their places below the overviews, and how high the row of these is.
 
         Where charts would have to scroll below it, it is lower, and the only chart has no title,
-        which the row has; where that is not enough, there is no row. Where nothing helps, it stays.
+        which the row has; where that is not enough, there is no row. Where nothing helps, it stays,
+        unless the chart needs hardly more room than there is without it.
         """
         if not any(chart.small for chart in self._scene):
             return fitted(self._scene, self._wanted, width, height, self._chart), 0
@@ -350,7 +353,8 @@ class SceneView(QWidget):
         for row, charts in ((HEIGHT, self._scene), (LOW, untitled), (0, self._scene)):
             room = height - (row + GAP if row else 0.0)
             found = fitted(charts, self._wanted, width, room, self._chart)
-            if found.height <= room - (TAB_ROW if found.tabs else 0.0):
+            spare = 1.0 if row else _HARDLY_MORE
+            if found.height <= spare * (room - (TAB_ROW if found.tabs else 0.0)):
                 return found, row
         return whole, HEIGHT
 

@@ -273,7 +273,7 @@ def _widths(
     free = all_ - GAP * (count - 1)
     around: dict[int, float] = {}  # margins left and right of the data of a column of squares
     inside: dict[int, float] = {}  # how wide its data would be in full height
-    others: set[int] = set()
+    others: dict[int, float] = {}  # margins of a column of other charts
     for chart in charts:
         cell, room = cells[chart.key], margins[chart.key]
         if chart.square and cell.column_span == 1:
@@ -282,7 +282,7 @@ def _widths(
             inside[cell.column] = max(inside.get(cell.column, 0.0), wide)
             around[cell.column] = max(around.get(cell.column, 0.0), room.left + room.right)
         elif cell.column_span == 1:
-            others.add(cell.column)
+            others[cell.column] = max(others.get(cell.column, 0.0), room.left + room.right)
     squares = [column for column in inside if column not in others]
     rest = count - len(squares)
     most = free if rest == 0 else free * len(squares) / (len(squares) + 1.25 * rest)
@@ -292,8 +292,10 @@ def _widths(
     shrink = min(1.0, max(most - surround, 8.0) / wanted) if wanted else 1.0
     sizes = {column: around[column] + inside[column] * shrink for column in squares}
     left = free - sum(sizes.values())
-    if rest:
-        return [sizes.get(column, left / rest) for column in range(count)]
+    if rest:  # their data are equally wide, whatever stands beside them
+        data = (left - sum(others.values())) / rest
+        each = {column: others.get(column, 0.0) + data for column in range(count)}
+        return [sizes.get(column, each[column]) for column in range(count)]
     # A wide chart above or below squares takes the whole width; their columns share it.
     spanned = any(not chart.square and cells[chart.key].column_span > 1 for chart in charts)
     return [sizes[column] + (left / count if spanned else 0.0) for column in range(count)]

@@ -64,6 +64,7 @@ class Curve:
     dash: Dash = "solid"
     thick: bool = False
     marker: bool = False
+    ring: bool = False  # its markers are rings, around those of another curve
     faint: bool = False  # the raw values behind a smoothed line: thin, pale, without a name
     smoothed: float = 0.0  # the weight of the past; drawn, but neither read out nor exported
     segments: bool = False  # lines between any two points, NaN after each: drawn, not read out

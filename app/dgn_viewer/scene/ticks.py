@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.elements import Axis, Chart
 
 Tick = tuple[float, str]
 
+_REGULAR = 0.6  # of the labels that fit: with fewer, every second or third is no gain
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _FACTORS = ((1, 2, 5), (1, 3), (1, 2, 3, 5), (1, 1.5, 2, 3, 4, 6, 8))  # of each decade
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -72,13 +74,29 @@ def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
 def spaced(ticks: Sequence[Tick], places: Sequence[float], gap: Sequence[float]) -> list[int]:
     """Which ticks to keep so that labels of half-size `gap` around `places` do not touch.
 
-    Keeps the first and then every one that still fits; `places` ascend or descend.
+    Keeps the first and then every second, third …, or every one that still fits where that keeps
+    many more; `places` ascend or descend.
     """
+    kept = _greedy(places, gap)
+    for stride in range(1, len(ticks)):
+        regular = range(0, len(ticks), stride)
+        if len(regular) < _REGULAR * len(kept):
+            break
+        if all(_apart(places, gap, one, other) for one, other in pairwise(regular)):
+            return list(regular)
+    return kept
+
+
+def _greedy(places: Sequence[float], gap: Sequence[float]) -> list[int]:
     kept: list[int] = []
-    for index in range(len(ticks)):
-        if not kept or abs(places[index] - places[kept[-1]]) >= gap[index] + gap[kept[-1]]:
+    for index in range(len(places)):
+        if not kept or _apart(places, gap, kept[-1], index):
             kept.append(index)
     return kept
+
+
+def _apart(places: Sequence[float], gap: Sequence[float], one: int, other: int) -> bool:
+    return abs(places[other] - places[one]) >= gap[other] + gap[one]
 
 
 def _round_step(low: float, high: float, most: int) -> float:

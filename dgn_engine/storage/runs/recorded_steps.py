@@ -132,7 +132,10 @@ def readings_at(frame: Frame | None, step: int, probes: Iterable[str]) -> dict[s
     of = step if frame is None else frame.step
     for probe in probes:
         if probe not in found:
-            why = f"It was not recorded at step {of:,}: no panel that needs it was open then."
+            why = (
+                f"It was not recorded at step {of:,}: no panel that needs it was open then. What "
+                "open panels show is recorded while the network trains."
+            )
             if frame is None:
                 why = f"Nothing was recorded up to step {step:,}."
             found[probe] = Reading(probe, of, facts={"fault": NOT_RECORDED}, absent=why)

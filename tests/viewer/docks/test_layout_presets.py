@@ -81,6 +81,14 @@ def test_columns_have_their_shares_and_rows_equal_ones() -> None:
     assert tree["parts"][1]["shares"] == [0.5, 0.5]
 
 
+def test_a_panel_that_needs_less_height_leaves_it_to_its_neighbour_where_there_is_room() -> None:
+    preset = LayoutPreset("T", "A", ((100, (("overlap",), ("ntk",))),), {"overlap": 0.6})
+    for height, shares in ((700, [0.375, 0.625]), (500, [0.5, 0.5])):
+        tree = preset_tree(preset, SPECS, SEEN, height)
+        assert tree is not None
+        assert tree["shares"] == pytest.approx(shares)
+
+
 def test_a_panel_that_no_preset_knows_stays_behind_the_last_of_its_area() -> None:
     more = SPECS | {"mine": spec("left"), "yours": spec("right"), "shut": spec("right")}
     seen = (*SEEN, "mine", "yours")

@@ -37,7 +37,12 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
 @pytest.mark.parametrize(
     ("state", "spec", "view", "words"),
     [
-        ("waiting", SPEC, View(), ("Waiting for a run", EMPTY.reason, "")),
+        (
+            "waiting",
+            SPEC,
+            View(),
+            ("Waiting for a run", f"{EMPTY.reason} File, New run… (Ctrl+N) begins one.", ""),
+        ),
         ("waiting", SPEC, VIEW, ("Waiting for the first frame", EMPTY.reason, "")),
         ("waiting", COMPARES, VIEW, ("Nothing to compare", EMPTY.reason, "")),
         ("waiting", SPEC, INSPECTED, ("Not training", EMPTY.reason, "")),

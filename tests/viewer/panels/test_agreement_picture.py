@@ -237,7 +237,8 @@ def test_the_header_offers_the_layers_of_the_reading() -> None:
     [
         (
             replace(VIEW, compared=None),
-            "Drop a checkpoint or a recorded run on 'Compare' to see it beside the run.",
+            "Drop a checkpoint or a recorded run on 'Compare' to see it beside the run, or look "
+            "back at a step and choose View, Look back, Compare with this step.",
         ),
         (
             replace(VIEW, compared=ComparedRun("other.pt")),

@@ -39,7 +39,7 @@ def test_paths_are_counted_in_full_and_drawn_through_their_units() -> None:
     scene = drawn("paths", view)
     said = {fact.name: fact.value for fact in scene.facts}
     assert said == {
-        "paths": "12,288", "active": "2,250", "sensitive": "0.1235", "their sum": "−0.5",
+        "paths": "12,288", "active": "2,250", "sensitive": "0.1235", "output": "−0.5",
     }  # fmt: skip
     largest = drawn("paths", chosen(view, graph="largest"))
     graph = chart(largest, "largest")
@@ -127,13 +127,42 @@ def test_shares_of_sub_networks_are_named_by_their_blocks() -> None:
     points = {curve.name: curve.y[::2].tolist() for curve in shares.curves if curve.marker}
     assert points["of the path kernel"] == [10.0, 20.0, 30.0, 40.0]
     assert points["of the paths"] == [0.0, 25.0, 25.0, 50.0]
+    assert (shares.y.log, shares.y.limits) == (True, (10.0, 200.0))  # they differ by decades
     assert outputs.curves[-1].y[::2].tolist() == [1.0, -0.5, 0.25, 0.25]
     assert describe(outputs, 1.9, 0.0) == ("1", "adds  −0.5")
-    assert [(fact.name, fact.value) for fact in scene.facts] == [("their sum", "1")]
+    assert [(fact.name, fact.value) for fact in scene.facts] == [("output", "1")]
     alone = replace(found, arrays={"shares": arrays["shares"]}, facts={"blocks": ",1,2,1 2"})
     only = drawn("paths", View(readings={"paths": alone}))
     assert [one.key for one in only.charts] == ["shares"]
     assert only.note.endswith("With biases the output is no sum over sub-networks.")
+
+
+def test_regions_have_one_colour_for_a_class_and_rings_around_what_is_wrong() -> None:
+    found = Reading(
+        "regions",
+        3,
+        arrays={
+            "margin": np.array([[-1.0, 0.5], [-0.5, 1.0]]),
+            "winner": np.array([[0, 1], [0, 1]]),
+            "switch": np.array([[0, 1], [1, 2]]),
+            "x": np.array([0.0, 1.0]),
+            "y": np.array([1.0, 0.0]),
+            "points": np.array([[0.0, 0.0], [1.0, 1.0]]),
+            "labels": np.array([0, 1]),
+            "answers": np.array([0, 0]),
+        },
+        scalars={"regions": 4.0},
+        facts={"plane": "data"},
+    )
+    scene = drawn("regions", View(run=run((2,), (2,)), wiring=(0, 1), readings={"regions": found}))
+    cuts, decision, points = scene.charts
+    assert (cuts.matrix, decision.matrix) != (None, None)
+    assert decision.matrix.values.tolist() == [[1.0, -0.5], [0.5, -1.0]]  # type: ignore[union-attr]
+    _, first, second, wrong = points.curves
+    assert (first.role, second.role) == ("value", "feature")
+    assert (wrong.name, wrong.ring, wrong.y[::2].tolist()) == ("wrong", True, [1.0])
+    assert [name for _, name in points.x.ticks or ()] == ["0.2", "0.4", "0.6", "0.8"]
+    assert [fact.value for fact in scene.facts] == ["≥ 4", "1 of 2"]  # each point has its own
 
 
 def test_of_many_layers_six_have_a_line_and_the_note_says_which() -> None:

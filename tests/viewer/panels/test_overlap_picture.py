@@ -111,10 +111,10 @@ def test_active_and_sensitive_overlap_of_the_whole_network_stand_side_by_side() 
 def test_a_layer_has_its_own_overlaps_and_names() -> None:
     expected = Scene(
         charts=(
-            picture("active", "Active $τ_2$", ACTIVE_2, 0),
-            picture("sensitive", "Sensitive $DD^T_2$", SENSITIVE_2, 1, bar=BAR),
+            picture("active", "Active $τ_{2}$", ACTIVE_2, 0),
+            picture("sensitive", "Sensitive $DD^T_{2}$", SENSITIVE_2, 1, bar=BAR),
         ),
-        facts=(mean("$τ_2$", "0.31", "active"), mean("$DD^T_2$", "0.46", "sensitive")),
+        facts=(mean("$τ_{2}$", "0.31", "active"), mean("$DD^T_{2}$", "0.46", "sensitive")),
         step=6,
         note=NOTE,
     )

@@ -40,11 +40,11 @@ def boxes(
     }
 
 
-def test_charts_side_by_side_share_base_line_and_top_but_not_their_sides() -> None:
+def test_charts_side_by_side_have_one_base_line_one_top_and_equally_wide_data() -> None:
     margins = {"a": Margins(10, 5, 3, 7), "b": Margins(20, 1, 2, 4)}
     assert arrange([curves("a"), curves("b", column=1)], margins, 208, 100) == {
-        "a": ChartPlace(Box(10, 5, 87, 88), Margins(10, 5, 3, 7)),
-        "b": ChartPlace(Box(128, 5, 78, 88), Margins(20, 5, 2, 7)),
+        "a": ChartPlace(Box(10, 5, 82.5, 88), Margins(10, 5, 3, 7)),
+        "b": ChartPlace(Box(123.5, 5, 82.5, 88), Margins(20, 5, 2, 7)),
     }
 
 

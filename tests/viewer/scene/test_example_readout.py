@@ -82,7 +82,7 @@ def test_the_diagonal_is_one_example_and_a_layer_has_its_own_gates_alone() -> No
     readout = example_readout(view, drawn("overlap", "active", view), 1, 0)
     assert readout is not None
     assert [rows.name for rows in readout.gates] == ["G1"]
-    assert readout.lines == ("Active $τ_1$: 0.2",)
+    assert readout.lines == ("Active $τ_{1}$: 0.2",)
 
 
 def test_an_example_without_an_active_path_shares_none() -> None:

@@ -121,8 +121,8 @@ def test_logarithmic_ticks(low: float, high: float, most: int, ticks: dict[float
         ([0, 10, 20, 30], [6, 6, 6, 6], [0, 2]),
         ([0, 10, 20, 30], [5, 5, 5, 5], [0, 1, 2, 3]),  # they touch, and no more
         ([30, 20, 10, 0], [6, 6, 6, 6], [0, 2]),
-        ([0, 10, 20, 30], [9, 2, 1, 1], [0, 2, 3]),
-        ([0, 10, 20, 30], [2, 9, 1, 1], [0, 2, 3]),
+        ([0, 10, 20, 30], [9, 2, 1, 1], [0, 2]),  # every second, rather than one more
+        ([0, 10, 20, 30, 40, 50], [29, 1, 1, 1, 1, 1], [0, 3, 4, 5]),  # every third would be two
         ([], [], []),
     ],
 )
