@@ -1,7 +1,7 @@
 """What both programs of the bundle start: `dgn`, `dgn-viewer`, or a child process of theirs.
 
 Elsewhere the engine starts its children as `python -m MODULE`; in a bundle there is no python, so
-that this program takes `-m MODULE` itself, for modules of the engine alone.
+that this program takes `-m MODULE` itself, for our own modules alone.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import runpy
 import sys
 from pathlib import Path
 
+OURS = ("dgn_engine.", "dgn_viewer.")
+
 
 def main() -> int:
     multiprocessing.freeze_support()  # ends here in a child that multiprocessing started
-    if sys.argv[1:2] == ["-m"] and sys.argv[2:3] and sys.argv[2].startswith("dgn_engine."):
+    if sys.argv[1:2] == ["-m"] and sys.argv[2:3] and sys.argv[2].startswith(OURS):
         module = sys.argv[2]
         del sys.argv[1:3]
         runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -99,7 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _animate(arguments: argparse.Namespace) -> int:
     """Write the animation and print what it shows."""
-    from dgn_viewer.figures.animation import check_format, save_animation
+    from dgn_viewer.figures.animation import save_animation
+    from dgn_viewer.figures.animation_format import check_format
     from dgn_viewer.recorded_pages import pages_of_run
 
     if arguments.step is not None:

@@ -47,7 +47,6 @@ LATE_IMPORTS = {
     "app/dgn_viewer/docks/panel_dock.py": "the window is shown before pyqtgraph is loaded",
     "app/dgn_viewer/experiments/results_panel.py": "pyqtgraph is loaded by the first figure",
     "app/dgn_viewer/figure_command.py": "`dgn --help` answers before numpy is loaded",
-    "app/dgn_viewer/shell/animation_export.py": "matplotlib is loaded in the thread that draws",
     "app/dgn_viewer/shell/export": "matplotlib is loaded by the first export, in its thread",
     "dgn_engine/cli/": "`dgn --help` answers before torch is loaded",
     "dgn_engine/data/__init__.py": "torch is loaded where images are resized",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,13 +13,13 @@ from pathlib import Path
 from PIL import Image
 
 from dgn_engine.errors import UserError
+from dgn_viewer.figures.animation_format import check_format
 from dgn_viewer.figures.export_values import write_export
 from dgn_viewer.figures.figure_style import FigureStyle
 from dgn_viewer.figures.provenance import FigurePanel
 from dgn_viewer.figures.save_figure import page_bytes
 from dgn_viewer.scene.fixed_axes import with_fixed_axes
 
-FORMATS = (".gif", ".mp4")
 MOST_FRAMES = 1000
 MOST_PIXELS = 1 << 21  # of one page: more does not move smoothly anywhere
 _WAIT = 600.0  # seconds that ffmpeg may take
@@ -32,18 +31,6 @@ Page = Sequence[FigurePanel]
 Told = Callable[[int, int], object]  # pages done, of how many
 
 
-def check_format(path: Path) -> None:
-    """Raise `UserError` where no animation can be written under this name."""
-    ending = path.suffix.lower()
-    if ending not in FORMATS:
-        raise UserError(f"{path.name} is no animation; end its name in .gif or .mp4.")
-    if ending == ".mp4" and shutil.which("ffmpeg") is None:
-        raise UserError(
-            f"{path.name} needs the program ffmpeg, which is not installed; install it or end the "
-            "name in .gif."
-        )
-
-
 def save_animation(
     pages: Sequence[Page],
     path: Path,
@@ -51,13 +38,25 @@ def save_animation(
     per_second: float,
     told: Told = lambda done, of: None,
 ) -> Path:
-    """Draw every page with the same axes and colours, and write them in order.
-
-    `per_second`: pages a second. `told`: pages drawn, of how many, again and again until the file
-    is written; what it raises ends the work. Raises `UserError` where there are too few or too many
-    pages, or where it cannot be written. The file's comment says where the data come from.
-    """
+    """Write `film` of these pages under this name, which ends in .gif or .mp4."""
     check_format(path)
+    write_export(path, film(pages, path.suffix, style, per_second, told))
+    return path
+
+
+def film(
+    pages: Sequence[Page],
+    kind: str,
+    style: FigureStyle,
+    per_second: float,
+    told: Told = lambda done, of: None,
+) -> bytes:
+    """Draw every page with the same axes and colours, in order, as '.gif' or '.mp4'.
+
+    `per_second`: pages a second. `told`: pages drawn, of how many, again and again until the film
+    is made; what it raises ends the work. Raises `UserError` where there are too few or too many
+    pages. The film's comment says where the data come from.
+    """
     if not 2 <= len(pages) <= MOST_FRAMES:
         raise UserError(
             f"{len(pages):,} recorded steps make no animation; choose a range with 2 to "
@@ -72,11 +71,10 @@ def save_animation(
         told(len(drawn), len(pages))
     waits = [round(1000.0 / per_second)] * len(drawn)
     waits[-1] = max(waits[-1], round(1000.0 * _REST))
-    make = _gif if path.suffix.lower() == ".gif" else _mp4
-    film = make(_Pictures(drawn), waits, _about(pages), lambda: told(len(drawn), len(drawn)))
+    make = _gif if kind.lower() == ".gif" else _mp4
+    made = make(_Pictures(drawn), waits, _about(pages), lambda: told(len(drawn), len(drawn)))
     told(len(drawn), len(drawn))
-    write_export(path, film)
-    return path
+    return made
 
 
 def _about(pages: Sequence[Page]) -> dict[str, object]:
@@ -182,10 +180,10 @@ def _mp4(
             "film.mp4",
         ]  # fmt: skip
         said = _carried_out(command, place, told)
-        film = Path(place) / "film.mp4"
-        if said or not film.exists():
+        made = Path(place) / "film.mp4"
+        if said or not made.exists():
             raise UserError(f"ffmpeg could not write the film: {said or 'it wrote nothing'}.")
-        return film.read_bytes()
+        return made.read_bytes()
 
 
 def _carried_out(command: Sequence[str], place: str, told: Callable[[], object]) -> str:

@@ -1,12 +1,11 @@
-"""Saves panels at a range of recorded steps as an animation, drawn in a thread of its own."""
+"""Saves panels at a range of recorded steps as an animation, drawn in a process of its own."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QTimer
@@ -15,47 +14,33 @@ from PySide6.QtWidgets import QMainWindow
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import check_output
 from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.figures.animation_format import check_format
+from dgn_viewer.figures.export_values import write_export
 from dgn_viewer.figures.figure_style import FigureStyle
+from dgn_viewer.film.film_order import FilmOrder, FilmPanel
+from dgn_viewer.film.film_process import FilmCancelledError, FilmProcess
 from dgn_viewer.notices import Notice
-from dgn_viewer.recorded_pages import PagePanel, recorded_pages
 from dgn_viewer.shell.animation_dialog import AnimationDialog, AnimationWish
 from dgn_viewer.shell.export import ExportSettings
 from dgn_viewer.shell.figure_thread import FigureThread
+from dgn_viewer.state.frame_source import Source
 from dgn_viewer.state.history import History
-from dgn_viewer.state.past_view import PastViews
-from dgn_viewer.timeline.past_reader import Source
 from dgn_viewer.timeline.step_cursor import StepCursor
 
 _LOOK_MS = 100
-_REST = 1.0  # of the time that a page took: then the window and the training have the processor
-
-
-class _CancelledError(Exception):
-    """Nobody wants the animation any more."""
 
 
 @dataclass
 class Progress:
-    """Written by the thread that draws, read by the window."""
+    """Written by the thread that hears of the drawing, read by the window."""
 
-    words: str = "Reading the recorded steps …"
+    words: str = "Beginning …"
     done: int = 0
     of: int = 0
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    told_at: float = field(default_factory=time.monotonic)
+    process: FilmProcess = field(default_factory=FilmProcess)
 
-    def reading(self, done: int, of: int) -> None:
-        self._tell(f"Reading step {done + 1:,} of {of:,} …", 0, of)
-
-    def drawing(self, done: int, of: int) -> None:
-        words = "Writing the file …" if done == of else f"Drawing page {done + 1:,} of {of:,} …"
-        self._tell(words, done, of)
-
-    def _tell(self, words: str, done: int, of: int) -> None:
+    def tell(self, words: str, done: int, of: int) -> None:
         self.words, self.done, self.of = words, done, of
-        if self.cancelled.wait(_REST * (time.monotonic() - self.told_at)):
-            raise _CancelledError
-        self.told_at = time.monotonic()
 
 
 class AnimationExport:
@@ -98,7 +83,7 @@ class AnimationExport:
 
     def cancel(self) -> None:
         if self._progress is not None:
-            self._progress.cancelled.set()
+            self._progress.process.stop()
 
     def close(self) -> None:
         """End what is being written: there is no window any more."""
@@ -147,21 +132,33 @@ class AnimationExport:
         if self._cursor.why_not or source is None:
             self._refuse(self._cursor.why_not)
             return
-        hosts = {name: self._docks.hosts[name] for name in wish.panels}
-        panels = {
-            name: PagePanel(host.spec, host.choices(), host.charts.settings())
-            for name, host in hosts.items()
-        }
         self._progress = progress = Progress()
-        make = partial(_written, wish, self._history.past_views(), source, panels, progress)
-        self._thread.ask(make, partial(self._done, wish))
+        order = self._order(wish, source)
+        self._thread.ask(partial(_written, wish.path, order, progress), partial(self._done, wish))
         self._look.start()
         self._show_progress()
+
+    def _order(self, wish: AnimationWish, source: Source) -> FilmOrder:
+        hosts = {name: self._docks.hosts[name] for name in wish.panels}
+        return FilmOrder(
+            "The run",
+            self._history.past_views(),
+            source,
+            {
+                name: FilmPanel(dict(host.choices()), dict(host.charts.settings()))
+                for name, host in hosts.items()
+            },
+            wish.reach,
+            wish.pages,
+            wish.path.suffix,
+            FigureStyle(width=wish.width),
+            wish.per_second,
+        )
 
     def _show_progress(self) -> None:
         if self._progress is not None and self.dialog is not None:
             now = self._progress
-            words = "Ending …" if now.cancelled.is_set() else now.words
+            words = "Ending …" if now.process.stopped else now.words
             self.dialog.show_progress(words, now.done, now.of)
 
     def _done(self, wish: AnimationWish, result: Any) -> None:
@@ -169,7 +166,7 @@ class AnimationExport:
         self._look.stop()
         if self.dialog is not None:
             self.dialog.show_progress("", 0, 0)
-        if isinstance(result, _CancelledError):
+        if isinstance(result, FilmCancelledError):
             self._say(f"{wish.path.name} was not written: it was cancelled.")
         elif isinstance(result, UserError):
             self._refuse(str(result))
@@ -203,21 +200,10 @@ class AnimationExport:
             self._cursor.choose_reach(0, 0)
 
 
-def _written(
-    wish: AnimationWish,
-    views: PastViews,
-    source: Source,
-    panels: dict[str, PagePanel],
-    progress: Progress,
-) -> str:
-    """Draw and write it, in the thread; what it shows, in words."""
-    from dgn_viewer.figures.animation import check_format, save_animation
-
-    check_format(wish.path)
-    check_output(wish.path)
-    found = recorded_pages(
-        "The run", views, source.frames(), panels, wish.reach, wish.pages, progress.reading
-    )
-    style = FigureStyle(width=wish.width)
-    save_animation(found.pages, wish.path, style, wish.per_second, progress.drawing)
-    return found.words
+def _written(path: Path, order: FilmOrder, progress: Progress) -> str:
+    """Have it drawn, then write it, in the thread; what it shows, in words."""
+    check_format(path)
+    check_output(path)
+    film = progress.process.make(order, progress.tell)
+    write_export(path, film.content)
+    return film.words

@@ -10,7 +10,6 @@ import threading
 import time
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
@@ -18,26 +17,11 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
-from dgn_engine.storage.session_file.untrusted_run import plain_frame
+from dgn_viewer.state.frame_source import Source
 
 _SHARE = 0.05  # of its time that looking at the folder of a run in progress may take
 _LEAST = 0.5  # seconds between two such looks,
 _MOST = 5.0  # at most: a computer that slept during a look has not looked all that time
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the frames of a run lie: in a folder, or in memory. `foreign`: others wrote them."""
-
-    folder: str = ""
-    foreign: bool = False
-    held: HeldFrames | None = None
-
-    def frames(self) -> RecordedSteps | HeldFrames:
-        """For one thread. Raises `UserError` where the folder cannot be read."""
-        if self.held is not None:
-            return self.held
-        return RecordedSteps(Path(self.folder), clean=plain_frame if self.foreign else _as_it_is)
 
 
 @dataclass(frozen=True)
@@ -152,10 +136,6 @@ class PastReader(QObject):
         took = time.monotonic() - now
         self._next_look = now + took + min(max(took / _SHARE, _LEAST), _MOST)
         return self._steps
-
-
-def _as_it_is(frame: Frame) -> Frame:
-    return frame
 
 
 def _moved(steps: tuple[int, ...], step: int, by: int) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
+from typing import Any
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.frame_content import decode, encode
@@ -22,7 +23,7 @@ MOST = 64 << 20  # bytes of packed frames
 
 
 class HeldFrames:
-    """Frames by step, for several threads.
+    """Frames by step, for several threads; pickled, they are those of that moment.
 
     `steps`: in ascending order, each once; `bytes`: of the packed frames; `left_out`: frames that
     went to keep the cap.
@@ -36,6 +37,11 @@ class HeldFrames:
         self._lock = threading.Lock()
         self._packed: list[bytes] = []
         self._events: list[int] = []
+
+    def __reduce__(self) -> tuple[type[HeldFrames], tuple[int], dict[str, Any]]:
+        with self._lock:
+            state = {name: value for name, value in vars(self).items() if name != "_lock"}
+            return HeldFrames, (self.most,), {**state, "_events": list(self._events)}
 
     def note_event(self, step: int) -> None:
         """Frames next to this step stay as long as there is anything else to drop."""

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from dgn_engine.errors import UserError
-from dgn_viewer.figures import animation
+from dgn_viewer.figures import animation_format
 from dgn_viewer.figures.animation import save_animation
 from dgn_viewer.figures.figure_style import FigureStyle
 from dgn_viewer.figures.provenance import FigurePanel, Provenance
@@ -101,7 +101,7 @@ def test_a_gif_has_one_page_a_step_all_of_one_size_and_palette(tmp_path: Path) -
 def test_what_makes_no_animation_is_one_sentence(
     count: int, name: str, rate: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(animation.shutil, "which", lambda program: None)
+    monkeypatch.setattr(animation_format.shutil, "which", lambda program: None)
     with pytest.raises(UserError, match=said):
         save_animation(pages(count), tmp_path / name, STYLE, rate)
     assert list(tmp_path.iterdir()) == []

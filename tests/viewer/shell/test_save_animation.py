@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 from pytestqt.qtbot import QtBot
 
+from dgn_engine import cli
+from dgn_engine.protocol.commands import ShowRun
 from dgn_viewer.application import Viewer
 from dgn_viewer.figures import export_values
 from dgn_viewer.shell.animation_dialog import AnimationDialog
@@ -33,7 +35,6 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(frame_keeper, "EVERY", 0.01)
-    monkeypatch.setattr("dgn_viewer.shell.animation_export._REST", 0.0)
     viewer = make_viewer()
     window, cursor = viewer.window, viewer.window.step_cursor
     qtbot.waitUntil(lambda: len(cursor.steps) >= 4)
@@ -84,3 +85,28 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     window.animations.open()
     assert window.animations.dialog is None
     assert window.notices.recent[-1].text == f"No animation can be saved. {why}"
+
+
+def test_the_window_and_the_command_make_the_same_film(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    options = ["--width", "8", "--depth", "3", "--epochs", "1", "--record", "gates"]
+    every = ["--record-every", "20", "--quiet", "--out", str(run)]
+    assert cli.main(["train", "--data", "digits", *options, *every]) == 0
+    ours, theirs = tmp_path / "window.gif", tmp_path / "command.gif"
+    arguments = ["figure", str(run), "--panel", "gate_maps", "--animate", "0:40", "-o", str(theirs)]
+    assert cli.main(arguments) == 0
+    viewer = make_viewer(paused=True)
+    viewer.window.send(ShowRun(str(run)))
+    qtbot.waitUntil(lambda: viewer.window.step_cursor.folder == str(run))
+    viewer.window.animations.open("gate_maps")
+    dialog = viewer.window.animations.dialog
+    assert dialog is not None
+    qtbot.waitUntil(lambda: dialog._steps is not None)
+    dialog.show_reach((0, 40))
+    assert dialog.said.text().startswith("3 recorded steps")
+    dialog._save(str(ours))
+    qtbot.waitUntil(lambda: not dialog.writing)
+    assert ours.read_bytes() == theirs.read_bytes()
+    dialog.close()

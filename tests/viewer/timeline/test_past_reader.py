@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dgn_engine.storage.runs.held_frames import HeldFrames
+from dgn_viewer.state.frame_source import Source
 from dgn_viewer.timeline import past_reader
-from dgn_viewer.timeline.past_reader import PastReader, Source
+from dgn_viewer.timeline.past_reader import PastReader
 
 
 def test_a_computer_that_sleeps_during_a_look_sees_new_steps_soon_after(

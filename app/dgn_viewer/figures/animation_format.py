@@ -1,0 +1,22 @@
+"""Under which names an animation can be written here."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+
+FORMATS = (".gif", ".mp4")
+
+
+def check_format(path: Path) -> None:
+    """Raise `UserError` where no animation can be written under this name."""
+    ending = path.suffix.lower()
+    if ending not in FORMATS:
+        raise UserError(f"{path.name} is no animation; end its name in .gif or .mp4.")
+    if ending == ".mp4" and shutil.which("ffmpeg") is None:
+        raise UserError(
+            f"{path.name} needs the program ffmpeg, which is not installed; install it or end the "
+            "name in .gif."
+        )

@@ -1,0 +1,1 @@
+"""Animations drawn in a process of their own, so that training and the window go on as before."""
