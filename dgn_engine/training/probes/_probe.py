@@ -43,7 +43,7 @@ class ProbeContext:
 
     `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force; `compared`
     gives the gates of the network that is compared with, on the same examples; `training`: None
-    where nothing trains the network.
+    where nothing trains the network. `every`: of the probe examples each n-th is here.
     """
 
     def __init__(
@@ -55,8 +55,10 @@ class ProbeContext:
         compared: ComparedGates = no_comparison,
         classes: int = 0,
         training: TrainingState | None = None,
+        every: int = 1,
     ) -> None:
         """`classes`: of the labels, where the network has other outputs than one for each."""
+        self.every = every
         self.network = network
         self.training = training
         self.classes = classes or max(network.architecture.classes, 2)  # a pair shares one output
@@ -79,8 +81,17 @@ class ProbeContext:
             return None if (gates := self.compared_gates) is None else _subsample(gates, every)
 
         x, labels = self.x[::every], self.labels[::every]
-        classes, training = self.classes, self.training
-        return ProbeContext(network, x, labels, self.regime, compared, classes, training)
+        classes, training, apart = self.classes, self.training, self.every * every
+        return ProbeContext(network, x, labels, self.regime, compared, classes, training, apart)
+
+    def row_of(self, place: int) -> int:
+        """Where the probe example of this place stands in `x`: the example itself, or where it is
+        not here the nearest before it; of a place beyond the last, the last."""
+        return min(max(place, 0) // self.every, len(self.x) - 1)
+
+    def place_of(self, row: int) -> int:
+        """The place among all probe examples of a row of `x`."""
+        return row * self.every
 
     def with_labels(self) -> ProbeContext:
         """The same step on the examples that have a class: what asks for a loss has no other. Gates
@@ -90,7 +101,13 @@ class ProbeContext:
         known = self.labels < self.classes
         x, labels, training = self.x[known], self.labels[known], self.training
         return ProbeContext(
-            self.network, x, labels, self.regime, classes=self.classes, training=training
+            self.network,
+            x,
+            labels,
+            self.regime,
+            classes=self.classes,
+            training=training,
+            every=self.every,
         )
 
     @property

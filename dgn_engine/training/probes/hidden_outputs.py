@@ -41,7 +41,7 @@ PASSES = ("as_is", "reversed", "ones")
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     if not context.gates:
         return ProbeResult(absent="This network has no gate layer.")
-    example = min(int(options.get("example", 0)), len(context.x) - 1)
+    example = context.row_of(int(options.get("example", 0)))
     others = _others(context)
     rows = torch.cat([others.new_tensor([example]), others])
     order = reversed_order(context.architecture.gated_shapes)
@@ -62,7 +62,8 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
             right = (found.answers[1:] == labels)[known]
             scalars[f"right_{name}"] = float(right.double().mean())
     arrays["says"] = np.array([int(found.answers[0]) for found in passes.values()])
-    facts = {"example": str(example), "channel": str(channel), "fed": _fed(context)}
+    place = str(context.place_of(example))
+    facts = {"example": place, "channel": str(channel), "fed": _fed(context)}
     if order is not None:
         sources = _sources(context, order)
         facts["order"] = " ".join(str(source + 1) for source in sources)

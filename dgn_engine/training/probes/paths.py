@@ -20,8 +20,9 @@ first and the last layer only where the graph has room for inputs and logits. Of
 `shares` (2^b,), of dense layers `paths` (2^b,), the share of all paths, and without biases
 `outputs` (2^b,), what each sub-network adds to the logit of the example. Scalars: `total`,
 `active`, `sensitive` (counts), `output`; with a second example `active_second`, `shared` and
-`output_shared`. Facts: `example`, `second`, `logit`; `blocks`, of each share the blocks that are
-kept, 1-based: '1 3'.
+`output_shared`. Facts: `example` and `second`, their places among all probe examples, of which a
+thinned reading has the nearest before; `logit`; `blocks`, of each share the blocks that are kept,
+1-based: '1 3'.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     weights, biases = context.network.value.tensors()
     if any(bias is not None for bias in biases):
         return ProbeResult(facts={"fault": "biases"}, absent=BIASED)
-    example = min(int(options.get("example", 0)), len(context.x) - 1)
+    example = context.row_of(int(options.get("example", 0)))
     shared = context.kernels
     gates = [layer[example] for layer in context.gates]
     slopes = [layer[example] for layer in shared.sensitivities]
@@ -79,7 +80,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         "sensitive": found.sensitive,
         "output": found.output,
     }
-    facts = {"example": str(example), "logit": str(logit)}
+    facts = {"example": str(context.place_of(example)), "logit": str(logit)}
     arrays = _spread(found) | _graph(x, gates, slopes, weights)
     if found.total <= LISTED:
         arrays |= _largest(x, gates, weights, logit)
@@ -93,16 +94,17 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         arrays["through_shared"] = _spread(both)["through"]
         scalars["shared"], scalars["output_shared"] = both.active, both.output
         scalars["active_second"] = path_sums(x, others, slopes, weights, logit).active
-        facts["second"] = str(second)
+        facts["second"] = str(context.place_of(second))
     return ProbeResult(arrays, {n: v for n, v in scalars.items() if np.isfinite(v)}, facts)
 
 
 def _second(context: ProbeContext, options: Mapping[str, OptionValue], example: int) -> int | None:
     """The example that is lit beside the first; None where there is none, or the same one."""
     chosen = str(options.get("second", ""))
-    if not chosen.isdigit() or int(chosen) >= len(context.x) or int(chosen) == example:
+    if not chosen.isdigit() or int(chosen) >= context.every * len(context.x):
         return None
-    return int(chosen)
+    row = context.row_of(int(chosen))
+    return None if row == example else row
 
 
 def _graph(
@@ -194,13 +196,13 @@ def _shares(context: ProbeContext, chosen: int) -> ProbeResult:
     weights, biases = context.network.value.tensors()
     scalars: dict[str, float] = {}
     if all(bias is None for bias in biases):
-        example = min(chosen, len(context.x) - 1)
+        example = context.row_of(chosen)
         logits = shared.trace.value.output[example]
         logit = int(logits.argmax())
         made = [_made(context, part, weights, example)[logit] for part in parts]
         arrays["outputs"] = np.array([float(one) for one in made])
         scalars["output"] = float(arrays["outputs"].sum())
-        facts |= {"example": str(example), "logit": str(logit)}
+        facts |= {"example": str(context.place_of(example)), "logit": str(logit)}
     return ProbeResult(arrays, scalars, facts)
 
 

@@ -184,3 +184,14 @@ def test_an_example_without_a_class_is_answered_and_not_counted() -> None:
     )
     assert found.scalars == {}
     assert len(found.arrays["says"]) == 3
+
+
+def test_where_each_nth_example_is_read_a_chosen_one_is_shown_as_itself() -> None:
+    """Defect: the place among all was taken for the row of those read."""
+    whole = context_of(DENSE, "DL")
+    found = hidden_outputs.PROBE.read(whole.subsample(2), {"example": 2}, None)
+    expected = hidden_outputs.PROBE.read(whole, {"example": 2}, None)
+    assert found.facts["example"] == "2"
+    for layer in range(3):
+        name = f"as_is_{layer}"
+        np.testing.assert_allclose(found.arrays[name], expected.arrays[name], rtol=1e-5)

@@ -167,3 +167,24 @@ def test_a_large_network_is_summed_and_not_listed(make_run: Callable[..., Run]) 
     assert found.scalars["output"] == pytest.approx(
         float(context.network(context.x)[0].detach().max()), rel=1e-4
     )
+
+
+@pytest.mark.parametrize("net", [DENSE, NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))])
+def test_where_each_nth_example_is_read_a_chosen_one_is_the_same_or_the_nearest_before(
+    make_run: Callable[..., Run], net: NetConfig
+) -> None:
+    """Defect: the place among all was taken for the row of those read, so another one was shown."""
+    whole = make_run("FR-II", RunConfig(data=XOR, net=net, probe_examples=12)).context()
+    few = whole.subsample(2).subsample(2)
+    for chosen, second, shown in (
+        (8, "4", ("8", "4")),
+        (7, "10", ("4", "8")),
+        (99, "5", ("8", "4")),
+    ):
+        found = paths.PROBE.read(few, {"example": chosen, "second": second}, None)
+        expected = paths.PROBE.read(whole, {"example": int(shown[0]), "second": shown[1]}, None)
+        assert found.facts == expected.facts
+        assert found.facts["example"] == shown[0]
+        assert found.scalars == pytest.approx(expected.scalars)
+    near = paths.PROBE.read(few, {"example": 4, "second": "5"}, None)  # the same row
+    assert "second" not in near.facts
