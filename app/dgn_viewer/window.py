@@ -181,8 +181,8 @@ class Window(QMainWindow):
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape ends the tour, unpins examples, closes the inspector, ends a maximised panel or
-        goes back to live, one at a time; arrow keys that no part has taken move in time."""
+        """Escape ends the tour, unpins, closes the inspector, ends a maximised panel or goes back
+        to live, one at a time; arrow keys that no part has taken move in time."""
         escape = event.key() == Qt.Key.Key_Escape
         if escape and self.tour.place >= 0:
             self.tour.skip()

@@ -27,7 +27,7 @@ from dgn_engine.protocol.commands import (
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.chart_controls import ChartControls
-from dgn_viewer.docks.linked_examples import LinkedExamples
+from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.panel_message import (
     PanelMessage,
@@ -82,7 +82,7 @@ class PanelDock(QWidget):
         spec: PanelSpec,
         theme: Theme,
         parent: QWidget | None = None,
-        linked: LinkedExamples | None = None,
+        linked: LinkedSelection | None = None,
         steps: LinkedSteps | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -94,11 +94,13 @@ class PanelDock(QWidget):
         self.setMinimumHeight(LEAST_HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked it is in front
         self._clock = clock
-        self._linked = linked or LinkedExamples(self)
+        self._linked = linked or LinkedSelection(self)
         self._steps = steps or LinkedSteps(self)
+        self._linked.changed.connect(self._follow)
         self._steps.changed.connect(self._mark_steps)
         self._view = View()
         self._choices: dict[str, str] = {}
+        self._by_hand: set[str] = set()  # options chosen since something was pinned
         self._shown: Shown | None = None
         self._state: State = "waiting"
         self._last_fault = ""
@@ -138,9 +140,9 @@ class PanelDock(QWidget):
         self._every = every
         if view.run is not self._view.run and self.charts.made is not None:
             self.charts.made.follow_steps()  # it has other steps
-        if view.pictures is not self._view.pictures:
-            self._linked.unpin()  # there are other examples in these places
-        self._view = dataclasses.replace(view, choices=dict(self._choices))
+        if view.run is not self._view.run or view.pictures is not self._view.pictures:
+            self._linked.unpin()  # there are other examples in these places, or other layers
+        self._view = self._as_chosen(view)
         now = self._clock()
         for probe in self.spec.probes:
             reading = view.readings.get(probe)
@@ -199,7 +201,8 @@ class PanelDock(QWidget):
                 self.charts.made.choose_chart(value)
         elif option_id not in self._combos:
             raise ValueError(f"panel {self.panel_id!r} has no option {option_id!r}")
-        if self._choices.get(option_id) == value:
+        self._by_hand.add(option_id)
+        if self._choices.get(option_id, "") == self._view.choices.get(option_id, "") == value:
             return
         self._choices[option_id] = value
         self.show_view(self._view, self._every)
@@ -249,7 +252,7 @@ class PanelDock(QWidget):
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """The arrow keys move the cursor over examples, Return pins them, Esc lets go."""
+        """The arrow keys move the cursor over entries, Return pins them, Esc lets go."""
         if not self._obeys(event):
             super().keyPressEvent(event)
 
@@ -283,7 +286,7 @@ class PanelDock(QWidget):
         scene.chosen.connect(self.set_choice)
         scene.chart_chosen.connect(lambda key: self.set_choice(CHART, key))
         scene.choose_chart(self._choices.get(CHART, ""))
-        scene.examples.explain = lambda chart, x, y: example_readout(self._view, chart, x, y)
+        scene.links.explain = lambda chart, x, y: example_readout(self._view, chart, x, y)
         self._linked.join(scene)
         self._steps.join(scene)
         self._pages.addWidget(scene)
@@ -340,6 +343,23 @@ class PanelDock(QWidget):
         since = now - self._arrived[reading.probe][1]
         return self._view.step > reading.step and since > max(_LATE * reading.interval, _PATIENCE)
 
+    def _as_chosen(self, view: View) -> View:
+        """The view with this panel's choices: what is pinned is chosen where an option follows it,
+        it is offered, and nothing else was chosen by hand since."""
+        view = dataclasses.replace(view, choices=dict(self._choices))
+        for option in self.spec.options:
+            value = "" if option.id in self._by_hand else option.following(self._linked.pinned)
+            if value and value in dict(option.values(view)):
+                view = dataclasses.replace(view, choices={**view.choices, option.id: value})
+        return view
+
+    def _follow(self) -> None:
+        """Choose what was pinned, or again what was chosen before."""
+        self._by_hand.clear()
+        if self._as_chosen(self._view).choices != self._view.choices:
+            self.show_view(self._view, self._every)
+            self.choices_changed.emit()
+
     def _mark_steps(self) -> None:
         """Draw anew where there is a time axis to mark."""
         if isinstance(self._shown, Scene) and any(one.timed for one in self._shown.charts):
@@ -359,7 +379,7 @@ class PanelDock(QWidget):
 
     def _drawn_with(self, option: str, value: str) -> Scene | None:
         """What the panel would draw with another choice."""
-        choices = {**self._choices, option: value}
+        choices = {**self._view.choices, option: value}
         shown = self.spec.draw(dataclasses.replace(self._view, choices=choices))
         return shown if isinstance(shown, Scene) else None
 

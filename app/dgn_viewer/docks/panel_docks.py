@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
 from dgn_viewer.docks.dock_layout import arranged, described, share_out
 from dgn_viewer.docks.layout_presets import OVERVIEW, PRESETS, Node, outline, preset_tree, tree_like
-from dgn_viewer.docks.linked_examples import LinkedExamples
+from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.maximised_panel import MaximisedPanel
 from dgn_viewer.docks.panel_dock import PanelDock
@@ -46,7 +46,7 @@ class PanelDocks(QObject):
         self._adopting = False  # a restored layout is a preset's, laid out for some height
         self._sizes: dict[frozenset[str], Node] = {}  # that these panels had together
         self.hosts: dict[str, PanelDock] = {}
-        self.linked = LinkedExamples(self)
+        self.linked = LinkedSelection(self)
         self.steps = LinkedSteps(self)
         self._docks: dict[str, PanelFrame] = {}
         self._titles: dict[str, DockTitle] = {}

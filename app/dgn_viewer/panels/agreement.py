@@ -9,13 +9,29 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels, example_rows, step_axis
 from dgn_viewer.scene.compared import b_name
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
+from dgn_viewer.scene.elements import (
+    Axis,
+    Chart,
+    Curve,
+    Empty,
+    Fact,
+    Matrix,
+    Scene,
+    Shown,
+    Subjects,
+)
 from dgn_viewer.scene.gate_agreement import MEANS
+from dgn_viewer.scene.layer_curves import layer_axis
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_viewer.scene.run_text import layer_name, layer_values
 from dgn_viewer.scene.trials import freeze_random_gates
 
-LAYER = Option("layer", "Layer", lambda view: layer_values(view, "agreement", "difference"))
+LAYER = Option(
+    "layer",
+    "Layer",
+    lambda view: layer_values(view, "agreement", "difference"),
+    follows=("layer", 0),
+)
 _BY_LAYER = ("layers", "by layer")
 
 
@@ -73,7 +89,7 @@ def _by_layer(reading: Reading) -> Chart:
     return Chart(
         key="by_layer",
         title="Equal gates, %",
-        x=Axis(label="layer", limits=(0.5, equal.size + 0.5), ticks=_ticks(equal.size)),
+        x=layer_axis(equal.size),
         y=Axis(limits=(min(45.0, low - 3), 102.0)),
         curves=(
             Curve("equal", place, equal, role="compared", thick=True, marker=True),
@@ -81,11 +97,6 @@ def _by_layer(reading: Reading) -> Chart:
         ),
         narrow=(0, 0, 1, 1),
     )
-
-
-def _ticks(layers: int) -> tuple[tuple[float, str], ...]:
-    every = max(1, -(-layers // 8))
-    return tuple((float(layer), str(layer)) for layer in range(1, layers + 1, every))
 
 
 def _over_steps(view: View) -> Chart:
@@ -123,7 +134,7 @@ def _map(view: View, reading: Reading, layer: int) -> Chart:
     return Chart(
         key="difference",
         title=f"{name[:1].upper()}{name[1:]}, {'differing' if sizes else 'A - B'}",
-        x=Axis(label="channel" if conv else "unit"),
+        x=Axis("channel" if conv else "unit", subjects=Subjects("unit", range(values.shape[1]))),
         y=example_axis(labels, names, "class"),
         matrix=Matrix(
             name=f"difference in {name}",

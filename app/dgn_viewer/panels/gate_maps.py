@@ -19,6 +19,7 @@ from dgn_viewer.scene.elements import (
     Matrix,
     Scene,
     Shown,
+    Subjects,
     finite_range,
 )
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
@@ -37,8 +38,10 @@ def _units(view: View) -> Values:
     return tuple((str(unit), f"channel {unit}") for unit in range(units))
 
 
-LAYER = Option("layer", "Layer", lambda view: layer_values(view, "gates", "layer"), engine=True)
-UNIT = Option("unit", "Channel", _units, engine=True)
+LAYER = Option(
+    "layer", "Layer", lambda view: layer_values(view, "gates", "layer"), True, ("layer", 0)
+)
+UNIT = Option("unit", "Channel", _units, True, ("unit", 0))
 
 
 def draw(view: View) -> Shown:
@@ -93,13 +96,18 @@ def _matrix(view: View, reading: Reading, layer: int) -> Matrix:
     )
 
 
+def _unit_axis(reading: Reading, layer: int, label: str) -> Axis:
+    units = range(reading.arrays[f"layer_{layer}"].shape[1])
+    return Axis(label=label, subjects=Subjects("unit", units))
+
+
 def _overview(
     view: View, reading: Reading, layer: int, row: int, column: int, chosen: bool
 ) -> Chart:
     return Chart(
         key=f"overview_{layer}",
         title=layer_tag(view, layer),
-        x=Axis(label="unit"),
+        x=_unit_axis(reading, layer, "unit"),
         y=Axis(label="example"),
         matrix=_matrix(view, reading, layer),
         row=row,
@@ -120,7 +128,7 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
     large = Chart(
         key="large",
         title=f"{name[:1].upper()}{name[1:]}",
-        x=Axis(label=matrix.column_name),
+        x=_unit_axis(reading, layer, matrix.column_name),
         y=axis,
         matrix=matrix,
         row=row,

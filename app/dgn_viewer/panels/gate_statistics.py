@@ -7,7 +7,17 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, step_axis
 from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
+from dgn_viewer.scene.elements import (
+    Axis,
+    Chart,
+    Curve,
+    Empty,
+    Fact,
+    Matrix,
+    Scene,
+    Shown,
+    Subjects,
+)
 from dgn_viewer.scene.layer_curves import layer_axis, layers_note, over_steps, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.trials import freeze_random_gates
@@ -100,6 +110,7 @@ def _by_class(view: View, reading: Reading, count: int) -> Chart:
             label="layer",
             limits=(-0.5, count - 0.5),
             ticks=tuple((float(at), str(at + 1)) for at in range(0, count, -(-count // 8))),
+            subjects=Subjects("layer", range(count)),
         ),
         matrix=Matrix(
             name="open gates by class",

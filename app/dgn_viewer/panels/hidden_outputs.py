@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names
-from dgn_viewer.scene.elements import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
+from dgn_viewer.scene.elements import (
+    Array,
+    Axis,
+    Chart,
+    Empty,
+    Fact,
+    Matrix,
+    Scene,
+    Shown,
+    Subjects,
+)
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.run_text import layers_in
 from dgn_viewer.scene.trials import blind_value_network, reverse_layers
@@ -47,7 +58,7 @@ def _kinds(view: View) -> Values:
 
 
 KIND = Option("kind", "Layers", _kinds)
-EXAMPLE = Option("example", "Example", _examples, engine=True)
+EXAMPLE = Option("example", "Example", _examples, True, ("example", 0))
 CHANNEL = Option("channel", "Channels", _channels, engine=True)
 SCALE = Option("scale", "Colours", always(("tile", "scaled alone"), ("layer", "scaled together")))
 
@@ -133,8 +144,15 @@ def _tiles(
     return Chart(
         key="maps",
         title="",
-        x=_tile_axis("layer", [tag for tag, _, _ in columns], wide),
-        y=_tile_axis("channel", named, high),
+        x=_tile_axis(
+            "layer",
+            [tag for tag, _, _ in columns],
+            wide,
+            _tiles_of("layer", layers, wide, len(head)),
+        ),
+        y=_tile_axis(
+            "channel", named, high, _tiles_of("unit", range(first, first + rows - 1), high, 1)
+        ),
         matrix=Matrix(
             name=f"hidden maps, {name}",
             values=canvas,
@@ -160,12 +178,18 @@ def _enlarged(tile: Array, high: int, wide: int) -> Array:
     return found
 
 
-def _tile_axis(label: str, names: list[str], side: int) -> Axis:
+def _tiles_of(kind: str, ids: Sequence[int], side: int, before: int) -> Subjects:
+    """Tiles of this side, the first of them after so many others."""
+    pitch = side + 1.0
+    return Subjects(kind, tuple(ids), (side - 1) / 2 + before * pitch, pitch, float(side))
+
+
+def _tile_axis(label: str, names: list[str], side: int, subjects: Subjects) -> Axis:
     """Each row or column of tiles named at its middle; at most about eight of them."""
     every = max(1, -(-len(names) // 9))
     middles = [(place * (side + 1) + (side - 1) / 2, name) for place, name in enumerate(names)]
     reach = (-0.5, len(names) * (side + 1) - 1.5)
-    return Axis(label=label, limits=reach, ticks=tuple(middles[::every]))
+    return Axis(label=label, limits=reach, ticks=tuple(middles[::every]), subjects=subjects)
 
 
 def _units(reading: Reading, name: str, layers: list[int], scales: dict[int, float]) -> Chart:
@@ -180,8 +204,13 @@ def _units(reading: Reading, name: str, layers: list[int], scales: dict[int, flo
     return Chart(
         key="units",
         title="",
-        x=Axis(label="unit", limits=(-0.5, widest - 0.5)),
-        y=Axis(label="layer", limits=(-0.5, len(layers) - 0.5), ticks=ticks),
+        x=Axis("unit", limits=(-0.5, widest - 0.5), subjects=Subjects("unit", range(widest))),
+        y=Axis(
+            label="layer",
+            limits=(-0.5, len(layers) - 0.5),
+            ticks=ticks,
+            subjects=Subjects("layer", tuple(layers)),
+        ),
         matrix=Matrix(
             name=f"hidden outputs, {name}",
             values=values,

@@ -21,7 +21,9 @@ from dgn_viewer.scene.trials import reverse_layers
 _IN_A_ROW = 8  # overviews side by side before a second row begins
 _SAME = 1e-9  # a relative change below this is rounding
 
-LAYER = Option("layer", "Layer", lambda view: layer_values(view, "layer_kernels", "tau"))
+LAYER = Option(
+    "layer", "Layer", lambda view: layer_values(view, "layer_kernels", "tau"), follows=("layer", 0)
+)
 
 
 def draw(view: View) -> Shown:
@@ -44,7 +46,11 @@ def draw(view: View) -> Shown:
     ]
     large = (
         _large(
-            view, reading, f"tau_{chosen}", f"$τ_{{{chosen + 1}}}$ of {layer_name(view, chosen)}"
+            view,
+            reading,
+            f"tau_{chosen}",
+            f"$τ_{{{chosen + 1}}}$ of {layer_name(view, chosen)}",
+            chosen,
         ),
         _large(view, reading, "product", _product_name(len(layers))),
         _along(view, reading),
@@ -59,7 +65,7 @@ def _product_name(layers: int) -> str:
 
 
 def _small(view: View, reading: Reading, layer: int, row: int, column: int, chosen: bool) -> Chart:
-    chart = _large(view, reading, f"tau_{layer}", f"{layer_tag(view, layer)}")
+    chart = _large(view, reading, f"tau_{layer}", f"{layer_tag(view, layer)}", layer)
     return replace(
         chart,
         key=f"overview_{layer}",
@@ -75,7 +81,8 @@ def _small(view: View, reading: Reading, layer: int, row: int, column: int, chos
     )
 
 
-def _large(view: View, reading: Reading, name: str, title: str) -> Chart:
+def _large(view: View, reading: Reading, name: str, title: str, layer: int | None = None) -> Chart:
+    """The overlap of one layer, or (None) their product."""
     values, labels = reading.arrays[name], reading.arrays["labels"]
     matrix = Matrix(
         name=name,
@@ -85,6 +92,7 @@ def _large(view: View, reading: Reading, name: str, title: str) -> Chart:
         high=1.0,
         bar="normalised overlap",
         scale="unit diagonal",
+        layer=layer,
     )
     chart = example_pairs(view, labels, name, title, matrix, 0, name != "product")
     reach = span_range([values], "pairs")

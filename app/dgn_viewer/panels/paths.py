@@ -19,6 +19,7 @@ from dgn_viewer.scene.elements import (
     Role,
     Scene,
     Shown,
+    Subjects,
     finite_range,
 )
 from dgn_viewer.scene.layer_curves import layer_axis
@@ -83,8 +84,8 @@ def _pictures(view: View) -> Values:
     return tuple((value, words) for value, words, there in offered if there)
 
 
-EXAMPLE = Option("example", "Example", _examples, engine=True)
-SECOND = Option("second", "Second example", _second, engine=True)
+EXAMPLE = Option("example", "Example", _examples, True, ("example", 0))
+SECOND = Option("second", "Second example", _second, True, ("example", 1))
 GRAPH = Option("graph", "Right", _pictures)
 SHOW = Option("show", "Units", _maps)
 
@@ -122,11 +123,12 @@ def _units(reading: Reading, what: str) -> Chart:
     return Chart(
         key="units",
         title=title,
-        x=Axis(label="unit", limits=(-0.5, widest - 0.5)),
+        x=Axis("unit", limits=(-0.5, widest - 0.5), subjects=Subjects("unit", range(widest))),
         y=Axis(
             label="layer",
             limits=(-0.5, layers - 0.5),
             ticks=tuple((float(at), str(at + 1)) for at in range(0, layers, -(-layers // 8))),
+            subjects=Subjects("layer", range(layers)),
         ),
         matrix=Matrix(
             name=what,
@@ -172,7 +174,7 @@ def _largest(reading: Reading) -> Chart:
         key="largest",
         title=f"The {len(units)} largest paths",
         x=layer_axis(layers),
-        y=Axis(label="unit", limits=(-1.0, float(widest))),
+        y=Axis("unit", limits=(-1.0, float(widest)), subjects=Subjects("unit", range(widest))),
         curves=distinct,
         column=1,
         narrow=(1, 0, 1, 1),

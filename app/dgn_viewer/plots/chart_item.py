@@ -16,26 +16,30 @@ from dgn_viewer.plots.chart_frame import (
     FramePicture,
     PlotArea,
     State,
+    drawn_at,
     drawn_range,
     frame_state,
     undrawn,
 )
 from dgn_viewer.plots.chart_notes import (
     cross_lines,
-    example_outlines,
     follow_box,
-    paint_examples,
     paint_follow,
     paint_notes,
 )
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
 from dgn_viewer.plots.delta_notes import paint_delta
 from dgn_viewer.plots.event_lane import EventLane
+from dgn_viewer.plots.lit_notes import lit_parts
 from dgn_viewer.plots.pointer_overlay import PointerPart
 from dgn_viewer.scene.axes import Range, chart_range
 from dgn_viewer.scene.chart_layout import Box, ChartPlace, Margins
 from dgn_viewer.scene.elements import Chart
+from dgn_viewer.scene.linked_places import curve_at, selection_at
 from dgn_viewer.scene.mark_labels import Chip
+from dgn_viewer.scene.selection import NOTHING, Selection
+
+_NEAR = 8.0  # pixels between the cursor and a curve that it is on
 
 
 class _Field(pg.ViewBox):  # type: ignore[misc]  # pyqtgraph is untyped
@@ -89,7 +93,8 @@ class ChartItem(QGraphicsObject):
         self._room = Margins()
         self._place: tuple[Box, Margins] | None = None
         self._pointed: QPointF | None = None
-        self._lit: tuple[int, ...] = ()
+        self._lit = NOTHING
+        self._lit_parts: tuple[tuple[object, ...], list[PointerPart]] = ((), [])
         self._lane: tuple[tuple[object, ...], EventLane | None] = ((), None)
         self._pointed_steps: tuple[float, float] | None = None
         self._outer = QRectF()
@@ -211,19 +216,12 @@ class ChartItem(QGraphicsObject):
             paint_follow(painter, self.style, plot_area)
 
     def pointer_parts(self) -> list[PointerPart]:
-        """What the mouse has brought: the outlines of the examples it is on, and its lines."""
-        parts, plot_area, (chart, style) = [], self.plot_area(), (self.chart, self.style)
-        if self._lit and chart.matrix is not None:
-            lit = self._lit
-            for box in example_outlines(chart, plot_area, lit):
-                rect = box.getRect()
-                parts.append(
-                    PointerPart(
-                        ("lit", rect, plot_area.box.getRect(), style),
-                        box.adjusted(-4, -4, 4, 4) & plot_area.box.adjusted(-3, -3, 3, 3),
-                        lambda painter: paint_examples(painter, chart, style, plot_area, lit),
-                    )
-                )
+        """What the mouse has brought: the outlines of what is selected, and its lines."""
+        plot_area, (chart, style) = self.plot_area(), (self.chart, self.style)
+        shown = self._lit, id(chart), plot_area, style
+        if shown != self._lit_parts[0]:
+            self._lit_parts = shown, lit_parts(chart, style, plot_area, self._lit)
+        parts = [*self._lit_parts[1]]
         if self._pointed is not None and not chart.small:
             pen = QPen(style.colour("accent", 0.9), 1)
             for line in cross_lines(chart, plot_area, self._pointed):
@@ -244,9 +242,21 @@ class ChartItem(QGraphicsObject):
         """Show the cursor here, or none."""
         self._pointed = place
 
-    def light(self, examples: tuple[int, ...]) -> None:
-        """Outline these probe examples."""
-        self._lit = examples
+    def light(self, selection: Selection) -> None:
+        """Outline what is selected."""
+        self._lit = selection
+
+    def selection_at(self, place: QPointF) -> Selection:
+        """What stands at a place of the scene: in a matrix or on an axis, or the curve there."""
+        x, y = self.data_at(place)
+        found, area = selection_at(self.chart, x, y), self.plot_area()
+        if found != NOTHING or self.chart.matrix is not None:
+            return found
+
+        def along(value: float) -> float:
+            return area.along(drawn_at(value, self.chart.y))
+
+        return curve_at(self.chart, x, place.y(), along, _NEAR)
 
     # The lane of events
 

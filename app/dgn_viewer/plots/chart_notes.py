@@ -11,7 +11,7 @@ from PySide6.QtGui import QBrush, QPainter, QPen, QPolygonF
 from dgn_viewer.plots.chart_frame import PAD, ChartStyle, PlotArea, drawn_at
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.chart_layout import spread
-from dgn_viewer.scene.elements import Chart, Curve, Matrix
+from dgn_viewer.scene.elements import Chart, Curve
 
 FOLLOW = "follow"
 _FOOT = ((0.0, -5.0), (4.0, 0.0), (-4.0, 0.0))  # pixels
@@ -103,60 +103,6 @@ def paint_estimated(
     painter.drawPolygon(corner)
     painter.setBrush(QBrush(style.colour("text"), Qt.BrushStyle.BDiagPattern))
     painter.drawPolygon(corner)
-
-
-def paint_examples(
-    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, lit: tuple[int, ...]
-) -> None:
-    """Outline the rows, tiles or entries of a matrix that are these probe examples."""
-    boxes = example_outlines(chart, plot_area, lit)
-    painter.save()
-    painter.setClipRect(plot_area.box.adjusted(-3, -3, 3, 3))
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    for colour, wide in (("panel", 4.0), ("accent", 2.0)):
-        painter.setPen(QPen(style.colour(colour), wide))
-        for box in boxes:
-            narrow, low = max(0.0, 4.0 - box.width()) / 2, max(0.0, 4.0 - box.height()) / 2
-            painter.drawRect(box.adjusted(-narrow, -low, narrow, low))
-    painter.restore()
-
-
-def example_outlines(chart: Chart, plot_area: PlotArea, lit: tuple[int, ...]) -> list[QRectF]:
-    """In pixels what is outlined for these probe examples."""
-    return [
-        QRectF(
-            QPointF(plot_area.across(left - 0.5), plot_area.along(top - 0.5)),
-            QPointF(plot_area.across(left + wide - 0.5), plot_area.along(top + high - 0.5)),
-        )
-        for left, top, wide, high in example_boxes(chart.matrix, lit)
-    ]
-
-
-def example_boxes(
-    matrix: Matrix | None, lit: tuple[int, ...]
-) -> tuple[tuple[int, int, int, int], ...]:
-    """(column, row, columns, rows) of what is outlined for these probe examples, in entries."""
-    if matrix is None or not lit:
-        return ()
-    rows, columns = matrix.values.shape
-    at = {place: index for index, place in enumerate(matrix.row_examples) if place in lit}
-    if matrix.tile is not None:
-        high, wide = matrix.tile
-        across = (columns + 1) // (wide + 1)
-        return tuple(
-            (index % across * (wide + 1), index // across * (high + 1), wide, high)
-            for index in at.values()
-        )
-    if not matrix.column_examples:
-        return tuple((0, row, columns, 1) for row in at.values())
-    if len(lit) == 1:
-        return tuple(
-            box for row in at.values() for box in ((0, row, columns, 1), (row, 0, 1, rows))
-        )
-    if len(at) < len(lit):
-        return ()
-    a, b = (at[place] for place in lit)
-    return ((b, a, 1, 1), (a, b, 1, 1))
 
 
 def _paint_marks(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:

@@ -15,6 +15,7 @@ from dgn_viewer.scene.example_readout import ExampleReadout, GateRows, ShownExam
 from dgn_viewer.style import ramps
 
 SIDE = 48.0  # pixels of a picture
+PINNED = "pinned: Esc or a click unpins"
 _PAD, _GAP = 8.0, 6.0
 _STRIP, _AGREE = 5.0, 3.0  # heights: of the gates of one example, of where two agree
 _TAG = 24.0  # width of the name of a layer
@@ -97,7 +98,7 @@ def paint_card(
 
 def _words(readout: ExampleReadout, pinned: bool) -> tuple[str, ...]:
     names = tuple(one.name for one in readout.examples)
-    last = ("pinned: Esc or a click unpins",) if pinned else ()
+    last = (PINNED,) if pinned else ()
     details = (readout.examples[0].detail,) if len(names) == 1 else ()
     return (*names, *readout.lines, *details, *last)
 

@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QScrollBar, QWidget
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
-from dgn_viewer.plots.example_pointer import ExamplePointer
+from dgn_viewer.plots.example_card import PINNED
+from dgn_viewer.plots.link_pointer import LinkPointer
 from dgn_viewer.plots.paced_call import FRAME_MS, TRAINING_MS, PacedCall
 from dgn_viewer.plots.pointer_overlay import ChartCanvas, PointerOverlay
 from dgn_viewer.plots.readout_card import ReadoutCard
@@ -31,6 +32,7 @@ from dgn_viewer.scene.chart_layout import (
 from dgn_viewer.scene.elements import Chart, Scene, same
 from dgn_viewer.scene.mark_labels import Chip, chip_lines, steps_around
 from dgn_viewer.scene.readout import describe
+from dgn_viewer.scene.selection import NOTHING
 from dgn_viewer.style.theme import LIGHT, Theme
 
 _HARDLY_MORE = 1.15  # of the room: less of a chart is out of sight than a row of overviews is high
@@ -79,8 +81,9 @@ class SceneView(QWidget):
         for part in (self._canvas.viewport(), self._thumbnails):
             RightClicks(part).clicked.connect(partial(self._ask_menu, part))
         parts = self._charts, self._readout, self._thumbnails, self._spoken
-        self.examples = ExamplePointer(self, *parts)
-        self.examples.lighted.connect(self._show_pointer)
+        self.links = LinkPointer(self, *parts)
+        self.links.lighted.connect(self._show_pointer)
+        self._thumbnails.pointed.connect(self.links.pointed)
         self._tabs = ChartTabs(self._style, self)
         self._tabs.picked.connect(self.choose_chart)
         self._tabs.picked.connect(self.chart_chosen)
@@ -250,11 +253,11 @@ class SceneView(QWidget):
         viewport: QWidget = self._canvas.viewport()
         return viewport
 
-    # The cursor over examples
+    # The cursor over linked things
 
     def move_cursor(self, down: int, right: int) -> bool:
-        """Move the cursor by entries, as arrow keys do; False where no chart is of examples."""
-        place = self.examples.moved(self._pointer, down, right)
+        """Move the cursor by entries, as arrow keys do; False where no chart has linked entries."""
+        place = self.links.moved(self._pointer, down, right)
         self._pointer = place or self._pointer
         self._point()
         return place is not None
@@ -265,8 +268,8 @@ class SceneView(QWidget):
             self._clicked(self._pointer, False)
 
     def let_go(self) -> None:
-        """Pin no examples any more."""
-        self.examples.let_go()
+        """Pin nothing any more."""
+        self.links.let_go()
         self._point()
 
     # Qt
@@ -291,7 +294,7 @@ class SceneView(QWidget):
             if chip is not None and event.button() == Qt.MouseButton.LeftButton:
                 self.go_to(*chip.steps)
             elif self._item_at(place) is None:
-                self.examples.pinned.emit(())
+                self.links.pinned.emit(NOTHING)
         elif event.type() == QEvent.Type.Leave:
             self._pointer = None
             self._paced.now()
@@ -366,7 +369,7 @@ class SceneView(QWidget):
             item.clicked.connect(self._clicked)
             item.steps_zoomed.connect(self.steps_zoomed)
             item.changed.connect(self._canvas.changes)
-            item.light(self.examples.lit)
+            item.light(self.links.lit)
             self._canvas.addItem(item)
         elif not same(self._shown[chart.key], chart):
             item.show_chart(chart)
@@ -430,7 +433,7 @@ class SceneView(QWidget):
             item.point(place if item is under else None)
             item.point_at_chip(chip)
         self._show_cursor(under)
-        if chip is None and self.examples.tell(under, place):
+        if chip is None and self.links.tell(under, place):
             self._show_pointer()
             return
         lines: tuple[str, ...] = () if chip is None else chip_lines(chip)
@@ -438,6 +441,7 @@ class SceneView(QWidget):
             x, y = under.data_at(place)
             near = abs(under.data_at(place + QPointF(4.0, 0.0))[0] - x)
             lines = describe(under.chart, x, y, near)
+            lines += (PINNED,) if self.links.is_pinned(under) else ()
         self._readout.show_lines(place or QPointF(), lines)
         self._show_pointer()
 
@@ -478,10 +482,10 @@ class SceneView(QWidget):
                 self._single.start()
         elif chart.click is not None:
             self.chosen.emit(*chart.click)
-        elif chart.pick and chart.matrix is not None:
-            column = round(item.data_at(place)[0])
-            if 0 <= column < chart.matrix.values.shape[1]:
-                self.chosen.emit(chart.pick, str(column))
         else:
-            self.examples.pin(item, place)
+            if chart.pick and chart.matrix is not None:
+                column = round(item.data_at(place)[0])
+                if 0 <= column < chart.matrix.values.shape[1]:
+                    self.chosen.emit(chart.pick, str(column))
+            self.links.pin(item, place)
             self._point()

@@ -19,8 +19,10 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea
-from dgn_viewer.plots.chart_notes import paint_dead, paint_examples
+from dgn_viewer.plots.chart_notes import paint_dead
+from dgn_viewer.plots.lit_notes import outlines, paint_outline
 from dgn_viewer.scene.elements import Array, Chart, Matrix, same
+from dgn_viewer.scene.selection import NOTHING, Selection, selected
 from dgn_viewer.scene.typeset import plain
 from dgn_viewer.style import ramps
 from dgn_viewer.style.stylesheet import tip
@@ -38,6 +40,7 @@ class ThumbnailRow(QWidget):
     """Shows charts in a row; the wheel, a drag and the arrow keys move it, a click chooses."""
 
     chosen = Signal(str, str)  # an option of the panel and its value, as `Chart.click` has them
+    pointed = Signal(object)  # the selection under the mouse
 
     def __init__(self, style: ChartStyle, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -47,7 +50,9 @@ class ThumbnailRow(QWidget):
         self._shift = 0.0  # pixels scrolled to the right
         self._held: tuple[float, float] | None = None  # where the mouse and the row were
         self._dragged = False
-        self._lit: tuple[int, ...] = ()
+        self._lit = NOTHING
+        self._pointed = NOTHING
+        self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFixedHeight(HEIGHT)
@@ -77,10 +82,10 @@ class ThumbnailRow(QWidget):
         self._pictures.clear()
         self.update()
 
-    def light(self, examples: tuple[int, ...]) -> None:
-        """Outline the rows of these probe examples."""
-        if examples != self._lit:
-            self._lit = examples
+    def light(self, selection: Selection) -> None:
+        """Outline what is selected."""
+        if selection != self._lit:
+            self._lit = selection
             self.update()
 
     def area(self, key: str) -> QRectF:
@@ -122,6 +127,7 @@ class ThumbnailRow(QWidget):
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._held is None:
+            self._point(self._index_at(event.position()))
             return
         origin, shift = self._held
         moved = event.position().x() - origin
@@ -133,6 +139,9 @@ class ThumbnailRow(QWidget):
         held, self._held = self._held, None
         if held is not None and not self._dragged:
             self._choose(self._index_at(event.position()))
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._point(None)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         now = next((i for i, chart in enumerate(self._charts) if chart.chosen), 0)
@@ -188,6 +197,14 @@ class ThumbnailRow(QWidget):
     def _chosen_key(self) -> str:
         return next((chart.key for chart in self._charts if chart.chosen), "")
 
+    def _point(self, index: int | None) -> None:
+        """The layer of the picture under the mouse is lit in all panels."""
+        matrix = None if index is None else self._charts[index].matrix
+        pointed = selected(layer=None if matrix is None else matrix.layer)
+        if pointed != self._pointed:
+            self._pointed = pointed
+            self.pointed.emit(pointed)
+
     def _choose(self, index: int | None) -> None:
         if index is not None and (click := self._charts[index].click) is not None:
             self.chosen.emit(*click)
@@ -219,8 +236,8 @@ class ThumbnailRow(QWidget):
             rows, columns = chart.matrix.values.shape
             area = PlotArea(box, (-0.5, columns - 0.5), (-0.5, rows - 0.5), down=True)
             paint_dead(painter, chart, self._style, area)
-            if self._lit:
-                paint_examples(painter, chart, self._style, area, self._lit)
+            for outline in outlines(chart, area, self._lit):
+                paint_outline(painter, chart=chart, style=self._style, plot_area=area, box=outline)
         if chart.chosen:
             painter.setPen(QPen(self._style.colour("accent"), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)

@@ -40,6 +40,21 @@ MarkKind = Literal[
 
 
 @dataclass(frozen=True)
+class Subjects:
+    """What stands along an axis: things of one kind ('layer', 'unit', 'example'), counted from 0.
+
+    `ids[i]` is at `first + i * pitch` and `wide` across, in data units. Who declares them takes
+    part in all links: what is under the cursor is lit wherever it stands (`scene.selection`).
+    """
+
+    kind: str
+    ids: range | tuple[int, ...]  # a range is compared at once, however long it is
+    first: float = 0.0
+    pitch: float = 1.0
+    wide: float = 1.0
+
+
+@dataclass(frozen=True)
 class Axis:
     """An axis: what it measures, in which unit, and how far it reaches (None: as the data do)."""
 
@@ -51,6 +66,7 @@ class Axis:
     lines: tuple[float, ...] = ()  # thin lines across the chart: boundaries of classes
     places: bool = False  # its ticks are names of places, between which there is nothing
     epoch: int | None = None  # of an axis of steps: how many an epoch takes, 0 where not known
+    subjects: Subjects | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +84,7 @@ class Curve:
     faint: bool = False  # the raw values behind a smoothed line: thin, pale, without a name
     smoothed: float = 0.0  # the weight of the past; drawn, but neither read out nor exported
     segments: bool = False  # lines between any two points, NaN after each: drawn, not read out
+    layer: int | None = None  # that all of it is of
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_viewer.scene.axes import example_rows
 from dgn_viewer.scene.compared import compared_view
-from dgn_viewer.scene.elements import Array, Chart, Matrix
+from dgn_viewer.scene.elements import Array, Chart
+from dgn_viewer.scene.linked_places import selection_at
 from dgn_viewer.scene.panel_spec import View
 from dgn_viewer.scene.readout import describe
 from dgn_viewer.scene.typeset import plain
@@ -63,38 +64,10 @@ class ExampleReadout:
         return ". ".join((named, *map(plain, self.lines), *gates)) + "."
 
 
-def examples_at(chart: Chart, x: float, y: float) -> tuple[int, ...]:
-    """The probe examples at (x, y) of a chart, one or two places in the set; () for none."""
-    matrix = chart.matrix
-    if matrix is None or not matrix.row_examples:
-        return ()
-    row, column = round(y), round(x)
-    rows, columns = matrix.values.shape
-    if not (0 <= row < rows and 0 <= column < columns):
-        return ()
-    if matrix.tile is not None:
-        tile = tile_at(matrix, row, column)
-        return () if tile is None else (matrix.row_examples[tile],)
-    first = matrix.row_examples[row]
-    if not matrix.column_examples:
-        return (first,)
-    return tuple(dict.fromkeys((first, matrix.column_examples[column])))
-
-
-def tile_at(matrix: Matrix, row: int, column: int) -> int | None:
-    """The tile of a montage that an entry lies in; None between two tiles."""
-    assert matrix.tile is not None
-    high, wide = matrix.tile
-    across = (matrix.values.shape[1] + 1) // (wide + 1)
-    tile = (row // (high + 1)) * across + column // (wide + 1)
-    between = row % (high + 1) == high or column % (wide + 1) == wide
-    return None if between or tile >= len(matrix.row_examples) else tile
-
-
 def example_readout(view: View, chart: Chart, x: float, y: float) -> ExampleReadout | None:
     """What is told at (x, y) of a chart of a panel that was drawn with this view; None where no
     probe example is."""
-    places = examples_at(chart, x, y)
+    places = selection_at(chart, x, y).examples
     if view.pictures is None or chart.matrix is None or not places:
         return None
     told = describe(chart, x, y)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dgn_viewer.scene.elements import OVERLAYS, Array, Axis, Curve
+from dgn_viewer.scene.elements import OVERLAYS, Array, Axis, Curve, Subjects
 from dgn_viewer.scene.panel_spec import View
 
 MOST = len(OVERLAYS)  # lines that can be told apart
@@ -44,7 +44,8 @@ def over_steps(
                 continue
         marker = bool(series.steps.size == 1)
         name = f"layer {layer + 1}"
-        found.append(Curve(name, series.steps, values, OVERLAYS[place], marker=marker))
+        curve = Curve(name, series.steps, values, OVERLAYS[place], marker=marker, layer=layer)
+        found.append(curve)
     return tuple(found)
 
 
@@ -55,7 +56,8 @@ def layer_axis(count: int, names: Sequence[str] = ()) -> Axis:
         (float(place), names[place - 1] if names else str(place))
         for place in range(1, count + 1, every)
     )
-    return Axis(label="layer", limits=(0.5, count + 0.5), ticks=ticks)
+    layers = Subjects("layer", range(count), 1.0)
+    return Axis(label="layer", limits=(0.5, count + 0.5), ticks=ticks, subjects=layers)
 
 
 def places(count: int) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Dash, Role
+from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Dash, Role, Subjects
 from dgn_viewer.scene.scatter import lines, scattered
 
 MOST_LINES = 600  # weights that can be told apart in a graph
@@ -50,8 +50,9 @@ def network_graph(reading: Reading) -> Chart:
             limits=(first - 0.3, last + 0.3),
             ticks=tuple(ticks[::every]),
             places=True,
+            subjects=Subjects("layer", range(layers), 1.0),
         ),
-        y=Axis(label="unit", limits=(-1.0, float(reach))),
+        y=Axis("unit", limits=(-1.0, float(reach)), subjects=Subjects("unit", range(widest))),
         curves=tuple(curves),
         column=1,
         narrow=(1, 0, 1, 1),

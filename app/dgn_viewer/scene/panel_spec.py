@@ -15,6 +15,7 @@ from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_viewer.scene.elements import Dash, Mark, Role, Shown
+from dgn_viewer.scene.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,21 @@ Values = tuple[tuple[str, str], ...]
 class Option:
     """A choice in a panel's header. `values(view)` lists (value, label); the first is the default.
     `engine`: the choice is sent with the probe request (a chosen unit costs the engine work).
-    An option with fewer than two values is hidden.
+    An option with fewer than two values is hidden. `follows`: while something of this kind is
+    pinned in any panel, the n-th of it (from 0) is what is chosen, where it is offered.
     """
 
     id: str
     label: str
     values: Callable[[View], Values]
     engine: bool = False
+    follows: tuple[str, int] | None = None
+
+    def following(self, pinned: Selection) -> str:
+        """The value that what is pinned asks for; '' where it asks for none."""
+        kind, place = self.follows or ("", 0)
+        ids = pinned.of(kind)
+        return str(ids[place]) if place < len(ids) else ""
 
 
 @dataclass(frozen=True)

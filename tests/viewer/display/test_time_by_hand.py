@@ -87,4 +87,4 @@ def test_a_digit_that_is_drawn_is_measured_with_the_others(
     assert pictures.images is not None
     np.testing.assert_array_equal(pictures.images[-1], drawn)
     last = len(pictures.images) - 1
-    qtbot.waitUntil(lambda: window.docks.linked.lit == (last,))  # its active sub-network
+    qtbot.waitUntil(lambda: window.docks.linked.lit.examples == (last,))  # its active sub-network

@@ -109,7 +109,7 @@ def test_what_is_chosen_in_the_window_is_what_the_panels_show(viewer: Viewer, qt
     qtbot.waitUntil(lambda: window.run_state.probe_set == f"classes 3; drawn {drawn}")
     qtbot.waitUntil(lambda: shown().probe_set.drawn == 1)
     last = len(shown().probe_set.indices) - 1
-    qtbot.waitUntil(lambda: window.docks.linked.lit == (last,))
+    qtbot.waitUntil(lambda: window.docks.linked.lit.examples == (last,))
     images = shown().images
     assert images is not None
     np.testing.assert_array_equal(images[-1], page.canvas.pixels())

@@ -12,7 +12,8 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_viewer.scene.axes import example_rows
 from dgn_viewer.scene.elements import Chart, Scene
-from dgn_viewer.scene.example_readout import example_readout, examples_at
+from dgn_viewer.scene.example_readout import example_readout
+from dgn_viewer.scene.linked_places import selection_at
 from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
 from tests.viewer.panels.pictures import LABELS, chart, run, symmetric
 
@@ -187,7 +188,7 @@ def test_a_montage_has_an_example_in_each_tile_and_none_between() -> None:
     layers = (LayerInfo(0, "layer 1", "conv", (4, 2, 2)),)
     view = replace(VIEW, run=replace(VIEW.run, layers=layers), readings={"gates": conv})
     unit = drawn("gate_maps", "unit", view)
-    assert examples_at(unit, 0, 0) == (0,)
-    assert examples_at(unit, 3, 1) == (1,)
-    assert examples_at(unit, 2, 0) == ()
-    assert examples_at(unit, 3, 4) == (4,)
+    assert selection_at(unit, 0, 0).examples == (0,)
+    assert selection_at(unit, 3, 1).examples == (1,)
+    assert selection_at(unit, 2, 0).examples == ()
+    assert selection_at(unit, 3, 4).examples == (4,)

@@ -13,11 +13,9 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.probe_examples import ProbeExamples
-from dgn_viewer.docks.linked_examples import LinkedExamples
+from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.plots.chart_notes import example_boxes
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.elements import Matrix
 from dgn_viewer.scene.panel_spec import View, all_panels
 from dgn_viewer.style.theme import DARK, LIGHT
 
@@ -34,7 +32,7 @@ def with_pictures(view: View) -> View:
 @pytest.fixture
 def panels(qtbot: QtBot, make_view: Callable[..., View]) -> Iterator[Panels]:
     """Overlap and gate maps side by side, which share what is under the cursor."""
-    linked, made = LinkedExamples(), {}
+    linked, made = LinkedSelection(), {}
     for name in ("overlap", "gate_maps"):
         host = made[name] = PanelDock(name, all_panels()[name], LIGHT, linked=linked)
         host.resize(700, 420)
@@ -67,7 +65,7 @@ def move(scene: SceneView, place: QPointF) -> None:
 
 def lit(qtbot: QtBot, scene: SceneView, expected: tuple[int, ...]) -> None:
     """The readout follows the mouse once a frame."""
-    qtbot.waitUntil(lambda: scene.examples.lit == expected)
+    qtbot.waitUntil(lambda: scene.links.lit.examples == expected)
 
 
 def click(scene: SceneView, place: QPointF) -> None:
@@ -168,16 +166,3 @@ def test_pictures_stand_beside_the_rows_where_they_are_images(
     panels["gate_maps"].show_view(make_view("hard"))
     scene.resize(690, 400)
     assert scene.area("large").left() <= left
-
-
-def test_what_is_outlined_is_rows_entries_and_tiles() -> None:
-    square = Matrix("m", np.zeros((3, 3)), "sequential", 0, 1,
-                    row_examples=(0, 2, 4), column_examples=(0, 2, 4))  # fmt: skip
-    assert example_boxes(square, (0, 4)) == ((2, 0, 1, 1), (0, 2, 1, 1))
-    assert example_boxes(square, (2,)) == ((0, 1, 3, 1), (1, 0, 1, 3))
-    assert example_boxes(square, (0, 1)) == ()  # one of them was not read
-    rows = replace(square, column_examples=())
-    assert example_boxes(rows, (0, 4)) == ((0, 0, 3, 1), (0, 2, 3, 1))
-    tiles = Matrix("t", np.zeros((5, 5)), "gates", 0, 1, tile=(2, 2), row_examples=(0, 1, 2, 3))
-    assert example_boxes(tiles, (1, 2)) == ((3, 0, 2, 2), (0, 3, 2, 2))
-    assert example_boxes(None, (1,)) == example_boxes(square, ()) == ()

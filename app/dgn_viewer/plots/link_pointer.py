@@ -1,4 +1,4 @@
-"""The probe examples under the cursor of a scene: told in a card, outlined, pinned by a click."""
+"""What is under the cursor of a scene: told in a card, outlined in all, pinned by a click."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 from dgn_viewer.plots.thumbnail_row import ThumbnailRow
 from dgn_viewer.scene.elements import Chart
-from dgn_viewer.scene.example_readout import ExampleReadout, examples_at
+from dgn_viewer.scene.example_readout import ExampleReadout
+from dgn_viewer.scene.selection import NOTHING, Selection
 
 Explain = Callable[[Chart, float, float], ExampleReadout | None]
 
 
-class ExamplePointer(QObject):
+class LinkPointer(QObject):
     """`items`: the charts that are drawn, by key. `explain`: what is told of the examples at a
     place of a chart, in data units."""
 
-    pointed = Signal(object)  # places in the probe set under the cursor: none, one or two
-    lighted = Signal()  # other examples are outlined
-    pinned = Signal(object)  # those that were clicked; () where they were let go
+    pointed = Signal(object)  # the selection under the cursor
+    lighted = Signal()  # something else is outlined
+    pinned = Signal(object)  # the selection that was clicked; nothing where it was let go
 
     def __init__(
         self,
@@ -34,56 +35,64 @@ class ExamplePointer(QObject):
     ) -> None:
         super().__init__(parent)
         self.explain: Explain = lambda *_: None
-        self.lit: tuple[int, ...] = ()
+        self.lit = NOTHING
         self._items = items
         self._card, self._row, self._spoken = card, row, spoken
-        self._found: tuple[int, ...] = ()  # under this cursor
+        self._found = NOTHING  # under this cursor
         self._pin: tuple[str, int, int] | None = None  # chart, row, column
 
-    def light(self, examples: tuple[int, ...]) -> None:
-        """Outline these probe examples, wherever they are under a cursor."""
-        self.lit = examples
+    def light(self, selection: Selection) -> None:
+        """Outline what is selected, in whatever panel the cursor is."""
+        self.lit = selection
         for item in self._items.values():
-            item.light(examples)
-        self._row.light(examples)
+            item.light(selection)
+        self._row.light(selection)
         self.lighted.emit()
 
     def let_go(self) -> None:
         """Pin nothing any more; the card follows the cursor again."""
-        self._pin, self._found = None, ()
+        self._pin, self._found = None, NOTHING
 
     def pin(self, item: ChartItem, place: QPointF) -> None:
-        """Pin the examples there; a second click there, or one where there are none, lets go."""
+        """Pin what is there; a second click there, or one where there is nothing, lets go."""
         x, y = item.data_at(place)
-        found, pin = examples_at(item.chart, x, y), (item.chart.key, round(y), round(x))
-        self._pin = pin if found and pin != self._pin else None
-        self.pinned.emit(found if self._pin else ())
+        if item.chart.matrix is None:  # the same place of an axis at any height
+            y = 0.0
+        found, pin = item.selection_at(place), (item.chart.key, round(y), round(x))
+        self._pin = pin if found != NOTHING and pin != self._pin else None
+        self.pinned.emit(found if self._pin else NOTHING)
+
+    def is_pinned(self, item: ChartItem | None) -> bool:
+        """Whether what is pinned was clicked in this chart."""
+        return item is not None and self._pin is not None and self._pin[0] == item.chart.key
 
     def tell(self, under: ChartItem | None, place: QPointF | None) -> bool:
         """Show the card of the examples that are pinned, or else under the cursor; whether there
         are any."""
-        found: tuple[int, ...] = ()
-        readout = None
+        found, readout = NOTHING, None
         if under is not None and place is not None and not under.over_follow(place):
             x, y = under.data_at(place)
-            found, readout = examples_at(under.chart, x, y), self.explain(under.chart, x, y)
+            found, readout = under.selection_at(place), self.explain(under.chart, x, y)
         key, row, column = self._pin or ("", 0, 0)
         pinned = self._items.get(key)
+        told = None
         if pinned is not None and pinned.isVisible():
-            readout, place = self.explain(pinned.chart, column, row), _centre(pinned, row, column)
+            told = self.explain(pinned.chart, column, row)
+        if pinned is not None and told is not None:
+            readout, place = told, _centre(pinned, row, column)
         if found != self._found:  # without a cursor, what that of another panel lights stays
             self._found = found
             self.pointed.emit(found)
         self._spoken.tell(readout.in_words if readout is not None else "")
         if readout is not None and place is not None:
-            self._card.show_examples(place, readout, pinned is not None)
+            self._card.show_examples(place, readout, told is not None)
         return readout is not None
 
     def moved(self, place: QPointF | None, down: int, right: int) -> QPointF | None:
         """Where the cursor is after so many entries down and to the right; it begins at the first
-        entry. None where no chart is of examples."""
+        entry. None where no chart has entries that are linked."""
         seen = [item for item in self._items.values() if item.isVisible()]
-        found = [item for item in seen if (m := item.chart.matrix) and m.row_examples]
+        found = [item for item in seen if _has_entries(item.chart)]
         if not found:
             return None
         item = next((one for one in found if place and one.box.contains(place)), None)
@@ -98,6 +107,10 @@ class ExamplePointer(QObject):
         if not item.box.contains(_centre(item, row, column)):  # it was zoomed out of sight
             item.follow()
         return _centre(item, row, column)
+
+
+def _has_entries(chart: Chart) -> bool:
+    return chart.matrix is not None and bool(chart.matrix.row_examples or chart.y.subjects)
 
 
 def _centre(item: ChartItem, row: int, column: int) -> QPointF:
