@@ -1,4 +1,4 @@
-"""The examples under the cursor: their card, outlined in every panel, pinned, moved by keys."""
+"""What is under the cursor: its card, outlined in every panel, pinned, moved by keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PySide6.QtCore import QEvent, QPointF, Qt
 from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QComboBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.probe_examples import ProbeExamples
@@ -17,6 +17,7 @@ from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.panel_spec import View, all_panels
+from dgn_viewer.scene.selection import NOTHING, selected
 from dgn_viewer.style.theme import DARK, LIGHT
 
 Panels = dict[str, PanelDock]
@@ -31,9 +32,9 @@ def with_pictures(view: View) -> View:
 
 @pytest.fixture
 def panels(qtbot: QtBot, make_view: Callable[..., View]) -> Iterator[Panels]:
-    """Overlap and gate maps side by side, which share what is under the cursor."""
+    """Overlap, gate maps and paths side by side, which share what is under the cursor."""
     linked, made = LinkedSelection(), {}
-    for name in ("overlap", "gate_maps"):
+    for name in ("overlap", "gate_maps", "paths"):
         host = made[name] = PanelDock(name, all_panels()[name], LIGHT, linked=linked)
         host.resize(700, 420)
         qtbot.addWidget(host)
@@ -55,11 +56,14 @@ def entry(scene: SceneView, key: str, row: int, column: int) -> QPointF:
 
 
 def move(scene: SceneView, place: QPointF) -> None:
-    canvas, none = scene.canvas(), Qt.MouseButton.NoButton
-    there = canvas.mapToGlobal(place)
-    plain = Qt.KeyboardModifier.NoModifier
+    hover(scene.canvas(), place)
+
+
+def hover(widget: QWidget, place: QPointF) -> None:
+    none, plain = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
+    there = widget.mapToGlobal(place)
     QApplication.sendEvent(
-        canvas, QMouseEvent(QEvent.Type.MouseMove, place, there, none, none, plain)
+        widget, QMouseEvent(QEvent.Type.MouseMove, place, there, none, none, plain)
     )
 
 
@@ -166,3 +170,53 @@ def test_pictures_stand_beside_the_rows_where_they_are_images(
     panels["gate_maps"].show_view(make_view("hard"))
     scene.resize(690, 400)
     assert scene.area("large").left() <= left
+
+
+def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
+    panels: Panels, qtbot: QtBot
+) -> None:
+    gates, graph = panels["gate_maps"].scene_view(), panels["paths"].scene_view()
+    before = graph.picture("units")
+    move(gates, entry(gates, "large", 3, 5))
+    everything = selected(example=3, layer=0, unit=5)
+    qtbot.waitUntil(lambda: graph.links.lit == everything)
+    assert graph.picture("units") != before
+    move(gates, QPointF(1, 1))
+    qtbot.waitUntil(lambda: graph.links.lit == NOTHING)
+    move(graph, entry(graph, "units", 2, 7))  # of layer 3
+    click(graph, entry(graph, "units", 2, 7))
+    assert graph.readout()[-1].startswith("pinned")
+    move(gates, entry(gates, "large", 4, 1))
+    qtbot.waitUntil(lambda: graph.links.lit == selected(example=4, layer=2, unit=7))
+    assert panels["gate_maps"].view().choices["layer"] == "2"  # it follows
+    qtbot.keyClick(panels["overlap"], Qt.Key.Key_Escape)
+    assert "layer" not in panels["gate_maps"].view().choices
+    row = gates.thumbnails()
+    hover(row, row.area("overview_1").center())
+    qtbot.waitUntil(lambda: graph.links.lit.of("layer") == (1,))
+
+
+def test_the_paths_of_the_pair_that_is_pinned_are_shown_unless_another_is_chosen_by_hand(
+    panels: Panels,
+) -> None:
+    overlap, paths = panels["overlap"].scene_view(), panels["paths"]
+    paths.set_choice("example", "7")
+
+    def asked() -> tuple[object, object]:
+        options = dict(paths.requests()[0].options)
+        return options["example"], options["second"]
+
+    changed: list[object] = []
+    paths.choices_changed.connect(lambda: changed.append(asked()))
+    assert asked() == (7, "none")
+    click(overlap, entry(overlap, "active", 3, 14))
+    assert asked() == (3, 14)
+    assert paths.findChild(QComboBox, "second").currentData() == "14"
+    paths.set_choice("second", "5")
+    assert asked() == (3, 5)
+    click(overlap, entry(overlap, "active", 4, 9))
+    assert asked() == (4, 9)
+    click(overlap, entry(overlap, "active", 4, 9))  # lets go
+    assert asked() == (7, 5)
+    assert changed == [(3, 14), (3, 5), (4, 9), (7, 5)]
+    assert paths.choices() == {"example": "7", "second": "5"}  # what a layout keeps
