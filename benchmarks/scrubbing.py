@@ -31,12 +31,13 @@ from benchmarks.machine import load, processor
 from benchmarks.memory import resident_now
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import ContinueRun, Resume, SetPace, ShowRun
+from dgn_engine.protocol.frames import Frame
 from dgn_viewer.application import Options, Viewer
 
 EPOCHS = 223  # of digits in batches of 32: 10,035 steps
 MAKE = ("--data", "digits", "--regime", "DL", "--net", "fc", "--epochs", str(EPOCHS),
         "--record", "gates,npk,ntk,overlap", "--record-every", "40")  # fmt: skip
-BLOCK, PAIRS, SETTLE = 5.0, 4, 2.0  # seconds of a block, pairs of blocks, seconds before the first
+BLOCK, PAIRS, SETTLE = 5.0, 8, 2.0  # seconds of a block, pairs of blocks, seconds before the first
 BETWEEN = 0.25  # seconds between two places
 PATIENCE = 60.0  # seconds
 PACE = 100.0  # steps a second of a soak
@@ -59,6 +60,8 @@ class Scrubber:
             )
         )
         self.window = self.viewer.window
+        self._seen: list[tuple[float, int]] = []  # when frames arrived, and their steps
+        self.viewer.pump.frame_arrived.connect(self._note)
         self.viewer.start()
         self.until(lambda: self.window.run_state.ready)
         self.window.inspector.leave()
@@ -84,16 +87,15 @@ class Scrubber:
     def rate(self, seconds: float, scrubbing: bool, steps: random.Random) -> float:
         """Steps a second for so long; `scrubbing`: to four places a second, then back to live."""
         cursor, began = self.window.step_cursor, time.perf_counter()
-        first = self.window.history.step
+        self._seen.clear()
         while (now := time.perf_counter() - began) < seconds:
             if scrubbing:
                 cursor.go_to(steps.randrange(cursor.last_step))
             self.wait(min(BETWEEN, seconds - now))
-        count = self.window.history.step - first
-        seconds = time.perf_counter() - began
+        (start, first), (end, last) = self._seen[0], self._seen[-1]
         cursor.live()
         self.wait(1.0)
-        return count / seconds
+        return (last - first) / (end - start)
 
     def wait(self, seconds: float) -> None:
         end = time.perf_counter() + seconds
@@ -107,6 +109,9 @@ class Scrubber:
             if time.monotonic() > limit:
                 raise RuntimeError("the window is not where it should be by now")
             self.wait(0.002)
+
+    def _note(self, frame: Frame) -> None:
+        self._seen.append((time.perf_counter(), frame.step))
 
     def _is_shown(self, step: int) -> bool:
         past = self.window.history.past

@@ -238,7 +238,13 @@ class Window(QMainWindow):
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
         probes = tuple(probe for spec in panels.values() for probe in spec.probes)
         self.step_cursor = StepCursor(
-            self.history, probes, self._draw_past, self._all_drawn, self, self.display.charge
+            self.history,
+            probes,
+            self._draw_past,
+            self._all_drawn,
+            self,
+            self.display.charge,
+            self.display.look_back_in,
         )
         self.compared_cursor = ComparedCursor(self.history, probes, self._draw_past, self)
         self.inspector = Inspector(send, lambda: self.history.view({}))

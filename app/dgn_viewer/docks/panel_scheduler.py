@@ -13,6 +13,7 @@ from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
 from dgn_engine.protocol.frames import Watching
 from dgn_engine.protocol.run_curves import TRAINING
 from dgn_engine.setting import OptionValue
+from dgn_viewer.docks.look_back_pace import LookBackPace
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.redraw_pace import SHORTEST, RedrawPace
 from dgn_viewer.scene.panel_spec import PanelSpec
@@ -39,6 +40,7 @@ class PanelScheduler(QObject):
         self._specs = specs
         self._send = send
         self._pace = RedrawPace()
+        self._back = LookBackPace()
         self._drawn: dict[str, tuple[tuple[Revision, ...], Hashable]] = {}  # what each panel showed
         self._owed: set[str] = set()  # panels whose next new reading follows a user's change
         self._when: dict[str, float] = {}
@@ -66,6 +68,8 @@ class PanelScheduler(QObject):
     def follow(self, watching: Watching | None) -> None:
         """Draw at the engine's pace, and tell it what the window takes."""
         self._pace.follow(watching)
+        settings = self._history.state.settings
+        self._back.follow(watching, settings is not None and settings.pace > 0.0)
         if watching is not None:
             report = self._pace.report(time.monotonic(), time.thread_time())
             if report is not None:
@@ -82,6 +86,10 @@ class PanelScheduler(QObject):
     def charge(self, seconds: float) -> None:
         """Another thread took so many processor seconds for what is drawn here."""
         self._pace.took_elsewhere(seconds)
+
+    def look_back_in(self) -> float:
+        """Seconds until another step may be drawn that somebody looks back at; 0: at once."""
+        return self._back.wait(time.monotonic())
 
     def draw_now(self) -> None:
         for name in self.stale():
@@ -155,8 +163,11 @@ class PanelScheduler(QObject):
         self._steps[name] = self._history.step
         self._painting[name] = painting
         host.show_view(self._history.view(host.choices()), self._pace.every)
-        if self._history.past is None:  # else no reading has caused it
-            self._pace.drawn(time.thread_time() - began + painted)
+        cost = time.thread_time() - began + painted
+        if self._history.past is None:
+            self._pace.drawn(cost)
+        else:  # no reading has caused it
+            self._back.drew(cost, time.monotonic())
 
     def _owe(self, name: str, before: tuple[Revision, ...], now: tuple[Revision, ...]) -> None:
         """After a change that concerns all panels the reading that follows it is shown at once."""

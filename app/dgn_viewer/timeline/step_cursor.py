@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 
@@ -19,6 +20,7 @@ from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 
 SPEEDS = (1, 2, 5, 10, 20)  # recorded steps a second
 USUAL_SPEED = 5
+REST = 0.4  # seconds without another step asked for, after which one is shown in any case
 _LATEST = 1 << 62  # beyond every step
 
 
@@ -40,10 +42,12 @@ class StepCursor(QObject):
         drawn: Callable[[], bool],
         parent: QObject | None = None,
         charge: Callable[[float], object] = lambda seconds: None,
+        wait: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`probes`: of all panels. `draw`: draws them anew, told what reading has taken in seconds
         of the processor; `drawn`: whether all have been drawn since; `charge`: is told what
-        holding frames in memory has taken."""
+        holding frames in memory has taken; `wait`: seconds until another step may be drawn, while
+        drawing delays a network that trains."""
         super().__init__(parent)
         self._history = history
         self._probes = tuple(dict.fromkeys(probes))
@@ -54,6 +58,10 @@ class StepCursor(QObject):
         self._reader.kept.connect(self._kept, Qt.ConnectionType.QueuedConnection)
         self._keeper = FrameKeeper(self._reader)
         self._charge = charge
+        self._wait = wait
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.timeout.connect(self._read)
         self._thins = False  # frames that are held in memory
         self.reach: tuple[int, int] | None = None  # first and last step that were chosen
         self._waiting: StepRequest | None = None
@@ -139,6 +147,7 @@ class StepCursor(QObject):
     def live(self) -> None:
         """Show what is there now."""
         self.stop()
+        self._later.stop()
         self._waiting, self._moves, self._asked = None, 0, None
         if self._history.past is not None:
             self._history.look_back(None)
@@ -175,6 +184,7 @@ class StepCursor(QObject):
 
     def close(self) -> None:
         self.stop()
+        self._later.stop()
         self._reader.close()
 
     # What it hears
@@ -233,8 +243,17 @@ class StepCursor(QObject):
         self._waiting, self._moves = StepRequest(self._source, step, moved), 0
         if self._asked is None or not moved:
             self._asked = min(step, self.last_step)
-        self._reader.ask(self._waiting)
+        wait = min(self._wait(), REST)
+        if wait > 0.0:  # of the steps that are asked for meanwhile the newest is read
+            self._later.start(math.ceil(1000 * wait))
+        else:
+            self._later.stop()
+            self._read()
         self.changed.emit()
+
+    def _read(self) -> None:
+        if self._waiting is not None:
+            self._reader.ask(self._waiting)
 
     def _found(self, found: StepFound) -> None:
         """Show what was read, unless something else is wanted by now."""

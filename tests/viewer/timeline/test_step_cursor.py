@@ -238,3 +238,21 @@ def test_a_drag_with_shift_chooses_steps_and_a_click_with_it_none(desk: Desk, qt
     assert desk.cursor.step is None
     QTest.mouseClick(slider, left, shift, places[0])
     assert desk.cursor.reach is None
+
+
+def test_while_a_picture_has_to_wait_the_newest_step_is_read_and_the_others_are_not(
+    desk: Desk, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network trains, and somebody drags: the cursor is there at once, panels follow."""
+    monkeypatch.setattr("dgn_viewer.timeline.step_cursor.REST", 0.05)
+    desk.cursor._wait = lambda: 60.0
+    for step in (12, 41, 22, 11):
+        desk.cursor.go_to(step)
+        assert desk.cursor.step == step
+        assert desk.history.past is None
+    qtbot.waitUntil(lambda: desk.history.past is not None)
+    assert desk.cursor.step == 10
+    assert desk.drawn == 1, "only what was asked for last, once the drag rested"
+    desk.cursor.go_to(22)
+    desk.cursor.live()
+    assert not desk.cursor._later.isActive()
