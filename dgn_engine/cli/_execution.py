@@ -54,8 +54,9 @@ def checked_executor(
     from dgn_engine.sweep.checks import check_start
     from dgn_engine.sweep.workers import works_here
 
+    executor = named_executor(arguments, units)
     check_start(units, folder, works_here(arguments.cluster))
-    return named_executor(arguments, units)
+    return executor
 
 
 def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Executor:

@@ -38,7 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     goes on with what is left.
     """
     from dgn_engine.sweep.sweep_file import read_sweep
+    from dgn_engine.sweep.workers.places import check_devices
 
+    check_devices(arguments.devices)  # before data and torch are loaded, which takes seconds
     sweep = read_sweep(arguments.sweep)
     if arguments.list:
         for each in sweep.runs:
@@ -59,8 +61,8 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
 
     units = [run.unit for run in sweep.runs]
     check_folder(root, (FIGURES, TABLES))
-    sizes = check_start(units, root, works_here(arguments.cluster))
     executor = named_executor(arguments, units)
+    sizes = check_start(units, root, works_here(arguments.cluster))
     for sentence in ignored_in(sweep.runs, sweep.fields, sizes):
         complain(f"dgn sweep: {sentence}")
     tally = ProgressTally("sweep", units)

@@ -48,7 +48,7 @@ def cost_of(task: ReproductionTask, sizes: Callable[[DataConfig], DataSizes] = s
     """
     units = plan_of(task).units
     runs = [unit for unit in units if isinstance(unit, Training)]
-    stacks = find_stacks(units, task.folder, 1)
+    stacks = find_stacks(units, task.folder, 1, gaining=True)
     size = {name: len(stack) for stack in stacks for name in stack}
     alone = [_run_cost(unit, sizes(unit.config.data)) for unit in runs]
     return Cost(

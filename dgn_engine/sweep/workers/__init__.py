@@ -61,10 +61,10 @@ def find_executor(
         from dgn_engine.sweep.workers.serial import SerialExecutor
 
         return SerialExecutor()
-    if name == "packed" or (name == "auto" and _suits_packs(units)):
+    if name == "packed" or (name == "auto" and _suits_packs(units, named)):
         from dgn_engine.sweep.workers.batched_workers import BatchedExecutor
 
-        return BatchedExecutor(workers, named)
+        return BatchedExecutor(workers, named, gaining=name == "auto")
     from dgn_engine.sweep.workers.processes import ProcessExecutor
 
     return ProcessExecutor(workers, named)
@@ -91,8 +91,10 @@ def works_here(cluster: str) -> bool:
     return cluster in ("", "local")
 
 
-def _suits_packs(units: Sequence[Unit]) -> bool:
-    """Whether these are dense networks, two or more of which share a stack."""
+def _suits_packs(units: Sequence[Unit], named: Sequence[str]) -> bool:
+    """Whether two or more of these share a stack: dense networks, on a CPU narrow ones, which alone
+    are quicker so there."""
     from dgn_engine.sweep.workers.batched_workers import find_stacks
+    from dgn_engine.sweep.workers.places import CPU, gpus
 
-    return bool(find_stacks(units, Path(), 1))
+    return bool(find_stacks(units, Path(), 1, CPU in named or not gpus(units)))

@@ -16,20 +16,24 @@ from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers
 @dataclass(frozen=True)
 class BatchedExecutor(Executor):
     """`limit`: at most so many stacks at a time; 0: one for each GPU, or for each core; `devices`:
-    as in `ProcessExecutor`."""
+    as in `ProcessExecutor`; `gaining`: on a CPU only stacks that are quicker than one by one."""
 
     limit: int = 0
     devices: tuple[str, ...] = ()
+    gaining: bool = False
 
     def workers_in(self, root: Path) -> BatchedWorkers:
-        return BatchedWorkers(root, self.limit, self.devices)
+        return BatchedWorkers(root, self.limit, self.devices, self.gaining)
 
 
 class BatchedWorkers(ProcessWorkers):
     """Hands out stacks: members of one are begun together, when all that it waits for is over."""
 
-    def __init__(self, root: Path, limit: int, devices: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: Path, limit: int, devices: Sequence[str] = (), gaining: bool = False
+    ) -> None:
         super().__init__(root, limit, devices)
+        self._gaining = gaining
         self._stack_of: dict[str, frozenset[str]] = {}
         self._over: set[str] = set()
         self._alone: set[str] = set()  # whose stack failed: perhaps another's fault
@@ -45,7 +49,8 @@ class BatchedWorkers(ProcessWorkers):
             on_update(update)
 
         with super().start(units, note, stopped):
-            stacks = find_stacks(units, self._root, self.places)
+            gaining = self._gaining and not self.on_cards
+            stacks = find_stacks(units, self._root, self.places, gaining)
             self._stack_of = {name: stack for stack in stacks for name in stack}
             yield
 
@@ -83,16 +88,21 @@ class BatchedWorkers(ProcessWorkers):
             yield from late
 
 
-def find_stacks(units: Sequence[Unit], root: Path, places: int) -> list[frozenset[str]]:
-    """Find units that train as one stack, by their ids: two or more each, stacks for `places`.
+def find_stacks(
+    units: Sequence[Unit], root: Path, places: int, gaining: bool = False
+) -> list[frozenset[str]]:
+    """Find units that train as one stack, by their ids: two or more each, stacks for `places`;
+    `gaining`: only of networks that a CPU trains quicker so.
 
     A function of the units alone, so that a sweep that goes on has the stacks it had.
     """
     from dgn_engine.training.batched import packable
-    from dgn_engine.training.batched.stack_groups import STACK, stacks_of
+    from dgn_engine.training.batched.stack_groups import STACK, gains_on_cpu, stacks_of
 
     stacks: list[frozenset[str]] = []
     for wave in waves(units):
+        if gaining:
+            wave = [unit for unit in wave if gains_on_cpu(unit.config)]
         configs = [unit.resolved(root) for unit in wave]
         for pack in packable(configs).packs:
             most = max(2, min(STACK, -(-len(pack) // places)))

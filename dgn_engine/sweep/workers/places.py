@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.unit import Training, Unit
@@ -47,6 +48,23 @@ def parse_devices(text: str) -> tuple[str, ...]:
             "one kind."
         )
     return names
+
+
+def check_devices(text: str) -> None:
+    """Refuse what `--devices` names at once where that can be told without loading torch.
+
+    Raises:
+        UserError: as `parse_devices`, or a card is named and torch was built for the CPU alone.
+    """
+    cards = [name for name in parse_devices(text) if name != CPU]
+    try:
+        alone = bool(cards) and version("torch").endswith("+cpu")
+    except PackageNotFoundError:
+        return
+    if alone:
+        raise UserError(
+            f"There is no device {cards[0]} here: this build of torch is for the CPU alone."
+        )
 
 
 def places_on(names: Sequence[str], cards: Sequence[str], units: Sequence[Unit]) -> list[Place]:

@@ -78,6 +78,11 @@ class ProcessWorkers:
         return len(self._places)
 
     @property
+    def on_cards(self) -> bool:
+        """Whether any of them computes on a card."""
+        return any(place.visible for place in self._places)
+
+    @property
     def busy(self) -> bool:
         return any(worker.tasks for worker in self._workers)
 

@@ -14,6 +14,12 @@ from dgn_engine.regimes import find_regime
 STACK = 24
 
 
+# The widest dense networks of which a stack is quicker on a CPU at rest than they are one by one
+# (docs/performance.md, How costs grow): a step of width 64 takes as long in a stack, or longer, as
+# each network's weights come from memory. Gates that are looked up make a step cheaper.
+WIDEST, WIDEST_LOOKED_UP = 32, 64
+
+
 @dataclass(frozen=True)
 class StackGroups:
     """Places in the list that was given: each pack, and what must be trained by itself."""
@@ -39,6 +45,15 @@ def why_not(config: RunConfig) -> str:
     if config.training.epochs == 0:
         return "training.epochs is 0, which never ends; it is not packed."
     return ""
+
+
+def gains_on_cpu(config: RunConfig) -> bool:
+    """Whether a stack of such networks was measured to be quicker than one by one on a CPU."""
+    regime = find_regime(config.gating.regime)
+    looked_up = not (regime.own_gates or regime.trains_feature)
+    defaults = {field.name: field.default for field in all_nets()[config.net.name].options}
+    width = {**defaults, **dict(config.net.options)}.get("width", 0)
+    return int(width) <= (WIDEST_LOOKED_UP if looked_up else WIDEST)
 
 
 def packable(configs: Sequence[RunConfig]) -> StackGroups:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from dgn_engine.config import NetConfig
+from dgn_engine.config import Device, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunContinued
 from dgn_engine.storage import lock
@@ -208,6 +209,33 @@ def test_dense_networks_on_a_cpu_are_packed_and_others_are_not() -> None:
     many: list[Unit] = [small(0), small(1)]
     assert isinstance(find_executor("auto", many), BatchedExecutor)
     assert isinstance(find_executor("auto", many[:1]), ProcessExecutor)
+
+
+def of_width(unit: Training, width: int, device: Device = "cpu") -> Training:
+    net = NetConfig(name="fc", options=(("width", width), ("depth", 3)))
+    config = replace(unit.config, net=net, device=device)
+    return replace(unit, id=f"{unit.id}-w{width}", config=config)
+
+
+@pytest.mark.parametrize(
+    ("regime", "width", "gains"),
+    [("ReLU", 32, True), ("ReLU", 33, False), ("DL", 32, True), ("DL", 64, False),
+     ("FR-II", 64, True), ("FR-II", 65, False), ("DL", 128, False)],
+)  # fmt: skip
+def test_by_itself_a_cpu_packs_only_what_was_measured_to_be_quicker_so(
+    regime: str, width: int, gains: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    units: list[Unit] = [of_width(small(seed, regime), width) for seed in range(3)]
+    found = find_executor("auto", units)
+    assert found == (BatchedExecutor(gaining=True) if gains else ProcessExecutor())
+    assert find_executor("packed", units) == BatchedExecutor(), "who asks for stacks has them"
+    narrow: list[Unit] = [small(seed, regime) for seed in range(2)]
+    stacks = find_stacks(units + narrow, tmp_path, 1, gaining=True)
+    assert {len(stack) for stack in stacks} == ({2, 3} if gains else {2})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    either: list[Unit] = [of_width(small(seed, regime), width, "auto") for seed in range(3)]
+    assert find_executor("auto", either) == BatchedExecutor(gaining=True), "on a card as before"
+    assert isinstance(find_executor("auto", either, devices="cpu"), BatchedExecutor) == gains
 
 
 def test_names_of_executors_and_their_options_are_checked() -> None:

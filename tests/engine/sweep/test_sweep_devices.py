@@ -15,9 +15,9 @@ import torch
 from dgn_engine.errors import DoesNotFitError, UserError, breaks_cuda
 from dgn_engine.sweep.schedule import Schedule
 from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate
-from dgn_engine.sweep.workers import attempt, find_executor, processes, unit_child
+from dgn_engine.sweep.workers import attempt, find_executor, places, processes, unit_child
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, BatchedWorkers
-from dgn_engine.sweep.workers.places import Place, gpus, parse_devices, places_on
+from dgn_engine.sweep.workers.places import Place, check_devices, gpus, parse_devices, places_on
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT
@@ -81,6 +81,21 @@ def test_devices_that_cannot_be_used_are_refused_in_a_sentence(
     units = [replace(small(0), config=replace(small(0).config, device=device))]
     with pytest.raises(UserError, match=words):
         places_on(parse_devices(text), ("4", "7"), units)
+
+
+def test_a_card_is_refused_at_once_where_torch_is_for_the_cpu_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built = {"torch": "2.9.0+cpu"}
+    monkeypatch.setattr(places, "version", built.__getitem__)
+    with pytest.raises(UserError, match=r"no device cuda:0 here: this build .* for the CPU alone"):
+        check_devices("cuda:0,cuda:1")
+    with pytest.raises(UserError, match="it takes cuda:0"):
+        check_devices("gpu")
+    for text in ("", "cpu,cpu"):
+        check_devices(text)
+    built["torch"] = "2.9.0+cu128"
+    check_devices("cuda:0")  # torch itself is asked later
 
 
 def test_executors_that_have_no_devices_refuse_them(monkeypatch: pytest.MonkeyPatch) -> None:
