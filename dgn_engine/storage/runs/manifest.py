@@ -168,7 +168,7 @@ def _verify(folder: InnerPath) -> list[Damage]:
         config = run_info.config_of(info)
     except UserError as refusal:
         missing = not (folder / folder_layout.RUN).exists()
-        other = "another version" in str(refusal)
+        other = isinstance(refusal, run_info.LaterVersionError)
         trouble = "is missing" if missing else str(refusal) if other else "is damaged"
         found.append(Damage(folder_layout.RUN, trouble))
     try:

@@ -80,9 +80,10 @@ def _repair_info(folder: InnerPath) -> list[str]:
     try:
         run_info.read(folder)
         return []
-    except UserError as refusal:
-        if "another version" in str(refusal):
-            raise
+    except run_info.LaterVersionError:
+        raise
+    except UserError:
+        pass
     config, source = _recorded_config(folder)
     _link_aside(folder, folder / folder_layout.RUN)
     run_info.write(folder, run_info.recreate(config))

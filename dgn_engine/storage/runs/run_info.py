@@ -28,6 +28,10 @@ _FRAMES = "frames"
 _STACK = "stack"
 
 
+class LaterVersionError(UserError):
+    """A later version of this program wrote the run: nothing in it is changed here."""
+
+
 def create(config: RunConfig) -> dict[str, Any]:
     """A `run.json` with what is known before the data are loaded."""
     return {
@@ -125,7 +129,7 @@ def read(folder: FilePath) -> dict[str, Any]:
     if not sound:
         raise UserError(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
     if tree.get("format") != FORMAT:
-        raise UserError(
+        raise LaterVersionError(
             f"{path} was written by a later version of dgn-viewer; install that one to open it."
         )
     if wrong := [name for name, kind in _KINDS.items() if name in tree and not kind(tree[name])]:

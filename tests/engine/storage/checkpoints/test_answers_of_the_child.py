@@ -1,0 +1,152 @@
+"""What the parent believes of the reading child's answer, and what the child says of parts."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside, is_averaged
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
+from dgn_engine.storage.checkpoints.reader_child import answer
+
+ONE = np.ones((2, 3), np.float32)
+
+
+def head(**changed: Any) -> dict[str, Any]:
+    tensor = {"name": "w", "shape": [2, 3], "dtype": "float32"}
+    rest: dict[str, Any] = dict.fromkeys(("ignored", "layers", "others"), ())
+    rest |= {
+        "metadata": {},
+        "kind": "safetensors",
+        "part": "",
+        "would_call": [],
+        "would_import": [],
+    }
+    return {**rest, "tensors": [{**tensor, **changed}]}
+
+
+def received(line: dict[str, Any], numbers: bytes = ONE.tobytes()) -> CheckpointContents:
+    return wire.receive(io.BytesIO(json.dumps(line).encode() + b"\n" + numbers), 1 << 10)
+
+
+def test_a_sound_answer_is_taken() -> None:
+    assert np.array_equal(received(head()).arrays["w"], ONE)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"shape": [100, 100]}, "larger than allowed"),
+        ({"shape": [-2, -3]}, "a shape is not a shape"),
+        ({"shape": [2.5, 3]}, "a shape is not a shape"),
+        ({"dtype": "object"}, "a type is not a type"),
+    ],
+)
+def test_an_answer_that_cannot_be_is_not_believed(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        received(head(**changed))
+
+
+def test_an_answer_that_is_cut_is_no_answer() -> None:
+    with pytest.raises(EOFError):
+        received(head(), ONE.tobytes()[:-1])
+    with pytest.raises(EOFError):
+        wire.receive(io.BytesIO(b'{"tensors": []}'), 1 << 10)
+
+
+def test_numbers_that_find_no_memory_are_refused_before_they_take_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "_SMALL", 8)
+    monkeypatch.setattr(wire, "free_memory", lambda: 16)
+    with pytest.raises(MemoryError):
+        received(head())
+
+
+def test_a_machine_that_does_not_say_its_free_memory_has_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unreadable(*_: object) -> str:
+        raise OSError
+
+    monkeypatch.setattr(Path, "read_text", unreadable)
+    assert wire.free_memory() == math.inf
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (UnreadableFile("is empty"), "is empty"),
+        (MemoryError(), "needs more memory than a file of its size may, and was refused"),
+        (KeyError("w"), "cannot be read (KeyError: 'w')"),
+    ],
+)
+def test_whatever_a_file_provokes_is_one_sentence(trouble: Exception, words: str) -> None:
+    pipe = io.BytesIO()
+    with wire.refusals(pipe):
+        raise trouble
+    assert json.loads(pipe.getvalue()) == {"refused": words}
+
+
+# Parts of a file
+
+
+def asked(part: str, **arrays: np.ndarray[Any, Any]) -> CheckpointContents:
+    pipe = io.BytesIO()
+    answer(safetensors.numpy.save(arrays), pipe, part)
+    pipe.seek(0)
+    return wire.receive(pipe, 1 << 20)
+
+
+def test_a_part_is_what_stands_under_its_name() -> None:
+    found = asked("ema", **{"model.w": ONE, "ema.w": 2 * ONE})
+    assert found.part == "ema"
+    assert {name: array[0, 0] for name, array in found.arrays.items()} == {"w": 2.0}
+
+
+def test_a_part_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UnreadableFile, match=r"has no part 'swa'; it has 'ema', 'model'$"):
+        asked("swa", **{"model.w": ONE, "ema.w": ONE})
+    with pytest.raises(UnreadableFile, match=r"'p7', …$"):
+        asked("swa", **{f"p{number}.w": ONE for number in range(10)})
+
+
+def test_more_numbers_than_are_taken_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TAKEN", 20)
+    with pytest.raises(UnreadableFile, match=r"GiB of numbers, of which at most \d+ GiB are taken"):
+        asked("", w=ONE)
+
+
+def test_more_numbers_than_the_file_could_hold_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "expanded", lambda _: 20)
+    with pytest.raises(UnreadableFile, match="more numbers than its size allows"):
+        asked("", w=ONE)
+
+
+# Averaged weights
+
+
+def test_averaged_weights_are_known_by_their_names() -> None:
+    names = ("ema", "state_dict_ema", "SWA_model", "polyak", "ema2", "averaged_weights")
+    assert all(map(is_averaged, names))
+    assert not any(map(is_averaged, ("schema", "model", "avgpool", "cinema", "")))
+
+
+def test_a_network_beside_its_average_is_found_by_its_matrices() -> None:
+    bias = np.ones(3, np.float32)
+    both = {"model.0.w": ONE, "model.0.b": bias, "ema.0.w": ONE}
+    assert averaged_beside(both) == ("model", "ema")
+    assert averaged_beside({"model.0.w": ONE, "ema.0.w": ONE.T}) is None
+    assert averaged_beside({"model.0.b": bias, "ema.0.b": bias}) is None
+    assert averaged_beside({"ema.0.w": ONE, "ema.1.w": ONE}) is None
+    assert averaged_beside({"model.0.w": ONE, "other.0.w": ONE}) is None
