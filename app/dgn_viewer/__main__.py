@@ -17,6 +17,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.program_log import program_log
+from dgn_engine.storage.remote import SCHEME
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.user_folders import carry_everything
 from dgn_engine.text.printable import complain
@@ -53,7 +54,12 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         "run", nargs="?", default="", metavar="RUN",
-        help="show this recorded run: a folder, the name of one of yours, or a session (.dgn)",
+        help="show this recorded run: a folder, the name of one of yours, a session (.dgn), or "
+        "dgn://127.0.0.1:PORT, which 'dgn serve' serves on another machine",
+    )  # fmt: skip
+    result.add_argument(
+        "--token-file", type=Path, metavar="F",
+        help="the token of dgn://…; else DGN_TOKEN, else the window asks",
     )  # fmt: skip
     result.add_argument("--config", type=Path, metavar="RUN.toml", help="begin with this run")
     result.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
@@ -120,7 +126,13 @@ def _check(given: argparse.Namespace) -> None:
         raise UserError("--steps and --screenshot go with --offscreen.")
     if given.run and (given.offscreen or given.config is not None or given.seed is not None):
         raise UserError("RUN shows a recorded run; leave out --config, --seed and --offscreen.")
-    if given.run and not find_run(given.run).exists():
+    if given.run.startswith(SCHEME):
+        from dgn_engine.storage.remote.served_address import address_of
+
+        address_of(given.run)
+    elif given.token_file is not None:
+        raise UserError("--token-file goes with dgn://127.0.0.1:PORT.")
+    elif given.run and not find_run(given.run).exists():
         raise UserError(f"There is no run {given.run}: neither a folder nor one of your runs.")
     trouble = system_libraries.trouble(os.environ)
     if trouble:
@@ -141,7 +153,12 @@ def _open(given: argparse.Namespace) -> int:
         return take(options, ScreenshotOptions(given.steps, given.screenshot))
     if not given.no_record:
         options = dataclasses.replace(options, runs_root=str(runs_root()))
-    if given.run:
+    if given.run.startswith(SCHEME):
+        from dgn_engine.storage.remote.served_address import given_token
+
+        token = given_token(given.token_file)
+        options = dataclasses.replace(options, served=(given.run, token))
+    elif given.run:
         shown = str(find_run(given.run).absolute())
         options = dataclasses.replace(options, shown=shown)
     elif given.config is None and given.seed is None:

@@ -52,6 +52,7 @@ class Options:
     start: str = "default"  # 'last': go on where the user left; 'none'; '': as they have set it
     process: bool = False  # the engine in a process of its own
     shown: str = ""  # a recorded run or a session to show instead of a run that begins
+    served: tuple[str, str] = ("", "")  # address and token of a run of another machine to follow
     runs_root: str = ""  # where every run writes its folder; empty: none is written
 
 
@@ -119,6 +120,10 @@ class Viewer:
     def _begin(self) -> None:
         """Begin with what is to be shown, the configured run, the last one, or none."""
         options = self._options
+        address, token = options.served
+        if address:
+            self.window.recorded.remote.follow(address, token)
+            return
         if options.shown:
             show = ShowRun if Path(options.shown).is_dir() else OpenSession
             self.pump.send(show(options.shown))

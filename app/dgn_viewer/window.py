@@ -427,6 +427,7 @@ class Window(QMainWindow):
         self.closed.connect(self.experiments.close)
         self.closed.connect(self.exports.close)
         self.closed.connect(self.animations.close)
+        self.closed.connect(self.recorded.remote.close)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
     def _restore(self) -> None:

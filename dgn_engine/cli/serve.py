@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
         port = server.port
         say(f"Serving {server.folder.name}, read only, on 127.0.0.1:{port}. On the other machine:")
         say(f"  ssh -L {port}:127.0.0.1:{port} THIS_MACHINE")
-        say(f"  dgn mirror dgn://127.0.0.1:{port} FOLDER     and dgn-viewer FOLDER")
+        say(f"  dgn-viewer dgn://127.0.0.1:{port}")
         say(f"Token, which it asks for: {server.token}")
         server.serve_forever()
     return 0

@@ -56,8 +56,8 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
     "File": (
         "file.new_run", "file.open_configuration", Submenu("Open recent", ("recent.*",)), SEPARATOR,
         "file.open_checkpoint", "file.compare_run", "file.close_comparison",
-        "file.save_configuration", "file.save_weights", "file.open_run", "file.open_session",
-        "file.save_session", "file.go_back", "file.open_result", SEPARATOR,
+        "file.save_configuration", "file.save_weights", "file.open_run", "file.follow_run",
+        "file.open_session", "file.save_session", "file.go_back", "file.open_result", SEPARATOR,
         "file.export_panel", "file.export_all", "file.save_animation", SEPARATOR, "file.quit",
     ),
     "Edit": ("edit.undo", "edit.redo", "edit.undo_layout", "edit.redo_layout", SEPARATOR,
@@ -76,16 +76,13 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         Submenu("Theme", ("view.theme.*",)), SEPARATOR,
         Submenu("Look back", (
             "time.previous", "time.next", "time.first", "time.live", SEPARATOR, "time.play",
-            "time.compare",
-        )), "view.previous_event", "view.next_event",
+            "time.compare")), "view.previous_event", "view.next_event",
         "view.follow", "view.delta", "view.no_delta", "view.link_steps", SEPARATOR,
         "view.next_part", "view.previous_part", SEPARATOR, "view.compare", "view.changes",
-        "view.notices", "view.chart_menu",
-    ),
+        "view.notices", "view.chart_menu"),
     "Help": (
         "help.guide", "help.tour", "help.claims", Submenu("Playground", ("playground.*",)),
-        "help.panel", "help.shortcuts", SEPARATOR,
-        "help.log", "help.about",
+        "help.panel", "help.shortcuts", SEPARATOR, "help.log", "help.about",
     ),
 }  # fmt: skip
 TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
@@ -244,6 +241,8 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             _has_run),
         row("file.open_run", "Open run…", recorded.open_run, ("Ctrl+Shift+R",), "layers",
             "Your recorded runs: look at one as it was, or go on with it", _ready),
+        row("file.follow_run", "Follow a run over ssh…", recorded.remote.open, (), "",
+            "A run of another machine, live, as 'dgn serve' serves it there", _ready),
         row("file.open_session", "Open session…", recorded.open_session, ("Ctrl+Alt+O",), "open",
             "Show the run and the window that somebody saved as one file (.dgn)", _ready),
         row("file.save_session", "Save session…", recorded.save_session, ("Ctrl+Alt+S",), "save",

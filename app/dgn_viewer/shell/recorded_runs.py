@@ -21,6 +21,7 @@ from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.run_text import ago
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import ask_file, ask_new_file
+from dgn_viewer.shell.remote_run import RemoteRun
 
 SESSIONS = "Sessions (*.dgn);;All files (*)"
 EXPORTS = "The whole run (*.dgn);;Its scores (*.csv)"
@@ -65,6 +66,7 @@ class RecordedRuns(QObject):
         self._offered = False
         self._over = 0  # the limit of all runs that was said to be passed
         self.move_to_trash: Callable[[str], bool] = in_trash
+        self.remote = RemoteRun(window, send, tell)
 
     def open_run(self) -> None:
         self.list_wanted.emit()

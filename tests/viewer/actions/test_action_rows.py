@@ -71,6 +71,7 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("file.save_configuration", SHOWS_RUN, "files.save_configuration"),
     ("file.save_weights", HAS_RUN, "files.save_weights"),
     ("file.open_run", READY_IN, "recorded.open_run"),
+    ("file.follow_run", READY_IN, "recorded.remote.open"),
     ("file.open_session", READY_IN, "recorded.open_session"),
     ("file.save_session", SHOWS_RUN - {"stopped"}, "recorded.save_session"),
     ("file.go_back", {"shown instead"}, "recorded.go_back"),

@@ -16,9 +16,11 @@ import pytest
 
 import dgn_engine as dgn
 from dgn_engine.errors import UserError
-from dgn_engine.storage.remote import LOCAL, PREFIX, VERSION_HEADER, run_mirror
-from dgn_engine.storage.remote.run_mirror import LineDroppedError, RunMirror, address_of, follow
+from dgn_engine.storage.remote import LOCAL, PREFIX, VERSION_HEADER, run_mirror, served_run
+from dgn_engine.storage.remote.run_mirror import RunMirror, follow
 from dgn_engine.storage.remote.run_server import RunServer
+from dgn_engine.storage.remote.served_address import address_of, given_token
+from dgn_engine.storage.remote.served_run import LineDroppedError
 from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.attachment.loops import examples, mlp, train
@@ -88,7 +90,7 @@ def test_a_run_that_is_written_is_followed_and_ends(tmp_path: Path) -> None:
         w.close()
         size = (here / layout.LOG).stat().st_size
         told: list[str] = []
-        follow(mirror, told.append, lambda seconds: True)
+        follow(mirror, lambda words, lost: told.append(words), lambda seconds: True)
         assert (here / layout.LOG).stat().st_size > size
     assert told == []
     assert (here / layout.LOG).read_bytes() == (source / layout.LOG).read_bytes()
@@ -231,13 +233,13 @@ def test_another_version_and_another_server_are_said(tmp_path: Path) -> None:
 def test_too_long_and_too_slow_replies_are_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_mirror, "LISTING", 100)
+    monkeypatch.setattr(served_run, "LISTING", 100)
     with served(HTTPServer((LOCAL, 0), given(200, "1", b"x" * 9999))) as port:
         mirror = RunMirror(port, "t", tmp_path / "here")
         with pytest.raises(LineDroppedError, match="longer"):
             mirror.sync()
-        monkeypatch.setattr(run_mirror, "LISTING", 1 << 20)
-        monkeypatch.setattr(run_mirror, "SLOWEST", -1e-3)
+        monkeypatch.setattr(served_run, "LISTING", 1 << 20)
+        monkeypatch.setattr(served_run, "SLOWEST", -1e-3)
         with pytest.raises(LineDroppedError, match="slowly"):
             mirror.sync()
 
@@ -248,7 +250,7 @@ def test_a_dropped_line_is_said_once_and_tried_less_and_less_often(
     server = RunServer(recorded)
     mirror = RunMirror(server.port, server.token, tmp_path / "here")
     real, fails = mirror.sync, 8
-    told: list[str] = []
+    told: list[tuple[str, bool]] = []
     waits: list[float] = []
 
     def sync() -> Any:
@@ -260,10 +262,14 @@ def test_a_dropped_line_is_said_once_and_tried_less_and_less_often(
 
     mirror.sync = sync  # type: ignore[method-assign]
     with served(server):
-        follow(mirror, told.append, lambda seconds: not waits.append(seconds))
+        follow(
+            mirror,
+            lambda words, lost: told.append((words, lost)),
+            lambda seconds: not waits.append(seconds),
+        )
     assert told == [
-        "The line is dropped (refused); it is tried again.",
-        "Connected again; nothing is lost.",
+        ("Nobody answers (refused): is ssh -L running? It is tried again.", True),
+        ("Connected.", False),
     ]
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
     with pytest.raises(LineDroppedError, match="refused"):
@@ -277,6 +283,94 @@ def test_only_loopback_addresses_are_taken() -> None:
             address_of(text)
     with pytest.raises(UserError, match="token is empty"):
         RunMirror(1, "", Path())
+
+
+def test_a_mirror_is_named_as_the_run_and_found_again_by_its_id(
+    recorded: Path, tmp_path: Path
+) -> None:
+    below, own = tmp_path / "runs", tmp_path / "runs" / "run"
+    shutil.copytree(recorded, own)  # a run of this machine that has the same name
+    server = RunServer(recorded)
+    with served(server) as port:
+        for _ in range(2):
+            mirror = RunMirror(port, server.token, below=below)
+            assert mirror.folder is None
+            mirror.sync()
+            assert mirror.folder == below / "run-2"
+    assert sorted(path.name for path in below.iterdir()) == ["run", "run-2"]
+
+
+def test_the_name_of_a_served_run_is_no_path(tmp_path: Path) -> None:
+    def answer(_: str) -> tuple[int, str, bytes]:
+        tree = {"protocol": 1, "name": "../..//\x00ü\n", "running": False, "files": []}
+        return 200, "1", json.dumps(tree).encode()
+
+    handler = type("Given", (Hostile,), {"answer": staticmethod(answer)})
+    with served(HTTPServer((LOCAL, 0), handler)) as port:
+        RunMirror(port, "t", below=tmp_path / "below").sync()
+    assert [path.name for path in (tmp_path / "below").iterdir()] == ["ü"]
+
+
+def test_the_log_is_looked_at_between_frames_and_an_ended_run_is_live_until_it_is_whole(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_mirror, "FRAMES_FOR", -1.0)
+    server, here = RunServer(recorded), tmp_path / "here"
+    with served(server) as port:
+        mirror = RunMirror(port, server.token, here)
+        assert not mirror.sync().running
+        assert not mirror.complete
+        assert RunReader(here).status == "running"
+        monkeypatch.setattr(run_mirror, "FRAMES_FOR", 60.0)
+        follow(mirror, lambda words, lost: pytest.fail(words), lambda seconds: False)
+    assert mirror.complete
+    assert RunReader(here).status == "finished"
+    assert names(here) == names(recorded)
+
+
+def test_another_thread_ends_what_a_mirror_waits_for(tmp_path: Path) -> None:
+    asked, leave = threading.Event(), threading.Event()
+
+    def answer(_: str) -> tuple[int, str, bytes]:
+        asked.set()
+        leave.wait(30)
+        return 200, "1", b""
+
+    handler = type("Given", (Hostile,), {"answer": staticmethod(answer)})
+    dropped: list[Exception] = []
+    with served(HTTPServer((LOCAL, 0), handler)) as port:
+        mirror = RunMirror(port, "t", tmp_path / "here")
+
+        def sync() -> None:
+            try:
+                mirror.sync()
+            except LineDroppedError as error:
+                dropped.append(error)
+
+        thread = threading.Thread(target=sync)
+        thread.start()
+        asked.wait(30)
+        mirror.interrupt()
+        thread.join(10)
+        leave.set()
+    assert dropped
+
+
+def test_a_token_comes_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DGN_TOKEN", raising=False)
+    assert given_token(None) == ""
+    monkeypatch.setenv("DGN_TOKEN", " named\n")
+    assert given_token(None) == "named"
+    (tmp_path / "token").write_text("held\n")
+    assert given_token(tmp_path / "token") == "held"
+    (tmp_path / "token").write_text("ü", "utf-8")
+    for path in (tmp_path / "token", tmp_path / "none", tmp_path):
+        with pytest.raises(UserError, match="The token cannot be read from"):
+            given_token(path)
+    with pytest.raises(UserError, match="Leave the token out of the address"):
+        address_of("dgn://secret@127.0.0.1:80")
 
 
 def test_what_cannot_be_served_is_refused(tmp_path: Path, recorded: Path) -> None:

@@ -1,0 +1,242 @@
+"""Follows a run of another machine: mirrors it in a thread, and shows the mirror as a live run."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer
+from PySide6.QtWidgets import QWidget
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol import commands as do
+from dgn_engine.storage.remote.served_address import WrongTokenError, address_of
+from dgn_engine.storage.runs.folder_layout import runs_root
+from dgn_viewer.notices import Kind, Notice, NoticeButton
+from dgn_viewer.shell.remote_dialog import RemoteDialog
+
+_LOOK_MS = 100
+_PATIENCE = 5.0  # seconds that the thread may take to end
+
+
+@dataclass(frozen=True)
+class Told:
+    """Something to say. `lost`: the line is dropped, or something else ended it."""
+
+    text: str
+    kind: Kind = "info"
+    lost: bool = False
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class MirrorReady:
+    """The mirror can be read, and goes on."""
+
+    folder: Path
+
+
+@dataclass(frozen=True)
+class TokenRefused:
+    why: str
+
+
+@dataclass(frozen=True)
+class MirrorEnded:
+    """The thread ends; nothing comes after it."""
+
+
+Message = Told | MirrorReady | TokenRefused | MirrorEnded
+
+
+class MirrorThread:
+    """One run that is mirrored into a folder below `below`, by a thread that touches no Qt."""
+
+    def __init__(self, port: int, token: str, below: Path) -> None:
+        """Raises `UserError`."""
+        from dgn_engine.storage.remote.run_mirror import RunMirror  # it brings http, for few users
+
+        self._mirror = RunMirror(port, token, below=below)
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._shown = False
+        self._thread = threading.Thread(target=self._run, name="dgn-mirror", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def take(self) -> list[Message]:
+        """What it told since the last time."""
+        found = []
+        while not self._messages.empty():
+            found.append(self._messages.get())
+        return found
+
+    def stop(self) -> None:
+        """Have it end, without waiting for that."""
+        self._stop.set()
+        self._mirror.interrupt()
+
+    def join(self, patience: float) -> None:
+        self._thread.join(patience)
+
+    def _run(self) -> None:
+        from dgn_engine.storage.remote.run_mirror import follow
+
+        put = self._messages.put
+        try:
+            follow(self._mirror, self._tell, self._wait)
+            self._show()
+            if not self._stop.is_set():
+                folder = self._mirror.folder
+                put(Told(f"The run is not written any more; all of it is in {folder}."))
+        except WrongTokenError as refusal:
+            put(TokenRefused(str(refusal)))
+        except UserError as refusal:
+            put(Told(str(refusal), "refused", lost=True))
+        except OSError as error:
+            words = f"The run cannot be written here: {error.strerror or error}."
+            put(Told(words, "refused", lost=True))
+        except Exception as error:  # a fault of ours must not end silently
+            words = f"The run is followed no more: {error}."
+            put(Told(words, "failed", lost=True, details=traceback.format_exc()))
+        finally:
+            self._mirror.close()
+            put(MirrorEnded())
+
+    def _tell(self, words: str, lost: bool) -> None:
+        if not self._stop.is_set():
+            self._messages.put(Told(words, "refused" if lost else "info", lost))
+
+    def _wait(self, seconds: float) -> bool:
+        self._show()
+        return not self._stop.wait(seconds)
+
+    def _show(self) -> None:
+        if self._mirror.folder is not None and not self._shown:
+            self._shown = True
+            self._messages.put(MirrorReady(self._mirror.folder))
+
+
+class RemoteRun(QObject):
+    """Asks for address and token, and shows what comes; one run is followed at a time."""
+
+    def __init__(
+        self, window: QWidget, send: Callable[[do.Command], None], tell: Callable[[Notice], None]
+    ) -> None:
+        super().__init__(window)
+        self._window = window
+        self._send = send
+        self._tell = tell
+        self._thread: MirrorThread | None = None
+        self._dropped = False
+        self._address = ""
+        self.dialog: RemoteDialog | None = None
+        self._look = QTimer(self)
+        self._look.setInterval(_LOOK_MS)
+        self._look.timeout.connect(self._take)
+
+    @property
+    def following(self) -> bool:
+        return self._thread is not None
+
+    def open(self) -> None:
+        """Ask for address and token; of a run that is followed, whether to stop."""
+        dialog = self.dialog
+        if dialog is None:
+            dialog = self.dialog = RemoteDialog(self._window)
+            dialog.wanted.connect(self.follow)
+            dialog.stopped.connect(self.stop)
+            dialog.finished.connect(self._put_away)
+            if self._address:
+                dialog.show_address(self._address)
+        dialog.show_following(self.following)
+        dialog.show()
+        dialog.raise_()
+        dialog.activateWindow()
+
+    def follow(self, address: str, token: str) -> None:
+        """Follow the run that is served there, in the place of one that is followed now; without
+        a token, or with a wrong one, ask for it."""
+        self.stop()
+        self._address = address
+        try:
+            if not token:
+                self._ask_token("")
+                return
+            self._thread = MirrorThread(address_of(address), token, runs_root())
+        except WrongTokenError as refusal:
+            self._ask_token(str(refusal))
+            return
+        except UserError as refusal:
+            self._say(Told(str(refusal), "refused", lost=True))
+            return
+        if self.dialog is not None:
+            self.dialog.say(f"Asking {address} …")
+            self.dialog.show_following(True)
+        self._thread.start()
+        self._look.start()
+
+    def stop(self) -> None:
+        """Fetch no more; what has come stays, and is an ordinary run."""
+        thread, self._thread = self._thread, None
+        self._look.stop()
+        self._dropped = False
+        if thread is not None:
+            thread.stop()
+            thread.join(_PATIENCE)
+        if self.dialog is not None:
+            self.dialog.show_following(False)
+            self.dialog.say("")
+
+    def close(self) -> None:
+        self.stop()
+
+    # Inside
+
+    def _take(self) -> None:
+        for message in self._thread.take() if self._thread is not None else ():
+            match message:
+                case Told():
+                    self._say(message)
+                case MirrorReady(folder=folder):
+                    self._send(do.ShowRun(str(folder)))
+                    if self.dialog is not None:
+                        self.dialog.accept()
+                case TokenRefused(why=why):
+                    self.stop()
+                    self._ask_token(why)
+                case MirrorEnded():
+                    self._over()
+
+    def _say(self, told: Told) -> None:
+        """In the dialog where it is open, and as a notice."""
+        if self.dialog is not None:
+            self.dialog.say(told.text, "refused" if told.lost else "muted")
+        self._dropped = told.lost and self.following
+        offers = (NoticeButton("Stop following", self.stop, lambda: self._dropped),)
+        words = told.text if not told.lost or not self._dropped else f"{self._address}: {told.text}"
+        lasting = offers if self._dropped else ()
+        self._tell(Notice(told.kind, words, told.details, offers=lasting))
+
+    def _over(self) -> None:
+        self._dropped = False
+        self._thread = None
+        self._look.stop()
+        if self.dialog is not None:
+            self.dialog.show_following(False)
+
+    def _ask_token(self, why: str) -> None:
+        self.open()
+        assert self.dialog is not None
+        self.dialog.show_address(self._address)
+        self.dialog.want_token(why)
+
+    def _put_away(self) -> None:
+        if self.dialog is not None:
+            self.dialog.deleteLater()
+            self.dialog = None

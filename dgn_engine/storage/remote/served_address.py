@@ -1,0 +1,50 @@
+"""Where a served run is, and the token that opens it, as the user gives them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.remote import LOCAL, SCHEME
+
+TOKEN = "DGN_TOKEN"
+_LONGEST = 1024  # bytes of a token's file
+
+
+class WrongTokenError(UserError):
+    """Another token is needed."""
+
+
+def address_of(text: str) -> int:
+    """The port in 'dgn://127.0.0.1:PORT' or 'dgn://localhost:PORT'; raises `UserError`."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        port = None
+    if "@" in text:
+        raise UserError(
+            "Leave the token out of the address, which other users of this machine can read; it is "
+            "asked for, or comes from DGN_TOKEN or --token-file."
+        )
+    if port is None or f"{parts.scheme}://" != SCHEME or parts.hostname not in (LOCAL, "localhost"):
+        raise UserError(
+            f"{text} is no address of a served run: write {SCHEME}{LOCAL}:PORT; a run of another "
+            f"machine comes to this one by ssh -L PORT:{LOCAL}:PORT."
+        )
+    return port
+
+
+def given_token(file: Path | None) -> str:
+    """The token in this file, else in `DGN_TOKEN`; '' where neither is given. Raises `UserError`
+    where the file cannot be read."""
+    if file is None:
+        return os.environ.get(TOKEN, "").strip()
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_LONGEST).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it holds no token"
+        raise UserError(f"The token cannot be read from {file}: {reason}.") from None
