@@ -24,7 +24,7 @@ _PATIENCE = 5.0  # seconds that the thread may take to end
 
 
 @dataclass(frozen=True)
-class Told:
+class MirrorWords:
     """Something to say. `lost`: the line is dropped, or something else ended it."""
 
     text: str
@@ -50,7 +50,7 @@ class MirrorEnded:
     """The thread ends; nothing comes after it."""
 
 
-Message = Told | MirrorReady | TokenRefused | MirrorEnded
+Message = MirrorWords | MirrorReady | TokenRefused | MirrorEnded
 
 
 class MirrorThread:
@@ -93,24 +93,24 @@ class MirrorThread:
             self._show()
             if not self._stop.is_set():
                 folder = self._mirror.folder
-                put(Told(f"The run is not written any more; all of it is in {folder}."))
+                put(MirrorWords(f"The run is not written any more; all of it is in {folder}."))
         except WrongTokenError as refusal:
             put(TokenRefused(str(refusal)))
         except UserError as refusal:
-            put(Told(str(refusal), "refused", lost=True))
+            put(MirrorWords(str(refusal), "refused", lost=True))
         except OSError as error:
             words = f"The run cannot be written here: {error.strerror or error}."
-            put(Told(words, "refused", lost=True))
+            put(MirrorWords(words, "refused", lost=True))
         except Exception as error:  # a fault of ours must not end silently
             words = f"The run is followed no more: {error}."
-            put(Told(words, "failed", lost=True, details=traceback.format_exc()))
+            put(MirrorWords(words, "failed", lost=True, details=traceback.format_exc()))
         finally:
             self._mirror.close()
             put(MirrorEnded())
 
     def _tell(self, words: str, lost: bool) -> None:
         if not self._stop.is_set():
-            self._messages.put(Told(words, "refused" if lost else "info", lost))
+            self._messages.put(MirrorWords(words, "refused" if lost else "info", lost))
 
     def _wait(self, seconds: float) -> bool:
         self._show()
@@ -173,7 +173,7 @@ class RemoteRun(QObject):
             self._ask_token(str(refusal))
             return
         except UserError as refusal:
-            self._say(Told(str(refusal), "refused", lost=True))
+            self._say(MirrorWords(str(refusal), "refused", lost=True))
             return
         if self.dialog is not None:
             self.dialog.say(f"Asking {address} …")
@@ -201,7 +201,7 @@ class RemoteRun(QObject):
     def _take(self) -> None:
         for message in self._thread.take() if self._thread is not None else ():
             match message:
-                case Told():
+                case MirrorWords():
                     self._say(message)
                 case MirrorReady(folder=folder):
                     self._send(do.ShowRun(str(folder)))
@@ -213,7 +213,7 @@ class RemoteRun(QObject):
                 case MirrorEnded():
                     self._over()
 
-    def _say(self, told: Told) -> None:
+    def _say(self, told: MirrorWords) -> None:
         """In the dialog where it is open, and as a notice."""
         if self.dialog is not None:
             self.dialog.say(told.text, "refused" if told.lost else "muted")
