@@ -48,6 +48,7 @@ LATE_IMPORTS = {
     "app/dgn_viewer/experiments/results_panel.py": "pyqtgraph is loaded by the first figure",
     "app/dgn_viewer/figure_command.py": "`dgn --help` answers before numpy is loaded",
     "app/dgn_viewer/shell/export": "matplotlib is loaded by the first export, in its thread",
+    "app/dgn_viewer/shell/remote_run.py": "http is loaded by who follows a run of another machine",
     "dgn_engine/cli/": "`dgn --help` answers before torch is loaded",
     "dgn_engine/data/__init__.py": "torch is loaded where images are resized",
     "dgn_engine/data/_cifar.py": "torchvision is loaded by the data sets that need it",
