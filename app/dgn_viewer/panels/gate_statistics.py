@@ -17,6 +17,7 @@ from dgn_viewer.scene.elements import (
     Scene,
     Shown,
     Subjects,
+    finite_range,
 )
 from dgn_viewer.scene.layer_curves import layer_axis, layers_note, over_steps, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
@@ -94,7 +95,7 @@ def _by_class(view: View, reading: Reading, count: int) -> Chart:
     names = class_names(view, classes)
     named = tuple(names[int(one)] for one in classes)
     values = 100 * reading.arrays["by_class"]
-    low, high = float(values.min()), float(values.max())
+    low, high = finite_range(values)
     if high - low < 1e-9:
         low, high = low - 0.5, high + 0.5
     every = max(1, -(-len(named) // 10))

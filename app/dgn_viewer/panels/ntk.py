@@ -215,7 +215,10 @@ def _as_computed(reading: Reading) -> Callable[[str], Scaled]:
 
 
 def _unit(reading: Reading) -> Callable[[str], Scaled]:
-    """K(s,s')/√(d_s d_s'), d its own diagonal; for K^X that of K^V + K^F, which bounds it by 1."""
+    """K(s,s')/√(d_s d_s'), d its own diagonal; for K^X that of K^V + K^F, which bounds it by 1.
+
+    Entries of examples whose d is not above 0, or not finite, are left out.
+    """
 
     def scaled(part: str) -> Scaled:
         values = reading.arrays[part].astype(np.float64)
@@ -227,7 +230,8 @@ def _unit(reading: Reading) -> Callable[[str], Scaled]:
             )
         else:
             diagonal = np.diagonal(values)
-        root = np.sqrt(np.where(np.asarray(diagonal) > 0, diagonal, np.nan))
+        known = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
+        root = np.sqrt(np.where(known, diagonal, np.nan))
         return values / root[:, None] / root[None, :], 1.0
 
     return scaled

@@ -27,7 +27,8 @@ def gate_agreement(
     `ours`, `theirs`: readings of 'gates' of A and B; `layers`: of their networks. Arrays: `equal`
     and `chance` (L,), NaN where a layer cannot be compared or is a convolution, of which a reading
     holds the mean over positions; `difference_{l}` (n, w), A - B, of those means for a
-    convolution. Scalars: `equal` over all gates that are compared, `equal_{l}`.
+    convolution. Scalars: `equal` over all gates that are compared, `equal_{l}`. Its step is that of
+    A, as in every panel: the name of B says the other.
     """
     for reading, name in ((ours, "A"), (theirs, "B")):
         if reading is None or reading.absent:
@@ -35,7 +36,6 @@ def gate_agreement(
             return _absent(f"The gates of {name}: {why}")
     assert ours is not None
     assert theirs is not None
-    step = max(ours.step, theirs.step)
     if not np.array_equal(ours.arrays["labels"], theirs.arrays["labels"]):
         return _absent(_OTHER_EXAMPLES)
     count = len(layers[0])
@@ -67,7 +67,7 @@ def gate_agreement(
     if gates:
         scalars["equal"] = agreeing / gates
     facts = {"differences": MEANS} if means else {}
-    return Reading(AGREEMENT, step, arrays=arrays, scalars=scalars, facts=facts)
+    return Reading(AGREEMENT, ours.step, arrays=arrays, scalars=scalars, facts=facts)
 
 
 def _absent(why: str) -> Reading:

@@ -59,10 +59,16 @@ class RecordedSteps:
             if looked is not None and looked == self._looked:
                 return False
             found = frame_files.scan(self._frames)
+            gone = not found and not self.folder.exists()
         except OSError as error:
             raise UserError(
                 f"The frames of {self.folder.name} cannot be read: {error.strerror}."
             ) from None
+        if gone:  # else it would seem that nothing was ever recorded
+            raise UserError(
+                f"The folder {self.folder} is not there: it was removed or renamed, and the "
+                "recorded frames with it."
+            )
         newest = {one.step: one for one in found}  # of several of one step the last
         before, self._looked = self.steps, looked
         self._files = [newest[step] for step in sorted(newest)]

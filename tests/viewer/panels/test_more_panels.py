@@ -226,3 +226,17 @@ def test_hidden_maps_stand_in_columns_of_layers_each_to_its_largest() -> None:
     units = chart(dense, "units_reversed").matrix
     assert units is not None
     assert units.values.tolist() == [[0.5, -1.0, 0.0]]
+
+
+def test_gates_that_are_not_finite_leave_the_others_their_colours() -> None:
+    by_class = np.array([[0.25, np.nan], [0.75, np.inf]])
+    shares = {name: np.array([0.0, 0.5]) for name in ("density", "dead", "always")}
+    for values, expected in ((by_class, (25.0, 75.0)), (np.full((2, 2), np.nan), (-0.5, 0.5))):
+        arrays = {"classes": np.array([0, 1]), "by_class": values, **shares}
+        view = View(
+            run=run((2,), (2,)),
+            readings={"gate_statistics": Reading("gate_statistics", 3, arrays=arrays)},
+        )
+        matrix = chart(drawn("gate_statistics", view), "by_class").matrix
+        assert matrix is not None
+        assert (matrix.low, matrix.high) == expected

@@ -236,6 +236,20 @@ def test_an_example_of_length_zero_is_left_empty_and_a_kernel_of_nothing_has_a_r
     assert (raw.low, raw.high) == (-1.0, 1.0)
 
 
+def test_a_kernel_that_has_overflowed_is_drawn_without_the_entries_that_have() -> None:
+    beyond = VALUE.copy()
+    beyond[1, 1] = np.inf
+    expected = UNIT_VALUE.copy()
+    expected[1, :] = expected[:, 1] = np.nan
+    view = with_reading(VIEW, replace(HARD, arrays={"labels": LABELS, "value": beyond}))
+    found = chart(drawn("ntk", view), "value").matrix
+    assert found is not None
+    assert_same(found.values, expected)
+    everything = replace(HARD, arrays={"labels": LABELS, "value": np.full((5, 5), np.inf)})
+    for scale in ("unit", "raw"):
+        drawn("ntk", chosen(with_reading(VIEW, everything), scale=scale))
+
+
 OTHER_READING = Reading(
     "ntk",
     3,

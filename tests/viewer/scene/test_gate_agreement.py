@@ -48,7 +48,7 @@ def test_each_gate_is_counted_on_its_side_of_a_half() -> None:
         xor = (a >= 0.5) ^ (b >= 0.5)
         np.testing.assert_array_equal(np.abs(found.arrays[f"difference_{layer}"]), xor)
     assert found.scalars["equal"] == pytest.approx(whole / 42)
-    assert found.step == 9
+    assert found.step == 7  # of A; B's name says its own
 
 
 def test_of_a_convolution_the_means_are_subtracted_and_no_share_is_made_up() -> None:

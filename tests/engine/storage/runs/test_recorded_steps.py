@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 
 import numpy as np
 import pytest
@@ -48,6 +49,19 @@ def test_what_came_and_went_since_is_seen_when_it_is_asked_for(tmp_path: Path) -
     stored[1].path.unlink()  # thinned out, and not yet looked at again
     assert _value(steps.at(15)) == 0.0
     assert steps.steps == (0, 20)
+
+
+def test_a_folder_that_was_removed_is_not_one_in_which_nothing_was_recorded(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    _recorded(folder, 0, 10)
+    steps = RecordedSteps(folder)
+    steps.at(10)
+    rmtree(folder)
+    for look in (lambda: steps.at(5), steps.renew, lambda: RecordedSteps(folder)):
+        with pytest.raises(UserError, match="was removed or renamed"):
+            look()
+    assert steps.steps == (0, 10)  # one can go on where it is, and the slider keeps its marks
 
 
 def test_few_bytes_of_frames_are_held_and_the_newest_read_ones(tmp_path: Path) -> None:
