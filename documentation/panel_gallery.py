@@ -54,6 +54,9 @@ def _entry(name: str, spec: PanelSpec, pictured: bool, said: str) -> Iterator[st
     for formula in spec.about.formulas:
         yield ""
         yield _FORMULA.sub(lambda found: f"${_tex(found[1])}$", formula)
+    if spec.about.symbols:
+        yield ""
+        yield f"Symbols: {_FORMULA.sub(lambda found: f'${_tex(found[1])}$', spec.about.symbols)}"
     if spec.about.source:
         yield ""
         yield f"Source: {spec.about.source}"

@@ -310,7 +310,7 @@ class Window(QMainWindow):
         self.tour = Tour(self, self._tour_acts.steps(), self.theme)
         self._claims = ClaimActs(
             self, send, lambda: self.history.view({}), self.docks, self.strip,
-            self._open_experiment,
+            self._open_experiment, self.inspector_dock,
         )  # fmt: skip
         inspected, recorded = table.INSPECTED_BANNER, table.RECORDED_BANNER
         self.banners = (

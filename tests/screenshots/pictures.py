@@ -12,9 +12,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialog
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.commands import CompareRun, InspectFile, OpenFile, Rewire, SwapRegime
+from dgn_engine.protocol.commands import InspectFile, OpenFile, Rewire, SwapRegime
 from dgn_engine.protocol.events import FileListed
 from dgn_viewer.__main__ import first_run
+from dgn_viewer.actions.playground import playground_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from tests.engine.model.importing.torch_networks import models
 from tests.screenshots.photographer import Photographer
@@ -145,30 +146,36 @@ def _examples(shot: Photographer) -> None:
 
 
 def _compare(shot: Photographer) -> None:
-    """The run after 700 steps beside itself before its gates were replaced by random ones."""
-    shot.train(500)
+    """The run after 900 steps beside itself before its gates were replaced by random ones."""
+    for _ in range(10):  # a step is recorded whenever it stops
+        shot.train(50)
     shot.send(SwapRegime("FR-II"))
-    shot.train(200)
-    [recorded] = (shot.folder / "runs").glob("*/run.json")
-    shot.send(CompareRun(str(recorded.parent), step=500))
-    shot.wait(lambda: shot.window.run_state.comparison is not None)
+    shot.train(400)
     shot.window.docks.arrange("compare")
+    shot.settle(20.0)
+    shot.window.step_cursor.go_to(450)
+    shot.linger(2.0)
+    shot.trigger("time.compare")
+    shot.wait(lambda: shot.window.run_state.comparison is not None)
+    shot.window.step_cursor.live()
     shot.linger(4.0)
 
 
 def _plane(_folder: Path) -> RunConfig:
-    """Points of the plane, for teaching."""
-    return replace(
-        first_run(),
-        data=DataConfig(name="spirals"),
-        training=TrainingConfig(learning_rate=3e-3, batch=32, epochs=0),
-        device="cpu",
-    )
+    """The playground: few units, points of the plane."""
+    return replace(playground_run("moons"), device="cpu")
 
 
 def _teach(shot: Photographer) -> None:
     shot.window.docks.arrange("teach")
-    shot.train(800)
+    shot.train(300)
+
+
+def _hidden(shot: Photographer) -> None:
+    """What each layer of a convolutional network makes of one image, alone in the window."""
+    shot.window.docks.show("hidden_outputs")
+    shot.window.docks.toggle_maximised("hidden_outputs")
+    shot.train(150)
 
 
 PICTURES = {
@@ -182,7 +189,10 @@ PICTURES = {
         "Two examples of the overlap, pinned: pictures, gates, shared paths", _examples
     ),
     "compare": Picture("A run beside itself at an earlier step, in the layout Compare", _compare),
-    "teach": Picture("The layout Teach: regions of the plane", _teach, _plane),
+    "teach": Picture("The playground in the layout Teach: regions and paths", _teach, _plane),
+    "hidden": Picture(
+        "Hidden outputs of cnn4, as they are, with gates reversed, on ones", _hidden, _images
+    ),
     "cnn4": Picture("cnn4 in training on images of 32 × 32", _cnn, _images),
     "resnet18": Picture("torchvision's ResNet-18 from a file", _resnet, _images),
     "file": Picture("The page of a dropped file, 1280 × 800", _file, size=(1280, 800)),

@@ -181,6 +181,10 @@ PANEL = PanelSpec(
             r"$\frac{1}{nw}\sum_{s,u} 1\{G^{\mathrm{A}}_l(s,u) = G^{\mathrm{B}}_l(s,u)\}$",
             r"by chance $\frac{1}{w}\sum_u p_u q_u + (1-p_u)(1-q_u)$",
         ),
+        symbols=(
+            "$G_l(s,u)$: gate of unit $u$ for example $s$; $n$: examples; $w$: units of the "
+            "layer; $p_u$, $q_u$: how often unit $u$ is open in A and in B."
+        ),
         source="Our definition; the churn of Lakshminarayanan & Singh, arXiv:2006.10529, between "
         "two networks in the place of two steps",
         computed=(

@@ -122,8 +122,15 @@ PANEL = PanelSpec(
             r"$\| \varphi_t - \varphi_0 \|^2 = H_{tt} - 2 H_{t0} + H_{00}$",
             r"$\langle v_t, v_0 \rangle = 1^\top \prod_l (W_{l,t} \circ W_{l,0}) \, 1$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, §3.2 (dynamics of features and "
-        "values); sums over all paths, by kernels of two times",
+        symbols=(
+            "$φ_t$, $v_t$: features and values at step $t$, 0: at the first reading; $H_{t0}$: "
+            "path kernel between the gates of both; $W_l$: weights of layer $l$; ∘: entry by "
+            "entry; 1: a vector of ones."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: how features and values change in training"
+        ),
         computed=(
             "Exactly where Λ is: by path kernels of the gates now and of the first reading, and "
             "by products of the weights of two times."

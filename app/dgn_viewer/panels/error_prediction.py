@@ -138,8 +138,15 @@ PANEL = PanelSpec(
             r"$e_{t+1} = e_t - \alpha K_t e_t + O(\alpha^2)$",
             r"$f_{k+1} = f_k - \alpha J J^\top \partial L / \partial f_k, \quad K = J J^\top$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, §4; Jacot et al. 2018, "
-        "arXiv:1806.07572. JJᵀ is applied, all logits together, never written out",
+        symbols=(
+            "$e_t$: errors of the logits at step $t$; $f$: the logits; $α$: learning rate; $L$: "
+            "loss; $J$: derivative of the logits by the weights."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: the errors under gradient descent; Jacot et al. 2018, "
+            "arXiv:1806.07572. JJᵀ is applied, all logits together, never written out"
+        ),
         computed=(
             "Exactly: JJᵀ is applied to the errors of all logits by two products with the "
             "gradients, in the precision of the network; the copy takes real steps and is thrown "

@@ -261,8 +261,15 @@ PANEL = PanelSpec(
             r"$z^{\mathrm{v}}_l = q^{\mathrm{v}}_l \odot G_l$",
             r"$\gamma_r(q) = 1\{q > 0\}, \quad \gamma_{sr}(q) = \frac{1}{1 + e^{-\beta q}}$",
         ),
-        source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
-        "NeurIPS 2020, arXiv:2006.10529, §2",
+        symbols=(
+            "$q_l$: what the units of layer $l$ compute, before the gates $G_l$; $z_l$: what they "
+            "pass on; ⊙: entry by entry; v: of the value network; $γ_r$, $γ_{sr}$: the hard and "
+            "the soft gate; $β$: how steep the soft one is."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: gates, hard and soft, and deep gated networks"
+        ),
         computed=(
             "Exactly: one forward pass over the probe examples, without a change of the network. "
             "Each reading shows its step."

@@ -164,8 +164,14 @@ PANEL = PanelSpec(
             r"churn $\frac{1}{nw}\sum_{s,u} 1\{\mathrm{sgn}(G_l^t(s,u)-\frac{1}{2}) \neq "
             r"\mathrm{sgn}(G_l^{t'}(s,u)-\frac{1}{2})\}$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, §2 (active paths), "
-        "§3 (switching instants); counted exactly, on the probe examples",
+        symbols=(
+            "$G_l(s,u)$: gate of unit $u$ for example $s$; $n$: examples; $w$: units of the "
+            "layer; $t$, $t'$: this reading and the one before; sgn: the sign."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: active paths, and the instants at which gates switch"
+        ),
         computed=(
             "Exactly, by counting the gates of the probe examples; churn compares two readings, "
             "and says nothing of what happened between them."

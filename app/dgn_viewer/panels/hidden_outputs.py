@@ -277,8 +277,14 @@ PANEL = PanelSpec(
             r"$z_l = G_{\pi(l)} \odot (\Theta_l z_{l-1}), \quad z_0 = x^v$",
             r"$\pi(l) = l$ or $d - l$, $\quad x^v = x$ or $\mathbf{1}$",
         ),
-        source="Lakshminarayanan & Singh, Deep Learning is Composite Kernel Learning, Figure 5; "
-        "arXiv:2110.03403, Figure 3",
+        symbols=(
+            "$z_l$: what layer $l$ hands on; $Θ_l$: its weights; $G$: gates; $π$: which gate "
+            "layer it uses, of $d-1$; $x^v$: what the value network sees."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Deep Learning Is Composite Kernel Learning, Figure 5; "
+            "reversed gates and ones as input: arXiv:2110.03403"
+        ),
         computed=(
             "Exactly, by one pass each through the value network with the gates held as they are "
             "for the example; the shares of right answers are of the probe examples, of fewer "

@@ -139,16 +139,25 @@ PANEL = PanelSpec(
             r"$\mathrm{Var}[K_0] \leq O(d_{in}^2 \sigma^{4(d-1)} "
             r"\max\{d^2 w^{2(d-2)+1}, d^3 w^{2(d-2)}\})$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, Theorem 5.1; the variance: Neural Path "
-        "Features in Deep Learning (workshop), Theorem 4.1. The exponent is 2(d - 1), where "
-        "arXiv:2110.03403 prints d - 1",
+        symbols=(
+            "$K^V_0$: the value part of the tangent kernel at the start; $H$: the path kernel; "
+            "$σ$: standard deviation of the weights; $d$: layers of weights; $w$: width; "
+            "$d_{in}$: inputs."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: the tangent kernel at the start, with fixed features; the "
+            "variance: Neural Path Features in Deep Learning (workshop), Theorem 4.1. The "
+            "exponent is 2(d - 1), where arXiv:2110.03403, Theorem 2.1, prints d - 1"
+        ),
         computed=(
             "The left matrix is the value part of the tangent kernel of these weights, the middle"
             " one β times the neural path kernel of these gates; both exactly."
         ),
         trials=(
             freeze_random_gates(
-                "The gates do not depend on the values any more, as the theorem asks.",
+                "The gates do not depend on the values any more, as the theorem asks. Then "
+                "begin such a run: at its step 0 only chance is left between both kernels.",
             ),
         ),
     ),

@@ -172,8 +172,14 @@ PANEL = PanelSpec(
             r"$\tau_l = G_l G_l^\top, \quad \Lambda = \tau_1 \odot \cdots \odot \tau_{d-1}$",
             r"$\tau_{\pi(1)} \odot \cdots \odot \tau_{\pi(d-1)} = \Lambda$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2110.03403 (base kernels, permutations); "
-        "arXiv:2006.10529, Lemma 2.1",
+        symbols=(
+            "$G_l$: gates of layer $l$, one row for each example; ⊙: entry by entry; $d$: layers "
+            "of weights; $π$: the order in which the value layers use the gate layers."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, arXiv:2110.03403: base kernels, and permutations of the "
+            "gate layers; arXiv:2006.10529: the path kernel of dense networks as a product"
+        ),
         computed=(
             "Exactly, from the gates of each layer on the probe examples; of convolutions "
             "averaged over positions."

@@ -289,8 +289,14 @@ PANEL = PanelSpec(
             r"$K^F = \Psi_F^\top \Psi_F, \quad \psi_F = \langle \partial \varphi, v \rangle$",
             r"$K^X = \Psi_V^\top \Psi_F + \Psi_F^\top \Psi_V$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, eq. (3), with the cross term "
-        r"as ⟨ψV, ψF⟩ + ⟨ψF, ψV⟩",
+        symbols=(
+            "$φ$: path features of an example; $v$: path values of the weights; ∂: derivative by "
+            "the weights; $ψ$: what a step changes for one example, $Ψ$: one column for each."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529, equation (3), with the cross term as ⟨ψV, ψF⟩ + ⟨ψF, ψV⟩"
+        ),
         computed=(
             "Exactly from the gradients of the logits by the weights of each probe example, in "
             "slices where they do not fit into memory; of large networks estimated by random "

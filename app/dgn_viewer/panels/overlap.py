@@ -183,9 +183,16 @@ PANEL = PanelSpec(
             r"$D_l = \partial\gamma(q_l)$ (soft), "
             r"$D_l = 1\{|q_l| < \kappa\,\mathrm{rms}(q_l)\}$ (hard)",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, Lemma 2.1 and §3; the "
-        "sensitive overlap here counts pairs of a path and a sensitive layer, without cross "
-        "terms between layers",
+        symbols=(
+            "$G_l$: gates of layer $l$, one row for each example; ⊙ and ∏: entry by entry; $d$: "
+            "layers of weights, of which $d-1$ have gates; $D_l$: how sensitive each gate is; "
+            "rms: root of the mean square; $κ$ = 0.1."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: active sub-networks and their overlap; the sensitive overlap here "
+            "counts pairs of a path and a sensitive layer, without cross terms between layers"
+        ),
         computed=(
             "Exactly where that fits: Λ of dense layers is a product of the layers' overlaps, of "
             "convolutions it is counted from position to position. In large networks it is "

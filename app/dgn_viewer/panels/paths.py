@@ -347,8 +347,16 @@ PANEL = PanelSpec(
             r"$\Lambda(s,s') = \sum_p A(s,p) A(s',p), \quad H = \sum_J H^J$",
             r"$A(x,p) = \prod_l G_l(x, p_l), \quad v(p) = \prod_l \Theta(p_{l-1}, p_l)$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, §2; sub-networks: Deep Learning is "
-        "Composite Kernel Learning, Lemma 4.2",
+        symbols=(
+            "$x(p_0)$: the input that path $p$ begins at; $A$: product of its gates; $v$: product "
+            "of its weights $Θ$; $s$, $s'$: two examples; $H^J$: path kernel of the sub-network "
+            "that keeps the blocks $J$."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: paths, their features and values; sub-networks: Deep Learning Is "
+            "Composite Kernel Learning, Lemma 4.2"
+        ),
         computed=(
             "Exactly, by sums over the layers forwards and backwards; paths are written out one by "
             "one where there are at most 4,096, the largest of them up to 200,000."

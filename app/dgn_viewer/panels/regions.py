@@ -236,8 +236,15 @@ PANEL = PanelSpec(
             r"$\hat{y}(x) = \sum_p x(p_0) A(x, p) v(p)$",
             r"$A(x, \cdot)$ constant $\Rightarrow \hat{y}$ linear",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, §2 (active sub-networks); counted on "
-        "a grid, so that regions between two points are missed",
+        symbols=(
+            "$p$: a path, $x(p_0)$: the input that it begins at; $A$: 1 where all its gates are "
+            "open for $x$; $v$: the product of its weights."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: active sub-networks; that they cut the plane into regions follows, "
+            "the count on a grid is ours"
+        ),
         computed=(
             "On a grid of points of the plane: a region that lies between two of them is missed, "
             "and each border is known to one cell."

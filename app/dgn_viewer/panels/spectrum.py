@@ -304,8 +304,15 @@ PANEL = PanelSpec(
             r" = \sum_i (u_i^\top y)^2 / \hat{\rho}_i$",
             r"effective rank $= (\sum_i \rho_i)^2 / \sum_i \rho_i^2$",
         ),
-        source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
-        "arXiv:2006.10529, §5 and Figure 2",
+        symbols=(
+            "$Σ$: inner products of the inputs; $Λ$: active paths that two examples share; $ρ_i$, "
+            "$u_i$: eigenvalues and eigenvectors, with a hat those of Ĥ; $Y$: a column of ±1 for "
+            "each of $C$ classes, $y$: one of them."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529, Figure 2: ν of the path kernel while a network trains"
+        ),
         computed=(
             "H is Λ, entry by entry times the inner products of the inputs, divided by its trace;"
             " its eigenvalues are found in float64. ν leaves out what lies below the cut-off that"

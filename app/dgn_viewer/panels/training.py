@@ -164,7 +164,14 @@ PANEL = PanelSpec(
             r"$L = \frac{1}{2}\sum_s (\hat{y}(x_s) - y_s)^2$ or "
             r"$L = -\sum_s \log\,\mathrm{softmax}(\hat{y}(x_s))_{y_s}$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, §5 and Table 2",
+        symbols=(
+            "$x_s$, $y_s$: an example and its label; $ŷ$: the output of the network, one logit "
+            "for each class. Left the squared loss, right the cross entropy."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529, Table 2"
+        ),
         computed=(
             "The train score is the mean over the batches since the last point, as they were "
             "before each update; the test score is of all test examples, as often as the budget "
@@ -176,7 +183,7 @@ PANEL = PanelSpec(
                 "2, FLNPF.",
             ),
             freeze_random_gates(
-                "The accuracy stays below that of learned gates: [NPF] Table 2, FRNPF.",
+                "The accuracy stays below that of learnt gates: [NPF] Table 2, FRNPF.",
             ),
         ),
     ),

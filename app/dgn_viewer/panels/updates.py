@@ -182,6 +182,10 @@ PANEL = PanelSpec(
             r"$\| \Theta_{l,t} - \Theta_{l,t-k} \|_F \,/\, (k \, \| \Theta_{l,t-k} \|_F)$",
             r"$\| \Theta_{l,t} - \Theta_{l,0} \|_F \,/\, \| \Theta_{l,0} \|_F$",
         ),
+        symbols=(
+            "$L$: loss on the probe examples; $Θ_{l,t}$: weights of layer $l$ at step $t$; $k$: "
+            "steps since the reading before; ‖·‖ with F: root of the sum of squares."
+        ),
         source="Our definition; that weights of wide networks stay near their start: "
         "Jacot et al. 2018, arXiv:1806.07572",
         computed=(

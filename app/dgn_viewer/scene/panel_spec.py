@@ -148,13 +148,15 @@ class Trial:
 class About:
     """'What am I seeing': a paragraph, formulas in TeX (mathtext), and where they come from.
 
-    `computed`: how the numbers are come by here: exactly, or estimated and from what.
+    `symbols`: what each letter of the formulas means. `computed`: how the numbers are come by here:
+    exactly, or estimated and from what.
     """
 
     text: str
     formulas: tuple[str, ...] = ()
     source: str = ""
     computed: str = ""
+    symbols: str = ""
     trials: tuple[Trial, ...] = ()
 
 

@@ -45,11 +45,12 @@ class ClaimActs(QObject):
         docks: PanelDocks,
         strip: QWidget,
         open_experiment: Callable[[str], None],
+        page: QWidget,
     ) -> None:
         super().__init__(window)
         self._send, self._view = send, view
         self._docks, self._strip = docks, strip
-        self._open_experiment = open_experiment
+        self._open_experiment, self._page = open_experiment, page
         self._kept: list[_Reached] = []
         self._name = ""  # of the run of the tour that trains now
 
@@ -59,71 +60,78 @@ class ClaimActs(QObject):
         return (
             TourStep(
                 "Gates learn",
-                "[NPF] While a network trains, its gates come to tell the classes apart: ν, which "
-                "says how hard the labels are for the neural path kernel, falls. 'Do it for me' "
-                "begins a run of 64 units in DL, where gates and values learn together; the run "
-                "before is kept among the recorded ones.",
+                "From 'Neural Path Features and Neural Path Kernel' [NPF], Figure 2: while a "
+                "network trains, its gates come to tell the classes apart. ν, which says how hard "
+                "the labels are for the neural path kernel, falls. 'Do it for me' begins a run of "
+                "64 units in DL, where gates and values learn together; the run before is kept "
+                "among the recorded ones.",
                 lambda: self._panel("spectrum"),
                 lambda: self._begin("learnt gates (DL)", tour_run()),
                 seen=self._seen,
             ),
             TourStep(
                 "Learnt gates are enough",
-                "[NPF] Table 2, FLNPF. Wait until the accuracy hardly rises. Then 'Do it for me' "
-                "keeps the gates, freezes them, and draws the values anew: the accuracy falls to "
-                "chance and comes back. What was learnt lay in the gates.",
+                "[NPF], Table 2, column FLNPF. Wait until the accuracy hardly rises. Then 'Do it "
+                "for me' keeps the gates, freezes them, and draws the values anew: the accuracy "
+                "falls to chance and comes back. What was learnt lay in the gates.",
                 lambda: self._panel("training"),
                 self._keep_gates,
                 seen=self._seen,
             ),
             TourStep(
                 "Random gates are not",
-                "[NPF] Table 2, FRNPF. 'Do it for me' begins a run whose gates are those of a "
-                "random network and stay so. The values alone learn, and end below learnt gates.",
+                "[NPF], Table 2, columns FRNPF. 'Do it for me' begins a run whose gates are those "
+                "of a random network and stay so. The values alone learn, and end below learnt "
+                "gates.",
                 lambda: self._panel("training"),
                 lambda: self._begin_in("random gates (FR-II)", lambda entry: entry.frozen_noise),
                 seen=self._seen,
             ),
             TourStep(
                 "Gates alone learn",
-                "[DGN] §5. 'Do it for me' freezes the values at random and trains the gates only. "
-                "The network learns all the same, by choosing paths.",
+                "From 'Deep Gated Networks' [DGN], on gates that adapt. 'Do it for me' begins a "
+                "run whose values stay as they were drawn; only the gates are trained. The network "
+                "learns all the same, by choosing paths.",
                 lambda: self._panel("gate_maps"),
                 lambda: self._begin_in("gates alone", lambda entry: entry.gates_alone),
                 seen=self._seen,
             ),
             TourStep(
                 "The order of the gates does not matter",
-                "[DUAL] Each gate layer says which inputs it sees alike, and the kernel is the "
-                "product over layers. 'Do it for me' begins a run in DL in which the gate layers "
-                "are used in reverse: it ends about as well as in order.",
+                "From 'Disentangling deep neural networks … using duality' [DUAL]: each gate layer "
+                "says which inputs it sees alike, and the kernel is the product over layers. 'Do "
+                "it for me' begins a run in DL in which the gate layers are used in reverse: it "
+                "ends about as well as in order.",
                 lambda: self._strip,
                 lambda: self._begin("gates in reverse", _reversed()),
                 seen=self._seen,
             ),
             TourStep(
                 "The value network need not see the image",
-                "[DUAL] The value network is given ones, the same for every image. All that it "
-                "knows of an image comes through the gates, and it learns as well as before.",
+                "[DUAL] 'Do it for me' begins a run whose value network is given ones, the same "
+                "for every image. All that it knows of an image comes through the gates, and it "
+                "learns about as well as before.",
                 lambda: self._panel("overlap"),
                 lambda: self._begin("ones instead of images", _blind()),
                 seen=self._seen,
             ),
             TourStep(
                 "Networks with branches add kernels",
-                "[COMP] In a residual network paths take or skip each block: its neural path "
-                "kernel is a sum over 2^b sub-networks of products. 'Do it for me' opens the "
-                "experiment that measures it; it takes minutes and runs beside this window.",
-                lambda: None,
+                "From 'Deep Learning Is Composite Kernel Learning' [COMP], Lemma 4.2: in a "
+                "residual network paths take or skip each of b blocks, and its neural path kernel "
+                "is a sum over 2ᵇ sub-networks. 'Do it for me' opens the experiment that measures "
+                "it. Press Start there: it takes a minute beside this window.",
+                self._opened_page,
                 lambda: self._open_experiment("composite-resnet-kernel"),
                 seen=self._seen,
             ),
             TourStep(
                 "Where gates come from",
-                "[WS] Table 4: gates learnt on random labels lie between random gates and gates "
-                "learnt on true ones. 'Do it for me' opens the experiment. Every table and figure "
-                "of the papers stands in the menu Experiments, with the verdict on each claim.",
-                lambda: None,
+                "From the workshop version of [NPF], [WS], Table 4: gates learnt on random labels "
+                "are worse than random gates, and gates learnt on true labels are better than "
+                "both. 'Do it for me' opens the experiment; Start begins it. Every table and "
+                "figure of the papers is in the menu Experiments, with a verdict on each claim.",
+                self._opened_page,
                 lambda: self._open_experiment("workshop-table4"),
                 seen=self._seen,
             ),
@@ -131,6 +139,10 @@ class ClaimActs(QObject):
 
     def _panel(self, name: str) -> QWidget | None:
         return self._docks.hosts[name] if self._docks.is_open(name) else None
+
+    def _opened_page(self) -> QWidget | None:
+        """The page of the experiment, once it is there."""
+        return self._page if self._page.isVisible() else None
 
     def _begin(self, name: str, config: RunConfig) -> None:
         self._keep()
@@ -161,13 +173,13 @@ class ClaimActs(QObject):
         return float(series.values[-1])
 
     def _seen(self) -> str:
-        """'Test accuracy: learnt gates (DL) 97.1 %; random gates (FR-II) 93.0 % so far'."""
-        parts = [f"{one.name} {one.accuracy:.1%}" for one in self._kept]
+        """A line for each run: 'learnt gates (DL): 97.1%', 'random gates (FR-II): 93.0% so far'."""
+        parts = [f"{one.name}: {one.accuracy:.1%}" for one in self._kept]
         accuracy = self._accuracy()
         if self._name:
             now = "not measured yet" if accuracy is None else f"{accuracy:.1%} so far"
-            parts.append(f"{self._name} {now}")
-        return f"Test accuracy, one run of each: {'; '.join(parts)}." if parts else ""
+            parts.append(f"{self._name}: {now}")
+        return "\n".join(("Test accuracy, one run of each", *parts)) if parts else ""
 
 
 def _reversed() -> RunConfig:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QToolButton, QWidget
 
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button, row
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 _WIDTH = 340
 _ARROW = 12  # pixels that the arrow sticks out
@@ -46,8 +46,7 @@ class Callout(QWidget):
         self._theme = theme
         self._card = QRect()
         self._tip: QPoint | None = None
-        self.title = PlainLabel()
-        self.title.setProperty("role", "title")
+        self.title = plain_label(role="title")  # wraps
         self.close_ = QToolButton()
         self.close_.setAccessibleName("Skip the tour")
         self.close_.setToolTip("Skip the tour (Esc)")

@@ -48,6 +48,15 @@ def test_what_to_try_next_is_asked_of_the_engine_at_once(
     assert sent[-1] == SetValueInput("ones")
 
 
+def test_the_letters_of_the_formulas_are_explained(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    page, _ = page_of(SPECTRUM, make_view("soft"), sent, qtbot)
+    words = [label.text() for label in page.findChildren(QLabel)]
+    assert any(text.startswith("<i>Σ</i>: inner products of the inputs") for text in words)
+    assert any(text.startswith("Source: Lakshminarayanan") for text in words)
+
+
 def test_what_cannot_be_tried_now_is_disabled_and_says_so(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:

@@ -23,7 +23,10 @@ from dgn_viewer.scene.readout import describe
 from tests.plugins import each
 
 PANELS = all_panels()
-_PLACE = re.compile(r"§\d|eq\. \(\d|(Lemma|Theorem|Figure|Table|Definition|Proposition) \d")
+# The number of an equation, theorem, table or figure, or in words the part of the paper.
+_PLACE = re.compile(
+    r"§\d|equation \(\d|(Lemma|Theorem|Figure|Table|Definition|Proposition) \d|arXiv:[\d.]+: \w"
+)
 KINDS = ("hard", "soft", "conv", "nan", "constant")
 MakeView = Callable[..., View]
 Compare = Callable[[View], View]

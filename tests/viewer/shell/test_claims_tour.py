@@ -36,7 +36,7 @@ def acts(seen: list[View], sent: list[Command], opened: list[str], qtbot: QtBot)
     qtbot.addWidget(window)
     qtbot.addWidget(docks)
     unused: Any = docks  # no step is pointed at here
-    return ClaimActs(window, sent.append, lambda: seen[0], unused, window, opened.append)
+    return ClaimActs(window, sent.append, lambda: seen[0], unused, window, opened.append, window)
 
 
 @pytest.mark.discovery
@@ -70,9 +70,9 @@ def test_the_accuracies_of_the_runs_so_far_stand_side_by_side(
     steps = acts(seen, sent, [], qtbot).steps()
     assert steps[0].seen() == ""
     steps[0].act()
-    words = "Test accuracy, one run of each: learnt gates (DL)"
-    assert steps[0].seen() == f"{words} not measured yet."
+    words = "Test accuracy, one run of each\nlearnt gates (DL):"
+    assert steps[0].seen() == f"{words} not measured yet"
     seen[0] = with_accuracy(seen[0], 0.971)
     steps[2].act()
     seen[0] = with_accuracy(seen[0], 0.93)
-    assert steps[2].seen() == f"{words} 97.1%; random gates (FR-II) 93.0% so far."
+    assert steps[2].seen() == f"{words} 97.1%\nrandom gates (FR-II): 93.0% so far"

@@ -39,8 +39,10 @@ class AboutPage(QWidget):
             (trial, push_button(trial.label, partial(self._try, trial))) for trial in about.trials
         ]
         parts: list[QWidget] = [_words(about.text), *self.formulas]
+        if about.symbols:
+            parts.append(_words(about.symbols, "small"))
         if about.source:
-            parts.append(_words(about.source, "small"))
+            parts.append(_words(f"Source: {about.source}", "small"))
         if about.computed:
             parts += [_heading("How it is computed here"), _words(about.computed)]
         if self.trials:
