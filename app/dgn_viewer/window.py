@@ -246,7 +246,9 @@ class Window(QMainWindow):
             self.display.charge,
             self.display.look_back_in,
         )
-        self.compared_cursor = ComparedCursor(self.history, probes, self._draw_past, self)
+        self.compared_cursor = ComparedCursor(
+            self.history, probes, self._draw_past, lambda: self.step_cursor.source, self
+        )
         self.inspector = Inspector(send, lambda: self.history.view({}))
         self.status = StatusBar(self)
         self.status.cancel_wanted.connect(partial(send, CancelLoading()))
@@ -314,8 +316,8 @@ class Window(QMainWindow):
         )  # fmt: skip
         inspected, recorded = table.INSPECTED_BANNER, table.RECORDED_BANNER
         self.banners = (
-            Banner("bar.standing", "Inspected and compared", banner.inspection,
-                   self._named(inspected), self),
+            banner.StandingBanner(
+                self.step_cursor, self.compared_cursor, self._named(inspected), self),
             Banner("bar.recorded", "Recorded run", banner.recording,
                    self._named(recorded), self, margin=4),
         )  # fmt: skip

@@ -1,10 +1,11 @@
-"""Recorded steps of the run that is compared with: where they lie, what was in force then."""
+"""Steps of the run that is compared with: where they lie, what was in force then."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import (
     Event,
     ProbeSetChanged,
@@ -13,13 +14,25 @@ from dgn_engine.protocol.events import (
     RunStarted,
 )
 
+
+@dataclass(frozen=True)
+class CompareHeld(Command):
+    """Compare with an earlier step of this run, which is not recorded: whoever sends this holds
+    what was read then."""
+
+    title = "compare with step {step}"
+
+    step: int
+
+
 Change = RegimeSwapped | Rewired | ProbeSetChanged
 
 
 @dataclass(frozen=True)
 class ComparedFrames(Event):
     """The frames of the run that is compared with lie in this folder, on this machine; whoever
-    shows one of its steps reads it there, as with `FramesRecorded`. It follows `ComparisonOpened`.
+    shows one of its steps reads it there, as with `FramesRecorded`; '' where who has asked holds
+    them (`CompareHeld`). It follows `ComparisonOpened`.
 
     `changes`: of its regime, order and probe set, in order. `step`: that is to be shown; None: its
     network, which the engine reads on the examples of now.

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from dgn_engine.config import RunConfig
 from dgn_engine.data._preprocessing import channels_wanted
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, architecture_for, network_of
@@ -27,6 +28,7 @@ from dgn_engine.protocol.events import (
     Event,
     Measured,
     ProbeScalars,
+    RunStarted,
 )
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_state import RunState
@@ -70,7 +72,9 @@ class Comparison:
     def open(self, source: ComparisonSource, inputs: ProbeInputs | None) -> None:
         """Begin; where this raises `UserError`, the comparison before stays."""
         imported, opened = source(inputs)
-        recorded = source.frames(imported) if isinstance(source, RecordedSource) else None
+        recorded = None
+        if isinstance(source, RecordedSource | HeldSource):
+            recorded = source.frames(imported)
         network = None
         if imported is not None and inputs is not None:
             network = FrozenNetwork(imported, inputs, self._hear, traced=True)
@@ -223,6 +227,31 @@ class RecordedSource:
         if network is None:
             step = reader.frames[-1].step if self.step is None else self.step
         return ComparedFrames(_name(reader), str(self.folder), reader.started, changes, step)
+
+
+@dataclass(frozen=True)
+class HeldSource:
+    """An earlier step of a run that is not recorded; the window holds its frames.
+
+    `started`, `config`: of the run; `current`: the number of the run that is trained now.
+    """
+
+    started: RunStarted
+    config: RunConfig
+    step: int
+    current: Callable[[], int]
+
+    def __call__(
+        self, inputs: ProbeInputs | None
+    ) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+        if self.current() != self.started.run:
+            raise UserError("its steps were held in memory, and went with their run.")
+        about, regime = "held in memory", self.config.gating.regime
+        opened = ComparisonOpened("this run", about, regime, (), config=self.config)
+        return None, replace(opened, step=self.step)
+
+    def frames(self, _network: ImportedNetwork | None) -> ComparedFrames:
+        return ComparedFrames("this run", "", self.started, (), self.step)
 
 
 def _name(reader: RunReader) -> str:

@@ -17,6 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
 from dgn_engine.protocol.change_list import UndoMany
+from dgn_engine.protocol.compared_frames import CompareHeld
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.discard_question import discard_question
 from dgn_engine.session.file_commands import FileCommands, Shown
@@ -112,6 +113,7 @@ class Engine:
             do.BeginWithBiases: self._in_run(self._begin_with_biases),
             do.CompareFile: self._on_shown(files.compare_file),
             do.CompareRun: lambda c: files.compare_run(c, self._shown, library.shown is not None),
+            CompareHeld: self._in_run(lambda run, c: files.compare_held(c, run, self._number)),
             do.CloseComparison: self._close_comparison,
             do.CloseFile: self._close_file,
             do.CheckNetwork: self._on_shown(files.check),
@@ -247,11 +249,13 @@ class Engine:
         """A handler that needs a run, or a network that is inspected."""
 
         def handle(command: do.Command) -> None:
-            if self._shown is None:
-                raise UserError("There is no run: start one before you open a file.")
-            act(command, self._shown)
+            act(command, self._shown or self._run_for(command))
 
         return handle
+
+    def _number(self) -> int:
+        """Of the run that is trained; 0 where there is none."""
+        return 0 if self.run is None else self.run.number
 
     @property
     def _shown(self) -> Shown | None:

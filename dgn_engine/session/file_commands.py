@@ -11,9 +11,10 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import check_entry
 from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.compared_frames import CompareHeld
 from dgn_engine.protocol.events import Event
 from dgn_engine.regimes import only_regime
-from dgn_engine.session.comparison import Comparison, RecordedSource, of_listing
+from dgn_engine.session.comparison import Comparison, HeldSource, RecordedSource, of_listing
 from dgn_engine.session.data_check import DataCheck
 from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest, ProbeInputs
 from dgn_engine.session.network_fit import DataFacts
@@ -103,11 +104,20 @@ class FileCommands:
     def compare_run(self, command: do.CompareRun, shown: Shown | None, recorded: bool) -> None:
         """`recorded`: a recorded run is shown; then recorded frames are compared with its own."""
         if shown is None and not recorded:
-            raise UserError("There is no run: start one before you open a file.")
+            raise UserError(
+                f"There is no run: start one, or open a recorded one, before you "
+                f"{command.in_words()}."
+            )
         source = RecordedSource(Path(command.folder), command.step)
         self.comparison.open(source, None if shown is None else probe_inputs_of(shown))
         if shown is not None:
             shown.probe_schedule.invalidate_comparing()
+
+    def compare_held(self, command: CompareHeld, run: Run, current: Callable[[], int]) -> None:
+        """`current`: the number of the run that is trained now."""
+        source = HeldSource(run.started(paused=True), run.config, command.step, current)
+        self.comparison.open(source, probe_inputs_of(run))
+        run.probe_schedule.invalidate_comparing()
 
     def close_comparison(self, shown: Shown | None) -> None:
         self.comparison.close()

@@ -21,8 +21,6 @@ def link_actions(
     def why_not(_now: RunState) -> str:
         if why := cursor.why_not:
             return why
-        if not cursor.folder:
-            return "This run is not recorded: its steps are held for looking back alone."
         return "" if cursor.step is not None else "Look back at a step first: it becomes B."
 
     return (

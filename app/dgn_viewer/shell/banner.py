@@ -24,6 +24,8 @@ from dgn_viewer.scene.run_text import branch_in_words, data_in_words, middle_cut
 from dgn_viewer.shell.notice_line import AnswerRow, answers
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.timeline.compared_cursor import ComparedCursor
+from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel, row
 
@@ -39,13 +41,25 @@ class Message:
     buttons: tuple[str, ...]
 
 
-def inspection(now: RunState) -> Message | None:
+@dataclass(frozen=True)
+class ShownSteps:
+    """The recorded steps that are shown as A and B, None where it is what is there now; what the
+    run of B is called."""
+
+    a: int | None = None
+    b: int | None = None
+    run_of_b: str = ""
+
+
+def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | None:
     """The network that is inspected, and what is compared with what."""
     compared, run, inspected = now.comparison, now.run, now.inspected
     if run is None:
         return None
     if compared is not None:
-        ours = f"{inspected}, not training" if inspected else f"current run, {now.regime}"
+        ours, tip_a = _run_of_a(now), "A, what is shown beside it"
+        if shown.a is not None:
+            ours += f" · step {shown.a:,}"
         theirs, about = f"{compared.name} · {compared.about}", ""
         stops: tuple[str, ...] = ()
         branch = now.branch
@@ -53,7 +67,10 @@ def inspection(now: RunState) -> Message | None:
             theirs, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
             stops = ("run.stop_branch",) if branch.trains else ()
         tip_b = f"B, what is compared with: {theirs}{about}"
-        texts = ((ours, "A, the current run"), (theirs, tip_b))
+        if shown.b is not None:  # not its network: what was recorded then
+            theirs = f"{shown.run_of_b} · step {shown.b:,}"
+            tip_b = f"B, what is compared with: {theirs}, as it was recorded then{about}"
+        texts = ((ours, tip_a), (theirs, tip_b))
         return Message(texts, (*stops, "view.compare", "file.close_comparison"))
     if not inspected:
         return None
@@ -78,6 +95,14 @@ def inspection(now: RunState) -> Message | None:
         )
     buttons = ("run.train_on", "run.train_on_gates", "file.new_run")
     return Message(((text, tip, *shorter),), buttons)
+
+
+def _run_of_a(now: RunState) -> str:
+    if now.inspected:
+        return f"{now.inspected}, not training"
+    if now.recorded is not None:
+        return f"{now.recorded.name}, {now.regime}, not training"
+    return f"current run, {now.regime}"
 
 
 def recording(now: RunState) -> Message | None:
@@ -129,6 +154,7 @@ class Banner(QToolBar):
         self.show_state(RunState())
 
     def show_state(self, now: RunState) -> None:
+        self._now = now
         message = self._message(now)
         if message is None:
             self.hide()
@@ -141,6 +167,10 @@ class Banner(QToolBar):
         for name, button in self.buttons.items():
             button.setVisible(name in message.buttons)
         self.show()  # last: with all of its buttons it would be wider than a small screen
+
+    def renew(self) -> None:
+        """Another step is shown."""
+        self.show_state(self._now)
 
     def texts(self) -> tuple[str, ...]:
         """What is said now, A before B."""
@@ -157,6 +187,24 @@ class Banner(QToolBar):
                 f"color: {theme.panel}; background: {tone}; border-radius: 4px; "
                 "padding: 1px 6px; font-weight: bold;"
             )
+
+
+class StandingBanner(Banner):
+    """The network that is inspected, and what is compared with what, at which steps."""
+
+    def __init__(
+        self,
+        a: StepCursor,
+        b: ComparedCursor,
+        actions: Mapping[str, QAction],
+        window: QWidget,
+    ) -> None:
+        def message(now: RunState) -> Message | None:
+            return inspection(now, ShownSteps(a.step, b.step, b.name))
+
+        super().__init__("bar.standing", "Inspected and compared", message, actions, window)
+        for cursor in (a, b):
+            cursor.changed.connect(self.renew)
 
 
 class QuestionRow(QToolBar):

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import Command, CompareRun
-from dgn_engine.protocol.compared_frames import ComparedFrames
+from dgn_engine.protocol.compared_frames import ComparedFrames, CompareHeld
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.state.compared_step import ComparedStep
@@ -23,8 +23,8 @@ _LATEST = 1 << 62  # beyond every step
 
 def compare_with_step(a: StepCursor, send: Callable[[Command], None]) -> None:
     """Keep the step that A looks back at as B, and show A as it is now."""
-    if a.step is not None and a.folder:
-        send(CompareRun(a.folder, a.step))
+    if a.step is not None:
+        send(CompareRun(a.folder, a.step) if a.folder else CompareHeld(a.step))
         a.live()
 
 
@@ -41,11 +41,13 @@ class ComparedCursor(QObject):
         history: History,
         probes: Iterable[str],
         draw: Callable[[float], None],
+        held: Callable[[], Source | None],
         parent: QObject | None = None,
     ) -> None:
         """`probes`: of all panels. `draw`: draws them anew, told what reading has taken in seconds
-        of the processor."""
+        of the processor; `held`: where frames of the run on show lie that is not recorded."""
         super().__init__(parent)
+        self._held = held
         self._history = history
         self._probes = tuple(dict.fromkeys(probes))
         self._draw = draw
@@ -179,12 +181,19 @@ class ComparedCursor(QObject):
     def _look(self) -> None:
         """See which steps there are, and show none of them."""
         assert self._frames is not None
-        self._reader.ask(StepRequest(Source(self._frames.folder, foreign=True), 0))
+        if (source := self._source()) is not None:
+            self._reader.ask(StepRequest(source, 0))
+
+    def _source(self) -> Source | None:
+        """Where the frames of B lie."""
+        folder = "" if self._frames is None else self._frames.folder
+        return Source(folder, foreign=True) if folder else self._held()
 
     def _ask(self, step: int, moved: int) -> None:
-        if self._frames is None:
+        source = self._source()
+        if self._frames is None or source is None:
             return
-        self._waiting = StepRequest(Source(self._frames.folder, foreign=True), step, moved)
+        self._waiting = StepRequest(source, step, moved)
         if self._asked is None or not moved:
             self._asked = min(step, self.last_step) if self.steps else step
         self._reader.ask(self._waiting)

@@ -13,6 +13,7 @@ import torch
 from dgn_engine.config import NetConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.compared_frames import ComparedFrames, CompareHeld
 from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.past_events import FramesRecorded
@@ -67,16 +68,22 @@ def test_without_a_run_every_change_asks_for_one(desk: Desk, command: do.Command
 @pytest.mark.parametrize(
     "command",
     [do.OpenFile("x.pt"), do.TakeGates(1), do.TakeWeights(1), do.CompareFile(1),
-     do.PickTensors(1, ()), do.CompareRun("x")],
+     do.PickTensors(1, ()), CompareHeld(3)],
 )  # fmt: skip
 def test_without_a_run_no_file_is_opened(desk: Desk, command: do.Command) -> None:
     desk.do(command)
-    assert reason(desk) == "There is no run: start one before you open a file."
+    assert reason(desk) == f"There is no run: start one before you {command.in_words()}."
+
+
+def test_without_a_run_a_recorded_one_may_be_opened_to_compare_with(desk: Desk) -> None:
+    desk.do(do.CompareRun("x"))
+    start = "There is no run: start one, or open a recorded one, before you "
+    assert reason(desk) == f"{start}compare with x."
 
 
 def test_without_a_run_nothing_is_inspected_and_nothing_advances(desk: Desk) -> None:
     desk.do(do.InspectFile(1))
-    assert reason(desk) == "There is no run: start one before you open a file."
+    assert reason(desk) == f"There is no run: start one before you {do.InspectFile(1).in_words()}."
     desk.do(do.Watch(PROBES), do.CloseComparison())
     desk.turn(2)
     assert desk.frames == []
@@ -413,3 +420,23 @@ def test_a_session_is_known_by_its_name_or_its_content(tmp_path: Path) -> None:
     assert is_session_file(tmp_path / "x.pt")
     assert not is_session_file(tmp_path / "y.pt")
     assert not is_session_file(tmp_path / "nowhere.pt")
+
+
+# a step of a run that is not recorded
+
+
+def test_an_earlier_step_of_an_unrecorded_run_is_compared_until_another_run_begins(
+    begun: Desk,
+) -> None:
+    begun.train(3)
+    begun.do(CompareHeld(2))
+    opened, frames = begun.last(told.ComparisonOpened), begun.last(ComparedFrames)
+    assert isinstance(opened, told.ComparisonOpened)
+    assert isinstance(frames, ComparedFrames)
+    assert (opened.name, opened.step, opened.about) == ("this run", 2, "held in memory")
+    assert (frames.folder, frames.step) == ("", 2)
+    assert frames.started.run == 1
+    begun.do(do.StartRun(small(), paused=True))
+    closed = begun.last(told.ComparisonClosed)
+    assert isinstance(closed, told.ComparisonClosed)
+    assert closed.reason.endswith("its steps were held in memory, and went with their run.")
