@@ -144,6 +144,7 @@ def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives
         act()
     assert desk.cursor.step is None
     desk.history.on_frame(frame(50))
+    (tmp_path / "empty").mkdir()
     desk.tell(FramesRecorded(str(tmp_path / "empty")))
     desk.cursor.go_to(3)
     arrives(3)
