@@ -11,6 +11,7 @@ __version__ = "0.2.0"
 _PUBLIC = {
     "train": "dgn_engine.notebook.notebook_run",
     "open_run": "dgn_engine.notebook.notebook_run",
+    "open_report": "dgn_engine.notebook.notebook_report",
     "figure": "dgn_engine.notebook.offered_figures",
     "RunConfig": "dgn_engine.config",
     "DataConfig": "dgn_engine.config",

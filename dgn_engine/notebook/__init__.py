@@ -1,1 +1,1 @@
-"""The engine from a notebook or a script: `dgn.train`, `dgn.open_run`, `dgn.figure`."""
+"""The engine from a notebook or a script: training, recorded runs, results and figures."""
