@@ -88,6 +88,11 @@ class LinkPointer(QObject):
             self._card.show_examples(place, readout, told is not None)
         return readout is not None
 
+    @property
+    def told(self) -> ExampleReadout | None:
+        """The pictures on the card; None where it shows lines, or nothing."""
+        return self._card.examples
+
     def moved(self, place: QPointF | None, down: int, right: int) -> QPointF | None:
         """Where the cursor is after so many entries down and to the right; it begins at the first
         entry. None where no chart has entries that are linked."""

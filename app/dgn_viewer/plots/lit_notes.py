@@ -36,7 +36,8 @@ def lit_parts(
         if curve.layer is not None and curve.layer == layer:
             line = _line(curve, chart, plot_area)
             paint = partial(_paint_curve, style=style, curve=curve, line=line, within=plot_area.box)
-            key = ("curve", index, id(chart), plot_area, style)
+            area = plot_area.box.getRect(), plot_area.x, plot_area.y
+            key = ("curve", index, id(chart), area, style)
             parts.append(
                 PointerPart(key, line.boundingRect().adjusted(-3, -3, 3, 3) & inside, paint)
             )

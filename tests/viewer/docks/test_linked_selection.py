@@ -32,9 +32,9 @@ def with_pictures(view: View) -> View:
 
 @pytest.fixture
 def panels(qtbot: QtBot, make_view: Callable[..., View]) -> Iterator[Panels]:
-    """Overlap, gate maps and paths side by side, which share what is under the cursor."""
+    """Four panels side by side, which share what is under the cursor."""
     linked, made = LinkedSelection(), {}
-    for name in ("overlap", "gate_maps", "paths"):
+    for name in ("overlap", "gate_maps", "paths", "gate_statistics"):
         host = made[name] = PanelDock(name, all_panels()[name], LIGHT, linked=linked)
         host.resize(700, 420)
         qtbot.addWidget(host)
@@ -181,8 +181,16 @@ def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
     everything = selected(example=3, layer=0, unit=5)
     qtbot.waitUntil(lambda: graph.links.lit == everything)
     assert graph.picture("units") != before
+    statistics = panels["gate_statistics"].scene_view()
+    lit_layer = {}
+    for key in ("by_layer", "over_steps"):  # a place of an axis, a curve
+        statistics.choose_chart(key)
+        lit_layer[key] = statistics.picture(key)
     move(gates, QPointF(1, 1))
     qtbot.waitUntil(lambda: graph.links.lit == NOTHING)
+    for key, seen in lit_layer.items():
+        statistics.choose_chart(key)
+        assert statistics.picture(key) != seen
     move(graph, entry(graph, "units", 2, 7))  # of layer 3
     click(graph, entry(graph, "units", 2, 7))
     assert graph.readout()[-1].startswith("pinned")

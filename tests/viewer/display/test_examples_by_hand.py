@@ -1,0 +1,92 @@
+"""What lies under a real mouse: pictures of two examples, layers and units, in all panels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.application import Viewer
+from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.scene.selection import NOTHING, selected
+from tests.viewer.display.x_user import XUser
+
+pytestmark = pytest.mark.display
+
+
+def entry(scene: SceneView, key: str, row: float, column: float) -> QPoint:
+    """The middle of an entry on the screen."""
+    box, ((x0, x1), (y0, y1)) = scene.area(key), scene.visible_range(key)
+    across, down = (column - x0) / (x1 - x0), (row - y0) / (y1 - y0)
+    place = QPointF(box.left() + across * box.width(), box.top() + down * box.height())
+    return scene.mapToGlobal(place.toPoint())
+
+
+def standing_still(viewer: Viewer, qtbot: QtBot, **charts: str) -> dict[str, SceneView]:
+    """The run pauses, with these charts of these panels and pictures of examples on show."""
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.history.view({}).pictures is not None)
+    qtbot.waitUntil(lambda: "gates" in window.history.readings)
+    window.registry["run.toggle"].trigger()
+    qtbot.waitUntil(lambda: not window.run_state.running)
+    scenes = {name: window.docks.hosts[name].scene_view() for name in charts}
+    qtbot.waitUntil(lambda: all(charts[name] in scenes[name].shown_charts() for name in charts))
+    qtbot.waitUntil(lambda: not window.display.stale())
+    return scenes
+
+
+def test_hovering_an_entry_of_a_kernel_shows_both_examples(
+    on_display: Viewer, user: XUser, qtbot: QtBot
+) -> None:
+    window = on_display.window
+    scenes = standing_still(on_display, qtbot, overlap="active", gate_maps="large")
+    linked, scene, gates = window.docks.linked, scenes["overlap"], scenes["gate_maps"]
+    plain = gates.picture("large")
+    user.move(entry(scene, "active", 3, 14))  # not on the diagonal, where both are one
+    qtbot.waitUntil(lambda: linked.lit == selected(example=(3, 14)))
+    view = window.docks.hosts["overlap"].view()
+    pictures = view.pictures
+    assert pictures is not None
+    assert pictures.images is not None
+    told = scene.links.told
+    assert told is not None
+    for example, place in zip(told.examples, (3, 14), strict=True):
+        assert example.place == place
+        np.testing.assert_array_equal(example.image, pictures.images[place])
+    layer = view.readings["gates"].arrays["layer_0"]
+    rows = told.gates[0].rows
+    np.testing.assert_array_equal(rows, layer[[3, 14]])
+    np.testing.assert_array_equal(told.gates[0].agree, (rows[0] >= 0.5) == (rows[1] >= 0.5))
+    counts = view.readings["overlap"].arrays
+    assert any(line.startswith("Shared active paths") for line in told.lines) == ("paths" in counts)
+    assert gates.picture("large") != plain  # the same two rows
+    user.click(scene.canvas(), scene.canvas().mapFromGlobal(entry(scene, "active", 3, 14)))
+    qtbot.waitUntil(lambda: linked.pinned == selected(example=(3, 14)))
+    user.move(entry(scene, "active", 9, 2))
+    user.key("Escape")
+    qtbot.waitUntil(lambda: linked.pinned == NOTHING)
+    qtbot.waitUntil(lambda: linked.lit == selected(example=(9, 2)))
+
+
+def test_a_gate_under_the_mouse_is_lit_in_the_panels_of_layers(
+    on_display: Viewer, user: XUser, qtbot: QtBot
+) -> None:
+    window = on_display.window
+    window.docks.show("gate_statistics")
+    window.docks.show("gate_maps")
+    scenes = standing_still(on_display, qtbot, gate_maps="large", gate_statistics="by_layer")
+    linked, scene, layers = window.docks.linked, scenes["gate_maps"], scenes["gate_statistics"]
+    plain = layers.picture("by_layer")
+    place = entry(scene, "large", 4, 7)
+    user.move(place)
+    qtbot.waitUntil(lambda: linked.lit == selected(example=4, layer=0, unit=7))
+    assert layers.picture("by_layer") != plain
+    user.click(scene.canvas(), scene.canvas().mapFromGlobal(place))
+    qtbot.waitUntil(lambda: linked.pinned == selected(example=4, layer=0, unit=7))
+    user.key("Escape")
+    qtbot.waitUntil(lambda: linked.pinned == NOTHING)
+    user.move(layers.mapToGlobal(layers.area("by_layer").center().toPoint()))  # of three layers
+    qtbot.waitUntil(lambda: linked.lit == selected(layer=1))
+    user.move(QPoint(5, 5))
+    qtbot.waitUntil(lambda: linked.lit == NOTHING)
