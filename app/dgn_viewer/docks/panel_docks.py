@@ -215,6 +215,8 @@ class PanelDocks(QObject):
             for name, dock in self._docks.items():
                 dock.setVisible(self._specs[name].compares or not dock.isHidden())
             self.share_out()
+            if self._preset:  # again, once the rows that name A and B have taken their height
+                self._refitting.start()
         elif self._before is not None:
             state, self._preset, self._tree = self._before
             self.window.restoreState(state)

@@ -133,7 +133,7 @@ def _map(view: View, reading: Reading, layer: int) -> Chart:
     sizes = conv and not means
     return Chart(
         key="difference",
-        title=f"{name[:1].upper()}{name[1:]}, {'differing' if sizes else 'A - B'}",
+        title=f"{name[:1].upper()}{name[1:]}, {'differing' if sizes else 'A − B'}",
         x=Axis("channel" if conv else "unit", subjects=Subjects("unit", range(values.shape[1]))),
         y=example_axis(labels, names, "class"),
         matrix=Matrix(

@@ -26,8 +26,7 @@ from dgn_viewer.scene.trials import blind_value_network, reverse_layers
 
 _PASSES = (("as_is", "As it is"), ("reversed", "Gates reversed"), ("ones", "On ones"))
 _SHORT = {"as_is": "as it is", "reversed": "reversed", "ones": "on ones"}
-_LEAST, _MOST = 4, 8  # rows of tiles: the mean and some channels
-_PAGE = 7  # channels that a reading has at most
+_LEAST, _MOST = 4, 8  # rows of tiles: the mean and some of the 7 channels of a reading
 _FED = {"image": "the image", "ones": "ones already", "random": "one fixed random input"}
 
 
@@ -40,13 +39,19 @@ def _examples(view: View) -> Values:
 
 
 def _channels(view: View) -> Values:
-    """Pages of channels, where there is a layer of maps."""
+    """Pages of channels, of a network with maps: as many as there are rows below the mean."""
     layers = view.run.layers if view.run is not None else ()
-    count = max((layer.shape[0] for layer in layers if layer.kind == "conv"), default=0)
+    shapes = [layer.shape for layer in layers if layer.kind == "conv"]
+    count, page = max((shape[0] for shape in shapes), default=0), _rows(len(shapes)) - 1
     return tuple(
-        (str(first), f"channels {first}–{min(first + _PAGE, count) - 1}")
-        for first in range(0, count, _PAGE)
+        (str(first), f"channels {first}–{min(first + page, count) - 1}")
+        for first in range(0, count, page)
     )
+
+
+def _rows(layers: int) -> int:
+    """Of tiles, so that a picture is about as high as wide."""
+    return min(max(layers + 1, _LEAST), _MOST)
 
 
 def _kinds(view: View) -> Values:
@@ -120,7 +125,7 @@ def _tiles(
     layers. `largest`: of each layer, where its tiles have one scale."""
     arrays = reading.arrays
     found = [arrays[f"{name}_{layer}"] for layer in layers]
-    rows = min(max(len(layers) + 1, _LEAST), _MOST, max(len(maps) for maps in found))
+    rows = min(_rows(len(layers)), max(len(maps) for maps in found))
     fed = arrays.get(f"input_{name}")
     head = [] if fed is None else [("x", "value input", fed[None] / _reach(fed))]
     columns: list[tuple[str, str, Array]] = head

@@ -91,7 +91,7 @@ def difference(title: str, name: str, values: object) -> Chart:
 
 
 FIRST = difference(
-    "Layer 1 ← G2, A - B", "difference in layer 1 ← G2", READING.arrays["difference_0"]
+    "Layer 1 ← G2, A − B", "difference in layer 1 ← G2", READING.arrays["difference_0"]
 )
 
 
@@ -124,7 +124,7 @@ def test_another_layer_and_the_share_over_steps_can_be_chosen() -> None:
         marks=MARKS,
         narrow=(0, 0, 1, 1),
     )
-    second = difference("Layer 2 ← G1, A - B", "difference in layer 2 ← G1", SECOND)
+    second = difference("Layer 2 ← G1, A − B", "difference in layer 2 ← G1", SECOND)
     facts = (
         Fact("equal", "72.0%", "Share of equal gates in all layers."),
         Fact("layer 2 ← G1", "64.0%", "Share of equal gates."),
@@ -170,7 +170,7 @@ def test_a_layer_of_another_shape_is_left_out_and_said() -> None:
     scene = drawn("agreement", with_reading(VIEW, replace(READING, arrays=arrays)))
     assert scene.note == f"{NOTE} Layers of other shapes are left out."
     assert chart(scene, "by_layer").y.limits == (27.0, 102.0)  # 3 below the least
-    assert chart(scene, "difference").title == "Layer 2 ← G1, A - B"
+    assert chart(scene, "difference").title == "Layer 2 ← G1, A − B"
     deeper = ComparedRun("other.pt", "ReLU", layers((2,), (3,), (4,)))
     assert drawn("agreement", replace(VIEW, compared=deeper)).note.endswith("are left out.")
 

@@ -9,11 +9,12 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.elements import OVERLAYS
 from dgn_viewer.scene.layer_curves import chosen_layers, layers_note, over_steps
-from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.scene.panel_spec import View, all_panels
 from dgn_viewer.scene.readout import describe
 from dgn_viewer.scene.scatter import scattered
 from tests.viewer.panels.pictures import chart, chosen, drawn, run, series
 
+PANELS = all_panels()
 PATHS = Reading(
     "paths",
     3,
@@ -183,6 +184,15 @@ def test_scattered_points_have_no_line_between_them_and_ascend() -> None:
     assert curve.y[::2].tolist() == [6.0, 5.0]
     assert np.isnan(curve.y[1::2]).all()
     assert curve.marker
+
+
+def test_every_channel_is_on_a_page_of_the_rows_that_a_picture_has() -> None:
+    option = next(one for one in PANELS["hidden_outputs"].options if one.id == "channel")
+    maps = [(6, 4, 4)]
+    for layers, pages in ((2, ["0–2", "3–5"]), (4, ["0–3", "4–5"]), (9, ["0–5"])):
+        offered = option.values(View(run=run(*maps * layers)))
+        assert [words for _, words in offered] == [f"channels {page}" for page in pages]
+    assert option.values(View(run=run((6,)))) == ()
 
 
 def test_hidden_maps_stand_in_columns_of_layers_each_to_its_largest() -> None:
