@@ -123,7 +123,7 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
     if chart.matrix is not None and chart.matrix.bar:
         widest = max((style.label.width(text) for _, text in bar_ticks(chart)), default=0.0)
         right += PAD + BAR + PAD + widest + PAD + line
-    if chart.curves:
+    if chart.matrix is None:
         # The names of the curves stand there, and below them that of the axis.
         words = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
         right += max(style.label.width(word) for word in words) + 2 * PAD

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QImage, QPainter
+from PySide6.QtGui import QGuiApplication, QImage, QPainter
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_values, undrawn
@@ -74,8 +74,9 @@ class CurveItems:
 
     def _pixels(self) -> float:
         """Pixels of the screen to one of Qt's: a pen that no zoom widens counts the former."""
-        view = self._field.getViewWidget()
-        return float(view.devicePixelRatioF()) if view is not None else 1.0
+        view = self._field.getViewWidget()  # None until the chart has its place
+        screen = QGuiApplication.primaryScreen()
+        return float(screen.devicePixelRatio() if view is None else view.devicePixelRatioF())
 
 
 def _key(index: int, curve: Curve) -> str:

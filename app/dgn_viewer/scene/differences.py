@@ -10,7 +10,7 @@ import numpy as np
 
 from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.protocol.run_curves import TRAINING
-from dgn_viewer.scene.panel_spec import Series, View
+from dgn_viewer.scene.panel_spec import ComparedRun, Series, View
 
 _SCORES = {
     "train_loss": "train loss",
@@ -52,7 +52,10 @@ class Differences:
 
 def differences(view: View, a: RunConfig | None, b: RunConfig | None) -> Differences:
     """Of a view with a comparison; `a` and `b`: the configurations as they are now, where known."""
-    settings = () if a is None or b is None else tuple(_settings(a, b))
+    if view.compared is not None and view.compared.own:
+        settings = tuple(_between_steps(view, view.compared))
+    else:
+        settings = () if a is None or b is None else tuple(_settings(a, b))
     return Differences(
         settings,
         tuple(_measured(view, {(TRAINING, name): words for name, words in _SCORES.items()})),
@@ -66,6 +69,14 @@ def _settings(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
     for place in dict.fromkeys((*ours, *theirs)):
         if ours.get(place) != theirs.get(place) and place != "training.pace":
             yield Difference(_label(place), _word(ours.get(place)), _word(theirs.get(place)))
+
+
+def _between_steps(view: View, other: ComparedRun) -> Iterator[Difference]:
+    """What of the run was changed between two of its steps."""
+    if view.regime != other.regime:
+        yield Difference(_label("gating.regime"), _word(view.regime), _word(other.regime))
+    if view.wiring != other.wiring:
+        yield Difference(_label("gating.wiring"), _word(view.wiring), _word(other.wiring))
 
 
 def _flat(config: RunConfig) -> dict[str, Any]:
@@ -111,11 +122,15 @@ def _scalars(view: View) -> dict[tuple[str, str], str]:
 
 def _measured(view: View, wanted: Mapping[tuple[str, str], str]) -> Iterator[Difference]:
     theirs = view.compared.series if view.compared is not None else {}
+    own = view.compared.step if view.compared is not None and view.compared.own else None
     for key, words in wanted.items():
         ours, other = view.series.get(key), theirs.get(key)
-        if ours is None or other is None:
+        if ours is not None and own is not None:
+            found = _newest(ours.until(view.cursor), ours.until(own))
+        elif ours is None or other is None:
             continue
-        found = common_values(ours, other)
+        else:
+            found = common_values(ours, other)
         if found is not None:
             (step_a, a), (step_b, b) = found
             where = f"step {step_a:,}" if step_a == step_b else f"A {step_a:,} · B {step_b:,}"
@@ -143,6 +158,18 @@ def common_values(a: Series, b: Series) -> tuple[tuple[int, float], tuple[int, f
     return (step_a, _at(a, step_a)), (step_b, _at(b, step_b))
 
 
+def _newest(a: Series, b: Series) -> tuple[tuple[int, float], tuple[int, float]] | None:
+    """Step and value of each at its newest; None where one has nothing."""
+    last = [np.flatnonzero(np.isfinite(one.values))[-1:] for one in (a, b)]
+    if not all(at.size for at in last):
+        return None
+    (step_a, value_a), (step_b, value_b) = (
+        (int(one.steps[at[0]]), float(one.values[at[0]]))
+        for one, at in zip((a, b), last, strict=True)
+    )
+    return (step_a, value_a), (step_b, value_b)
+
+
 def _at(series: Series, step: int) -> float:
     """The newest finite value of this step."""
     found = series.values[(series.steps == step) & np.isfinite(series.values)]
@@ -154,4 +181,4 @@ def _number(value: float, percent: bool) -> str:
 
 
 def _change(value: float, percent: bool) -> str:
-    return f"{100 * value:+.2f}" if percent else f"{value:+.3g}"
+    return (f"{100 * value:+.2f}" if percent else f"{value:+.3g}").replace("-", "−")

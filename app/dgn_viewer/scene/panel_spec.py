@@ -37,7 +37,8 @@ class Series:
 class ComparedRun:
     """What the run is compared with (B): a network of a file or a recorded run, and its readings.
 
-    Its readings are of the same probe examples as those of the run (A).
+    Its readings are of the same probe examples as those of the run (A). `own`: it is another step
+    of the run itself; their curves are the same ones, and `series` is empty.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ComparedRun:
     step: int = 0
     readings: Mapping[str, Reading] = field(default_factory=dict)
     series: Mapping[tuple[str, str], Series] = field(default_factory=dict)
+    own: bool = False
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,7 @@ def _at(compared: ComparedRun, step: ComparedStep) -> ComparedRun:
         step=past.step,
         readings=readings,
         series={} if step.own else compared.series,  # A draws its own curves
+        own=step.own,
     )
 
 

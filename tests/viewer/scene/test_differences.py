@@ -45,6 +45,27 @@ def test_numbers_are_of_the_newest_step_that_both_have() -> None:
     assert found.scalars == (Difference("ν of the path kernel", "10", "20", "+10", where),)
 
 
+def test_two_steps_of_one_run_are_compared_by_its_own_curves() -> None:
+    view = View(
+        regime="FR-II",
+        wiring=(0, 1),
+        series={
+            ("training", "train_loss"): series({1: 2.0, 4: 0.5, 9: np.nan}),
+            ("npk", "nu"): series({5: 20.0}),
+        },
+        compared=ComparedRun("b", regime="DL", wiring=(1, 0), step=3, own=True),
+    )
+    found = differences(view, RunConfig(), RunConfig(seed=4))
+    assert found.settings == (
+        Difference("regime", "FR-II", "DL"),
+        Difference("wiring", "0 1", "1 0"),
+    )
+    assert found.scores == (Difference("train loss", "0.5", "2", "+1.5", "A 4 · B 1"),)
+    assert found.scalars == ()  # nothing was measured up to B
+    back = differences(replace(view, cursor=2), None, None)
+    assert back.scores == (Difference("train loss", "2", "2", "+0", "step 1"),)
+
+
 def test_where_one_has_nothing_there_is_no_row() -> None:
     assert common_values(series({}), series({1: 1.0})) is None
     assert common_values(series({5: 1.0}), series({1: 1.0})) is None  # B ends before A begins
@@ -60,4 +81,4 @@ def test_shares_are_percent_and_their_difference_is_in_points() -> None:
         compared=ComparedRun("b", series={("training", "test_accuracy"): series({10: 0.85})}),
     )
     row = differences(view, None, None).scores[0]
-    assert (row.a, row.b, row.change) == ("90.00 %", "85.00 %", "-5.00")
+    assert (row.a, row.b, row.change) == ("90.00 %", "85.00 %", "−5.00")
