@@ -1,4 +1,4 @@
-# make run · make test · make display · make lint · make bench · make package · make bundle · make docs · make screenshots · make demo · make notebook · make clean
+# make run · make test · make coverage · make display · make lint · make bench · make package · make bundle · make docs · make screenshots · make demo · make notebook · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
@@ -9,13 +9,14 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers gpu package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
+.PHONY: help run test display plugins coverage mutants faults fuzz safety-report lint bench bench-peers gpu package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make test        run the tests, without a display"
 	@echo "make display     drive the window by mouse and keyboard on a virtual X display"
 	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
+	@echo "make coverage    the branches that tests take in kernels, checkpoints, runs; 95 % or it fails"
 	@echo "make mutants     put small bugs in, count those that the tests notice (hours; resumable)"
 	@echo "make faults      kill, starve and mislead it (minutes)"
 	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
@@ -70,6 +71,10 @@ fuzz: ready $(VENV)/installed-test
 	rm -f build/fuzz.json
 	PYTHONPATH=build/atheris DGN_FAULTS_JSON=build/fuzz.json \
 	  $(IN) -m tests.faults.guided_fuzzing --runs $(FUZZ_RUNS)
+
+# Branches of the kernels, of the reader of checkpoints and of run folders: 95 % of each, or it fails.
+coverage: ready $(VENV)/installed-test
+	$(IN) -m tests.branches --numprocesses $(WORKERS)
 
 # Which tests run which line, then a seeded sample of bugs; it goes on where it was stopped.
 MUTANTS ?= 80

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn
 
-from PySide6.QtCore import QEventLoop, QMetaObject, QSize, Qt
+from PySide6.QtCore import QEventLoop, QLocale, QMetaObject, QSize, Qt
 from PySide6.QtGui import QGuiApplication, QIcon
 from PySide6.QtWidgets import QApplication
 
@@ -60,6 +60,7 @@ def qt_application() -> QApplication:
     """The one QApplication, made if there is none yet."""
     if sys.platform == "win32":  # there torch must be loaded before Qt (pytorch #11326)
         importlib.import_module("torch")
+    QLocale.setDefault(QLocale.c())  # numbers as everything else here writes them, not the system's
     application = QApplication.instance()
     if not isinstance(application, QApplication):
         application = QApplication([NAME])

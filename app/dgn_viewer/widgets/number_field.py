@@ -1,14 +1,17 @@
-"""A field for numbers that span decades: steps along a ladder, accepts '3e-4'."""
+"""A field for numbers that span decades: steps along a ladder, accepts '3e-4' and '0,5'."""
 
 from __future__ import annotations
 
 import math
+import re
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QValidator, QWheelEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QDoubleSpinBox, QWidget
 
 LADDER = (1.0, 2.0, 3.0, 5.0)
+# '1,000' is a thousand or one, by the language: neither is taken for the other. '0,001' is clear.
+_AMBIGUOUS = re.compile(r"[1-9]\d{0,2}(,\d{3})+")
 _NEAR_ZERO = 0.01  # the last rung before zero, where zero is allowed
 
 
@@ -124,6 +127,8 @@ class NumberField(QDoubleSpinBox):
         bare = self._bare(text)
         if self._no_limit and bare == self._no_limit:
             return 0.0
+        if _AMBIGUOUS.fullmatch(bare):
+            return None
         try:
             number = float(bare.replace(",", "."))
         except ValueError:

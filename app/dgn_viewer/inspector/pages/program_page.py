@@ -22,7 +22,7 @@ _LICENCES = (
 
 
 def version_lines(torch_version: str) -> tuple[str, ...]:
-    """'dgn-viewer 0.1.0', 'torch 2.12.0', 'Qt 6.10.3', …: what a report of trouble should say."""
+    """'dgn-viewer 0.2.0', 'torch 2.13.0', 'Qt 6.11.3', …: what a report of trouble should say."""
     return (
         f"dgn-viewer {__version__}",
         f"torch {torch_version or 'is being loaded'}",
