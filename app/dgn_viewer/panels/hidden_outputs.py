@@ -24,7 +24,7 @@ from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, 
 from dgn_viewer.scene.run_text import layers_in
 from dgn_viewer.scene.trials import blind_value_network, reverse_layers
 
-_PASSES = (("as_is", "As it is"), ("reversed", "Gates reversed"), ("ones", "On ones"))
+_PASSES = (("as_is", "As it is"), ("reversed", "Reversed"), ("ones", "On ones"))
 _SHORT = {"as_is": "as it is", "reversed": "reversed", "ones": "on ones"}
 _LEAST, _MOST = 4, 8  # rows of tiles: the mean and some of the 7 channels of a reading
 _FED = {"image": "the image", "ones": "ones already", "random": "one fixed random input"}
