@@ -2,10 +2,11 @@
 
     python packaging/bundle_check.py dist/dgn-viewer
 
-Trains, exports a figure, reads a sound checkpoint and refuses a hostile one, sweeps in worker
-processes, opens the window with the engine in a thread and in a process of its own, and again on a
-virtual X display where `Xvfb` is installed. Prints size, seconds to the first picture, and what it
-did; ends with 1 at the first thing that does not work. Needs nothing but Python.
+Trains, draws every panel and an animation, reads a sound checkpoint and refuses a hostile one,
+sweeps in worker processes, serves a run and mirrors it, opens the window with the engine in a
+thread and in a process of its own, and again on a virtual X display where `Xvfb` is installed.
+Prints size, seconds to the first picture, and what it did; ends with 1 at the first thing that does
+not work. Needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+COMMANDS = {
+    "docs", "doctor", "figure", "gate-information", "inspect", "kernels", "mirror", "reproduce",
+    "runs", "serve", "sweep", "train",
+}  # fmt: skip
+NEED_MORE = ("agreement",)  # panels that show nothing of one run alone
 MOST = 950e6  # bytes that the folder may have
 LIMIT = 300  # seconds for one command, however slow the machine
 SWEEP = """[base.data]
@@ -52,7 +58,7 @@ class Bundle:
     """The programs of a folder, run in an empty place with the environment of a stranger."""
 
     def __init__(self, folder: Path, place: Path) -> None:
-        self._folder, self.place = folder, place
+        self.folder, self.place = folder, place
         names = ("DATA", "CACHE", "CONFIG", "STATE")
         homes = {f"XDG_{name}_HOME": str(place / name.lower()) for name in names}
         self._given = {
@@ -66,7 +72,7 @@ class Bundle:
 
     def start(self, program: str, *words: str, **more: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [str(self._folder / program), *words],
+            [str(self.folder / program), *words],
             cwd=self.place,
             env={**self._given, **more},
             stdout=subprocess.PIPE,
@@ -95,7 +101,8 @@ def main() -> int:
         bundle = Bundle(folder, Path(place))
         try:
             _size(folder)
-            for check in (_commands, _checkpoints, _sweep, _window, _display):
+            checks = (_commands, _panels_drawn, _served, _checkpoints, _sweep, _window, _display)
+            for check in checks:
                 print(f"{check(bundle)}", flush=True)
         except CheckError as failure:
             print(f"bundle-check: {failure}", file=sys.stderr)
@@ -114,6 +121,9 @@ def _size(folder: Path) -> None:
 def _commands(bundle: Bundle) -> str:
     """Train, list, export; confined processes work, and every experiment is there."""
     version, _ = bundle.run("dgn", "--version")
+    listed = set(bundle.run("dgn", "--help")[0].split())
+    if lost := sorted(COMMANDS - listed):
+        raise CheckError(f"'dgn --help' does not name {', '.join(lost)}.")
     train = "train --data digits --train-limit 64 --epochs 2 --record gates,npk --out run --quiet"
     bundle.run("dgn", *train.split())
     for kind in ("svg", "pdf", "png"):
@@ -124,8 +134,51 @@ def _commands(bundle: Bundle) -> str:
     health, _ = bundle.run("dgn", "inspect", "--confinement")
     if len(experiments) < 10:
         raise CheckError(f"{len(experiments)} lines of experiments; {health}")
+    topics = bundle.run("dgn", "docs", "--list")[0].splitlines()
+    if len(topics) < 20 or "# User guide" not in bundle.run("dgn", "docs", "guide")[0]:
+        raise CheckError(f"'dgn docs' knows {len(topics)} documents.")
     done = "trained, exported svg, pdf, png and .dgn"
-    return f"{version.strip()}: {done}; {len(experiments)} lines of experiments"
+    found = f"{len(experiments)} lines of experiments, {len(topics)} documents"
+    return f"{version.strip()}: {done}; {len(COMMANDS)} commands, {found}"
+
+
+def _panels_drawn(bundle: Bundle) -> str:
+    """Every panel is found and draws what a run recorded, and one is made a film."""
+    sources = sorted((bundle.folder / "_internal" / "dgn_viewer" / "panels").glob("[!_]*.py"))
+    panels = [path.stem for path in sources if path.stem not in NEED_MORE]
+    probes = sorted((bundle.folder / "_internal/dgn_engine/training/probes").glob("[!_]*.py"))
+    train = "train --data digits --train-limit 64 --epochs 2 --record-every 2 --out all --quiet"
+    bundle.run("dgn", *train.split(), "--record", ",".join(path.stem for path in probes))
+    for name in panels:
+        bundle.run("dgn", "figure", "all", "--panel", name, "-o", f"{name}.png", "--dpi", "50")
+        _wanted(bundle.place / f"{name}.png")
+    film = "figure all --panel overlap,ntk --animate all -o film.gif"
+    bundle.run("dgn", *film.split())
+    _wanted(bundle.place / "film.gif")
+    return f"{len(panels)} panels drawn, {len(probes)} probes, an animation"
+
+
+def _served(bundle: Bundle) -> str:
+    """`dgn serve` and `dgn mirror` in two processes; the mirror is equal."""
+    server = bundle.start("dgn", "serve", "run")
+    assert server.stdout is not None
+    told: list[str] = []
+    try:
+        while not told or not told[-1].startswith("Token"):
+            told.append(server.stdout.readline())
+            if not told[-1]:
+                raise CheckError("'dgn serve' ended.")
+        port = told[0].rpartition("127.0.0.1:")[2].partition(".")[0]
+        (bundle.place / "token").write_text(told[-1].split()[-1], "utf-8")
+        address = f"dgn://127.0.0.1:{port}"
+        bundle.run("dgn", "mirror", address, "mirrored", "--token-file", "token")
+    finally:
+        server.kill()
+        server.communicate()
+    one, two = (bundle.place / name / "log.jsonl" for name in ("run", "mirrored"))
+    if one.read_bytes() != two.read_bytes():
+        raise CheckError("A mirrored run has another log.")
+    return "served a run, and mirrored it"
 
 
 def _checkpoints(bundle: Bundle) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.storage.runs.folder_layout import find_run
@@ -24,6 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"  ssh -L {port}:127.0.0.1:{port} THIS_MACHINE")
         say(f"  dgn-viewer dgn://127.0.0.1:{port}")
         say(f"Token, which it asks for: {server.token}")
+        sys.stdout.flush()  # also into a file: nothing else is said until the end
         server.serve_forever()
     return 0
 

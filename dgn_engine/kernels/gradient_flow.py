@@ -21,12 +21,13 @@ from dgn_engine.kernels.arguments import (
     check_tensor,
 )
 from dgn_engine.kernels.spectra import NOISE, rounding_of
+from dgn_engine.text.html_fields import HtmlFields
 
 ROUNDING = 1e-8  # a kernel whose halves differ by more, relative to its largest entry, is refused
 
 
 @dataclass(frozen=True)
-class KernelTrajectory:
+class KernelTrajectory(HtmlFields):
     """Outputs along training, float64: `train` (T, n, C) and, where there is a block, `test`
     (T, m, C), at `times` (T,): times of the flow, or steps of descent.
 

@@ -22,6 +22,7 @@ from dgn_engine.kernels.arguments import (
 from dgn_engine.kernels.gram import flat_gram
 from dgn_engine.kernels.mehler import diagonal, expectations
 from dgn_engine.model.gates import Gate
+from dgn_engine.text.html_fields import HtmlFields
 
 Moments = tuple[Tensor, Tensor, Tensor]
 """A covariance (n, m) and the variances of rows (n,) and columns (m,)."""
@@ -30,7 +31,7 @@ DEEPEST = 10_000  # weight layers: as many as the deepest network ever trained (
 
 
 @dataclass(frozen=True)
-class LimitKernels:
+class LimitKernels(HtmlFields):
     """The limit of a tangent kernel as the width grows, (n, n) or (n, m), float64.
 
     `tangent` is K̃^(d), `covariance` Σ^(d). `value`, `feature`, `cross` are its parts for soft

@@ -17,6 +17,7 @@ from dgn_engine.kernels.spectra import (
     scaled_to_trace_one,
     spectrum,
 )
+from dgn_engine.text.html_fields import HtmlFields
 
 FULL_UP_TO = 2000  # examples; above it `spectrum` takes minutes
 POWERS = 6  # products with the kernel that one round of the subspace holds
@@ -25,7 +26,7 @@ TOLERANCE = 1e-10  # of the residual, relative to the largest eigenvalue
 
 
 @dataclass(frozen=True)
-class LeadingSpectrum:
+class LeadingSpectrum(HtmlFields):
     """The `count` largest eigenvalues of Ĥ = H/trace H, float64.
 
     `eigenvalues` (k,) descending, each within `error` of an eigenvalue of Ĥ; `vectors` (n, k);
