@@ -1,0 +1,144 @@
+"""A branch under another regime and a comparison of two steps, by mouse and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.headless_run import HeadlessRun
+from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.compare_page import ComparePage
+from dgn_viewer.scene.elements import Scene
+from tests.viewer.conftest import small_run
+from tests.viewer.display.conftest import put_in_place
+from tests.viewer.display.x_user import XUser
+
+pytestmark = pytest.mark.display
+EPOCH, EPOCHS = 45, 6
+LAST = EPOCH * EPOCHS
+
+
+class Quiet:
+    """Who looks at a run without a window: nobody."""
+
+    def stepped(self, step: int) -> None:
+        """Nobody looks."""
+
+    def on_event(self, event: Event) -> None:
+        """Nobody listens."""
+
+
+def assert_bit_equal(one: Path, other: Path) -> None:
+    """The last weights of two runs."""
+    ours, theirs = (run_checkpoints.load(RunReader(path).checkpoint()) for path in (one, other))
+    assert ours.tensors.keys() == theirs.tensors.keys()
+    assert all(torch.equal(ours.tensors[name], theirs.tensors[name]) for name in ours.tensors)
+
+
+def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_compared(
+    make_viewer: Callable[..., Viewer], user: XUser, qtbot: QtBot, tmp_path: Path
+) -> None:
+    config = small_run(pace=0.0, epochs=EPOCHS)
+    viewer = make_viewer(config, paused=True, home="home")
+    window = viewer.window
+    put_in_place(window, user, qtbot)
+    user.key("shift+period")  # one epoch
+    qtbot.waitUntil(lambda: window.run_state.step == EPOCH and not window.run_state.running)
+    user.key("ctrl+b")
+    qtbot.waitUntil(lambda: isinstance(window.inspector.page, ComparePage))
+    page = window.inspector.page
+    assert isinstance(page, ComparePage)
+    qtbot.waitUntil(lambda: page.regime.findData("FR-II") > 0)
+    user.press(page.regime)
+    qtbot.waitUntil(page.regime.view().isVisible)
+    user.type("FR-II")
+    user.key("Return")
+    qtbot.waitUntil(lambda: page.regime.value() == "FR-II")
+    user.press(page.start)
+    qtbot.waitUntil(lambda: window.run_state.branch is not None)
+    window.setFocus()
+    user.key("space")  # both train side by side
+    qtbot.waitUntil(lambda: window.run_state.step == LAST and not window.run_state.running)
+
+    def over() -> bool:
+        branch = window.run_state.branch
+        assert branch is not None
+        assert branch.phase != "failed", branch.remark
+        return branch.phase == "finished"
+
+    qtbot.waitUntil(over)
+    branch = window.run_state.branch
+    assert branch is not None
+    assert (branch.from_step, branch.step) == (EPOCH, LAST)  # 225 steps apart
+    parent = Path(branch.folder).parent / branch.parent
+
+    def told() -> str:
+        page.renew()
+        return str(page.table.texts())
+
+    qtbot.waitUntil(lambda: page.table.isVisible() and "FR-II" in told())
+    assert viewer.close()
+    alone, changed = tmp_path / "alone", tmp_path / "changed"
+    HeadlessRun(Quiet(), lambda: False).train(config, RunFolder.create(alone, config))
+    assert_bit_equal(parent, alone)
+    changes = BranchChanges(regime="FR-II")
+    HeadlessRun(Quiet(), lambda: False).branch_off(parent, EPOCH, changes, changed, None)
+    assert_bit_equal(Path(branch.folder), changed)
+
+
+def test_two_steps_side_by_side_differ_where_numpy_says(
+    on_display: Viewer, user: XUser, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = on_display.window
+    cursor, runs = window.step_cursor, tmp_path / "home" / "runs"
+    qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*"))) >= 4)
+    window.registry["run.toggle"].trigger()
+    qtbot.waitUntil(lambda: not window.run_state.running)
+    user.focus(window)
+    window.time_bar.slider.setFocus()
+    user.key("Home")
+    qtbot.waitUntil(lambda: cursor.step is not None and cursor._waiting is None)
+    first = cursor.step
+    assert first is not None
+    user.key("ctrl+alt+b")  # that step is B
+    qtbot.waitUntil(lambda: window.run_state.comparison is not None)
+    qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
+    window.time_bar.slider.setFocus()
+    user.key("End")  # and A the last one
+    [folder] = {frames.parent for frames in runs.glob("*/frames")}
+    recorded = RecordedSteps(folder)
+
+    def now(step: int | None) -> int:
+        return window.run_state.step if step is None else step
+
+    qtbot.waitUntil(lambda: now(cursor.step) != first and cursor._waiting is None)
+    a, b = recorded.at(now(cursor.step)), recorded.at(first)
+    assert a is not None
+    assert b is not None
+    gates = [frame.readings["gates"].arrays for frame in (a, b)]
+    names = [f"layer_{layer}" for layer in range(3)]
+    xor = [np.logical_xor(*(one[name] >= 0.5 for one in gates)) for name in names]
+    assert any(map(np.any, xor))  # they do differ
+    host = window.docks.hosts["agreement"]
+
+    def shown(layer: int) -> bool:
+        scene = host.shown()
+        found = {one.key: one for one in scene.charts} if isinstance(scene, Scene) else {}
+        matrix = found["difference"].matrix if "difference" in found else None
+        return matrix is not None and np.array_equal(np.abs(matrix.values), xor[layer])
+
+    qtbot.waitUntil(lambda: shown(0))
+    for layer in (1, 2):
+        host.set_choice("layer", str(layer))
+        qtbot.waitUntil(lambda layer=layer: shown(layer))  # type: ignore[misc]  # bound
