@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from functools import cache
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,7 +15,13 @@ def plugin_names(package: str) -> tuple[str, ...]:
 
     A module whose name starts with an underscore is no plug-in, nor is a package.
     """
-    modules = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    return _names_in(tuple(importlib.import_module(package).__path__))
+
+
+@cache
+def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Read once a process: a regime is looked for in every configuration."""
+    modules = pkgutil.iter_modules(folders)
     # `__main__`, where there is one, starts with an underscore too
     return tuple(sorted(m.name for m in modules if not m.ispkg and not m.name.startswith("_")))
 

@@ -183,7 +183,7 @@ def _extensions() -> dict[str, tuple[bytes, str]]:
                 b"\x80\2"
                 + b"".join(b"}" + coded(letter * 300) for letter in "wxyz")
                 + b"}("
-                + b"".join(coded(i) + b"N" for i in range(100_000))
+                + b"".join(b"J" + i.to_bytes(4, "little") + b"N" for i in range(100_000))
                 + b"u"
                 + b"s" * 4
                 + b"."

@@ -8,12 +8,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.mutants.worker import Trial
+import pytest
+
+from tests.mutants.worker import LOADED, Trial
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_an_unchanged_file_survives_and_a_broken_one_does_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "loaded",
+    [
+        pytest.param(("matplotlib.figure", "scipy"), id="little loaded"),
+        pytest.param(LOADED, id="all loaded", marks=pytest.mark.faults),  # torch takes seconds
+    ],
+)
+def test_an_unchanged_file_survives_and_a_broken_one_does_not(
+    loaded: tuple[str, ...], tmp_path: Path
+) -> None:
     """In a tree of its own, under the settings of this one."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "answer.py").write_text("ANSWER = 42\n")
@@ -25,7 +36,7 @@ def test_an_unchanged_file_survives_and_a_broken_one_does_not(tmp_path: Path) ->
         for content in ("ANSWER = 42\n", "ANSWER = 43\n")
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.mutants.worker"],
+        [sys.executable, "-c", f"from tests.mutants.worker import main; main({loaded!r})"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
         input="\n".join(trials) + "\n",

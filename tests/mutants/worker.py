@@ -17,6 +17,10 @@ import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+# Third parties only: what is mutated is imported anew in each fork. Not hypothesis: pytest refuses
+# to start where a plug-in of its own is imported already, and every mutant would count as killed.
+LOADED = ("torch", "matplotlib.figure", "pyqtgraph", "scipy", "torch._dynamo")
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -84,19 +88,16 @@ def _run_tests(trial: Trial) -> None:
         os._exit(code)
 
 
-def main() -> None:
-    """Serve until the input ends."""
+def main(loaded: tuple[str, ...] = LOADED) -> None:
+    """Serve until the input ends, with these modules imported before the first fork."""
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    # Third parties only: what is mutated is imported anew in each fork. Not hypothesis: pytest
-    # refuses to start where a plug-in of its own is imported already, and every mutant would
-    # count as killed.
-    for name in ("matplotlib.figure", "pyqtgraph", "scipy", "torch._dynamo"):
+    for name in loaded:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module(name)
-    torch = importlib.import_module("torch")
-    torch.set_num_threads(1)
+    if "torch" in loaded:
+        sys.modules["torch"].set_num_threads(1)
     for line in sys.stdin:
         told = json.loads(line)
         trial = Trial(told["file"], told["content"], tuple(told["tests"]), told["seconds"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
@@ -43,11 +43,12 @@ _NUMBERS = frozenset(
 )
 
 
-def html(document: Document) -> str:
-    return "\n".join(_page(document)) + "\n"
+def html(document: Document, drawn: Mapping[str, bytes] | None = None) -> str:
+    """`drawn`: figures that are there as SVG already, by name."""
+    return "\n".join(_page(document, drawn or {})) + "\n"
 
 
-def _page(document: Document) -> Iterator[str]:
+def _page(document: Document, drawn: Mapping[str, bytes]) -> Iterator[str]:
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="color-scheme" content="light dark">'
@@ -67,7 +68,8 @@ def _page(document: Document) -> Iterator[str]:
         )
 
         yield "<div class=figures>"
-        yield from (_figure(figure, inline_svg(figure)) for figure in document.figures)
+        for figure in document.figures:
+            yield _figure(figure, inline_svg(figure, drawn.get(figure.name, b"")))
         yield "</div>"
     yield from _list("Remarks", document.remarks)
     yield from _list("How it was scaled down", document.scaled_down)

@@ -70,9 +70,12 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     return content.getvalue()
 
 
-def inline_svg(figure: Figure) -> str:
-    """For a page with several figures and two themes: unique ids, colours as CSS variables."""
-    text = figure_bytes(figure, "svg").decode()
+def inline_svg(figure: Figure, drawn: bytes = b"") -> str:
+    """For a page with several figures and two themes: unique ids, colours as CSS variables.
+
+    `drawn`: its SVG, where there is one already.
+    """
+    text = (drawn or figure_bytes(figure, "svg")).decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{figure.name}-", text)

@@ -173,21 +173,25 @@ def _write_files(document: Document, folder: InnerPath) -> None:
     from dgn_engine.experiments.report.markdown import markdown
     from dgn_engine.experiments.report.table_files import table_files
 
+    drawn: dict[str, bytes] = {}
+    if document.figures:
+        from dgn_engine.experiments.report.report_figures import (
+            figure_bytes,  # matplotlib takes seconds
+        )
+
+        drawn = {figure.name: figure_bytes(figure, "svg") for figure in document.figures}
     write_file(folder / f"{REPORT}.md", markdown(document).encode())
-    write_file(folder / f"{REPORT}.html", html(document).encode())
+    write_file(folder / f"{REPORT}.html", html(document, drawn).encode())
     for name, content in table_files(document).items():
         make_folder(folder / TABLES)
         write_file(folder / TABLES / name, content)
-    if not document.figures:
-        return
-    from dgn_engine.experiments.report.report_figures import (
-        figure_bytes,  # matplotlib takes seconds
-    )
-
-    make_folder(folder / FIGURES)
     for figure in document.figures:
-        for kind in ("pdf", "svg"):
-            write_file(folder / FIGURES / f"{figure.name}.{kind}", figure_bytes(figure, kind))
+        make_folder(folder / FIGURES)
+        for kind, content in (
+            ("pdf", figure_bytes(figure, "pdf")),
+            ("svg", drawn[figure.name]),
+        ):
+            write_file(folder / FIGURES / f"{figure.name}.{kind}", content)
 
 
 def _early_ends(

@@ -22,7 +22,7 @@ from dgn_engine.experiments import (
     theory_ntk_npk,
 )
 from dgn_engine.experiments._published import claim_ids
-from dgn_engine.experiments.report import document, experiment_list
+from dgn_engine.experiments.report import document, experiment_list, report_figures
 from dgn_engine.experiments.report.experiment_list import (
     experiment_entries,
     full_words,
@@ -30,6 +30,7 @@ from dgn_engine.experiments.report.experiment_list import (
 )
 from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
 from dgn_engine.experiments.report.write_report import ReproductionTask
+from dgn_engine.protocol.results import Figure
 from dgn_engine.sweep.unit import Training, Unit, check_units
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers import find_executor
@@ -39,7 +40,22 @@ EXPERIMENTS = all_experiments()
 TINY = Request(epochs=1, seeds=1)
 
 
+@pytest.fixture
+def figures_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As SVG, for the page and the file; that there is a PDF too is tested with the figures."""
+    whole = report_figures.figure_bytes
+    drawn: dict[Figure, bytes] = {}
+
+    def once(figure: Figure, kind: str) -> bytes:
+        if figure not in drawn:
+            drawn[figure] = whole(figure, "svg")
+        return drawn[figure] if kind == "svg" else b"%PDF"
+
+    monkeypatch.setattr(report_figures, "figure_bytes", once)
+
+
 @pytest.mark.timeout(900)  # on a busy machine; a minute for all of them on an idle one
+@pytest.mark.usefixtures("figures_drawn_once")
 @pytest.mark.parametrize("name", each(EXPERIMENTS))
 def test_an_experiment_runs_three_steps_and_makes_its_report(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

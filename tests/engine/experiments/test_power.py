@@ -13,20 +13,21 @@ from dgn_engine.experiments._power import GOAL, MOST, Design, enough, power
 from dgn_engine.statistics import PERCENT, mean_test
 
 Test = Callable[[Sample], ClaimTest]
-DRAWS = 600
+DRAWS = [200, pytest.param(600, marks=pytest.mark.faults)]
 
 
-def simulated(design: Design, n: int, test: Test) -> float:
+def simulated(design: Design, n: int, test: Test, draws: int) -> float:
     """How often it is held: seeds around the truth, all moved alike by the finite test set."""
     draw = np.random.default_rng(11)
     held = 0
-    for _ in range(DRAWS):
+    for _ in range(draws):
         shift = draw.normal(0.0, math.sqrt(design.test_variance))
         values = draw.normal(design.expected + shift, design.spread, n)
         held += test(Sample(tuple(values), test_variance=design.test_variance)).verdict == "held"
-    return held / DRAWS
+    return held / draws
 
 
+@pytest.mark.parametrize("draws", DRAWS)
 @pytest.mark.parametrize("n", [3, 5, 12])
 @pytest.mark.parametrize(
     ("design", "test"),
@@ -38,13 +39,14 @@ def simulated(design: Design, n: int, test: Test) -> float:
         (Design(0.8, 0.2, "made up"), lambda s: within(s, 0.5, around=0.7)),
     ],
 )
-def test_the_power_is_that_of_a_simulation(design: Design, test: Test, n: int) -> None:
+def test_the_power_is_that_of_a_simulation(design: Design, test: Test, n: int, draws: int) -> None:
     region = test(Sample((1.0, 2.0))).region
-    found = simulated(design, n, test)
-    error = math.sqrt(max(found * (1 - found), 0.01) / DRAWS)
+    found = simulated(design, n, test, draws)
+    error = math.sqrt(max(found * (1 - found), 0.01) / draws)
     assert power(design, n, region) == pytest.approx(found, abs=3.5 * error)
 
 
+@pytest.mark.parametrize("draws", DRAWS)
 @pytest.mark.parametrize("n", [3, 5, 20])
 @pytest.mark.parametrize(("spread", "shared"), [(1.0, 0.0), (1.0, 0.2), (0.05, 0.5)])
 @pytest.mark.parametrize(
@@ -52,10 +54,10 @@ def test_the_power_is_that_of_a_simulation(design: Design, test: Test, n: int) -
     [(lambda s: above(s), 0.0), (lambda s: below(s), 0.0), (lambda s: within(s, 2.0), 2.0)],
 )
 def test_a_claim_that_is_just_false_is_held_in_a_fortieth_of_the_draws_at_most(
-    test: Test, boundary: float, spread: float, shared: float, n: int
+    test: Test, boundary: float, spread: float, shared: float, n: int, draws: int
 ) -> None:
     null = Design(boundary, spread, "null", shared)
-    assert simulated(null, n, test) <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / DRAWS)
+    assert simulated(null, n, test, draws) <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / draws)
     assert power(null, n, test(Sample((1.0, 2.0))).region) <= 0.026 + (0.01 if shared else 0)
 
 
@@ -90,7 +92,7 @@ def test_two_replicates_have_no_power() -> None:
 def test_a_bounded_statistic_has_its_power_on_the_scale_of_its_test() -> None:
     design, draw = Design(98.0, 0.5, "made up"), np.random.default_rng(3)
     test = above((97.0, 97.1), 97.0, PERCENT)
-    places = draw.normal(math.log(98 / 2), 0.5 * (1 / 98 + 1 / 2), (DRAWS, 5))
+    places = draw.normal(math.log(98 / 2), 0.5 * (1 / 98 + 1 / 2), (600, 5))
     percents = 100 / (1 + np.exp(-places))
     held = np.mean([above(tuple(v), 97.0, PERCENT).verdict == "held" for v in percents])
     assert power(design, 5, test.region, PERCENT) == pytest.approx(held, abs=0.06)

@@ -39,6 +39,8 @@ Draw = Callable[[Random], tuple[Runs, Values]]
 DEPTHS = (2, 4, 6, 8, 12, 16, 20)
 EDGE = Design(0.0, 0.0, "")  # stands where a null world needs no design
 
+pytestmark = pytest.mark.usefixtures("draws")
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

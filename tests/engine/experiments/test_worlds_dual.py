@@ -26,6 +26,8 @@ from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged,
 Draw = Callable[[np.random.Generator], tuple[Runs, Values]]
 NOTHING: Values = {}
 
+pytestmark = pytest.mark.usefixtures("draws")
+
 
 @pytest.fixture(autouse=True)
 def endless_test_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ REGIMES = {"FR-II": "FRNPF(II)", "FR-DI": "FRNPF(DI)", "DL": "DNPFL", "FL": "FLN
 TABLE = "npf_npk_2020_table2"
 LEARNT = ("FL", "DL", "ReLU")
 
+pytestmark = pytest.mark.usefixtures("draws")
+
 
 @pytest.fixture(autouse=True)
 def quick_draws(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from dgn_engine.protocol.results import Claim
 from dgn_engine.sweep.unit_results import TrainedRun
 from tests.engine.experiments.made_up import MadeUpResults
 
-DRAWS = 400
+DRAWS = 150  # 400 by `make faults`: see the fixture `draws`
 FALSE = 0.05  # of the draws of a null world may be held
 MANY = 10**12  # test examples, so that their chance error is none
 Runs = Mapping[str, TrainedRun]
@@ -54,9 +54,11 @@ def judged(
     name: str,
     request: Request,
     draw: Callable[[np.random.Generator], tuple[Runs, Values]],
-    draws: int = DRAWS,
+    draws: int = 0,
 ) -> tuple[dict[str, float], list[Claim]]:
-    """How often each claim was held, by its words, and the claims of the last draw."""
+    """How often each claim was held in so many draws, or `DRAWS`, by its words; and the claims of
+    the last draw."""
+    draws = draws or DRAWS
     findings = find(name).findings
     random, held = np.random.default_rng(20261123), Counter[str]()
     claims: tuple[Claim, ...] = ()
@@ -70,13 +72,13 @@ def _words(claim: Claim) -> str:
     return f"{claim.id} {claim.statistic}"
 
 
-def too_often(rates: Mapping[str, float], draws: int = DRAWS) -> dict[str, float]:
+def too_often(rates: Mapping[str, float], draws: int = 0) -> dict[str, float]:
     """The claims whose rate is more than 5 %, by more than chance (99 %)."""
-    error = math.sqrt(FALSE * (1 - FALSE) / draws)
+    error = math.sqrt(FALSE * (1 - FALSE) / (draws or DRAWS))
     return {words: rate for words, rate in rates.items() if rate > FALSE + 2.33 * error}
 
 
-def apart(rate: float, power: float, draws: int = DRAWS) -> float:
+def apart(rate: float, power: float, draws: int = 0) -> float:
     """How many standard errors a rate lies above the quoted power."""
-    error = math.sqrt(max(power * (1 - power), 0.005) / draws)
+    error = math.sqrt(max(power * (1 - power), 0.005) / (draws or DRAWS))
     return (rate - power) / error

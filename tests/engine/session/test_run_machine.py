@@ -429,7 +429,7 @@ def run_machine(examples: int, steps: int, *more: Phase) -> None:
 @pytest.mark.discovery
 @pytest.mark.timeout(900)  # seconds of work, minutes on a machine that does much else
 def test_random_changes_in_a_row_do_what_the_theory_says() -> None:
-    run_machine(30, 12)
+    run_machine(15, 12)
 
 
 @pytest.mark.faults

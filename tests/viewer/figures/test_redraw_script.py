@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,10 +44,9 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture(scope="module")
-def redraw() -> Iterator[Redraw]:
-    """`redraw(script, out)` in another process, the same for all scripts: loading matplotlib
-    takes longer than drawing."""
+@contextmanager
+def another_process() -> Iterator[Redraw]:
+    """`draw(script, out)` there, for as long as the context lasts."""
     with subprocess.Popen(
         [sys.executable, "-c", ALONE],
         stdin=subprocess.PIPE,
@@ -63,6 +63,24 @@ def redraw() -> Iterator[Redraw]:
             asked.flush()
             assert "drawn" in answers.readline()
 
+        yield draw
+
+
+def _in_a_process_of_its_own(script: Path, out: Path) -> None:
+    with another_process() as draw:
+        draw(script, out)
+
+
+@pytest.fixture(
+    scope="module", params=["together", pytest.param("apart", marks=pytest.mark.faults)]
+)
+def redraw(request: pytest.FixtureRequest) -> Iterator[Redraw]:
+    """Draws a script in another process: the same for all scripts, since loading matplotlib takes
+    longer than drawing, or by `make faults` one for each."""
+    if request.param == "apart":
+        yield _in_a_process_of_its_own
+        return
+    with another_process() as draw:
         yield draw
 
 

@@ -29,20 +29,23 @@ from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.shell.figure_thread import FigureThread
 from dgn_viewer.style.theme import DARK, LIGHT
 
+PANELS = all_panels()
 # Curves, a spectrum and matrices; that each panel makes a figure is tested beside the figures.
-PANELS = {name: all_panels()[name] for name in ("training", "spectrum", "overlap", "ntk")}
+FEW = ("training", "spectrum", "overlap", "ntk")
 MakeView = Callable[..., View]
 
 
 class Desk:
     """Panels with something to show, and an export that opens dialogs over them."""
 
-    def __init__(self, qtbot: QtBot, make_view: MakeView, folder: Path) -> None:
+    def __init__(
+        self, qtbot: QtBot, make_view: MakeView, folder: Path, panels: tuple[str, ...] = FEW
+    ) -> None:
         self.window = QWidget()
         qtbot.addWidget(self.window)
         self.hosts: dict[str, PanelDock] = {}
-        for name, spec in PANELS.items():
-            host = PanelDock(name, spec, DARK)
+        for name in panels:
+            host = PanelDock(name, PANELS[name], DARK)
             qtbot.addWidget(host)
             host.show_view(make_view("hard"))
             self.hosts[name] = host
@@ -74,8 +77,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(qtbot: QtBot, make_view: MakeView, tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(qtbot, make_view, tmp_path)
+def desk(
+    qtbot: QtBot, make_view: MakeView, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Desk]:
+    made = Desk(qtbot, make_view, tmp_path, getattr(request, "param", FEW))
     yield made
     made.export.close()
 
@@ -171,6 +176,14 @@ def test_a_figure_is_light_on_white_in_a_dark_window(desk: Desk, tmp_path: Path)
     assert DARK.accent not in text
 
 
+@pytest.mark.parametrize(
+    "desk",
+    [
+        pytest.param(FEW, id="few"),
+        pytest.param(tuple(PANELS), id="all", marks=(pytest.mark.discovery, pytest.mark.faults)),
+    ],
+    indirect=True,
+)
 def test_all_panels_are_written_on_a_page_or_beside_each_other(
     desk: Desk, make_view: MakeView, tmp_path: Path
 ) -> None:
