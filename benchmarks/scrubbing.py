@@ -1,6 +1,6 @@
-"""Looking back: `python -m benchmarks.scrubbing RUN [--moves N] [--process]`, JSON on stdout.
+"""Looking back: `python -m benchmarks.scrubbing RUN [--moves N] [--pairs N] [--process]`.
 
-RUN is a folder with a recorded run; `--make` records one of 10,000 steps there first (minutes).
+JSON on stdout. RUN is a folder with a recorded run; `--make` records one of 10,000 steps there first (minutes).
 It is opened in the real window, 1440 × 900 in the first layout, and the step cursor goes to random
 steps. `milliseconds`: from the request until every panel in sight shows the step and was painted.
 `resident`: MiB of this process before and after. Then a copy of the run trains on at full speed, in
@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from PySide6.QtCore import QEventLoop
+from PySide6.QtCore import QEventLoop, QTimer
 
 from benchmarks.machine import load, processor
 from benchmarks.memory import resident_now
@@ -98,10 +98,9 @@ class Scrubber:
         return (last - first) / (end - start)
 
     def wait(self, seconds: float) -> None:
-        end = time.perf_counter() + seconds
-        while (left := end - time.perf_counter()) > 0:
-            flags = QEventLoop.ProcessEventsFlag.WaitForMoreEvents
-            self.viewer.application.processEvents(flags, max(1, int(1000 * left)))
+        loop = QEventLoop()
+        QTimer.singleShot(max(1, round(1000 * seconds)), loop.quit)
+        loop.exec()
 
     def until(self, reached: Callable[[], bool]) -> None:
         limit = time.monotonic() + PATIENCE
@@ -145,6 +144,7 @@ def main() -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("--make", action="store_true")
     parser.add_argument("--moves", type=int, default=200)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--process", action="store_true")
     parser.add_argument("--soak", type=float, metavar="MINUTES")
     given = parser.parse_args()
@@ -184,7 +184,7 @@ def main() -> int:
             scrubber.train_on(copied)
             pairs = [
                 (scrubber.rate(BLOCK, False, steps), scrubber.rate(BLOCK, True, steps))
-                for _ in range(PAIRS)
+                for _ in range(given.pairs)
             ]
         finally:
             scrubber.viewer.close()

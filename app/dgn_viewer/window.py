@@ -402,7 +402,7 @@ class Window(QMainWindow):
         for cursor in (self.step_cursor, self.compared_cursor):
             self.event_taken.connect(cursor.on_event)
             self.closed.connect(cursor.close)
-        self.step_cursor.changed.connect(self.registry.refresh)
+        self.step_cursor.acts_changed.connect(self.registry.refresh)
         self.step_cursor.thinned.connect(lambda words: self.notices.tell(Notice("info", words)))
         self.notices.changed.connect(self.status.share_room)
         self.notices.step_wanted.connect(self._go_to_step)

@@ -153,7 +153,7 @@ def _is_theme(parts: Parts, name: str, _now: RunState) -> bool:
 
 
 def _is_layout(docks: PanelDocks, name: str, _now: RunState) -> bool:
-    return docks.preset == name
+    return docks.stands_as(name)
 
 
 def _ready(now: RunState) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dgn_engine.protocol.frames import Watching
 
-CREDIT = 0.1  # seconds of drawing that may come at once, before pictures have to wait
+CREDIT = 0.06  # seconds of drawing that may come at once, before pictures have to wait
 WINDOW = "window"  # in the ledger where the window holds training up
 
 

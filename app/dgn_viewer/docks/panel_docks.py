@@ -177,6 +177,10 @@ class PanelDocks(QObject):
         """The layout that is shown by name; '' after the user has changed it."""
         return self._preset if self._is_preset() else ""
 
+    def stands_as(self, preset: str) -> bool:
+        """Whether it is this layout that is shown."""
+        return self._preset == preset and self._is_preset()
+
     def arrange(self, preset: str = OVERVIEW) -> None:
         """Arrange the panels as the preset says, at the size that the window has."""
         self.restore()

@@ -28,9 +28,11 @@ class StepCursor(QObject):
     """Moves through the recorded steps; training goes on meanwhile, and is not asked.
 
     `changed`: another step is shown, or it plays, or what can be done is another.
+    `acts_changed`: only the last two, which menus and buttons show.
     """
 
     changed = Signal()
+    acts_changed = Signal()
     thinned = Signal(str)  # frames that are held in memory thin out from now on, in a sentence
     reach_changed = Signal()
 
@@ -69,6 +71,7 @@ class StepCursor(QObject):
         self._asked: int | None = None  # None: live
         self.steps: tuple[int, ...] = ()  # recorded, as far as was looked
         self.speed = USUAL_SPEED  # recorded steps a second
+        self._acts: tuple[object, ...] = ()  # what decides about actions, as it was told last
         self._played = 0.0  # when the last one was shown
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._play_on)
@@ -152,19 +155,19 @@ class StepCursor(QObject):
         if self._history.past is not None:
             self._history.look_back(None)
             self._draw(0.0)
-        self.changed.emit()
+        self._tell()
 
     def play(self) -> None:
         """Show one recorded step after the other, from the first where it is live; again: stop."""
         if self.playing:
             self.stop()
-            self.changed.emit()
+            self._tell()
         elif not self.why_not:
             if self._asked is None:
                 self.first()
             self._played = time.monotonic()
             self._timer.start(round(1000 / self.speed))
-            self.changed.emit()
+            self._tell()
 
     def stop(self) -> None:
         self._timer.stop()
@@ -203,7 +206,7 @@ class StepCursor(QObject):
             case FramesRecorded():
                 self._keeper.end()
                 self._source = Source(event.folder, event.foreign)
-                self.changed.emit()
+                self._tell()
             case events.RecordingMended(folder=folder) if folder and self._source is not None:
                 self._source = Source(folder, self._source.foreign)
 
@@ -212,6 +215,13 @@ class StepCursor(QObject):
         self._keeper.on_frame(frame)
 
     # Inside
+
+    def _tell(self) -> None:
+        acts = self.why_not, self.folder, self._asked is None, self.playing
+        if acts != self._acts:
+            self._acts = acts
+            self.acts_changed.emit()
+        self.changed.emit()
 
     def _kept(self, seconds: float) -> None:
         self._charge(seconds)
@@ -225,7 +235,7 @@ class StepCursor(QObject):
             self._thins = True
             self.thinned.emit(self._keeper.words)
         if first:
-            self.changed.emit()
+            self._tell()
 
     def _move(self, by: int) -> None:
         if self.why_not:
@@ -249,7 +259,7 @@ class StepCursor(QObject):
         else:
             self._later.stop()
             self._read()
-        self.changed.emit()
+        self._tell()
 
     def _read(self) -> None:
         if self._waiting is not None:
@@ -271,7 +281,7 @@ class StepCursor(QObject):
         self._draw(found.seconds)
         if moves := self._moves:
             self._move(moves)
-        self.changed.emit()
+        self._tell()
 
     def _play_on(self) -> None:
         """The next step; where drawing takes longer than there is time, some are passed over."""

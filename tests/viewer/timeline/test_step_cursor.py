@@ -257,3 +257,19 @@ def test_while_a_picture_has_to_wait_the_newest_step_is_read_and_the_others_are_
     desk.cursor.go_to(22)
     desk.cursor.live()
     assert not desk.cursor._later.isActive()
+
+
+def test_actions_hear_of_looking_back_and_not_of_every_step(desk: Desk, arrives: Goes) -> None:
+    """They are dozens, and while somebody drags a network trains."""
+    heard: list[int | None] = []
+    desk.cursor.acts_changed.connect(lambda: heard.append(desk.cursor.step))
+    for step in (12, 22, 41):
+        desk.cursor.go_to(step)
+    arrives(40)
+    assert heard == [12]
+    desk.cursor.live()
+    desk.cursor.live()
+    assert heard == [12, None]
+    desk.cursor.play()
+    desk.cursor.stop()
+    assert len(heard) > 2, "that it plays is shown"
