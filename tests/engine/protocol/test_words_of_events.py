@@ -15,6 +15,7 @@ from dgn_engine.protocol import (
     catalogue,
     change_list,
     commands,
+    compared_frames,
     engine_events,
     events,
     file_events,
@@ -194,6 +195,7 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.Shutdown(), "shutdown", None),
     (run_branches.StartBranch(run_branches.BranchChanges()), "branch off", None),
     (change_list.UndoMany(3), "undo 3 changes", None),
+    (compared_frames.CompareHeld(5), "compare with step 5", None),
     (run_branches.StopBranch(), "stop the branch", None),
     (run_branches.ListCheckpoints(), "list the checkpoints", None),
 )  # fmt: skip

@@ -177,7 +177,7 @@ def test_a_choice_redraws_at_once_and_is_told(
     assert host.choices() == {"part": "1"}
     shown = host.shown()
     assert isinstance(shown, Scene)
-    assert shown.charts[0].title == "Active $τ_2$"
+    assert shown.charts[0].title == "Active $τ_{2}$"
     with qtbot.assertNotEmitted(host.choices_changed):
         host.set_choice("part", "1")
     with pytest.raises(ValueError, match="no option"):

@@ -189,6 +189,7 @@ def test_steps_of_other_examples_are_refused_in_a_sentence(
     hosts = window.docks.hosts
     why = "B was read on other probe examples than A: both have to be read on the same examples"
     qtbot.waitUntil(lambda: why in hosts["agreement"].words()[1])
+    window.docks.show("overlap")
     qtbot.waitUntil(lambda: f"at step 10: {why}" in hosts["overlap"].footer())
     assert window.compared_bar.isVisible()
     window.send(CloseComparison())
