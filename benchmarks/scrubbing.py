@@ -1,8 +1,9 @@
 """Looking back: `python -m benchmarks.scrubbing RUN [--moves N] [--pairs N] [--process]`.
 
 JSON on stdout. RUN is a folder with a recorded run; `--make` records one of 10,000 steps there
-first (minutes). It is opened in the real window, 1440 × 900 in the first layout, and the step cursor goes to random
-steps. `milliseconds`: from the request until every panel in sight shows the step and was painted.
+first (minutes). It is opened in the real window, 1440 × 900 in the first layout, and the step
+cursor goes to random steps.
+`milliseconds`: from the request until every panel in sight shows the step and was painted.
 `resident`: MiB of this process before and after. Then a copy of the run trains on at full speed, in
 blocks with and without somebody who goes to four places a second: of pairs of blocks that follow
 each other the median ratio of their steps a second, least and most. `--process`: the engine in a
