@@ -272,10 +272,11 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Choose what every kernel panel is measured on: by class, by hand, the misclassified, "
             "or a digit that you draw", _shows_run),
         row("edit.undo_layout", "Undo layout", parts.layouts.undo, ("Ctrl+Alt+Z",), "",
-            "Put the panels back to where they lay before they were moved last",
+            "Put the panels, and the zoom that time axes share, back to what they were before the "
+            "last change",
             lambda _: parts.layouts.can_undo),
         row("edit.redo_layout", "Redo layout", parts.layouts.redo, ("Ctrl+Alt+Shift+Z",), "",
-            "Move the panels again to where they lay before that",
+            "Do again the change of the layout that was undone last",
             lambda _: parts.layouts.can_redo),
         row("edit.settings", "Settings…", parts.open_settings, ("Ctrl+,",), "settings",
             "The run at start, theme, how much watching may cost, shortcuts"),

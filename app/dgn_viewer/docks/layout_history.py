@@ -1,20 +1,29 @@
-"""Undo of the layout: where the panels lay, as documents, apart from the changes of the run."""
+"""Undo of the layout: where the panels lay, as documents, and the steps that all their time axes
+show together, apart from the changes of the run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QMainWindow
 
+from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
 
-_Kept = tuple[dict[str, Any], str]  # a layout, and the preset that it is
 MOST = 100  # layouts that are kept
 QUIET = 400  # milliseconds without a move, after which a change is over
 _NEAR = 0.02  # of the room: shares that differ by less are those of another window's size
 _MOVES = (QEvent.Type.Resize, QEvent.Type.Move, QEvent.Type.Show, QEvent.Type.Hide)
+
+
+class _Arrangement(NamedTuple):
+    """A layout, the preset that it is, and the zoom that its time axes shared."""
+
+    layout: dict[str, Any]
+    preset: str
+    zoom: StepZoom
 
 
 class LayoutHistory(QObject):
@@ -26,9 +35,9 @@ class LayoutHistory(QObject):
         """`changed`: what can be undone is something else now."""
         super().__init__(window)
         self._docks, self._window, self._changed = docks, window, changed
-        self._now: _Kept | None = None
-        self._done: list[_Kept] = []
-        self._undone: list[_Kept] = []
+        self._now: _Arrangement | None = None
+        self._done: list[_Arrangement] = []
+        self._undone: list[_Arrangement] = []
         self._putting = False
         self._quiet = QTimer(self)
         self._quiet.setSingleShot(True)
@@ -36,6 +45,8 @@ class LayoutHistory(QObject):
         self._quiet.timeout.connect(self.take)
         docks.changed.connect(self._stir)
         docks.arranged.connect(self._stir)
+        docks.steps.changed.connect(self._stir)
+        docks.steps.zoomed.connect(self._stir)
         for dock in docks.docks():
             dock.installEventFilter(self)
 
@@ -68,8 +79,12 @@ class LayoutHistory(QObject):
         layout = self._docks.layout()
         if layout["tree"] is None:
             return
-        before, self._now = self._now, (layout, self._docks.preset)
-        if before is None or is_same(before[0], layout) or self._docks.comparing_changed():
+        zoom = self._docks.steps.zoom
+        before, self._now = self._now, _Arrangement(layout, self._docks.preset, zoom)
+        if before is None:
+            return
+        moved = not is_same(before.layout, layout) and not self._docks.comparing_changed()
+        if not moved and before.zoom == zoom:
             return
         self._done.append(before)
         del self._done[:-MOST]
@@ -91,15 +106,17 @@ class LayoutHistory(QObject):
         if not self._putting:
             self._quiet.start()
 
-    def _go(self, source: list[_Kept], target: list[_Kept]) -> None:
+    def _go(self, source: list[_Arrangement], target: list[_Arrangement]) -> None:
         if not source or self._now is None:
             return
         self._putting = True
         try:
             target.append(self._now)
             self._now = source.pop()
-            self._docks.put_layout(*self._now)
-            QTimer.singleShot(0, self, self._settle)
+            if not is_same(self._now.layout, target[-1].layout):
+                self._docks.put_layout(self._now.layout, self._now.preset)
+                QTimer.singleShot(0, self, self._settle)
+            self._docks.steps.put(self._now.zoom)
         finally:
             self._putting = False
         self._changed()
@@ -107,7 +124,7 @@ class LayoutHistory(QObject):
     def _settle(self) -> None:
         """Panels that were closed take their sizes only once they are shown."""
         if self._now is not None and self._window.isVisible():
-            self._docks.put_sizes(self._now[0])
+            self._docks.put_sizes(self._now.layout)
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -140,6 +140,7 @@ class PanelDock(QWidget):
         self._every = every
         if view.run is not self._view.run and self.charts.made is not None:
             self.charts.made.follow_steps()  # it has other steps
+            self._steps.follow()
         if view.run is not self._view.run or view.pictures is not self._view.pictures:
             self._linked.unpin()  # there are other examples in these places, or other layers
         self._view = self._as_chosen(view)

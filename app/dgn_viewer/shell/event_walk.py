@@ -54,6 +54,7 @@ class EventWalk:
         self._step = None
         for name in self._docks.visible():
             self._docks.hosts[name].scene_view().follow_steps()
+        self._docks.steps.follow()
         self._say("The time axes show all steps again and follow the run.")
 
     def _say(self, words: str) -> None:

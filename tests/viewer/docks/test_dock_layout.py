@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from dgn_viewer.docks import dock_layout
 from dgn_viewer.docks.dock_layout import _TabGroup
 from dgn_viewer.docks.layout_history import MOST, LayoutHistory, is_same
+from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec
@@ -484,6 +485,32 @@ def test_changes_in_quick_succession_are_one_and_a_comparison_is_none(
     assert not history.can_undo
     assert docks.is_open("b")
     assert docks.is_open("c")
+
+
+def test_a_zoom_that_time_axes_share_is_undone_and_leaves_the_panels_where_they_lie(
+    docks: PanelDocks, history: LayoutHistory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, view = docks.steps, docks.hosts["a"].scene_view()
+    put: list[Any] = []
+    monkeypatch.setattr(docks, "put_layout", lambda *layout: put.append(layout))
+    view.steps_zoomed.emit(3.0, 9.0)  # of that chart alone: no change of the layout
+    history.take()
+    assert not history.can_undo
+    steps.toggle()
+    history.take()
+    for zoom in ((10.0, 40.0), (20.0, 30.0)):
+        view.steps_zoomed.emit(*zoom)
+        history.take()
+    history.undo()
+    assert steps.zoom == StepZoom(True, (10.0, 40.0))
+    history.undo()
+    assert steps.zoom == StepZoom(True)
+    history.undo()
+    assert not steps.linked
+    for _ in range(3):
+        history.redo()
+    assert steps.zoom == StepZoom(True, (20.0, 30.0))
+    assert not put
 
 
 def test_at_most_so_many_layouts_are_kept(

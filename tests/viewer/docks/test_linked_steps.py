@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from dgn_viewer.docks.linked_steps import LinkedSteps
+from dgn_viewer.docks.linked_steps import LinkedSteps, StepZoom
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Scene
@@ -76,4 +76,15 @@ def test_a_zoom_is_that_of_all_time_axes_only_where_they_are_linked(
     first.steps_zoomed.emit(10.0, 40.0)
     assert second.visible_range("loss")[0] == first.visible_range("loss")[0] == (10.0, 40.0)
     first.steps_followed.emit()
+    assert second.is_following("loss")
+
+
+def test_the_shared_zoom_is_put_back_in_every_chart(
+    linked: tuple[LinkedSteps, SceneView, SceneView],
+) -> None:
+    steps, first, second = linked
+    steps.put(StepZoom(True, (10.0, 40.0)))
+    assert first.visible_range("loss")[0] == second.visible_range("loss")[0] == (10.0, 40.0)
+    steps.put(StepZoom(True))
+    assert first.is_following("loss")
     assert second.is_following("loss")
