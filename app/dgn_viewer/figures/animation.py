@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 
 from dgn_engine.errors import UserError
-from dgn_viewer.figures.animation_format import check_format
+from dgn_viewer.figures.animation_format import check_format, waits
 from dgn_viewer.figures.export_values import write_export
 from dgn_viewer.figures.figure_style import FigureStyle
 from dgn_viewer.figures.provenance import FigurePanel
@@ -24,7 +24,6 @@ MOST_FRAMES = 1000
 MOST_PIXELS = 1 << 21  # of one page: more does not move smoothly anywhere
 _WAIT = 600.0  # seconds that ffmpeg may take
 _LOOK = 0.1  # seconds between two looks at it
-_REST = 1.5  # seconds for which the last page stands
 _COLOURS = 255  # of a GIF; one is kept for what does not change
 
 Page = Sequence[FigurePanel]
@@ -69,10 +68,9 @@ def film(
     for page in _fixed(pages):
         drawn.append(page_bytes(page, "png", style))  # a fraction of its pixels
         told(len(drawn), len(pages))
-    waits = [round(1000.0 / per_second)] * len(drawn)
-    waits[-1] = max(waits[-1], round(1000.0 * _REST))
     make = _gif if kind.lower() == ".gif" else _mp4
-    made = make(_Pictures(drawn), waits, _about(pages), lambda: told(len(drawn), len(drawn)))
+    times = waits(len(drawn), per_second)
+    made = make(_Pictures(drawn), times, _about(pages), lambda: told(len(drawn), len(drawn)))
     told(len(drawn), len(drawn))
     return made
 
@@ -175,7 +173,8 @@ def _mp4(
             ) from None
         command = [
             "ffmpeg", "-loglevel", "error", "-nostdin", "-f", "concat", "-i", "pages.txt",
-            "-vf", "fps=25", "-pix_fmt", "yuv420p", "-movflags", "+faststart",
+            "-t", f"{sum(milliseconds) / 1000.0}", "-vf", "fps=25", "-pix_fmt", "yuv420p",
+            "-movflags", "+faststart",
             "-metadata", f"title={about['title']}", "-metadata", f"comment={json.dumps(about)}",
             "film.mp4",
         ]  # fmt: skip

@@ -8,6 +8,13 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 
 FORMATS = (".gif", ".mp4")
+REST = 1.5  # seconds for which the last page stands, at least
+
+
+def waits(pages: int, per_second: float) -> list[int]:
+    """For how many milliseconds each page of a film stands."""
+    each = round(1000.0 / per_second)
+    return [each] * (pages - 1) + [max(each, round(1000.0 * REST))]
 
 
 def check_format(path: Path) -> None:

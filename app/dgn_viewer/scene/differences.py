@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ _SCALARS = {
     ("ntk", "trace_cross"): "trace of K, cross part",
     ("gates", "churn"): "gates that switched",
 }
+_WIRING = "gating.wiring"
 _PERCENT = ("train_accuracy", "test_accuracy", "churn")
 
 
@@ -68,7 +69,8 @@ def _settings(a: RunConfig, b: RunConfig) -> Iterator[Difference]:
     ours, theirs = _flat(a), _flat(b)
     for place in dict.fromkeys((*ours, *theirs)):
         if ours.get(place) != theirs.get(place) and place != "training.pace":
-            yield Difference(_label(place), _word(ours.get(place)), _word(theirs.get(place)))
+            word = _order if place == _WIRING else _word
+            yield Difference(_label(place), word(ours.get(place)), word(theirs.get(place)))
 
 
 def _between_steps(view: View, other: ComparedRun) -> Iterator[Difference]:
@@ -76,7 +78,7 @@ def _between_steps(view: View, other: ComparedRun) -> Iterator[Difference]:
     if view.regime != other.regime:
         yield Difference(_label("gating.regime"), _word(view.regime), _word(other.regime))
     if view.wiring != other.wiring:
-        yield Difference(_label("gating.wiring"), _word(view.wiring), _word(other.wiring))
+        yield Difference(_label(_WIRING), _order(view.wiring), _order(other.wiring))
 
 
 def _flat(config: RunConfig) -> dict[str, Any]:
@@ -96,18 +98,27 @@ def _flat(config: RunConfig) -> dict[str, Any]:
 
 
 def _label(place: str) -> str:
+    if place == _WIRING:
+        return "gate layers"  # as the form of a branch calls their order
     part, _, name = place.rpartition(".")
     setting = SETTINGS.get(part, {}).get(name)
     return (setting.label if setting is not None and setting.label else name).replace("_", " ")
 
 
 def _word(value: Any) -> str:
-    """As in the form: '0.01', '2 1 3', '–' where there is nothing."""
+    """As in the form: '0.01', '–' where there is nothing."""
     if value is None or value == "" or value == [] or value == ():
         return "–"
     if isinstance(value, (list, tuple)):
         return " ".join(str(one) for one in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _order(wiring: Sequence[int] | None) -> str:
+    """Counted from 1, as everywhere in the window."""
+    if not wiring or list(wiring) == sorted(wiring):
+        return "in order"
+    return " ".join(str(layer + 1) for layer in wiring)
 
 
 def _scalars(view: View) -> dict[tuple[str, str], str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWidget
 
+from dgn_viewer.figures.animation_format import waits
 from dgn_viewer.figures.figure_style import COLUMN, TEXT
 from dgn_viewer.shell.file_dialogs import ask_new_file
 from dgn_viewer.widgets.form_fields import PickBox
@@ -192,4 +193,5 @@ class AnimationDialog(QDialog):
         if count < 2:
             return f"{steps}: an animation needs two or more.", False
         pages = min(count, self.pages.value())
-        return f"{steps}: {pages:,} pages, {pages / self.rate.value():.3g} s.", True
+        seconds = sum(waits(pages, self.rate.value())) / 1000.0
+        return f"{steps}: {pages:,} pages, {seconds:.3g} s.", True

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,6 +125,15 @@ def test_a_film_is_made_by_ffmpeg_of_pages_with_their_times(
     program.write_text("#!/bin/sh\necho no encoder >&2\nexit 3\n")
     with pytest.raises(UserError, match="ffmpeg could not write the film: no encoder"):
         save_animation(pages(2), tmp_path / "film.mp4", STYLE, 4.0)
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
+def test_a_film_lasts_as_long_as_its_pages_stand(tmp_path: Path) -> None:
+    path = save_animation(pages(5), tmp_path / "film.mp4", STYLE, 10.0)
+    told = subprocess.run(["ffmpeg", "-i", str(path)], capture_output=True, text=True, check=False)
+    lasts = float(told.stderr.partition("Duration: 00:00:")[2].partition(",")[0])
+    assert sum(animation_format.waits(5, 10.0)) == 1900  # milliseconds: four tenths and the rest
+    assert lasts == pytest.approx(1.9, abs=0.04)  # one frame of the film
 
 
 @pytest.mark.parametrize("after", [2, 4])

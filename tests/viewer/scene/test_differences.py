@@ -23,7 +23,7 @@ def test_only_settings_that_differ_are_listed_with_their_words() -> None:
     assert set(found.settings) == {
         Difference("regime", "DL", "FR-II"),
         Difference("learning rate", "0.001", "0.01"),
-        Difference("wiring", "–", "1 0"),
+        Difference("gate layers", "in order", "2 1"),
         Difference("seed", "0", "3"),
     }
     assert differences(View(), a, a).settings == ()
@@ -58,7 +58,7 @@ def test_two_steps_of_one_run_are_compared_by_its_own_curves() -> None:
     found = differences(view, RunConfig(), RunConfig(seed=4))
     assert found.settings == (
         Difference("regime", "FR-II", "DL"),
-        Difference("wiring", "0 1", "1 0"),
+        Difference("gate layers", "in order", "2 1"),
     )
     assert found.scores == (Difference("train loss", "0.5", "2", "+1.5", "A 4 · B 1"),)
     assert found.scalars == ()  # nothing was measured up to B

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
 
 from dgn_viewer.scene.differences import Difference, Differences
@@ -13,7 +13,10 @@ from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
 
 _COLUMNS = ("", "A", "B", "B − A")
-_HIGH = 24  # pixels of a row
+_PADDING = 12  # pixels of a cell, left and right together
+_HIGH = 24  # pixels of a row, at least
+_WIDEST = "−0.000e−00"  # a number needs no more; longer texts take several lines
+_STYLE = "QTableWidget { font-size: 12px; } QTableWidget::item { padding: 3px; }"
 
 
 class DifferenceTable(QTableWidget):
@@ -28,14 +31,16 @@ class DifferenceTable(QTableWidget):
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setSelectionMode(QAbstractItemView.SelectionMode.ContiguousSelection)
         self.setShowGrid(False)
-        self.setWordWrap(False)
+        self.setStyleSheet(_STYLE)  # four columns in the width of the inspector
+        self.setWordWrap(True)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalHeader().hide()
+        self.verticalHeader().setMinimumSectionSize(_HIGH)
         self.verticalHeader().setDefaultSectionSize(_HIGH)
         header = self.horizontalHeader()
         header.setHighlightSections(False)
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
 
     def show_differences(self, found: Differences) -> None:
@@ -53,9 +58,12 @@ class DifferenceTable(QTableWidget):
             for offset, one in enumerate(group, start=1):
                 self._fill(place + offset, one)
             place += 1 + len(group)
-        head = self.horizontalHeader().sizeHint().height()
-        self.setFixedHeight(head + _HIGH * self.rowCount() + 4)
+        self._fit()
         self.set_theme(self._theme)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -74,6 +82,15 @@ class DifferenceTable(QTableWidget):
             items = [self.item(row, column) for column in range(len(_COLUMNS))]
             found.append(tuple(item.text() for item in items if item is not None))
         return found
+
+    def _fit(self) -> None:
+        """Columns as wide as their texts need, up to a number; rows and table as high as these."""
+        most = self.fontMetrics().horizontalAdvance(_WIDEST) + _PADDING
+        for column in range(1, len(_COLUMNS)):
+            self.setColumnWidth(column, min(self.sizeHintForColumn(column) + 1, most))
+        self.resizeRowsToContents()
+        head = self.horizontalHeader().sizeHint().height()
+        self.setFixedHeight(head + self.verticalHeader().length() + 4)
 
     def _heading(self, row: int, title: str, group: Sequence[Difference]) -> None:
         steps = {one.where for one in group if one.where}
