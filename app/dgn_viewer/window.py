@@ -413,6 +413,7 @@ class Window(QMainWindow):
             host.command_wanted.connect(self.send)
         self.docks.changed.connect(self.registry.refresh)
         self.docks.steps.changed.connect(self.registry.refresh)
+        self.docks.linked.lighted.connect(self.strip.canvas.light)
         self.docks.steps.wanted.connect(self.step_cursor.go_to)
         self.docks.changed.connect(partial(name_platform_parts, self))
         self.docks.arranged.connect(self.inspector_dock.fit)

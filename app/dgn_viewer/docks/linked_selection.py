@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 class LinkedSelection(QObject):
     """The selection that every joined view outlines: what is pinned and, of other kinds, what is
     under the cursor. `unpin`, or another pin, changes what is pinned; `changed`: it has.
+    `lighted(Selection)`: that is outlined now.
     """
 
     changed = Signal()
+    lighted = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -61,3 +63,4 @@ class LinkedSelection(QObject):
         self.lit = selection
         for view in self._views:
             view.links.light(selection)
+        self.lighted.emit(selection)

@@ -14,6 +14,7 @@ from dgn_viewer.layer_strip.painting import (
     Brushes,
     gate_colour,
     paint_link,
+    paint_lit,
     paint_origin,
     paint_reason,
     paint_rows,
@@ -21,6 +22,7 @@ from dgn_viewer.layer_strip.painting import (
     paint_waiting,
 )
 from dgn_viewer.layer_strip.strip_state import Order, StripState, exchanged, identity, why_not
+from dgn_viewer.scene.selection import Selection
 from dgn_viewer.style.stylesheet import font, icon
 from dgn_viewer.style.theme import LIGHT, Theme
 
@@ -44,6 +46,7 @@ class StripCanvas(QWidget):
         self._held: int | None = None  # the column whose chip is being dragged
         self._over: int | None = None  # the column under it
         self._reason: tuple[int, str] | None = None
+        self._lit: int | None = None  # the column of the layer that the panels outline
         self._forget = QTimer(self)
         self._forget.setSingleShot(True)
         self._forget.setInterval(_REASON_MS)
@@ -62,6 +65,12 @@ class StripCanvas(QWidget):
             self._let_go()
         self.setMinimumWidth(int(self._grid().least_width) if state.layers else 0)
         self._refresh()
+
+    def light(self, selection: Selection) -> None:
+        """Outline the layer that is under the cursor or pinned in a panel."""
+        if (lit := selection.one("layer")) != self._lit:
+            self._lit = lit
+            self.update()
 
     def answered(self) -> None:
         """Forget the pending order: the engine has answered."""
@@ -234,6 +243,8 @@ class StripCanvas(QWidget):
         painter.end()
 
     def _paint(self, painter: QPainter, grid: StripGrid, order: Order) -> None:
+        if self._lit is not None and self._lit < grid.count and self._held is None:
+            paint_lit(painter, grid.slot(self._lit), self._brushes)
         paint_rows(painter, grid, self._state, self._brushes)
         if self._held is not None:
             self._paint_slots(painter, grid)

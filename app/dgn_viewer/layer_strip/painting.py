@@ -93,6 +93,15 @@ def paint_slot(painter: QPainter, area: QRectF, brushes: Brushes, legal: bool, u
     painter.drawRoundedRect(area, 6, 6)
 
 
+def paint_lit(painter: QPainter, area: QRectF, brushes: Brushes) -> None:
+    """Around the gates and the value layer of what a panel outlines, in the same colour."""
+    background = QColor(brushes.theme.accent)
+    background.setAlphaF(0.18)
+    painter.setPen(QPen(QColor(brushes.theme.accent), 2))
+    painter.setBrush(background)
+    painter.drawRoundedRect(area, 6, 6)
+
+
 def paint_origin(painter: QPainter, area: QRectF, colour: str) -> None:
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.setPen(QPen(QColor(colour), 1, Qt.PenStyle.DashLine))

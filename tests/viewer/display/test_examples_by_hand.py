@@ -9,6 +9,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_viewer.application import Viewer
 from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.scene.elements import Scene
+from dgn_viewer.scene.linked_places import boxes
 from dgn_viewer.scene.selection import NOTHING, selected
 from tests.viewer.display.x_user import XUser
 
@@ -40,6 +42,8 @@ def test_hovering_an_entry_of_a_kernel_shows_both_examples(
     on_display: Viewer, user: XUser, qtbot: QtBot
 ) -> None:
     window = on_display.window
+    kernels = {"overlap", "npk", "ntk"}
+    qtbot.waitUntil(lambda: kernels <= window.history.readings.keys())
     scenes = standing_still(on_display, qtbot, overlap="active", gate_maps="large")
     linked, scene, gates = window.docks.linked, scenes["overlap"], scenes["gate_maps"]
     plain = gates.picture("large")
@@ -67,6 +71,30 @@ def test_hovering_an_entry_of_a_kernel_shows_both_examples(
     user.key("Escape")
     qtbot.waitUntil(lambda: linked.pinned == NOTHING)
     qtbot.waitUntil(lambda: linked.lit == selected(example=(9, 2)))
+    window.docks.hosts["spectrum"].set_choice("show", "kernel")
+    for panel, key, pair in (
+        ("overlap", "sensitive", (5, 12)),
+        ("spectrum", "kernel", (17, 6)),
+        ("ntk", "value", (2, 11)),
+    ):
+        kernel = window.docks.hosts[panel].scene_view()
+        kernel.choose_chart(key)
+        qtbot.waitUntil(lambda kernel=kernel, key=key: key in kernel.shown_charts())  # type: ignore[misc]  # bound
+        user.move(entry(kernel, key, *pair))
+        lit = selected(example=pair)
+        qtbot.waitUntil(lambda lit=lit: linked.lit == lit)  # type: ignore[misc]  # bound
+        told = kernel.links.told
+        assert told is not None
+        for example, place in zip(told.examples, pair, strict=True):
+            np.testing.assert_array_equal(example.image, pictures.images[place])
+        assert gates.picture("large") != plain
+        others = [h.shown() for name, h in window.docks.hosts.items() if name in scenes]
+        found = [boxes(c, lit) for one in others if isinstance(one, Scene) for c in one.charts]
+        assert sum(map(bool, found)) >= 3  # rows of the gate maps, entries of Λ and of S
+    lit_by_k = scene.picture("sensitive")  # S, which is beside the cursor in K
+    user.move(QPoint(5, 5))
+    qtbot.waitUntil(lambda: linked.lit == NOTHING)
+    assert scene.picture("sensitive") != lit_by_k
 
 
 def test_a_gate_under_the_mouse_is_lit_in_the_panels_of_layers(

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.commands import Command, Rewire
 from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
+from dgn_viewer.scene.selection import NOTHING, selected
 from dgn_viewer.style.theme import DARK
 from tests.viewer.layer_strip.strips import DENSE, shown, started, tell
 
@@ -213,3 +214,18 @@ def test_many_layers_scroll_instead_of_overlapping(strip: Strip) -> None:
     widget = strip(tuple(LayerInfo(i, "d", "dense", (8,)) for i in range(60)))
     chips = widget.canvas.chips
     assert all(a.geometry().right() < b.geometry().left() for a, b in pairwise(chips))
+
+
+def test_the_layer_that_a_panel_outlines_is_outlined_here(strip: Strip) -> None:
+    widget = strip()
+    canvas = widget.canvas
+    plain = canvas.grab().toImage()
+    canvas.light(selected(layer=1, unit=3))
+    lit = canvas.grab().toImage()
+    place = (canvas.place_of(1) - QPointF(0, 15)).toPoint()  # between the chip and its outline
+    assert lit.pixelColor(place) != plain.pixelColor(place)
+    other = (canvas.place_of(2) - QPointF(0, 15)).toPoint()
+    assert lit.pixelColor(other) == plain.pixelColor(other)
+    for nothing in (NOTHING, selected(layer=9), selected(example=(1, 2))):
+        canvas.light(nothing)
+        assert canvas.grab().toImage() == plain
