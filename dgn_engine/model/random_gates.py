@@ -26,7 +26,9 @@ class RandomGates:
         probability: float,
         generator: torch.Generator,
         device: torch.device,
+        dtype: torch.dtype | None = None,
     ) -> None:
+        """`dtype`: of the numbers that are compared with p, on which the draw depends."""
         units = sum(math.prod(shape) for shape in architecture.gated_shapes)
         if examples * units > MOST_BYTES:
             raise UserError(
@@ -34,7 +36,9 @@ class RandomGates:
                 "use fewer examples with data.train_limit, or a smaller network."
             )
         self._layers = [
-            (torch.rand((examples, *shape), generator=generator) < probability).to(device)
+            (torch.rand((examples, *shape), generator=generator, dtype=dtype) < probability).to(
+                device
+            )
             for shape in architecture.gated_shapes
         ]
 

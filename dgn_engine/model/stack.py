@@ -218,12 +218,14 @@ class Stack(nn.Module):
 
         'kaiming': N(0, 2/fan_in); 'bernoulli': ±σ with equal chance, σ = √(2/fan_in) unless given
         (THEORY §4, normalising choice); 'glorot': U(±√(6/(fan_in+fan_out))) as Keras draws it.
-        Drawn on the CPU, so that a seed means the same weights on every device.
+        Drawn on the CPU, and in float32 for weights in float32, so that a seed means the same
+        weights on every device and whatever torch's default dtype is.
         """
         for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
             if isinstance(layer, arch.ChannelScale):
                 continue  # no weights that are drawn
-            weight.copy_(_fresh(layer, init, generator, sigma))
+            dtype = torch.float32 if weight.dtype == torch.float32 else torch.get_default_dtype()
+            weight.copy_(_fresh(layer, init, generator, sigma, dtype))
         for bias in self.biases:
             if bias is not None:
                 bias.zero_()
@@ -232,17 +234,21 @@ class Stack(nn.Module):
 
 
 def _fresh(
-    layer: arch.Weighted, init: Initialisation, generator: torch.Generator, sigma: float
+    layer: arch.Weighted,
+    init: Initialisation,
+    generator: torch.Generator,
+    sigma: float,
+    dtype: torch.dtype,
 ) -> Tensor:
     shape, inputs = arch.weight_shape(layer), arch.fan_in(layer)
     scale: float = sigma or (2.0 / inputs) ** 0.5
     if init == "bernoulli":
         signs: Tensor = torch.randint(0, 2, shape, generator=generator)
-        return scale * (2.0 * signs.to(torch.get_default_dtype()) - 1.0)
+        return scale * (2.0 * signs.to(dtype) - 1.0)
     if init == "glorot":
         outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, arch.Conv) else 1)
         bound: float = (6.0 / (inputs + outputs)) ** 0.5
-        uniform: Tensor = torch.rand(shape, generator=generator)
+        uniform: Tensor = torch.rand(shape, generator=generator, dtype=dtype)
         return bound * (2.0 * uniform - 1.0)
-    normal: Tensor = torch.randn(shape, generator=generator)
+    normal: Tensor = torch.randn(shape, generator=generator, dtype=dtype)
     return scale * normal

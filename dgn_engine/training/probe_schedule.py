@@ -22,6 +22,7 @@ from dgn_engine.protocol.frames import MISFIT, Reading, freeze
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.cuda.side_reader import Read, SideReader, SideResult, read_now
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
+from dgn_engine.training.overflow import overflow_reading, weights_overflowed
 from dgn_engine.training.probes import Probe, ProbeContext, ProbeResult, all_probes
 from dgn_engine.training.reading_process.reading_child import FEWEST
 from dgn_engine.training.reading_process.reading_messages import NetworkSnapshot
@@ -433,6 +434,8 @@ class ProbeSchedule:
         """None where there is not enough memory."""
         probe = self._probes[name]
         early = self._early.pop((name, len(context.x)), None)
+        if early is None and weights_overflowed(context):
+            return overflow_reading(context, name, step)
         cost = 0.0 if early else probe.cost(context.architecture, len(context.x))
         if cost / max(_assumed(context), self._speed.get(name, 0.0)) > TOO_LONG:
             why = _too_long(probe, len(context.x), self._trouble)
@@ -440,7 +443,9 @@ class ProbeSchedule:
         read = early or read_now(self._reader(name), context, time.monotonic)
         if read.error is not None:
             error = read.error
-            return None if is_out_of_memory(error) else self._broke(name, step, error)
+            if is_out_of_memory(error):
+                return None
+            return overflow_reading(context, name, step) or self._broke(name, step, error)
         result = read.result
         assert result is not None
         self._measure(name, context, read.seconds)

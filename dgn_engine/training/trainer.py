@@ -52,11 +52,12 @@ class Trainer:
         gating = config.gating
         self.base = architecture  # of the feature network; of both where nothing is tiled
         wide = tiled(architecture, gating.tiling) if gating.tiling else architecture
-        self.network = GatedNetwork(wide, config.net.bias, architecture)
+        dtype = data.train_x.dtype  # not torch's default, which a notebook may have changed
+        self.network = GatedNetwork(wide, config.net.bias, architecture).to(dtype)
         self._draw(self.network.value)
         self._draw(self.network.feature)
         random_input = torch.rand(
-            architecture.input_shape, generator=random_stream("input", self.seed)
+            architecture.input_shape, generator=random_stream("input", self.seed), dtype=dtype
         )
         self.network.get_buffer("random_input").copy_(random_input)
         self.network.set_gate(beta=gating.beta, epsilon=gating.epsilon)
@@ -197,6 +198,7 @@ class Trainer:
                 self.config.gating.gate_probability,
                 random_stream("gates", self.seed),
                 self.data.train_x.device,
+                self.data.train_x.dtype,
             )
         return self.network.with_gates(self._drawn.at(rows, self.data.train_x.dtype))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
+from shiboken6 import isValid
 
 from dgn_viewer.docks.dock_layout import arranged, described, share_out
 from dgn_viewer.docks.layout_presets import OVERVIEW, PRESETS, Node, outline, preset_tree, tree_like
@@ -366,7 +367,7 @@ class PanelDocks(QObject):
                 self.changed.emit()
 
     def _on_visibility(self, name: str, seen: bool) -> None:
-        if seen == (name in self._seen):
+        if seen == (name in self._seen) or not self._lives():
             return
         (self._seen.add if seen else self._seen.discard)(name)
         if self._settling:
@@ -378,8 +379,12 @@ class PanelDocks(QObject):
         self.changed.emit()
 
     def _on_focus(self, _before: QWidget | None, now: QWidget | None) -> None:
-        if name := self._panel_of(now):
+        if (name := self._panel_of(now)) and self._lives():
             self.choose(name)
+
+    def _lives(self) -> bool:
+        """Not while the window is deleted: panels hide and lose the focus then, too."""
+        return all(map(isValid, self._titles.values()))
 
     def _mark_front(self) -> None:
         front = self.front()

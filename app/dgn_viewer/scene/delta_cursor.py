@@ -17,8 +17,9 @@ def with_delta(scene: Scene, marks: tuple[int, ...]) -> Scene:
         return scene
     delta = tuple(float(step) for step in marks)
     charts = tuple(replace(c, delta=delta) if c.timed else c for c in scene.charts)
-    said = (": ".join((c.title, ", ".join(delta_lines(c)[1:]))) for c in charts if c.timed)
-    words = f"{delta_lines(charts[0])[0]}. " if len(marks) == 2 and charts[0].timed else ""
+    timed = [chart for chart in charts if chart.timed]
+    said = (": ".join((c.title, ", ".join(delta_lines(c)[1:]))) for c in timed)
+    words = f"{delta_lines(timed[0])[0]}. " if len(marks) == 2 else ""
     note = f"{words}{'; '.join(said)}. {scene.note}" if words else scene.note
     return replace(scene, charts=charts, note=note.strip())
 

@@ -38,7 +38,8 @@ class NumberField(QDoubleSpinBox):
         self._rungs, self._least, self._no_limit = rungs, least, no_limit
         self._quiet = False
         self.setDecimals(15)
-        self.setRange(0.0 if no_limit else least, most)
+        self._ends = 0.0 if no_limit else least, most
+        self.setRange(*self._ends)
         self.setSpecialValueText(no_limit)
         self.setSuffix(f" {unit}" if unit else "")
         self.setKeyboardTracking(False)
@@ -47,9 +48,11 @@ class NumberField(QDoubleSpinBox):
         self.valueChanged.connect(self._changed)
 
     def show_value(self, value: float) -> None:
-        """Show the engine's value; nothing is emitted."""
+        """Show the engine's value, also one that is outside of what is offered here; nothing is
+        emitted."""
         self._quiet = True
         self.setSpecialValueText(self._no_limit)
+        self.setRange(min(self._ends[0], value), max(self._ends[1], value))
         self.setValue(value)
         self._quiet = False
 

@@ -21,6 +21,7 @@ import torch
 
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
+from dgn_engine.training.overflow import has_overflowed
 from dgn_engine.training.probes import Probe, ProbeContext, ProbeResult, Refinement, all_probes
 from dgn_engine.training.reading_process.reading_messages import (
     Answer,
@@ -93,7 +94,7 @@ class ReadingServer:
             found = next(job.slices, None)
             answer: Answer = JobOver(ticket) if found is None else self._slice(job, found)
         except Exception as error:  # the process must outlive a faulty probe
-            answer = JobOver(ticket, *_trouble(error))
+            answer = JobOver(ticket, *_trouble(error, self._contexts[job.order.key]))
         if isinstance(answer, JobOver):
             self._jobs.remove(job)
         job.turn += self._clock() - now
@@ -144,10 +145,12 @@ def _examples(result: ProbeResult) -> int:
     return 0 if labels is None else len(labels)
 
 
-def _trouble(error: Exception) -> tuple[str, str]:
+def _trouble(error: Exception, context: ProbeContext) -> tuple[str, str]:
     if is_out_of_memory(error):
         free_memory()
         return "there is not enough memory for more", ""
+    if has_overflowed(context):
+        return "the network's numbers overflowed; undo the change, with a smaller learning rate", ""
     return f"it failed ({str(error).rstrip('.') or type(error).__name__})", traceback.format_exc()
 
 

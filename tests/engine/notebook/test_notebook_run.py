@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import dgn_engine as dgn
-from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.run_reader import RunReader
 
@@ -39,6 +43,30 @@ def test_a_run_is_trained_and_its_frames_are_those_of_the_folder(run: Any) -> No
     assert all((again.frame(2).readings["npk"].arrays[name] == npk[name]).all() for name in npk)
     with pytest.raises(UserError, match="no frame of step 3"):
         run.frame(3)
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("regime", ["DL", "FRG"])
+def test_a_notebook_that_computes_in_float64_trains_the_same_run(
+    regime: str, tmp_path: Path, double: None
+) -> None:
+    made = replace(config(), gating=GatingConfig(regime, value_input="random"))
+    made = replace(made, data=replace(made.data, test_limit=0)) if regime == "FRG" else made
+    kernels = []
+    for dtype in (torch.float64, torch.float32):
+        torch.set_default_dtype(dtype)
+        run = dgn.train(made, tmp_path / str(dtype)[6:], probes=("npk",), every=2, quiet=True)
+        kernels.append(run.frame(2).readings["npk"].arrays)
+    assert kernels[0].keys() == kernels[1].keys()
+    assert all(
+        np.array_equal(kernels[0][name], kernels[1][name], equal_nan=True) for name in kernels[0]
+    )
 
 
 def test_scores_are_columns(run: Any) -> None:

@@ -277,6 +277,24 @@ def test_a_faulty_probe_is_told_once_until_it_works_again(
     assert schedule.readings["gates"].facts == {"fault": "ValueError"}
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_of_a_network_that_overflowed_it_is_said_that_it_has_and_what_to_do(
+    make_run: Make, events: list[Event], number: float
+) -> None:
+    names = ("overlap", "npk", "paths", "drift")
+    run, schedule = make_run("DL"), watching(events, *names)
+    with torch.no_grad():
+        run.trainer.network.value.weights[0].fill_(number)
+        run.trainer.network.feature.weights[0].fill_(number)
+    schedule.read(names, run.context(), 7)
+    for name in names:
+        reading = schedule.readings[name]
+        assert reading.facts == {"fault": "overflow"}
+        assert reading.absent.startswith("The network's numbers overflowed: at step 7 ")
+        assert "smaller learning rate" in reading.absent
+    assert not any(isinstance(event, Failed) for event in events)  # no probe is at fault
+
+
 def test_what_takes_too_long_is_not_read_where_nobody_else_reads_it(
     make_run: Make, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ class Context:
     def __init__(self, every: int = 1) -> None:
         self.x = torch.zeros(64)[::every]
         self.architecture = None
+        self.network = torch.nn.Identity()
         self.forgotten = 0
 
     def subsample(self, every: int) -> Context:

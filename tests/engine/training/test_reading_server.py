@@ -31,6 +31,7 @@ Make = Callable[..., Run]
 class Context:
     def __init__(self, count: int = 64) -> None:
         self.x, self.architecture = torch.zeros(count), None
+        self.network = torch.nn.Identity()
 
     def subsample(self, every: int) -> Context:
         return Context(len(self.x[::every]))

@@ -24,6 +24,7 @@ from dgn_engine.training.refined_readings import FIRST, STOPPED, JobPace, words
 class Context:
     def __init__(self, every: int = 1) -> None:
         self.x, self.architecture = torch.zeros(64)[::every], None
+        self.network = torch.nn.Identity()
 
     def subsample(self, every: int) -> Context:
         return Context(every)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import shiboken6
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QMainWindow, QToolButton
 from pytestqt.qtbot import QtBot
@@ -116,6 +117,23 @@ def test_a_panel_that_is_closed_gives_the_keyboard_to_the_window(
     assert button.hasFocus()
     docks.toggle("ntk")
     assert QApplication.focusWidget() is docks.window
+
+
+def test_while_the_window_is_deleted_no_panel_is_marked(qtbot: QtBot) -> None:
+    """A program that ends without closing the window deletes titles before the docks hide."""
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    found = PanelDocks(window, SPECS, LIGHT)
+    found.arrange()
+    with qtbot.waitExposed(window):
+        window.show()
+    names = found.visible()
+    assert names
+    shiboken6.delete(found._titles[names[-1]])
+    with qtbot.captureExceptions() as faults:
+        for dock in found.docks():
+            dock.hide()
+    assert not faults
 
 
 def test_the_button_of_a_title_maximises_and_shows_the_way_back(

@@ -52,4 +52,6 @@ def test_charts_over_steps_carry_the_marks_and_the_note_the_differences() -> Non
     assert with_delta(scene, ()) is scene
     assert with_delta(Scene((OTHER,)), (5, 20)) == Scene((OTHER,))
     assert with_delta(scene, (5,)).note == "Cross entropy."
+    behind = with_delta(Scene((OTHER, LOSS)), (5, 20))  # the first chart is not over steps
+    assert behind.note == "Δ step +15 (5 → 20). Loss: train  −1, test  no value at both."
     assert csv_text(shown.charts[0]) == csv_text(LOSS)  # numbers stay as they are

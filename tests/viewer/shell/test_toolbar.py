@@ -217,6 +217,13 @@ def test_nonsense_in_a_field_leaves_the_value(live: RunToolbar, sent: list[Comma
     assert field.text() == "3e-4"
 
 
+def test_a_rate_above_what_the_field_offers_is_shown_as_it_is(live: RunToolbar) -> None:
+    tell(live, SettingChanged(1, 250.0, 8.0, "image", 0.0))
+    assert live.learning_rate.text() == "250"
+    tell(live, SettingChanged(1, 3e-4, 8.0, "image", 0.0))
+    assert (live.learning_rate.text(), live.learning_rate.maximum()) == ("3e-4", 100.0)
+
+
 def test_arrow_keys_step_along_the_ladder(live: RunToolbar, sent: list[Command]) -> None:
     QTest.keyClick(live.learning_rate, Qt.Key.Key_Up)
     QTest.keyClick(live.beta, Qt.Key.Key_Up)

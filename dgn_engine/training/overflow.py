@@ -1,0 +1,46 @@
+"""Whether the network's numbers are still finite, and what to do where they are not."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.training.probes import ProbeContext
+
+OVERFLOW = "overflow"  # the fact 'fault' of a reading of such a network
+
+
+def weights_overflowed(context: ProbeContext) -> bool:
+    """Whether a weight of the network is infinite or NaN: its gates would look closed."""
+    network = context.network
+    return not all(_finite(each.detach()) for each in network.parameters())
+
+
+def has_overflowed(context: ProbeContext) -> bool:
+    """Whether a weight of the network or an output on the probe examples is infinite or NaN."""
+    if weights_overflowed(context):
+        return True
+    try:
+        with torch.no_grad():
+            return not _finite(context.network(context.x))
+    except (UserError, RuntimeError):  # what failed before fails again: it says so itself
+        return False
+
+
+def overflow_reading(context: ProbeContext, probe: str, step: int) -> Reading | None:
+    """What a probe says of a network that has overflowed; None of one that has not."""
+    if not has_overflowed(context):
+        return None
+    why = (
+        f"The network's numbers overflowed: at step {step:,} weights or outputs are infinite or "
+        "NaN. Undo the last change or go on from an earlier step, with a smaller learning rate; "
+        "what was recorded before can be looked back at."
+    )
+    return Reading(probe, step, facts={"fault": OVERFLOW}, absent=why)
+
+
+def _finite(numbers: Tensor) -> bool:
+    """One sum, which may overflow by itself: only then each number is looked at."""
+    return bool(torch.isfinite(numbers.sum())) or bool(torch.isfinite(numbers).all())
