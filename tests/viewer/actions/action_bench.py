@@ -99,7 +99,7 @@ class Desk:
         docks: Any = whole.docks
         docks.front = lambda: self.front
         docks.maximised = docks.preset = ""
-        docks.stands_as.return_value = False
+        docks.stands_as = lambda _: False
         docks.steps = Recorder("docks.steps", self.log)
         docks.steps.linked, docks.steps.marks = False, (5,)
         docks.hosts = {"ntk": Recorder("ntk", self.log)}
