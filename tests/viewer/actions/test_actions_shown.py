@@ -148,7 +148,8 @@ def test_the_palette_lists_names_before_tips_and_leaves_itself_out(bench: Bench)
     assert len(palette.shown()) == len(bench.desk.rows) - 1
     assert "view.palette" not in palette.shown()
     palette.query.setText("undo")
-    assert palette.shown() == ("edit.undo", "edit.undo_layout", "edit.redo")
+    assert palette.shown()[:2] == ("edit.undo", "edit.undo_layout")
+    assert set(palette.shown()[2:]) == {"edit.redo", "edit.redo_layout"}  # "undone" in their tips
     palette.query.setText("theme light")
     assert palette.shown() == ("view.theme.light",)
     palette.query.setText("panel")
