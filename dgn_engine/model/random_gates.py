@@ -26,9 +26,7 @@ class RandomGates:
         probability: float,
         generator: torch.Generator,
         device: torch.device,
-        dtype: torch.dtype | None = None,
     ) -> None:
-        """`dtype`: of the numbers that are compared with p, on which the draw depends."""
         units = sum(math.prod(shape) for shape in architecture.gated_shapes)
         if examples * units > MOST_BYTES:
             raise UserError(
@@ -36,12 +34,15 @@ class RandomGates:
                 "use fewer examples with data.train_limit, or a smaller network."
             )
         self._layers = [
-            (torch.rand((examples, *shape), generator=generator, dtype=dtype) < probability).to(
-                device
-            )
+            (_uniform((examples, *shape), generator) < probability).to(device)
             for shape in architecture.gated_shapes
         ]
 
     def at(self, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         """The gates of the examples `rows` (m,): layer l as (m, *gated_shapes[l]), 0 or 1."""
         return tuple(layer[rows].to(dtype) for layer in self._layers)
+
+
+def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """In float32 whatever the network's dtype is: another dtype is another draw."""
+    return torch.rand(shape, generator=generator, dtype=torch.float32)

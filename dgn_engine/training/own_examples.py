@@ -71,7 +71,6 @@ def with_drawn_gates(network: GatedNetwork, state: NetworkState, own: OwnExample
         state.config.gating.gate_probability,
         random_stream("gates", state.seed),
         like.device,
-        like.dtype,
     )
     rows = torch.tensor(own.rows, device=like.device)
     return network.with_gates(drawn.at(rows, like.dtype))

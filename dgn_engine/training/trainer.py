@@ -198,7 +198,6 @@ class Trainer:
                 self.config.gating.gate_probability,
                 random_stream("gates", self.seed),
                 self.data.train_x.device,
-                self.data.train_x.dtype,
             )
         return self.network.with_gates(self._drawn.at(rows, self.data.train_x.dtype))
 
