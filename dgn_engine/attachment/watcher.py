@@ -52,6 +52,7 @@ LOOK_EVERY = 0.1  # seconds between two looks at what is due
 NOTE_EVERY = 0.2  # seconds of steps whose losses become one point of the curve
 PASS_EVERY = 0.5  # seconds after which points are passed on to the thread that writes
 FRAME_EVERY = 1.0  # seconds between two frames, or more where writing takes long:
+DEBT = 1800.0  # seconds of allowance: one slice of a large network takes more than a minute's
 FRAME_SHARE = 0.4  # of the share, that the thread that writes may take
 LEDGER = 0.4  # of the share is spent on what is in the ledger; the rest is left for what no clock
 # tells apart from training: caches that a reading empties, and calls that find nothing to do
@@ -250,7 +251,7 @@ class Watcher:
         clock, before = time.thread_time, worked
         if watched.x.device.type != "cpu":
             clock, before = time.monotonic, began
-        self._budget = WatchBudget(LEDGER * self._share, busy=clock)
+        self._budget = WatchBudget(LEDGER * self._share, busy=clock, debt=DEBT)
         self._billed = 0.0
         self._alone: TangentAlone | None = None
         if watched.network is not None:

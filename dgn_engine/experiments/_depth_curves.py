@@ -1,4 +1,4 @@
-"""[DGN] §2: gradient descent gets faster with depth, and then slower; how that is judged."""
+"""[DGN]: gradient descent gets faster with depth, and then slower; how that is judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates that adapt against gates that stay: the cells and claims of [DGN] §3, on any data set.
+"""Gates that adapt against gates that stay: the cells and claims of [DGN], on any data set.
 
 'Adaptable' are the soft gates of soft-GaLU and soft-ReLU and the gates of ReLU, 'learnt' those
 that a trained ReLU network leaves behind, 'frozen' those of a network drawn at random.

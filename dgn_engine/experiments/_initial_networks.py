@@ -96,7 +96,7 @@ def bernoulli_gates(
 def random_gate_kernel(n: int, width: int, depth: int, p: float, seed: int) -> Tensor:
     """Return K_0/d (n, n) of one draw: identical unit inputs, FRG gates, weights ±√(1/(pw)).
 
-    Source: [DGN] §2.
+    Source: [DGN].
     """
     network = gated(dense(10, width, depth), seed, sigma=(1 / (p * width)) ** 0.5)
     gates = bernoulli_gates(n, width, depth, p, random_stream("coins", seed))

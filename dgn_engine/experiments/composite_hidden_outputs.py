@@ -162,7 +162,7 @@ def _figure(name: str, picture: Picture, what: str) -> Figure:
 
 EXPERIMENT = Experiment(
     title="Gates reversed, on a random input",
-    paper="[COMP] Figure 5, [DUAL] Figure 3",
+    paper="[COMP] Figure 5, [DUAL]",
     about="A value network that never sees the image, under a ReLU network's gates backwards.",
     plan=plan,
     findings=findings,

@@ -1,4 +1,4 @@
-"""[DGN] Figures 6 and 8: gates that adapt against frozen ones, on two digits; ν of four kernels."""
+"""[DGN] Figure 8: gates that adapt against frozen ones, on two digits; ν of four kernels."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _figure(name: str, nus: Mapping[str, CalculatedCell]) -> Figure:
 
 EXPERIMENT = Experiment(
     title="Gates that adapt against frozen ones",
-    paper="[DGN] §3, Figures 6 and 8",
+    paper="[DGN] Figure 8",
     about="Two digits under seven kinds of gates, and ν of four kernels.",
     plan=plan,
     findings=findings,

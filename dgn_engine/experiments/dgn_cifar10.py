@@ -1,4 +1,4 @@
-"""[DGN] Figure 7: on CIFAR-10, too, gates that adapt and gates that were learnt are better."""
+"""[DGN]: on CIFAR-10, too, gates that adapt and gates that were learnt are better."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 EXPERIMENT = Experiment(
     title="Gates that adapt, on CIFAR-10",
-    paper="[DGN] §3, Figure 7",
+    paper="[DGN]",
     about="Six kinds of gates in a dense and in a convolutional network.",
     plan=plan,
     findings=findings,

@@ -79,7 +79,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 EXPERIMENT = Experiment(
     title="Convergence under fixed random gates",
-    paper="[DGN] §2",
+    paper="[DGN]",
     about="How much of the error is left after 100 steps, by depth.",
     plan=plan,
     findings=findings,

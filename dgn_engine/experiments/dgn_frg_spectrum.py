@@ -145,7 +145,7 @@ def _distance(one: Sequence[float], other: Sequence[float]) -> float:
 
 EXPERIMENT = Experiment(
     title="Spectrum under fixed random gates",
-    paper="[DGN] §2",
+    paper="[DGN]",
     about="Identical inputs, a coin for every gate: K_0 against its closed form, by depth.",
     plan=plan,
     findings=findings,

@@ -106,7 +106,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 EXPERIMENT = Experiment(
     title="GaLU and ReLU on correlated inputs",
-    paper="[DGN] §2",
+    paper="[DGN]",
     about="Spectrum at the start and convergence, by depth.",
     plan=plan,
     findings=findings,

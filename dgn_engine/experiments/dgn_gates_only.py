@@ -61,7 +61,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 EXPERIMENT = Experiment(
     title="Training the gates alone",
-    paper="[DGN] §3",
+    paper="[DGN]",
     about="The values stay as they were drawn; soft gates are trained above them.",
     plan=plan,
     findings=findings,

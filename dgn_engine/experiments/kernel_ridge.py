@@ -118,7 +118,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 EXPERIMENT = Experiment(
     title="Kernels as predictors",
-    paper="[NPF] §5, [DUAL], Arora et al. 2019",
+    paper="[NPF], [DUAL], Arora et al. 2019",
     about="Ridge regression with the kernels before and after training.",
     plan=plan,
     findings=findings,

@@ -80,7 +80,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 EXPERIMENT = Experiment(
     title="Training speed by depth",
-    paper="[NPF] §3, [DGN] §2",
+    paper="[NPF], [DGN]",
     about="Real gradient descent, not its kernel's: own gates, frozen ones, coins.",
     plan=plan,
     findings=findings,

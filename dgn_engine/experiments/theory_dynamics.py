@@ -1,4 +1,4 @@
-"""[NPF] §3: e_{t+1} = e_t − αK_t e_t against what gradient descent does, step by step."""
+"""[NPF]: e_{t+1} = e_t − αK_t e_t against what gradient descent does, step by step."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 EXPERIMENT = Experiment(
     title="Dynamics step by step",
-    paper="[NPF] §3",
+    paper="[NPF]",
     about="What K_t predicts for the next step, and what happens; switching gates; drift by width.",
     plan=plan,
     findings=findings,

@@ -1,4 +1,4 @@
-"""[NPF] §2, [WS], [COMP]: the NTK of ever wider networks against its closed form."""
+"""[NPF], [WS], [COMP]: the NTK of ever wider networks against its closed form."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _claims(widths: Sequence[int], limit: CalculatedCell, angle: CalculatedCell)
 
 EXPERIMENT = Experiment(
     title="Infinite width",
-    paper="[NPF] §2, [WS], [COMP]",
+    paper="[NPF], [WS], [COMP]",
     about="The tangent kernel of wide ReLU networks, K^(d) and βH; angles and overlaps by layer.",
     plan=plan,
     findings=findings,

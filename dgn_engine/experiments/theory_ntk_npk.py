@@ -1,4 +1,4 @@
-"""[NPF] Theorem 5.1, [COMP], [WS], [DGN]: K^V_0 goes to βH with the width, and is it on average."""
+"""[NPF], [COMP], [WS], [DGN]: K^V_0 goes to βH with the width, and is it on average."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def _spread_claims(spreads: CalculatedCell) -> Iterator[Claim]:
 
 EXPERIMENT = Experiment(
     title="K^V_0 and βH",
-    paper="[NPF] Theorem 5.1, [COMP], [WS] Theorem 4.1, [DGN] Lemma 3.1",
+    paper="[NPF], [COMP], [WS] Theorem 4.1, [DGN] Lemma 3.1",
     about="The value kernel at the start against the path kernel as the width grows.",
     plan=plan,
     findings=findings,

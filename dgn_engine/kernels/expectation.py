@@ -52,7 +52,7 @@ def expected_value_kernel(
     the block (n, m).
 
     Computed in logarithms of β and Π w_l, so that deep wide networks do not overflow.
-    Sources: [NPF] Theorem 5.1, [DGN] Lemma 2.2, [WS] Theorem 4.1.
+    Sources: [NPF], [DGN] Lemma 2.2, [WS] Theorem 4.1.
     """
     check_tensor("x_value", x_value)  # None would be Λ
     check_path_inputs(architecture, PathInputs(gates, x_value, masks), other)

@@ -62,7 +62,7 @@ def gradient_flow(
     them is never learnt. O(n³), or O((nC)³). Raises `ArgumentError` for shapes that do not fit, for
     a kernel that is not symmetric and positive semi-definite, and for times at which outputs of
     the block hang on eigenvalues below that cut-off.
-    Sources: Jacot et al. 2018; Lee et al. 2019, eq. (8)–(11); [NPF] §4.
+    Sources: Jacot et al. 2018; Lee et al. 2019, eq. (8)–(11); [NPF].
     """
     check_sequence("times", times)
     for t in times:

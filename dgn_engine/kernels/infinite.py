@@ -66,7 +66,7 @@ def relu_limit(
     N(0, 2/w), `averaged` for N(0, 1/w). With `sigma_w`, of all layers or of each of them, the
     parameters are those of the NTK parametrisation, q = (σ_w/√fan-in)Wz + σ_b·b, W and b ~ N(0, 1):
     `tangent` counts biases, `covariance` is that of the outputs (NNGP).
-    Sources: Jacot et al. 2018; Cho & Saul 2009; [NPF] §2.
+    Sources: Jacot et al. 2018; Cho & Saul 2009; [NPF].
     """
     first, *rest = _layers(x, depth, sigma_w, sigma_b)
     covariance, squares, other_squares = first.after(_start(x, other))
@@ -172,7 +172,7 @@ def gated_limit(
     Σ_l Θ_l ⊙ 2E[∂γ∂γ'] ⊙ Σ ⊙ Π_{l'≠l} Σ̂_l' (None where gates are hard); `tangent` their sum: K is
     `value` where the gates are fixed. Divide by 2/d_in for weights N(0, 2/w).
     `value_input`: x^v is x or all ones. `linear_features`: the feature network has no ReLU.
-    Sources: [NPF] Theorem 5.1, [DUAL] Theorem 3.1 (K^V); K^F is [DGN] Lemma 3.1 as w → ∞.
+    Sources: [NPF], [DUAL] Theorem 3.1 (K^V); K^F is [DGN] Lemma 3.1 as w → ∞.
     """
     check_word("value_input", value_input, Literal["image", "ones"])
     check_flag("linear_features", linear_features)

@@ -3,7 +3,7 @@ up to, and how many of them pass each unit, by dynamic programming forwards and 
 
 A path is an input and one unit of each layer; it ends in the chosen logit. Its activity is the
 product of its gates, its contribution x(p_0)·A(x, p)·v(p), and the contributions of all paths sum
-to the output ([NPF] §2). For chains of dense layers without biases and blocks.
+to the output ([NPF]). For chains of dense layers without biases and blocks.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def feature_moments(
     """Of the same n examples at two times; exact, O(n) recursions of a pair.
 
     Bundles of convolutional paths as in `neural_path_kernel`; factors of residual blocks are part
-    of φ. Source: [NPF] Lemma 2.1, with the gates of two times in the place of two inputs.
+    of φ. Source: [NPF], with the gates of two times in the place of two inputs.
     """
     moments = [_pair(architecture, now, then, place) for place in range(len(now.gates[0]))]
     found = torch.stack(moments)

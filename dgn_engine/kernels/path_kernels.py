@@ -47,7 +47,7 @@ def neural_path_kernel(
     (`masks` as in `Trace.masks`: one more hard gate), flattening, then τ of each dense layer. One
     row of pairs at a time, symmetric half only. A block has no 'trace': divide it by that of the
     square kernel it belongs to.
-    Source: [NPF] Lemma 2.1 and Theorem 5.1.
+    Source: [NPF].
     """
     check_tensor("x_value", x_value)  # None would be Λ
     return paths(architecture, PathInputs(gates, x_value, masks), normalise, other)[0]

@@ -65,8 +65,11 @@ class WatchBudget:
         share: float = SHARE,
         clock: Callable[[], float] = time.monotonic,
         busy: Callable[[], float] = time.thread_time,
+        debt: float = DEBT,
     ) -> None:
+        """`debt`: seconds of allowance that are paid back at most."""
         self._share = share
+        self._debt = debt
         self._clock = clock
         self.busy = busy
         self._open: dict[str, float] = {}  # charged since the last account
@@ -156,7 +159,7 @@ class WatchBudget:
         for expense in {*self._rates, *spent}:
             self._rates.setdefault(expense, _Rate()).add(spent.get(expense, 0.0), wall)
         self._balance += allowed - sum(spent.values())
-        self._balance = max(self._balance, -DEBT * self._allowed.value)
+        self._balance = max(self._balance, -self._debt * self._allowed.value)
         self._plan()
         self.account = self._told()
 

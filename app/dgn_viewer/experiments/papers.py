@@ -51,7 +51,7 @@ OTHERS = "Other papers"
 
 
 def paper_title(cited: str) -> str:
-    """The full title of the paper that is cited first: '[NPF] §3, [DGN] §3' → that of [NPF]."""
+    """The full title of the paper that is cited first: '[NPF], [DGN]' → that of [NPF]."""
     found = _FIRST.match(cited)
     return PAPERS[found[1]].title if found is not None and found[1] in PAPERS else OTHERS
 

@@ -1,4 +1,4 @@
-"""Residual blocks of dense layers: z ← γ_post·(γ_pre·block(z) + z), b times ([COMP] §4, THEORY §3).
+"""Residual blocks of dense layers: z ← γ_post·(γ_pre·block(z) + z), b times ([COMP], THEORY §3).
 
 Blocks of d_blk gated layers, one before the b that have a skip and one after them; the last has
 d_blk - 1 gated layers and the output layer. H is then a sum over 2^b sub-networks.

@@ -1,4 +1,4 @@
-"""The kinds of gates of [DGN] §3 and what is compared with what, as expected."""
+"""The kinds of gates of [DGN] and what is compared with what, as expected."""
 
 KINDS = {
     "GaLU, frozen gates": "FR-II",

@@ -253,3 +253,18 @@ def test_a_second_of_another_thread_counts_as_what_training_loses_by_it() -> Non
         "readings": pytest.approx(0.3 / 9.3),
         "window": pytest.approx(SHARED * 0.2 / 9.3),
     }
+
+
+def test_a_debt_is_paid_back_in_full_where_the_budget_says_so() -> None:
+    """One slice of 5 s, of which 2 % of the time are allowed: 245 s of training."""
+    wall = 0.0
+    budget = WatchBudget(0.02, lambda: wall, lambda: wall, debt=1800.0)
+    budget.settle(running=True)
+    budget.charge("refinements", 5.0)
+    wall += 5.0
+    credit = []
+    for _ in range(300):
+        wall += 1.0
+        budget.settle(running=True)
+        credit.append(budget.in_credit)
+    assert credit.index(True) == pytest.approx(245, abs=2)
