@@ -76,6 +76,26 @@ def test_a_branch_is_sent_as_it_is_filled_in(page: ComparePage, sent: list[Comma
     assert page.message.text() == "The learning rate is 'fast'; it must be a number."
 
 
+def test_a_checkpoint_that_went_is_not_exchanged_for_now_in_silence(page: ComparePage) -> None:
+    bench = Bench(page)
+    bench.tell(CheckpointsListed(1, ((3, "before FL"), (7, "")), "/runs/p"))
+    page.origin.pick("7")
+    bench.tell(CheckpointsListed(1, ((3, "before FL"), (9, "")), "/runs/p"))
+    assert page.origin.value() == ""
+    assert "The checkpoint of step 7 is gone" in page.message.text()
+
+
+def test_checkpoints_are_listed_again_while_the_page_is_seen(
+    page: ComparePage, sent: list[Command], qtbot: QtBot
+) -> None:
+    bench = Bench(page)
+    page.show()
+    before = sent.count(ListCheckpoints())
+    qtbot.waitUntil(lambda: sent.count(ListCheckpoints()) > before)
+    bench.tell(CheckpointsListed(1, ((9, ""),), "/runs/p"))
+    assert page.origin.count() == 2
+
+
 def test_the_page_follows_the_branch(page: ComparePage, sent: list[Command]) -> None:
     bench = Bench(page)
     assert page.start.isEnabled()

@@ -30,12 +30,17 @@ from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 RENEW = 500  # milliseconds between two looks at the numbers, while the page is seen
+LIST = 4  # looks at the numbers for each look at the checkpoints, which come and go
 _INPUTS: tuple[tuple[str, str], ...] = (
     ("", "as it is"), ("image", "image"), ("ones", "ones"), ("random", "random"),
 )  # fmt: skip
 _NONE = (
     "Nothing is compared. Train a branch, drop a checkpoint or a recorded run on 'Compare', or "
     "choose a step of this run."
+)
+_GONE = (
+    "The checkpoint of step {:,} is gone: of those that no change asked for only the newest stay. "
+    "Chosen is 'now'."
 )
 
 
@@ -67,7 +72,8 @@ class ComparePage(QFrame):
         self.nothing = plain_label(_NONE, "muted")
         self._timer = QTimer(self)
         self._timer.setInterval(RENEW)
-        self._timer.timeout.connect(self.renew)
+        self._timer.timeout.connect(self._tick)
+        self._ticks = 0
         self._lay_out()
         self._show()
 
@@ -85,6 +91,12 @@ class ComparePage(QFrame):
 
     def set_theme(self, theme: Theme) -> None:
         self.table.set_theme(theme)
+
+    def _tick(self) -> None:
+        self._ticks += 1
+        if self._ticks % LIST == 0 and self.state.has_run:
+            self._send(ListCheckpoints())
+        self.renew()
 
     def renew(self) -> None:
         """Show the numbers as they are now."""
@@ -160,6 +172,8 @@ class ComparePage(QFrame):
         self.sharing.setVisible(trains)
 
     def _offer(self) -> None:
+        if self.origin.view().isVisible():
+            return  # somebody is choosing; the next list counts
         listed = self.state.checkpoints
         checkpoints = () if listed is None else listed.checkpoints
         entries = [("", "now"), *(
@@ -172,6 +186,8 @@ class ComparePage(QFrame):
             chosen = self.origin.value()
             self.origin.offer(entries)
             self.origin.pick(chosen)
+            if self.origin.value() != chosen:
+                self._say(_GONE.format(int(chosen)))
         catalogue = self.state.catalogue
         if catalogue is not None and self.regime.count() == 1:
             regimes = catalogue.regimes
