@@ -12,6 +12,10 @@ mkdir -p "$tree/usr/lib" "$tree/usr/share/metainfo" "$tree/usr/share/application
 cp -a dist/dgn-viewer "$tree/usr/lib/"
 cp packaging/linux/dgn-viewer.desktop "$tree/"
 cp packaging/linux/dgn-viewer.desktop "$tree/usr/share/applications/"
+metainfo=io.github.dgn_viewer.dgn_viewer.metainfo.xml
+version=$("$tree/usr/lib/dgn-viewer/dgn" --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/')
+sed -e "s/@VERSION@/$version/" -e "s/@DATE@/$(date -u +%Y-%m-%d)/" "packaging/linux/$metainfo.in" \
+  > "$tree/usr/share/metainfo/$metainfo"
 cp resources/dgn_resources/program.svg "$tree/dgn-viewer.svg"
 # As the name of the file says: dgn-viewer.AppImage opens the window, a link named dgn is `dgn`.
 cat > "$tree/AppRun" <<'END'
