@@ -169,6 +169,7 @@ def _plane(_folder: Path) -> RunConfig:
 def _teach(shot: Photographer) -> None:
     shot.window.docks.arrange("teach")
     shot.train(300)
+    shot.linger(1.5)  # the bar of time follows within a second
 
 
 def _hidden(shot: Photographer) -> None:

@@ -170,7 +170,7 @@ class StepSlider(QSlider):
         theme, painter = self._theme, QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         middle, on = self.height() / 2, self.isEnabled()
-        here = self.place(self._last if self._step is None else self._step)
+        here = self.width() - _EDGE if self._step is None else self.place(self._step)
         line = mixed(theme.line, theme.muted, 0.5)
         painter.setPen(QPen(QColor(line), 2))
         painter.drawLine(QLineF(_EDGE, middle, self.width() - _EDGE, middle))
