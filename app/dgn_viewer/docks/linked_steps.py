@@ -11,13 +11,18 @@ if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView
 
 
+Steps = tuple[float, float] | None  # that a chart shows; None: all of them
+_OfCharts = tuple[dict[str, Steps], ...]  # a view each; of charts by their keys
+
+
 @dataclass(frozen=True)
 class StepZoom:
     """Whether the zoom of one time axis is that of all, and the steps that they then show; None:
-    all of them."""
+    each its own, as they were when the zooms were linked or parted; a chart not in `own`: all."""
 
     linked: bool = False
-    steps: tuple[float, float] | None = None
+    steps: Steps = None
+    own: _OfCharts | None = None  # None: nobody has linked anything yet
 
 
 class LinkedSteps(QObject):
@@ -36,6 +41,7 @@ class LinkedSteps(QObject):
         self.marks: tuple[int, ...] = ()
         self.zoom = StepZoom()
         self._views: list[SceneView] = []
+        self._first: _OfCharts = ()  # what was shown when zooms were linked for the first time
 
     def join(self, view: SceneView) -> None:
         self._views.append(view)
@@ -61,7 +67,10 @@ class LinkedSteps(QObject):
 
     def toggle(self) -> None:
         """Let a zoom of one time axis be that of all, or of that chart alone."""
-        self.zoom = StepZoom(not self.linked)
+        shown = tuple(view.shown_steps() for view in self._views)
+        if self.zoom.own is None:
+            self._first = shown
+        self.zoom = StepZoom(not self.linked, own=shown)
         self.changed.emit()
 
     def follow(self) -> None:
@@ -71,7 +80,8 @@ class LinkedSteps(QObject):
     def put(self, zoom: StepZoom) -> None:
         """Link or part the zooms and show these steps, as it was once."""
         before, self.zoom = self.zoom, zoom
-        if zoom.steps != before.steps:
+        followed = zoom.linked and before.linked and zoom.own != before.own
+        if zoom.steps != before.steps or followed:
             self._show()
         if zoom != before:
             self.changed.emit()
@@ -79,16 +89,17 @@ class LinkedSteps(QObject):
     def _zoom(self, low: float, high: float) -> None:
         self._go((low, high))
 
-    def _go(self, steps: tuple[float, float] | None) -> None:
+    def _go(self, steps: Steps) -> None:
         """One chart was zoomed by hand."""
         if self.linked:
-            self.zoom = StepZoom(True, steps)
+            self.zoom = StepZoom(True, steps, ())
             self._show()
             self.zoomed.emit()
 
     def _show(self) -> None:
-        for view in self._views:
-            if self.zoom.steps is None:
-                view.follow_steps()
-            else:
+        own = self._first if self.zoom.own is None else self.zoom.own
+        for place, view in enumerate(self._views):
+            if self.zoom.steps is not None:
                 view.zoom_steps(*self.zoom.steps)
+            else:
+                view.put_steps(own[place] if place < len(own) else {})

@@ -285,6 +285,18 @@ class ChartItem(QGraphicsObject):
         self.field.setXRange(*reach, padding=0)
         self._repaint()
 
+    def shown_steps(self) -> Range | None:
+        """The steps of the time axis that are in sight; None: all of them."""
+        low, high = self.plot_area().x
+        return None if self.following else (undrawn(low, self.chart.x), undrawn(high, self.chart.x))
+
+    def put_steps(self, shown: Range | None) -> None:
+        """Show what `shown_steps` said."""
+        if shown is None:
+            self.follow()
+        else:
+            self.show_steps(*shown)
+
     # Inside
 
     def _set_up_mouse(self) -> None:
@@ -307,9 +319,8 @@ class ChartItem(QGraphicsObject):
     def _moved_by_hand(self, *_: object) -> None:
         self.following = False
         self._repaint()
-        if self.chart.timed:
-            low, high = self.plot_area().x
-            self.steps_zoomed.emit(undrawn(low, self.chart.x), undrawn(high, self.chart.x))
+        if self.chart.timed and (shown := self.shown_steps()) is not None:
+            self.steps_zoomed.emit(*shown)
 
     def _range_changed(self, *_: object) -> None:
         if self._showing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -154,16 +155,24 @@ class SceneView(QWidget):
 
     def follow_steps(self) -> None:
         """Show all of every time axis: another run has other steps."""
-        self._gone_to = None
-        for item in self._charts.values():
-            if item.chart.timed:
-                item.follow()
+        self.put_steps({})
 
     def zoom_steps(self, low: float, high: float) -> None:
         """Show these steps on every time axis."""
         for item in self._charts.values():
             if item.chart.timed:
                 item.show_steps(low, high)
+
+    def shown_steps(self) -> dict[str, Range | None]:
+        """What each time axis shows, by its chart's key; None: all steps."""
+        return {key: one.shown_steps() for key, one in self._charts.items() if one.chart.timed}
+
+    def put_steps(self, steps: Mapping[str, Range | None]) -> None:
+        """Show what `shown_steps` said; a time axis that it does not name shows all steps."""
+        self._gone_to = None
+        for key, item in self._charts.items():
+            if item.chart.timed:
+                item.put_steps(steps.get(key))
 
     def go_to(self, first: float, last: float, back: bool = True) -> bool:
         """Show the steps around these events on every time axis; False where there is none.

@@ -88,3 +88,50 @@ def test_the_shared_zoom_is_put_back_in_every_chart(
     steps.put(StepZoom(True))
     assert first.is_following("loss")
     assert second.is_following("loss")
+
+
+def test_what_each_chart_showed_before_the_first_shared_zoom_is_put_back(
+    linked: tuple[LinkedSteps, SceneView, SceneView],
+) -> None:
+    steps, first, second = linked
+    at_first = steps.zoom
+    first.zoom_steps(20.0, 60.0)
+    steps.toggle()
+    linked_now = steps.zoom
+    second.steps_zoomed.emit(10.0, 40.0)
+    zoomed = steps.zoom
+    for before in (linked_now, at_first):  # undone in two steps, or linking and zooming as one
+        steps.put(before)
+        assert first.visible_range("loss")[0] == pytest.approx((20.0, 60.0))
+        assert second.is_following("loss")
+        steps.put(zoomed)
+        assert first.visible_range("loss")[0] == pytest.approx((10.0, 40.0))
+
+
+def test_showing_all_steps_again_is_undone_too(
+    linked: tuple[LinkedSteps, SceneView, SceneView],
+) -> None:
+    steps, first, second = linked
+    first.zoom_steps(20.0, 60.0)
+    steps.toggle()
+    before = steps.zoom
+    first.steps_followed.emit()
+    assert first.is_following("loss")
+    steps.put(before)
+    assert first.visible_range("loss")[0] == pytest.approx((20.0, 60.0))
+    assert second.is_following("loss")
+
+
+def test_zooms_that_are_parted_stay_and_are_put_back_so(
+    linked: tuple[LinkedSteps, SceneView, SceneView],
+) -> None:
+    steps, first, second = linked
+    steps.toggle()
+    first.steps_zoomed.emit(10.0, 40.0)
+    together = steps.zoom
+    steps.toggle()
+    parted = steps.zoom
+    for state in (together, parted):
+        steps.put(state)
+        for view in (first, second):
+            assert view.visible_range("loss")[0] == pytest.approx((10.0, 40.0))
