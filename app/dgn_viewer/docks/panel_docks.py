@@ -384,7 +384,7 @@ class PanelDocks(QObject):
 
     def _lives(self) -> bool:
         """Not while the window is deleted: panels hide and lose the focus then, too."""
-        return all(map(isValid, self._titles.values()))
+        return isValid(self.window) and all(map(isValid, self._titles.values()))
 
     def _mark_front(self) -> None:
         front = self.front()

@@ -502,14 +502,15 @@ def test_a_zoom_that_time_axes_share_is_undone_and_leaves_the_panels_where_they_
         view.steps_zoomed.emit(*zoom)
         history.take()
     history.undo()
-    assert steps.zoom == StepZoom(True, (10.0, 40.0))
+    assert steps.zoom == StepZoom(True, (10.0, 40.0), ())
     history.undo()
-    assert steps.zoom == StepZoom(True)
+    assert steps.linked
+    assert steps.zoom.steps is None
     history.undo()
     assert not steps.linked
     for _ in range(3):
         history.redo()
-    assert steps.zoom == StepZoom(True, (20.0, 30.0))
+    assert steps.zoom == StepZoom(True, (20.0, 30.0), ())
     assert not put
 
 

@@ -136,6 +136,20 @@ def test_while_the_window_is_deleted_no_panel_is_marked(qtbot: QtBot) -> None:
     assert not faults
 
 
+def test_a_window_that_is_deleted_while_it_is_seen_says_nothing_of_its_panels(
+    qtbot: QtBot,
+) -> None:
+    window = QMainWindow()
+    found = PanelDocks(window, SPECS, LIGHT)
+    found.changed.connect(lambda: window.tabifiedDockWidgets(found.docks()[0]))
+    found.arrange()
+    with qtbot.waitExposed(window):
+        window.show()
+    with qtbot.captureExceptions() as faults:
+        shiboken6.delete(window)
+    assert not faults
+
+
 def test_the_button_of_a_title_maximises_and_shows_the_way_back(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:
