@@ -12,7 +12,7 @@ from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_readings import before, left_out, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
-from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]
 
@@ -115,8 +115,13 @@ class PanelMessage(QWidget):
         self._copy = push_button("Copy", self._copy_details, "small")
         self._offer = push_button("", self.accepted)
         buttons = row(0, self._offer, self._more, self._copy, 0)
-        parts = (self._heading, self._sentence, buttons, (self._details, 2))
-        column(0, *parts, 0, into=self, margins=(16, 8, 16, 8), spacing=4)
+        words = QWidget()
+        parts = (self._heading, self._sentence, buttons)
+        column(0, *parts, 0, into=words, margins=(16, 8, 16, 8), spacing=4)
+        page = scrolling(words)  # a low panel has no room for a long sentence
+        page.setAccessibleName("What the panel says")
+        page.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        column((page, 1), (self._details, 2), into=self)
         self.say("", "")
 
     def say(self, heading: str, sentence: str, details: str = "", offer: str = "") -> None:

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QMainWindow,
     QPlainTextEdit,
     QPushButton,
+    QScrollArea,
     QSizePolicy,
     QToolButton,
     QWidget,
@@ -116,6 +117,20 @@ def told(qtbot: QtBot) -> PanelMessage:
     message.resize(400, 300)
     message.show()
     return message
+
+
+def test_a_message_that_has_no_room_scrolls_and_is_not_cut(told: PanelMessage) -> None:
+    area, sentence = told.findChild(QScrollArea), told.findChildren(QLabel)[1]
+    assert isinstance(area, QScrollArea)
+    told.say("No reading", "This network has no such layer. " * 8, offer="Compute")
+    told.resize(400, 80)
+    told.grab()
+    assert sentence.height() >= sentence.heightForWidth(sentence.width())
+    assert area.verticalScrollBar().maximum() > 0
+    assert area.horizontalScrollBar().maximum() == 0
+    told.resize(400, 300)
+    told.grab()
+    assert area.verticalScrollBar().maximum() == 0
 
 
 def test_a_message_stands_in_the_middle_with_what_it_has(told: PanelMessage) -> None:
