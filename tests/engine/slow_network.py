@@ -72,7 +72,7 @@ class SlowNetwork:
         generator, examples = stream("gates", seed), len(self.data.train_y)
         shape = (self.feature_sizes[1], *(self.grid if self.convolves else ()))
         self.drawn = [
-            (torch.rand((examples, *shape), generator=generator) < probability)
+            (torch.rand((examples, *shape), generator=generator, dtype=torch.float32) < probability)
             .double()
             .reshape(examples, -1)
             for _ in range(self.layers)
