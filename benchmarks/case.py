@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 
 Work = Callable[[], Tensor]
+Arithmetic = Literal["float32", "tf32", "bf16", "float64"]
 
 
 def everything(result: Tensor) -> Tensor:
     """The whole result is compared."""
     return result
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """The work that a piece of work needs at least: operations, and bytes that move once."""
+
+    flops: float
+    bytes: float
 
 
 @dataclass(frozen=True)
@@ -24,13 +33,16 @@ class Method:
 
     `share`: where the timed work is not the whole, as with a few of many pairs, its size in
     wholes; seconds are divided by it and the table says so. `comparable`: the part of the result
-    that all methods have in common.
+    that all methods have in common. `arithmetic`: the numbers that most operations are done in;
+    `floor`: the least work, where it is not that of the case.
     """
 
     name: str
     prepare: Callable[[torch.device, int], Work]
     share: float = 1.0
     comparable: Callable[[Tensor], Tensor] = everything
+    arithmetic: Arithmetic = "float32"
+    floor: Callable[[int], Amounts] | None = None
 
 
 @dataclass(frozen=True)
@@ -164,7 +176,8 @@ class Case:
     """One row: `n` examples (`quick` of them with --quick), methods (ours first) and bars.
 
     `agreement`: largest relative difference allowed between the methods' results, in norm; `rank`:
-    what is lower is measured first where time is short.
+    what is lower is measured first where time is short. `dry`: examples of a dry run on a CPU, 0
+    where `quick` is small enough; `floor(n)`: the least work of n examples.
     """
 
     title: str
@@ -176,3 +189,5 @@ class Case:
     memory: bool = False
     rank: int = 9
     most_rounds: int = 15
+    dry: int = 0
+    floor: Callable[[int], Amounts] | None = None

@@ -11,22 +11,41 @@ from benchmarks.report import Row
 from benchmarks.timing import alternate, timed
 
 
-def measure(name: str, case: Case, device: torch.device, quick: bool, budget: float = 60.0) -> Row:
-    """Run every method of a case. `quick`: fewer examples and three rounds; `budget`: seconds
-    after which no more rounds are begun."""
-    n = case.quick if quick else case.n
+def measure(
+    name: str,
+    case: Case,
+    device: torch.device,
+    quick: bool,
+    budget: float = 60.0,
+    dry: bool = False,
+) -> Row:
+    """Run every method of a case.
+
+    Args:
+        quick: fewer examples and three rounds.
+        budget: seconds after which no more rounds are begun.
+        dry: as few examples as there can be, one round, no memory.
+    """
+    n = (case.dry or case.quick) if dry else case.quick if quick else case.n
     works = [method.prepare(device, n) for method in case.methods]
     results = [
         method.comparable(work()).detach().to("cpu", torch.float64)
         for method, work in zip(case.methods, works, strict=True)
     ]
     difference = max((_difference(results[0], other) for other in results[1:]), default=0.0)
-    rounds = 3 if quick else case.most_rounds
+    rounds = 1 if dry else 3 if quick else case.most_rounds
     seconds = alternate([timed(work, device) for work in works], rounds, budget)
     load = machine.load()
     measured = []
-    for place, (method, raw) in enumerate(zip(case.methods, seconds, strict=True)):
-        peak = memory.peak(name, place, n, device) if case.memory else None
+    for index, (method, raw) in enumerate(zip(case.methods, seconds, strict=True)):
+        peak = None
+        if case.memory and not dry:
+            on_card = device.type == "cuda"
+            peak = (
+                memory.peak_on_card(works[index])
+                if on_card
+                else memory.peak(name, index, n, device)
+            )
         processor, wall = (tuple(s / method.share for s in each) for each in zip(*raw, strict=True))
         measured.append(Measured(method, processor, wall, peak))
     return Row(name, case, n, measured, difference, load)

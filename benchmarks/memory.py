@@ -1,7 +1,7 @@
-"""Peak memory of one method over its baseline, measured in a process of its own.
+"""Peak memory of one method over its baseline.
 
-Set-up and a warm-up on two examples come first, then the highest resident set is reset through
-/proc; on CUDA the allocator's own peak is taken.
+On a CPU it is measured in a process of its own: set-up and a warm-up on two examples come first,
+then the highest resident set is reset through /proc. On a card the allocator keeps the peak.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.case import Case
+from benchmarks.case import Case, Work
 from benchmarks.timing import pin
 from dgn_engine.plugins import discover
 
@@ -22,7 +22,7 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 def peak(case: str, method: int, n: int, device: torch.device) -> int | None:
     """Bytes over the baseline for a method of `cases/CASE.py`; None where it cannot be measured."""
-    if device.type == "cpu" and not RESET.exists():
+    if not RESET.exists():
         return None
     command = [sys.executable, "-m", "benchmarks.memory", case, str(method), str(n), str(device)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -31,6 +31,16 @@ def peak(case: str, method: int, n: int, device: torch.device) -> int | None:
         print(result.stderr, file=sys.stderr)
         return None
     return int(result.stdout.split()[-1])
+
+
+def peak_on_card(work: Work) -> int:
+    """Return the bytes of the card that the work takes over what was allocated before it."""
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    torch.cuda.synchronize()
+    return int(torch.cuda.max_memory_allocated() - before)
 
 
 def resident_now() -> int:
@@ -50,13 +60,6 @@ def _measure(case: str, method: int, n: int, device: torch.device) -> int:
     prepare = discover("benchmarks.cases", "CASE", Case)[case].methods[method].prepare
     prepare(device, 2)()
     work = prepare(device, n)
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        work()
-        torch.cuda.synchronize()
-        return int(torch.cuda.max_memory_allocated() - before)
     RESET.write_text("5", encoding="ascii")
     before = _resident("VmRSS")
     kept = work()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 
-from benchmarks.case import Case, Measured
+from benchmarks.case import Case, Measured, Method
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ def quantiles(seconds: Sequence[float]) -> tuple[float, float, float, float]:
 
 def duration(seconds: float) -> str:
     """Seconds with three digits and the unit that fits."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} µs"
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
@@ -97,6 +99,8 @@ def tree(row: Row) -> dict[str, object]:
         "methods": [
             {
                 "name": each.method.name,
+                "arithmetic": each.method.arithmetic,
+                "needs": _needs(row, each.method),
                 "median_seconds": each.median,
                 "quantiles_seconds": quantiles(each.seconds),
                 "processor_seconds": list(each.seconds),
@@ -112,3 +116,9 @@ def tree(row: Row) -> dict[str, object]:
             for words, value, word in row.verdicts()
         ],
     }
+
+
+def _needs(row: Row, method: Method) -> dict[str, float] | None:
+    """Return the least work of a method; None where nobody counted it."""
+    floor = method.floor or row.case.floor
+    return None if floor is None else asdict(floor(row.n))

@@ -28,10 +28,6 @@ def pin() -> int | None:
     return core
 
 
-def _event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch's stub
-
-
 @runtime_checkable
 class OwnClock(Protocol):
     """Work that another process does and times."""
@@ -41,16 +37,19 @@ class OwnClock(Protocol):
 
 
 def timed(work: Callable[[], object], device: torch.device) -> Callable[[], Seconds]:
-    """A call that does the work once and returns its seconds (device events on CUDA)."""
+    """Return a call that does the work once and returns its seconds.
+
+    On a card these are seconds of the wall until every stream is idle: events would time the
+    current stream alone, and steps run as graphs on another.
+    """
 
     def on_cuda() -> Seconds:
-        start, end = (_event() for _ in range(2))
-        start.record()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
         work()
-        end.record()
-        end.synchronize()
-        seconds = float(start.elapsed_time(end)) / 1000
-        return seconds, seconds
+        torch.cuda.synchronize()
+        wall = time.perf_counter() - start
+        return wall, wall
 
     def on_cpu() -> Seconds:
         start, wall = time.process_time(), time.perf_counter()
