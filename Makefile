@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins coverage mutants faults fuzz safety-report lint bench bench-peers gpu package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
+.PHONY: help run test display plugins coverage mutants faults fuzz safety-report lint bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -23,6 +23,7 @@ help:
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make gpu         on a CUDA card: its tests, then its table, in less than eight minutes"
+	@echo "make gpu-dry     all of that on the CPU, small, to see that it runs (two minutes)"
 	@echo "make package     build wheel and sdist into dist/; package-check: install and start them elsewhere"
 	@echo "make bundle      one folder with Python and torch, in dist/ (minutes); bundle-check: start it"
 	@echo "make deb         that folder as a Debian package; deb-check: install, run and remove it (root)"
@@ -112,9 +113,12 @@ bench-peers: $(VENV)/installed-fast
 # Tests marked `gpu`, then a table; both into docs/gpu.md. Without a card: a sentence and code 3.
 # `make GPU_PYTHON=python3 gpu` takes that interpreter as it is: it has torch, and nothing is fetched.
 GPU_PYTHON ?= $(IN)
-gpu: export OMP_NUM_THREADS := 1
-gpu: $(if $(filter $(IN),$(GPU_PYTHON)),ready $(VENV)/installed-test)
+gpu gpu-dry: export OMP_NUM_THREADS := 1
+gpu gpu-dry: $(if $(filter $(IN),$(GPU_PYTHON)),ready $(VENV)/installed-test)
+gpu:
 	$(GPU_PYTHON) -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
+gpu-dry:
+	$(GPU_PYTHON) -m benchmarks.gpu --dry
 
 package: $(VENV)/installed-package
 	$(IN) -m hatchling build -d dist

@@ -1,12 +1,16 @@
 """`make gpu`: all that needs a CUDA card, in under eight minutes: tests, then a table.
 
     python -m benchmarks.gpu --out build/gpu.json --page docs/gpu.md
+    python -m benchmarks.gpu --dry    # the same on the CPU, small: does all of it run?
 
 The tests are those of `tests/gpu` that are marked `gpu`; they have `TEST_SECONDS`. The cases are
 those of `benchmarks/gpu_cases`, by their rank, each in a process of its own: a fault of CUDA ends
-only that one. A case that finds no time left is a row that says so. Without a card, or without a
-package that this needs, it says so in one sentence and ends with exit code 3, and no page is
-touched. Any interpreter will do that has the packages of `NEEDED`: nothing is installed or fetched.
+only that one. JSON and page are written anew after each result, so that what is killed leaves what
+it has; a case that finds no time left is a row that says so. Without a card, or without a package
+that this needs, it says so in one sentence and ends with exit code 3, and no page is touched. Any
+interpreter will do that has the packages of `NEEDED`: nothing is installed or fetched.
+
+A dry run takes the tests that are not marked `gpu`, and marks all that it writes.
 """
 
 from __future__ import annotations
@@ -14,18 +18,19 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic as now
+from typing import Any
+
+from benchmarks.children import ending_on_signals, run_for, write_whole
 
 NO_CARD = 3
 NEEDED = {
-    "torch": "torch", "numpy": "numpy", "safetensors": "safetensors", "sklearn": "scikit-learn",
-    "pytest": "pytest",
+    "torch": "torch", "numpy": "numpy", "scipy": "scipy", "safetensors": "safetensors",
+    "sklearn": "scikit-learn", "PIL": "Pillow", "rich": "rich", "pytest": "pytest",
 }  # fmt: skip
 NO_CARD_WORDS = (
     "make gpu needs a CUDA card and a torch built for it; torch finds no card here, so nothing was "
@@ -33,11 +38,13 @@ NO_CARD_WORDS = (
 )
 LIMIT = 460.0  # seconds for everything; what is left of eight minutes is for ending
 TEST_SECONDS = 200.0  # that the tests may take
-CASE_SECONDS = 100.0  # that one case may take, with making its networks
-ROUND_SECONDS = 20.0  # of rounds, for each case
+CASE_SECONDS = 75.0  # that one case may take, with making its networks
+RATE_SECONDS = 60.0  # that measuring the rates of the card may take
+ROUND_SECONDS = 12.0  # of rounds, for each case
 LEAST = 20.0  # seconds: with less no case is begun
+NO_TIME = "it was not reached in time"
 TESTS = ("-c", "tests/gpu/make_gpu.ini", "--rootdir=.", "--confcutdir=tests/gpu", "-v", "tests/gpu")
-Tree = dict[str, object]
+Tree = dict[str, Any]
 
 
 def missing() -> list[str]:
@@ -45,44 +52,31 @@ def missing() -> list[str]:
     return [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
 
 
-def run_for(
-    command: list[str], seconds: float, environment: Mapping[str, str]
-) -> tuple[int | None, str]:
-    """Exit code and output of a command; None where it was stopped after so many seconds."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
-        process = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
-            start_new_session=True,
-        )
-        code: int | None
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
-        finally:
-            _end(process)
-        output.seek(0)
-        return code, output.read()
+class Report:
+    """JSON and page of one session, written anew after each result."""
+
+    def __init__(self, out: Path, page: Path, content: Tree) -> None:
+        self.content = content
+        self._out, self._page = out, page
+        self._began = now()
+
+    def write(self) -> None:
+        from benchmarks import gpu_page
+
+        self.content["seconds"] = round(now() - self._began, 1)
+        write_whole(self._out, json.dumps(self.content, indent=1))
+        write_whole(self._page, gpu_page.page(self.content))
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """With what it has started."""
-    if process.poll() is None:
-        os.killpg(process.pid, 9)
-        process.wait()
-
-
-def tests(seconds: float) -> Tree:
-    """Run the tests marked `gpu`; how they ended, how many had passed and their last line."""
+def run_tests(seconds: float, dry: bool = False) -> Tree:
+    """Run the tests; return how they ended, how many had passed and their last line."""
     began = now()
-    command = [sys.executable, "-m", "pytest", *TESTS, "-m", "gpu", "-p", "no:cacheprovider"]
+    marks = "not gpu and not slow" if dry else "gpu"  # `slow` is the test of the dry run itself
+    command = [sys.executable, "-m", "pytest", *TESTS, "-m", marks, "-p", "no:cacheprovider"]
     with tempfile.TemporaryDirectory() as home:  # nothing goes among the user's own runs
-        code, said = run_for(command, seconds, {"DGN_HOME": home})
-    print(said[-6000:], flush=True)
-    lines = said.strip().splitlines() or ["no output"]
+        code, output = run_for(command, seconds, _environment(home, dry))
+    print(output[-6000:], flush=True)
+    lines = output.strip().splitlines() or ["no output"]
     summary = lines[-1].strip("= ")
     if code is None:
         passed, failed = (
@@ -93,46 +87,74 @@ def tests(seconds: float) -> Tree:
     return {"code": 1 if code is None else code, "summary": summary, "seconds": taken}
 
 
-def table(titles: Mapping[str, str], quick: bool, until: float) -> list[Tree]:
-    """Every case in its order while there is time; one that fails or comes too late is a row that
-    says why. `until`: a moment of `now`."""
-    rows: list[Tree] = []
-    for name, title in titles.items():
+def measure_rates(seconds: float, dry: bool = False) -> Tree | None:
+    """Return what the card does in a second, or None where that failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rates.json"
+        command = [sys.executable, "-m", "benchmarks.rates", "--out", str(out)]
+        command += ["--device", "cpu" if dry else "cuda"]
+        code, output = run_for(command, seconds, _environment(folder, dry))
+        if code == 0:
+            rates: Tree = json.loads(out.read_text("utf-8"))
+            return rates
+    print(output[-3000:], flush=True)
+    return None
+
+
+def fill_table(
+    report: Report, quick: bool, until: float, dry: bool = False, rates: Tree | None = None
+) -> None:
+    """Measure the cases of a report in their order while there is time; one that fails or comes
+    too late is a row that says why. `until`: a moment of `now`."""
+    from benchmarks.floors import add_floors
+
+    rows: list[Tree] = report.content["cases"]
+    for index, row in enumerate(rows):
         left = until - now()
         if left < LEAST:
-            rows.append({"name": name, "title": title, "skipped": "no time was left"})
-            continue
-        row = case(name, title, quick, min(left, CASE_SECONDS))
-        print(row.get("failed") or f"{title}: measured", flush=True)
-        rows.append(row)
-    return rows
+            break
+        measured = run_case(row["name"], row["title"], quick, min(left, CASE_SECONDS), dry)
+        print(measured.get("failed") or f"{row['title']}: measured", flush=True)
+        if rates is not None and "methods" in measured:
+            add_floors(measured, rates)
+        rows[index] = measured | ({"dry": True} if dry else {})
+        report.write()
 
 
-def case(name: str, title: str, quick: bool, seconds: float) -> Tree:
-    """One case, measured by a process of its own."""
+def run_case(name: str, title: str, quick: bool, seconds: float, dry: bool = False) -> Tree:
+    """Measure one case in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "row.json"
         budget = max(1.0, min(ROUND_SECONDS, seconds / 4))
         command = [sys.executable, "-m", "benchmarks.gpu_case", name, "--out", str(out)]
-        command += ["--rounds-for", f"{budget:.1f}", *(["--quick"] if quick else [])]
-        code, said = run_for(command, seconds, {"DGN_HOME": folder})
+        command += ["--rounds-for", f"{budget:.1f}"]
+        command += ["--quick"] * quick + ["--dry"] * dry
+        code, output = run_for(command, seconds, _environment(folder, dry))
         if code == 0 and out.exists():
             row: Tree = json.loads(out.read_text("utf-8"))
             return row
-    print(said[-3000:], flush=True)
-    why = (said.strip().splitlines() or [f"exit code {code}"])[-1].rstrip(".")
+    print(output[-3000:], flush=True)
+    why = (output.strip().splitlines() or [f"exit code {code}"])[-1].rstrip(".")
     if code is None:
         why = f"it was stopped after {seconds:.0f} s"
     return {"name": name, "title": title, "failed": why}
 
 
+def _environment(home: str, dry: bool) -> Mapping[str, str]:
+    """Return what a child's environment differs in: a dry run leaves a card alone."""
+    return {"DGN_HOME": home, **({"CUDA_VISIBLE_DEVICES": ""} if dry else {})}
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """0 where the tests pass and no case failed, 1 where not, 3 where nothing can be measured."""
+    """Return 0 where the tests pass and no case failed, 1 where not, 3 where nothing can be
+    measured; 128 + n is the exit code after the signal n."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("build/gpu.json"))
+    parser.add_argument("--out", type=Path, help="default: build/gpu.json, build/gpu-dry.json")
     parser.add_argument("--page", type=Path, help="Markdown page to write; default: beside --out")
     parser.add_argument("--only", action="append", help="one case; repeatable; no tests")
     parser.add_argument("--quick", action="store_true", help="fewer examples, three rounds")
+    parser.add_argument("--dry", action="store_true", help="on the CPU, as small as can be")
+    parser.add_argument("--seconds", type=float, default=LIMIT, help=f"for all ({LIMIT:g})")
     given = parser.parse_args(arguments)
     if lacks := missing():
         print(
@@ -143,36 +165,53 @@ def main(arguments: list[str] | None = None) -> int:
         return NO_CARD
     import torch  # only now: it may be missing
 
-    from benchmarks import gpu_page, machine
-    from benchmarks.gpu_case import cases
-
-    if not torch.cuda.is_available():
+    if not given.dry and not torch.cuda.is_available():
         print(NO_CARD_WORDS, file=sys.stderr)
         return NO_CARD
-    device = torch.device("cuda")
-    began = now()
-    tested = tests(TEST_SECONDS) if not given.only else None
-    titles = {name: one.title for name, one in cases().items()}
-    chosen = {name: title for name, title in titles.items() if name in (given.only or titles)}
-    rows = table(chosen, given.quick, began + LIMIT)
-    found: Tree = {
-        "measured": True,
+    out = given.out or Path("build/gpu-dry.json" if given.dry else "build/gpu.json")
+    page = given.page or out.with_suffix(".md")
+    with ending_on_signals():
+        return _measure(given, out, page)
+
+
+def _measure(given: argparse.Namespace, out: Path, page: Path) -> int:
+    import torch
+
+    from benchmarks import machine
+    from benchmarks.gpu_case import cases
+
+    until = now() + given.seconds
+    device = torch.device("cpu" if given.dry else "cuda")
+    titles = {name: case.title for name, case in cases().items()}
+    content: Tree = {
+        "measured": not given.dry,
+        "dry": given.dry,
         "machine": machine.machine(device) | {"cuda": torch.version.cuda},
         "quick": given.quick,
-        "tests": tested,
-        "cases": rows,
+        "tests": None,
+        "rates": None,
+        "cases": [
+            {"name": name, "title": title, "skipped": NO_TIME}
+            for name, title in titles.items()
+            if name in (given.only or titles)
+        ],
     }
-    found["seconds"] = round(now() - began, 1)
-    page = given.page or given.out.with_suffix(".md")
-    for path, text in (
-        (given.out, json.dumps(found, indent=1)),
-        (page, gpu_page.page(found)),
-    ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    print(f"{given.out} and {page} are written, after {found['seconds']} s.")
-    sound = tested is None or tested["code"] == 0
-    return 0 if sound and not any("failed" in row for row in rows) else 1
+    report = Report(out, page, content)
+    try:
+        if not given.only:
+            content["tests"] = run_tests(min(TEST_SECONDS, given.seconds), given.dry)
+            report.write()
+        if (left := until - now()) >= LEAST:
+            content["rates"] = measure_rates(min(RATE_SECONDS, left), given.dry)
+        fill_table(report, given.quick, until, given.dry, content["rates"])
+    except SystemExit:
+        content["stopped"] = True
+        raise
+    finally:
+        report.write()
+    print(f"{out} and {page} are written, after {content['seconds']} s.")
+    sound = content["tests"] is None or content["tests"]["code"] == 0
+    return 0 if sound and not any("failed" in row for row in content["cases"]) else 1
 
 
 if __name__ == "__main__":

@@ -31,11 +31,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rounds-for", type=float, default=20.0, metavar="S", help="seconds")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--dry", action="store_true", help="one round of a few examples on the CPU")
+    parser.add_argument("--device", help="default: cuda; with --dry cpu")
     given = parser.parse_args(arguments)
     case = cases()[given.name]
+    device = torch.device(given.device or ("cpu" if given.dry else "cuda"))
     try:
-        row = measure(given.name, case, torch.device(given.device), given.quick, given.rounds_for)
+        row = measure(given.name, case, device, given.quick, given.rounds_for, given.dry)
     except Exception as error:
         print(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}", flush=True)
         return 1

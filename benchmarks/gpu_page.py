@@ -12,8 +12,9 @@ HEAD = """\
 
 What `make gpu` measures on a machine with a card: the tests marked `gpu` (at most 200 seconds),
 then the table in the order of this page, while there is time. It ends before eight minutes are
-over and writes this page and `build/gpu.json`; what found no time is said. How training uses a
-card stands in [scale.md](scale.md#on-a-cuda-card).
+over and writes this page and `build/gpu.json` anew after each result, so that a run that is stopped
+leaves what it has; what was not reached is said. How training uses a card stands in
+[scale.md](scale.md#on-a-cuda-card).
 
 The tests: every kernel in float32 on the card is the one in float64 on the CPU, to 1e-4 in norm;
 products and convolutions to 2e-6; steps of every regime and optimiser are those of the CPU, to
@@ -23,55 +24,120 @@ order and another rate at any step of warming up or capture; nothing in a step w
 stack trains as its networks by themselves do; a probe read beside training reads the step it
 says; two processes on one card give the bits of one; what does not fit is refused in a sentence;
 an assertion that fails on the card costs the engine's process and not the run.
+
+Every row of the table has its **floor**, the least time that the card needs for the work:
+
+    floor = max(FLOPs / rate, bytes / bandwidth)
+
+The rates are measured in the same session: products of square matrices in float32, TF32, bf16 and
+float64, and a copy of 1 GiB, read and written. FLOPs are those of the method (a multiply-add is
+two; a training step is a forward pass, the gradients of the weights and those of the activations);
+bytes are weights, what the optimiser keeps of them, inputs and results, each read and written once.
+Activations count as if they never left the card's caches, and launches as if they were free, so
+that no step reaches its floor; a small network that fits in a cache may move its weights faster
+than the copy does. 'Ratio' is the median over the floor.
+
+Two more commands:
+
+- `make gpu-dry` does all of `make gpu` on the CPU in less than two minutes, with a few examples and
+  one round: the same tests, every case, and a page in `build/gpu-dry.md` on which everything is
+  marked 'dry'. It shows that all of it runs with the torch, numpy and Python at hand, whose
+  warnings it prints.
+- `bash benchmarks/gpu_session.sh --data FOLDER --out FOLDER` is for fifteen minutes of a rented
+  card: `make gpu`, then DavidNet at the 24 epochs of its author in the regimes of [COMP], on the
+  CIFAR-10 in the folder (torchvision's `cifar-10-batches-py`, or images as `train/CLASS/…` and
+  `test/CLASS/…`, also in a `.tar.gz` or `.zip`). It stops after `--seconds` (560) with what it has:
+  `gpu.json`, `gpu.md`, `davidnet.json`, `davidnet.md` and `session.log`. `--only davidnet` goes
+  straight to the training, `--only gpu` leaves it out, `--dry` tries all of it on a CPU.
 """
 NOTHING = """
 **Not measured yet.** No figure on this page or elsewhere in the documentation was taken on a card.
 On a machine with one:
 
     make gpu                      # makes its own environment first, from the network
-    make GPU_PYTHON=python3 gpu   # an interpreter that has torch for the card, numpy, safetensors,
-                                  # scikit-learn and pytest; nothing is installed or fetched
+    make GPU_PYTHON=python3 gpu   # an interpreter that has torch for the card, numpy, scipy,
+                                  # scikit-learn, safetensors, Pillow, rich and pytest; nothing is
+                                  # installed or fetched
 """
 RECORDED = """
 **Not measured: these figures are made up, to try the page.**
 """
+DRY_HEAD = """\
+# Dry run of `make gpu`
+
+**Dry: everything here ran on a CPU, small, to see that it runs. No figure is of a card.**
+"""
+RATES = {
+    "float32": ("float32", "FLOP/s"),
+    "tf32": ("TF32", "FLOP/s"),
+    "bf16": ("bf16", "FLOP/s"),
+    "float64": ("float64", "FLOP/s"),
+    "copy": ("copy", "B/s"),
+}
 
 
-def page(found: Mapping[str, Any] | None) -> str:
+def page(content: Mapping[str, Any] | None) -> str:
     """The page for the JSON of `make gpu`; None: nothing was measured."""
-    if found is None:
+    if content is None:
         return HEAD + NOTHING
-    parts = [HEAD]
-    if not found.get("measured"):
+    dry = bool(content.get("dry"))
+    parts = [DRY_HEAD if dry else HEAD]
+    if not dry and not content.get("measured"):
         parts.append(RECORDED)
-    about = found["machine"]
+    about = content["machine"]
     parts.append(
         f"\n{about['device']}, torch {about['torch']}, CUDA {about.get('cuda')}, "
         f"{about['processor']} with {about['cores']} cores, load {_load(about)}; {about['date']}, "
-        f"{found['seconds']:.0f} s in all{', quick' if found['quick'] else ''}.\n"
+        f"{content['seconds']:.0f} s in all{', quick' if content['quick'] else ''}.\n"
     )
-    if (tests := found["tests"]) is not None:
+    if content.get("stopped"):
+        parts.append("\nIt was stopped before it had all.\n")
+    if (tests := content["tests"]) is not None:
         word = "passed" if tests["code"] == 0 else "**failed**"
         parts.append(f"\nTests: {word}: {tests['summary']}.\n")
+    if rates := content.get("rates"):
+        each = (f"{name} {quantity(rates[key], unit)}" for key, (name, unit) in RATES.items())
+        parts.append(f"\nRates: {'; '.join(each)}.\n")
     parts.append("\nMedians, with quartiles; ours is the first of each case.\n")
-    parts += [_case(case) for case in found["cases"]]
+    parts += [_case(case) for case in content["cases"]]
     return "".join(parts)
 
 
 def _case(case: Mapping[str, Any]) -> str:
     if why := case.get("failed") or case.get("skipped"):
         return f"\n## {case['title']}\n\nNot measured: {why}.\n"
+    mark = "dry: " if case.get("dry") else ""
     lines = [f"\n## {case['title']}", "", f"n = {case['n']:,}", ""]
-    lines += ["| | median | quartiles |", "| --- | --- | --- |"]
+    lines += ["| | median | quartiles | floor | ratio |", "| --- | --- | --- | --- | --- |"]
     for method in case["methods"]:
         _, low, middle, high = method["quantiles_seconds"]
         lines.append(
-            f"| {method['name']} | {duration(middle)} | {duration(low)} – {duration(high)} |"
+            f"| {mark}{method['name']} | {duration(middle)} | {duration(low)} – {duration(high)} "
+            f"| {floor_cells(method)} |"
         )
     lines.append("")
-    lines += [f"- {bar['verdict']}: {bar['text']}" for bar in case["bars"]]
-    lines.append(f"- largest relative difference of the results: {case['relative_difference']:.1e}")
+    lines += [f"- {mark}{bar['verdict']}: {bar['text']}" for bar in case["bars"]]
+    lines.append(
+        f"- {mark}largest relative difference of the results: {case['relative_difference']:.1e}"
+    )
     return "\n".join(lines) + "\n"
+
+
+def floor_cells(method: Mapping[str, Any]) -> str:
+    """Return the two cells of a row: the floor with what bounds it, and the ratio to it."""
+    if "floor_seconds" not in method:
+        return "not known | "
+    return (
+        f"{duration(method['floor_seconds'])} ({method['bound']}) | {method['ratio_to_floor']:.3g}"
+    )
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a rate with three digits and the prefix that fits: '49.8 TFLOP/s'."""
+    prefix, size = next(
+        (pair for pair in (("T", 1e12), ("G", 1e9), ("M", 1e6)) if value >= pair[1]), ("", 1.0)
+    )
+    return f"{value / size:.3g} {prefix}{unit}"
 
 
 def _load(about: Mapping[str, Any]) -> str:

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.case import Amounts
 from benchmarks.cases import cnn_small
+from benchmarks.cases.cnn_small import CLASSES
+from benchmarks.floors import ITEM, weight_count
+from benchmarks.networks import convolutional
+from dgn_engine.kernels import ntk_cost
 
-CASE = replace(cnn_small.CASE, rank=6)
+
+def _floor(n: int) -> Amounts:
+    made = convolutional(32, 16, CLASSES)
+    return Amounts(ntk_cost(made, n), ITEM * (weight_count(made) + n * n))
+
+
+CASE = replace(cnn_small.CASE, rank=4, dry=4, floor=_floor)

@@ -4,6 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.case import Amounts
 from benchmarks.cases import fc_full
+from benchmarks.cases.fc_full import CLASSES
+from benchmarks.floors import ITEM, weight_count
+from benchmarks.networks import dense
+from dgn_engine.model.architecture import weight_shape
 
-CASE = replace(fc_full.CASE, rank=5)
+
+def _floor(n: int) -> Amounts:
+    """By layers a → b, a pass forward and one back for each logit, then ZZᵀ ⊙ ΔΔᵀ:
+    Σ 2nab(1 + C) + 2n²a + 2(nC)²b operations; the result is written once."""
+    made = dense(CLASSES)
+    flops = sum(
+        2.0 * n * a * b * (1 + CLASSES) + 2.0 * n * n * a + 2.0 * (n * CLASSES) ** 2 * b
+        for b, a in map(weight_shape, made.weighted)
+    )
+    return Amounts(flops, ITEM * (weight_count(made) + (n * CLASSES) ** 2))
+
+
+CASE = replace(fc_full.CASE, rank=3, dry=8, floor=_floor)

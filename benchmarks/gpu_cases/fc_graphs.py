@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.case import Case, Faster, Method
+from benchmarks.case import Amounts, Case, Faster, Method
 from benchmarks.cases.train_step_fc import PREPARE
+from benchmarks.floors import training_amounts
+from benchmarks.networks import dense
+from benchmarks.training_epochs import BATCH, CLASSES, CONFIG
+
+
+def _floor(n: int) -> Amounts:
+    return training_amounts(CONFIG, dense(CLASSES), n, n // BATCH)
+
 
 CASE = Case(
     title="DGN 784-128×5-10, training in DL, batch 32, an epoch of 200 steps",
@@ -13,4 +21,6 @@ CASE = Case(
     bars=(Faster("hand-tuned eager", 5.0),),
     agreement=1e-2,
     rank=1,
+    dry=320,
+    floor=_floor,
 )

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from benchmarks.case import Amounts
 from benchmarks.cases import fc_mean
+from benchmarks.cases.fc_mean import CLASSES
+from benchmarks.floors import ITEM, weight_count
+from benchmarks.networks import dense
+from dgn_engine.kernels import ntk_cost
 
-CASE = replace(fc_mean.CASE, rank=7)
+
+def _floor(n: int) -> Amounts:
+    made = dense(CLASSES)
+    return Amounts(ntk_cost(made, n), ITEM * (weight_count(made) + n * n))
+
+
+CASE = replace(fc_mean.CASE, rank=5, dry=8, floor=_floor)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.case import Amounts, Case, Faster, Method, Work
 from benchmarks.cases.train_step_fc import trainer
+from benchmarks.floors import training_amounts
+from benchmarks.networks import dense
+from benchmarks.training_epochs import BATCH, CLASSES, CONFIG
 from dgn_engine.training.batched.stacked_network import TrainerStack
 
 NETWORKS, STEPS = 48, 50
@@ -38,6 +41,10 @@ def _one_by_one(device: torch.device, n: int) -> Work:
     return work
 
 
+def _floor(_: int) -> Amounts:
+    return training_amounts(CONFIG, dense(CLASSES), STEPS * BATCH, STEPS, NETWORKS)
+
+
 CASE = Case(
     title=f"{NETWORKS} DGNs 784-128×5-10, DL, batch 32, {STEPS} steps of each",
     n=6400,
@@ -48,5 +55,7 @@ CASE = Case(
     ),
     bars=(Faster("one by one", 10.0),),
     agreement=1e-2,
-    rank=2,
+    rank=7,
+    dry=64,
+    floor=_floor,
 )

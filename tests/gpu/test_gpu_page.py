@@ -1,9 +1,13 @@
-"""`make gpu`: what it says without a card, and the page that it writes."""
+"""`make gpu` and `make gpu-dry`: what they say without a card, and the pages that they write."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +15,39 @@ import pytest
 import torch
 
 from benchmarks import gpu, gpu_case, gpu_page
-from benchmarks.case import Case, Faster, Measured, Method
+from benchmarks.case import Amounts, Case, Faster, Measured, Method
+from benchmarks.children import run_for
+from benchmarks.floors import add_floors, training_amounts
 from benchmarks.report import Row, tree
+from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
+from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.plugins import discover
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+RATES = {"float32": 1e12, "tf32": 2e12, "bf16": 4e12, "float64": 5e11, "copy": 1e12}
 
 
 def made_up() -> dict[str, Any]:
     """In the shape that is recorded, and marked as not measured."""
-    one, two = (Method(name, lambda *_: lambda: torch.zeros(1)) for name in ("ours", "theirs"))
-    case = Case("A case", 8, 2, (one, two), (Faster("theirs", 5.0),))
+    one = Method("ours", lambda *_: lambda: torch.zeros(1), arithmetic="tf32")
+    two = Method("theirs", lambda *_: lambda: torch.zeros(1))
+    case = Case(
+        "A case", 8, 2, (one, two), (Faster("theirs", 5.0),), floor=lambda _: Amounts(1e9, 8e8)
+    )
     wall = (1.0, 1.0, 1.0)
     seconds = [Measured(one, (0.001, 0.002, 0.003), wall), Measured(two, (0.02, 0.02, 0.03), wall)]
     about = {
         "device": "a card", "torch": "2.13.0", "cuda": "13.0", "processor": "a processor",
         "cores": 4, "load": None, "date": "2000-01-01",
     }  # fmt: skip
+    row = tree(Row("a", case, 8, seconds, 1e-7, 0.5))
+    add_floors(row, RATES)
     return {
-        "measured": False, "machine": about, "quick": False, "seconds": 61.2,
+        "measured": False, "machine": about, "quick": False, "seconds": 61.2, "rates": RATES,
         "tests": {"code": 0, "summary": "80 passed in 60 s", "seconds": 60.0},
         "cases": [
-            tree(Row("a", case, 8, seconds, 1e-7, 0.5)),
+            row,
             {"name": "b", "title": "Another", "failed": "RuntimeError: no room"},
             {"name": "c", "title": "A third", "skipped": "no time was left"},
         ],
@@ -64,29 +79,39 @@ def test_an_interpreter_without_the_packages_is_told_in_one_sentence(
 
 def test_a_command_is_stopped_when_its_time_is_over_and_its_output_kept() -> None:
     words = "print('begun', flush=True); import time; time.sleep(600)"
-    code, said = gpu.run_for([sys.executable, "-c", words], 1.0, {})
+    code, said = run_for([sys.executable, "-c", words], 1.0, {})
     assert code is None
     assert said in ("begun\n", "")  # a crowded machine may not have come so far
-    assert gpu.run_for([sys.executable, "-c", "raise SystemExit(5)"], 60.0, {}) == (5, "")
+    assert run_for([sys.executable, "-c", "raise SystemExit(5)"], 60.0, {}) == (5, "")
 
 
 def test_cases_are_measured_by_rank_and_one_without_time_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = list(gpu_case.cases())
-    assert names[:4] == ["fc_graphs", "packed", "cnn", "watching"]
+    assert list(gpu_case.cases()) == [
+        "fc_graphs", "cnn", "fc_full", "cnn_small", "fc_mean", "watching", "packed", "davidnet",
+        "cnn_kernels",
+    ]  # fmt: skip
     given: list[tuple[str, float]] = []
-    clock = iter([0.0, 400.0, 441.0])
-    monkeypatch.setattr(gpu, "now", lambda: next(clock))
+    out = tmp_path / "gpu.json"
+    made = made_up() | {
+        "cases": [{"name": n, "title": n.upper(), "skipped": gpu.NO_TIME} for n in "abc"]
+    }
+    report = gpu.Report(out, tmp_path / "gpu.md", made)
+    times = iter([400.0, 405.0, 410.0, 415.0, 441.0])
+    monkeypatch.setattr(gpu, "now", lambda: next(times))
 
-    def case(name: str, title: str, quick: bool, seconds: float) -> gpu.Tree:
+    def run_case(name: str, title: str, quick: bool, seconds: float, dry: bool) -> gpu.Tree:
+        if given:  # what was measured before is on disk while the next is measured
+            kept = json.loads(out.read_text("utf-8"))["cases"]
+            assert kept[0] == {"name": "a", "title": "A", "failed": "no luck"}
         given.append((name, seconds))
-        return {"name": name}
+        return {"name": name, "title": title, "failed": "no luck"}
 
-    monkeypatch.setattr(gpu, "case", case)
-    rows = gpu.table({"a": "A", "b": "B", "c": "C"}, False, 460.0)
-    assert given == [("a", gpu.CASE_SECONDS), ("b", 60.0)]
-    assert rows[2] == {"name": "c", "title": "C", "skipped": "no time was left"}
+    monkeypatch.setattr(gpu, "run_case", run_case)
+    gpu.fill_table(report, quick=False, until=460.0)
+    assert given == [("a", 60.0), ("b", 50.0)]
+    assert made["cases"][2] == {"name": "c", "title": "C", "skipped": gpu.NO_TIME}
     assert gpu.TEST_SECONDS + gpu.CASE_SECONDS < gpu.LIMIT < 480
 
 
@@ -99,7 +124,7 @@ def test_a_case_that_fails_in_its_process_is_a_row_that_says_why(
         (-9, "", "exit code -9"),
     ):
         monkeypatch.setattr(gpu, "run_for", lambda *_, c=code, s=said: (c, s))
-        assert gpu.case("a", "A", False, 30.0) == {"name": "a", "title": "A", "failed": why}
+        assert gpu.run_case("a", "A", False, 30.0) == {"name": "a", "title": "A", "failed": why}
 
 
 def test_the_process_of_a_case_writes_its_row(
@@ -114,7 +139,7 @@ def test_the_process_of_a_case_writes_its_row(
     bad = Case("Another", 8, 2, (Method("ours", broken),), ())
     monkeypatch.setattr(gpu_case, "cases", lambda: {"a": case, "b": bad})
     out = tmp_path / "row.json"
-    common = ["--out", str(out), "--quick", "--device", "cpu", "--rounds-for", "0"]
+    common = ["--out", str(out), "--dry", "--rounds-for", "0"]
     assert gpu_case.main(["b", *common]) == 1
     assert capsys.readouterr().out == "RuntimeError: CUDA error: no luck\n"
     assert gpu_case.main(["a", *common]) == 0
@@ -125,11 +150,33 @@ def test_the_page_has_every_case_with_its_bar_and_marks_made_up_figures() -> Non
     lines = gpu_page.page(made_up()).splitlines()
     assert "**Not measured: these figures are made up, to try the page.**" in lines
     assert "Tests: passed: 80 passed in 60 s." in lines
-    assert "| ours | 2 ms | 1.5 ms – 2.5 ms |" in lines
+    assert "| ours | 2 ms | 1.5 ms – 2.5 ms | 800 µs (memory) | 2.5 |" in lines
+    assert "| theirs | 20 ms | 20 ms – 25 ms | 1 ms (arithmetic) | 20 |" in lines
+    assert "Rates: float32 1 TFLOP/s; TF32 2 TFLOP/s" in gpu_page.page(made_up())
     assert "- met: 10× faster than theirs (bar ≥ 5×)" in lines
     assert "Not measured: RuntimeError: no room." in lines
     assert "Not measured: no time was left." in lines
     assert "made up" not in gpu_page.page(made_up() | {"measured": True})
+
+
+def test_a_training_step_is_counted_by_its_products_and_by_what_it_moves() -> None:
+    architecture = Architecture((5,), (Dense(5, 4), Dense(4, 4), Dense(4, 3, gated=False)))
+    first, second, last = 2.0 * 20, 2.0 * 16, 2.0 * 12
+    whole = 3 * (first + second + last) - first
+    weights, inputs = 48, 7 * 5
+    for regime, optimiser, flops, numbers in (
+        ("ReLU", "sgd", whole, 2 * weights),
+        ("ReLU", "adam", whole, 6 * weights),
+        ("FR-II", "sgd", whole + first + second, 3 * weights),
+        ("DL", "sgd", whole + 3 * (first + second) - first, 4 * weights),
+    ):
+        config = RunConfig(
+            training=TrainingConfig(optimiser=optimiser), gating=GatingConfig(regime=regime)
+        )
+        amounts = training_amounts(config, architecture, examples=7, steps=2)
+        assert amounts == Amounts(7 * flops, 4 * (2 * numbers + inputs)), (regime, optimiser)
+        four = training_amounts(config, architecture, examples=7, steps=2, networks=4)
+        assert four == Amounts(28 * flops, 4 * (8 * numbers + inputs))
 
 
 def test_the_page_in_the_documentation_holds_no_figure_that_nobody_measured() -> None:
@@ -143,4 +190,51 @@ def test_every_case_compares_with_a_method_it_has() -> None:
     cases = discover("benchmarks.gpu_cases", "CASE", Case)
     for case in cases.values():
         assert {bar.against for bar in case.bars} <= {method.name for method in case.methods}
-    assert {"fc_graphs", "packed", "cnn", "fc_full", "watching"} <= set(cases)
+        for method in case.methods:
+            floor = method.floor or case.floor
+            assert floor is not None, case.title
+            for n in (case.n, case.quick, case.dry or case.quick):
+                amounts = floor(n)
+                assert amounts.flops > 0.0
+                assert amounts.bytes > 0.0
+
+
+@pytest.mark.slow
+def test_a_dry_run_does_all_of_it_and_marks_what_it_writes() -> None:
+    before = (DOCS / "gpu.md").read_bytes()
+    shell = ["make", f"GPU_PYTHON={sys.executable}", "gpu-dry"]
+    done = subprocess.run(shell, cwd=ROOT, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    written = json.loads((ROOT / "build" / "gpu-dry.json").read_text("utf-8"))
+    page = (ROOT / "build" / "gpu-dry.md").read_text("utf-8")
+    assert written["dry"] is True
+    assert written["tests"]["code"] == 0
+    assert [row["name"] for row in written["cases"]] == list(gpu_case.cases())
+    assert page.startswith(gpu_page.DRY_HEAD)
+    for row in written["cases"]:
+        assert row["dry"] is True
+        for method in row["methods"]:
+            assert method["median_seconds"] > 0.0
+            assert method["ratio_to_floor"] > 0.0
+            assert f"| dry: {method['name']} |" in page
+    assert (DOCS / "gpu.md").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_what_is_stopped_leaves_what_it_has(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    command = [sys.executable, "-m", "benchmarks.gpu", "--dry", "--out", str(out)]
+    command += ["--only", "fc_graphs", "--only", "fc_mean", "--only", "packed"]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        while not (out.exists() and "methods" in json.loads(out.read_text("utf-8"))["cases"][0]):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+    content = json.loads(out.read_text("utf-8"))
+    assert content["stopped"] is True
+    assert content["cases"][2]["skipped"] == gpu.NO_TIME
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu.json", "gpu.md"]

@@ -1,0 +1,78 @@
+"""What a device does in a second at its best: products of square matrices, and a large copy.
+
+`python -m benchmarks.rates --out F.json` writes operations a second for float32, tf32, bf16 and
+float64, and bytes a second for 'copy', read and written together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from dgn_engine.kernels.precision import Products, products
+
+REPEATS, CALLS = 5, 10
+TYPES = {
+    "float32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.bfloat16,
+    "float64": torch.float64,
+}
+
+
+def measure_rates(device: torch.device) -> dict[str, float]:
+    """Return the best of a few repeats of each; a CPU, which has no TF32, has small matrices."""
+    on_card = device.type == "cuda"
+    side = {torch.bfloat16: 8192} if on_card else {}
+    rates = {}
+    for name, dtype in TYPES.items():
+        n = side.get(dtype, 4096 if on_card else 1024)
+        left, right = (torch.randn((n, n), device=device).to(dtype) for _ in range(2))
+        result = torch.empty_like(left)
+        kind: Products = "tf32" if name == "tf32" else "ieee"
+        with products(kind):
+            seconds = _best(lambda a=left, b=right, c=result: torch.mm(a, b, out=c), device)
+        rates[name] = 2.0 * n**3 / seconds
+    source = torch.zeros((1 << 30) if on_card else (1 << 25), dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    rates["copy"] = 2.0 * source.numel() / _best(lambda: target.copy_(source), device)
+    return rates
+
+
+def _best(work: Callable[[], object], device: torch.device) -> float:
+    """Return the least seconds of one call, after warming up; a card is waited for once a repeat,
+    so that a launch does not count."""
+    calls, repeats = (CALLS, REPEATS) if device.type == "cuda" else (1, 3)
+
+    def repeat() -> float:
+        _wait(device)
+        began = time.perf_counter()
+        for _ in range(calls):
+            work()
+        _wait(device)
+        return (time.perf_counter() - began) / calls
+
+    repeat()
+    return min(repeat() for _ in range(repeats))
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rates", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    given = parser.parse_args()
+    given.out.write_text(json.dumps(measure_rates(torch.device(given.device))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
