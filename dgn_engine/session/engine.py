@@ -169,7 +169,8 @@ class Engine:
         self._unused.give_back_due()
         if (loaded := self._library.take_loaded()) is not None:
             self._attempt(f"show {loaded.name}", lambda: self._show(loaded))
-        run, heard = self.run, self._heavy.poll()
+        run = self.run
+        heard = self._heavy.poll(run.budget if run is not None and self.running else None)
         self._branches.poll(run)
         if run is None:
             self._attempt("follow the run", lambda: self._library.follow(self._publish_shown))
@@ -395,7 +396,7 @@ class Engine:
 
     def _inspect(self, command: do.InspectFile, shown: Shown) -> None:
         """The run goes on unless the network can be shown."""
-        self._heavy.warm()  # it is loaded while the network is made
+        self._heavy.warm(shown.config.device)  # it is loaded while the network is made
         opened = self._files.opened(command, shown)
         inspected = InspectedNetwork(self._runs + 1, opened, self._emit, self._report)
         self._leave()

@@ -1,4 +1,4 @@
-"""The reading process of a session: whose readings it makes, and what can be asked of it."""
+"""Where a session makes its expensive readings: in a process, or on a card; what can be asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from dgn_engine.config import RunConfig
+import torch
+
+from dgn_engine.config import Device, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.protocol import commands as do
@@ -16,10 +18,15 @@ from dgn_engine.protocol.probe_commands import ChooseMisclassified, ChooseProbeS
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.session.file_commands import Shown, probe_inputs_of
 from dgn_engine.session.listed_examples import listed_examples, misclassified
+from dgn_engine.training.cuda.card_readings import CardReadings
+from dgn_engine.training.cuda.side_reader import SideReader
+from dgn_engine.training.cuda.side_stream import SideStream
+from dgn_engine.training.devices import choose_device
 from dgn_engine.training.probe_pictures import pictures_of
 from dgn_engine.training.probe_schedule import ProbeSchedule, any_heavy
-from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.reading_process.reading_worker import ReadingProcess, ReadingWorker
 from dgn_engine.training.run import Run
+from dgn_engine.training.watch_budget import WatchBudget
 
 USUAL, CLASSES = (3, 32, 32), 10  # images of most data sets, where they are not read yet
 
@@ -33,9 +40,8 @@ class ReadingCommands:
         self._emit = emit
         self._worker = worker
         self._comparison = comparison
-        self.poll = worker.poll
-        self.warm = worker.warm
-        self.close = worker.close
+        self._side: SideStream | None = None  # of the card that readings are made on
+        self._on_card: CardReadings | None = None
         self.about_probe_set: dict[type[do.Command], Callable[[Any, Shown], None]] = {
             do.SetProbeExamples: self._choose_number,
             ChooseProbeSet: self._choose_set,
@@ -48,18 +54,63 @@ class ReadingCommands:
         kind would need it on usual images."""
         try:
             architecture = architecture_for(config.net, USUAL, CLASSES)
+            if any_heavy(architecture):
+                self.warm(config.device)
         except UserError:  # the run itself will say so
             return
-        if any_heavy(architecture):
+
+    def warm(self, device: Device) -> None:
+        """Start the reading process, unless readings are to be made on a card. Raises `UserError`
+        where there is no such device."""
+        if choose_device(device).type != "cuda":
             self._worker.warm()
 
+    def poll(self, budget: WatchBudget | None) -> bool:
+        """Hand on what was read elsewhere, and let a card read on.
+
+        Args:
+            budget: That of the run; None where nothing trains.
+
+        Returns:
+            Whether there was anything.
+        """
+        if self._on_card is not None:
+            self._on_card.advance(budget)
+        return self._worker.poll()
+
+    def close(self) -> None:
+        """End the process, or the thread that reads on a card."""
+        self._worker.close()
+        self._leave_card()
+
     def employ(self, shown: Shown) -> None:
-        """Give it the reading process, which is there from now on where it will be needed."""
+        """Give it the reading process, which is there from now on where it will be needed; on a
+        card, the side stream."""
+        self._read_on(shown.device)
         shown.probe_schedule.employ(self._worker)
+        if self._side is not None and isinstance(shown, Run):
+            shown.probe_schedule.read_aside(SideReader(self._side))
         if any_heavy(shown.architecture):
             self._worker.warm()
         else:
             self._worker.rest()
+
+    def _read_on(self, device: torch.device) -> None:
+        """Make expensive readings on a card where the network lies on one, else in a process."""
+        if (device.type == "cuda") == (self._side is not None):
+            return
+        if self._side is not None:
+            self._worker.start_with(ReadingProcess, in_process=False)
+            self._leave_card()
+            return
+        self._side = SideStream(device)
+        card = self._on_card = CardReadings(self._side)
+        self._worker.start_with(lambda: card, in_process=True)
+
+    def _leave_card(self) -> None:
+        if self._side is not None:
+            self._side.close()
+            self._side = self._on_card = None
 
     def release(self, shown: Shown | None) -> None:
         """It is about to be replaced: nobody waits for its readings any more."""

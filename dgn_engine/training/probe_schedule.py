@@ -1,8 +1,9 @@
 """When each probe is read: only what somebody watches, within the budget of watching.
 
-In a window a reading that would hold training up goes to the reading process (`employ`), and
-until that has a picture one of a few probe examples is read here, where it is quick. Without such
-a process the reading is of as many examples as were measured to be quick enough.
+In a window a reading that would hold training up goes to a worker (`employ`): to the reading
+process, or on a card to the side stream. Until the process has a picture, one of a few probe
+examples is read here where that is quick. Without a worker the reading is of as many examples as
+were measured to be quick enough.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from dgn_engine.setting import OptionValue
 from dgn_engine.training.cuda.side_reader import Read, SideReader, SideResult, read_now
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 from dgn_engine.training.overflow import overflow_reading, weights_overflowed
-from dgn_engine.training.probes import Probe, ProbeContext, ProbeResult, all_probes
+from dgn_engine.training.probes import (
+    ASSUMED_FLOPS,
+    Probe,
+    ProbeContext,
+    ProbeResult,
+    all_probes,
+    assumed_flops,
+)
 from dgn_engine.training.reading_process.reading_child import FEWEST
 from dgn_engine.training.reading_process.reading_messages import NetworkSnapshot
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
@@ -39,8 +47,6 @@ TOO_LONG = 5.0  # … while nothing trains, or where all probe examples are want
 SHARPEN_BELOW = (
     0.5  # of the limit: twice the examples are read where they are expected to take less
 )
-ASSUMED_FLOPS = 2e10  # of a CPU core, to estimate a cost before it was measured; of …
-ASSUMED_ELSEWHERE = 1e12  # … a GPU
 
 
 def any_heavy(architecture: Architecture) -> bool:
@@ -356,7 +362,7 @@ class ProbeSchedule:
         snapshot = NetworkSnapshot(whole, refined.worker.in_process)
         for name in sorted(heavy, key=lambda name: self._seconds(name, whole, 1)):
             quick, first = self._quick_share(name, whole), not refined.has_picture(name)
-            if quick and first:
+            if quick and first and whole.x.device.type != "cuda":  # a first slice is there at once
                 self._read_here(name, contexts, step, FIRST_LOOK, quick)
             refined.begin(name, snapshot, step, self._watched[name])
 
@@ -406,7 +412,7 @@ class ProbeSchedule:
     def _seconds(self, name: str, whole: ProbeContext, every: int) -> float:
         """That a reading of each `every`-th example is expected to take."""
         cost = self._probes[name].cost(whole.architecture, -(-len(whole.x) // every))
-        return cost / self._speed.get(name, _assumed(whole))
+        return cost / self._speed.get(name, assumed_flops(whole.x.device))
 
     def _remarked(self, reading: Reading, whole: ProbeContext, every: int, least: int) -> Reading:
         """The reading with how many examples it is made of."""
@@ -437,7 +443,7 @@ class ProbeSchedule:
         if early is None and weights_overflowed(context):
             return overflow_reading(context, name, step)
         cost = 0.0 if early else probe.cost(context.architecture, len(context.x))
-        if cost / max(_assumed(context), self._speed.get(name, 0.0)) > TOO_LONG:
+        if cost / max(assumed_flops(context.x.device), self._speed.get(name, 0.0)) > TOO_LONG:
             why = _too_long(probe, len(context.x), self._trouble)
             return Reading(name, step, absent=why, facts={"fault": "too long"})
         read = early or read_now(self._reader(name), context, time.monotonic)
@@ -465,7 +471,9 @@ class ProbeSchedule:
         cost = self._probes[name].cost(context.architecture, len(context.x))
         if cost > 0.0:
             now = cost / max(seconds, 1e-6)
-            self._speed[name] = min(now, 2.0 * self._speed.get(name, _assumed(context)))
+            self._speed[name] = min(
+                now, 2.0 * self._speed.get(name, assumed_flops(context.x.device))
+            )
 
     def _broke(self, name: str, step: int, error: Exception) -> Reading:
         """The reading of a probe that failed; its first failure is an event."""
@@ -491,8 +499,3 @@ def _too_long(probe: Probe, examples: int, trouble: str) -> str:
         f"{probe.title}: a reading of {examples} probe examples takes too long between two "
         f"steps{and_why}; choose fewer probe examples or smaller images."
     )
-
-
-def _assumed(context: ProbeContext) -> float:
-    """FLOP a second before they were measured."""
-    return ASSUMED_FLOPS if context.x.device.type == "cpu" else ASSUMED_ELSEWHERE

@@ -103,7 +103,12 @@ class RefinedReadings:
         self._stop(name)
         job = self._jobs[name] = _Refined(0, step, snapshot.examples)
         job.ticket = self.worker.begin(
-            snapshot, name, options, step, lambda heard: self._hear(name, job, heard)
+            snapshot,
+            name,
+            options,
+            step,
+            lambda heard: self._hear(name, job, heard),
+            name not in self._pictures,
         )
         before = self._readings.get(name)
         if before is None or before.absent:

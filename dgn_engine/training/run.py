@@ -26,7 +26,6 @@ from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
-from dgn_engine.training.cuda.side_reader import SideReader
 from dgn_engine.training.device_data import (
     choose_probe_set,
     chosen_on_device,
@@ -121,8 +120,6 @@ class Run:
         self.budget = WatchBudget(busy=clock)
         self.evaluation = EvaluationSchedule(self.trainer, emit, live, self.budget)
         self.probe_schedule = ProbeSchedule(emit, live, self.budget)
-        if live and self.device.type == "cuda":
-            self.probe_schedule.read_aside(SideReader(self.device))
         self.image_shape = tuple(examples.train_x.shape[1:])  # also where the network takes rows
         choice = ProbeChoice.parse(config.probe_set)
         self._took_probe_examples(

@@ -1,21 +1,20 @@
 """Probes of a run on a card are read on a side stream, of a copy of the network, while it trains.
 
-The copy is made on the card, in the stream that trains; a thread of its own waits for what probes
-ask of the card, so that the thread that trains waits for nothing.
+The copy is made on the card, in the stream that trains; the thread of the side stream waits for
+what probes ask of the card, so that the thread that trains waits for nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 
 import torch
 
+from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 
 Read = Callable[[ProbeContext], ProbeResult]
@@ -57,12 +56,8 @@ class SideReading:
 class SideReader:
     """One reading at a time. `begin`, `take` and `close` are of the thread that trains."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._stream: torch.cuda.Stream | None = None
-        if device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch's stub
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="dgn-card-probes")
+    def __init__(self, side: SideStream) -> None:
+        self._side = side
         self._reading: tuple[SideReading, Future[None]] | None = None
         self._wanted = False
 
@@ -95,12 +90,9 @@ class SideReader:
         )
         contexts = {1: whole} | {n: whole.subsample(n) for n in set(every.values()) - {1}}
         reading = SideReading(step, contexts, every)
-        copied = None
-        if self._stream is not None:
-            copied = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stub
-            copied.record(torch.cuda.current_stream(self._device))
+        copied = self._side.record_event()
         self._wanted = True
-        self._reading = reading, self._thread.submit(self._read, reading, reads, copied)
+        self._reading = reading, self._side.submit(lambda: self._read(reading, reads, copied))
 
     def take(self) -> SideReading | None:
         """What was read, once; None while it is not done, or where nobody wants it any more."""
@@ -115,27 +107,16 @@ class SideReader:
         self._wanted = False
 
     def close(self) -> None:
-        """End the thread; what is being read is finished first."""
+        """Wait for what is being read; nobody wants it any more."""
         self.drop()
-        self._thread.shutdown(wait=True)
+        if self._reading is not None and not self._reading[1].cancel():
+            wait([self._reading[1]])
         self._reading = None
 
     def _read(
         self, reading: SideReading, reads: Mapping[str, Read], copied: torch.cuda.Event | None
     ) -> None:
         """In the thread."""
-        with self._beside(copied):
-            for name, read in reads.items():
-                reading.results[name] = read_now(read, reading.contexts[reading.every[name]])
-
-    @contextmanager
-    def _beside(self, copied: torch.cuda.Event | None) -> Iterator[None]:
-        """On the side stream, after the copy; the copy is not freed before all is done."""
-        if self._stream is None or copied is None:
-            yield
-            return
-        with torch.cuda.stream(self._stream):
-            self._stream.wait_event(copied)
-            yield
-            with contextlib.suppress(RuntimeError):  # the thread that trains meets the same fault
-                self._stream.synchronize()
+        self._side.wait_for(copied)
+        for name, read in reads.items():
+            reading.results[name] = read_now(read, reading.contexts[reading.every[name]])

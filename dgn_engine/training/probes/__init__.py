@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dgn_engine.plugins import discover
 from dgn_engine.training.probes._probe import (
+    ASSUMED_FLOPS,
     ComparedGates,
     Probe,
     ProbeContext,
@@ -11,10 +12,12 @@ from dgn_engine.training.probes._probe import (
     Refine,
     Refinement,
     TrainingState,
+    assumed_flops,
     no_comparison,
 )
 
 __all__ = [
+    "ASSUMED_FLOPS",
     "ComparedGates",
     "Probe",
     "ProbeContext",
@@ -23,6 +26,7 @@ __all__ = [
     "Refinement",
     "TrainingState",
     "all_probes",
+    "assumed_flops",
     "no_comparison",
 ]
 

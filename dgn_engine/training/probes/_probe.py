@@ -16,7 +16,14 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.regimes import Regime
 from dgn_engine.setting import OptionValue
 
+ASSUMED_FLOPS = 2e10  # a second of one CPU core, before anything was measured; of …
+ASSUMED_CARD_FLOPS = 1e12  # … a card
 ComparedGates = Callable[[], tuple[Tensor, ...] | None]
+
+
+def assumed_flops(device: torch.device) -> float:
+    """Return the FLOP a second to expect of a device before anything was measured."""
+    return ASSUMED_FLOPS if device.type == "cpu" else ASSUMED_CARD_FLOPS
 
 
 def no_comparison() -> None:

@@ -15,12 +15,17 @@ import torch
 
 from dgn_engine import kernels as k
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import ProbeContext, ProbeResult, Refinement, numpy
+from dgn_engine.training.probes._probe import (
+    ProbeContext,
+    ProbeResult,
+    Refinement,
+    assumed_flops,
+    numpy,
+)
 
 Clock = Callable[[], float]
 
 AT_ONCE = 0.1  # seconds: a reading that costs less is not worth an estimate
-ASSUMED_FLOPS = 2e10  # of one CPU core or better, before anything was measured
 FEWEST = 8  # probe examples of a first picture
 FIRST_PICTURE = 0.8  # seconds that it may take, if it is to be one of more than these
 FIRST_DRAWS = 2
@@ -49,8 +54,9 @@ class WorkSlice:
 
 @dataclass
 class Spent:
-    """Seconds of all slices so far; what passes between two of them does not count."""
+    """Seconds of all slices so far by `clock`; what passes between two of them does not count."""
 
+    clock: Clock
     seconds: float = 0.0
 
 
@@ -72,14 +78,31 @@ class TangentReading:
     made: Callable[[ProbeContext, k.TangentEstimator], tuple[ProbeResult, float]]
 
 
+def device_clock(device: torch.device) -> Clock:
+    """Return a clock of what a device has done: on a card it first waits for the current stream,
+    since kernels are only queued when a call returns."""
+    if device.type != "cuda":
+        return time.monotonic
+
+    def seconds() -> float:
+        torch.cuda.current_stream(device).synchronize()
+        return time.monotonic()
+
+    return seconds
+
+
 def refinements(
-    steps: Callable[[Spent], Iterator[WorkSlice]], clock: Clock = time.monotonic
+    steps: Callable[[Spent], Iterator[WorkSlice]],
+    device: torch.device,
+    clock: Clock | None = None,
 ) -> Iterator[Refinement]:
     """The steps with the share of the work that is done: the time spent of the time expected.
 
-    Slices before the first picture, whose length is bounded, are taken together.
+    Slices before the first picture, whose length is bounded, are taken together. `clock`: that of
+    the device, where none is given.
     """
-    spent, done = Spent(), 0.0
+    clock = clock or device_clock(device)
+    spent, done = Spent(clock), 0.0
     under_way = steps(spent)
     shown: WorkSlice | None = None
     while True:
@@ -126,11 +149,11 @@ def path_steps(
     reading: PathReading,
     generator: torch.Generator,
     spent: Spent,
-    clock: Clock = time.monotonic,
 ) -> Iterator[WorkSlice]:
     """Path kernels: draws over a few examples, these pair by pair where that is quick, draws over
     all of them, at last all of them pair by pair."""
-    expected = k.npk_cost(context.architecture, len(context.x)) / ASSUMED_FLOPS
+    clock = spent.clock
+    expected = k.npk_cost(context.architecture, len(context.x)) / assumed_flops(context.x.device)
     pace, few = first_look(context, 1.0 + FIRST_DRAWS * reading.passes, clock)
     if few is not None:
         estimator = _path_estimator(few, reading, generator)
@@ -179,12 +202,11 @@ def tangent_steps(
     reading: TangentReading,
     generator: torch.Generator,
     spent: Spent,
-    clock: Clock = time.monotonic,
 ) -> Iterator[WorkSlice]:
     """Tangent kernels: two sketched logits over a few examples, then one after the other over all
     of them; after the last one they are exact."""
-    expected = k.ntk_cost(context.architecture, len(context.x)) / ASSUMED_FLOPS
-    pace, few = first_look(context, 1.0 + 2.0 * SWEEPS, clock)
+    expected = k.ntk_cost(context.architecture, len(context.x)) / assumed_flops(context.x.device)
+    pace, few = first_look(context, 1.0 + 2.0 * SWEEPS, spent.clock)
     if few is not None:
         estimator = _tangent_estimator(few, generator)
         estimator.draw(2)
@@ -210,7 +232,7 @@ def tangent_steps(
 
 
 def first_look(
-    context: ProbeContext, passes: float, clock: Clock = time.monotonic
+    context: ProbeContext, passes: float, clock: Clock
 ) -> tuple[float, ProbeContext | None]:
     """Seconds of the forward pass of one example, and the part of the examples for a first picture
     that costs so many passes; None where all of them fit into its time."""

@@ -30,10 +30,10 @@ from dgn_engine.training.probes._probe import (
     ProbeContext,
     ProbeResult,
     Refinement,
+    assumed_flops,
     numpy,
 )
 from dgn_engine.training.probes._refinement import (
-    ASSUMED_FLOPS,
     AT_ONCE,
     NOT_EXACT,
     PathReading,
@@ -87,11 +87,12 @@ def refine(
     context: ProbeContext, options: Mapping[str, OptionValue], generator: torch.Generator
 ) -> Iterator[Refinement]:
     """H from random value networks, then pair by pair."""
-    if cost(context.architecture, len(context.x)) <= AT_ONCE * ASSUMED_FLOPS:
+    device = context.x.device
+    if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
         yield Refinement(read(context, options, None), 1.0)
         return
     reading = PathReading(_inputs, _estimated, _by_pairs, passes=1.0)
-    yield from refinements(lambda spent: path_steps(context, reading, generator, spent))
+    yield from refinements(lambda spent: path_steps(context, reading, generator, spent), device)
 
 
 def _inputs(context: ProbeContext) -> k.PathInputs:

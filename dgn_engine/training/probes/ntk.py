@@ -25,10 +25,10 @@ from dgn_engine.training.probes._probe import (
     ProbeContext,
     ProbeResult,
     Refinement,
+    assumed_flops,
     numpy,
 )
 from dgn_engine.training.probes._refinement import (
-    ASSUMED_FLOPS,
     AT_ONCE,
     NOT_EXACT,
     TangentReading,
@@ -49,11 +49,12 @@ def refine(
     context: ProbeContext, options: Mapping[str, OptionValue], generator: torch.Generator
 ) -> Iterator[Refinement]:
     """One sketched logit after the other; exact after the last."""
-    if cost(context.architecture, len(context.x)) <= AT_ONCE * ASSUMED_FLOPS:
+    device = context.x.device
+    if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
         yield Refinement(read(context, options, None), 1.0)
         return
     reading = TangentReading(_made)
-    yield from refinements(lambda spent: tangent_steps(context, reading, generator, spent))
+    yield from refinements(lambda spent: tangent_steps(context, reading, generator, spent), device)
 
 
 def _made(context: ProbeContext, estimator: k.TangentEstimator) -> tuple[ProbeResult, float]:

@@ -23,10 +23,10 @@ from dgn_engine.training.probes._probe import (
     ProbeContext,
     ProbeResult,
     Refinement,
+    assumed_flops,
     numpy,
 )
 from dgn_engine.training.probes._refinement import (
-    ASSUMED_FLOPS,
     AT_ONCE,
     NOT_EXACT,
     PathReading,
@@ -51,7 +51,8 @@ def refine(
     context: ProbeContext, options: Mapping[str, OptionValue], generator: torch.Generator
 ) -> Iterator[Refinement]:
     """Λ and S from random value networks, then pair by pair."""
-    if cost(context.architecture, len(context.x)) <= AT_ONCE * ASSUMED_FLOPS:
+    device = context.x.device
+    if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
         yield Refinement(read(context, options, None), 1.0)
         return
     layers: dict[int, dict[str, Array]] = {}  # by the number of examples
@@ -79,7 +80,7 @@ def refine(
         return ProbeResult(arrays | once(context), facts=_facts(context))
 
     reading = PathReading(_inputs, estimated, exact, passes=2.0)
-    yield from refinements(lambda spent: path_steps(context, reading, generator, spent))
+    yield from refinements(lambda spent: path_steps(context, reading, generator, spent), device)
 
 
 def _inputs(context: ProbeContext) -> k.PathInputs:

@@ -49,8 +49,15 @@ class _SlicedJob:
     began: float | None = None  # its first slice
 
 
+def _priority(job: _SlicedJob) -> tuple[bool, int, float]:
+    """Return what sorts first whose slice is due: what was wanted last, until it has a picture."""
+    has_picture = job.shown is not None
+    return has_picture, 0 if has_picture else -job.order.key, job.turn
+
+
 class ReadingServer:
-    """The jobs of the process: one that has shown nothing comes first, then who had least time."""
+    """The jobs of the process: one that has shown nothing comes first, of these one of the newest
+    snapshot, then who had least time."""
 
     def __init__(
         self,
@@ -87,7 +94,7 @@ class ReadingServer:
 
     def work(self) -> None:
         """Do one slice of one job."""
-        job = min(self._jobs, key=lambda job: (job.shown is not None, job.turn))
+        job = min(self._jobs, key=_priority)
         ticket, now = job.order.ticket, self._clock()
         job.began = now if job.began is None else job.began
         try:

@@ -89,13 +89,15 @@ class DropSnapshot:
 
 @dataclass(frozen=True)
 class BeginJob:
-    """Read this probe of a loaded snapshot, better and better."""
+    """Read this probe of a loaded snapshot, better and better; `first`: nothing of this network is
+    shown for it yet."""
 
     ticket: int
     key: int
     probe: str
     options: Mapping[str, OptionValue]
     seed: int
+    first: bool = False
 
 
 @dataclass(frozen=True)

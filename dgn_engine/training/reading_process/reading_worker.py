@@ -167,6 +167,11 @@ class ReadingWorker:
         self._tickets = itertools.count(1)
         self.trouble = ""
 
+    def start_with(self, start: Callable[[], WorkerChild], in_process: bool) -> None:
+        """From now on, start children so; jobs of the one before are forgotten."""
+        self.close()
+        self._start, self.in_process, self.trouble = start, in_process, ""
+
     def warm(self) -> bool:
         """Have a process; whether there is one."""
         if self._child is None and not self.trouble:
@@ -188,10 +193,12 @@ class ReadingWorker:
         options: Mapping[str, OptionValue],
         seed: int,
         listener: Listener,
+        first: bool = False,
     ) -> int:
-        """Begin a job and return its ticket; `listener` hears of it from `poll`."""
+        """Begin a job and return its ticket; `listener` hears of it from `poll`. `first`: nothing
+        of this network is shown for the probe yet."""
         ticket = next(self._tickets)
-        order = BeginJob(ticket, snapshot.key, probe, dict(options), seed)
+        order = BeginJob(ticket, snapshot.key, probe, dict(options), seed, first)
         self._jobs[ticket] = _Ordered(order, snapshot, listener)
         self.warm()
         self._send(self._jobs[ticket])

@@ -43,7 +43,13 @@ class Worker:
     listeners: dict[int, Any] = field(default_factory=dict)
 
     def begin(
-        self, snapshot: Any, probe: str, options: Mapping[str, object], seed: int, hear: Any
+        self,
+        snapshot: Any,
+        probe: str,
+        options: Mapping[str, object],
+        seed: int,
+        hear: Any,
+        first: bool,
     ) -> int:
         ticket = len(self.begun) + 1
         self.begun.append((snapshot.key, probe, options, seed))

@@ -32,6 +32,7 @@ from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
 
 MODULES = {"npk": npk_probe, "overlap": overlap_probe, "ntk": ntk_probe}
 HEAVY = sorted(MODULES)
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +45,8 @@ def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def clock() -> float:
         return 0.001 * next(ticks)
 
-    for name in ("refinements", "path_steps", "tangent_steps"):
-        defaults = {"clock": clock}
-        function = getattr(refining, name)
-        for module in MODULES.values():
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, with_clock(function, **defaults))
+    for module in MODULES.values():
+        monkeypatch.setattr(module, "refinements", with_clock(refining.refinements, clock=clock))
 
 
 def with_clock(function: Callable[..., object], **more: object) -> Callable[..., object]:
@@ -193,7 +190,7 @@ def test_an_estimate_that_stays_rough_never_takes_the_place_of_an_exact_picture(
         assert refining.takes_over(whole, shown)
     assert refining.takes_over(rough, a_slice(8, 0.9))
     steps = iter((rough, few, rough, a_slice(64, 0.3, left=0.0)))
-    last = list(refinements(lambda _: steps, clock=lambda: 0.0))[-1]
+    last = list(refinements(lambda _: steps, CPU, lambda: 0.0))[-1]
     assert (last.result, last.error, last.done) == (few.result, 0.0, 1.0)
 
 
@@ -237,7 +234,7 @@ def test_what_is_done_is_the_share_of_the_time() -> None:
         yield WorkSlice(9.0)
         yield WorkSlice(0.0, nothing)
 
-    found = list(refinements(steps, clock=lambda: float(next(ticks))))
+    found = list(refinements(steps, CPU, lambda: float(next(ticks))))
     assert [one.done for one in found] == [0.25, 0.5, 0.5, 1.0]
     assert [one.error for one in found] == [0.5, 0.5, 0.5, 0.0]
 

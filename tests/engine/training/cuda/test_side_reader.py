@@ -17,6 +17,7 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.training.cuda.side_reader import SideReader
+from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 from dgn_engine.training.run import Run
@@ -46,11 +47,13 @@ def hold(schedule: ProbeSchedule, name: str) -> Door:
 
 @pytest.fixture
 def run(make_run: Make) -> Iterator[Run]:
-    found = make_run("DL")
-    found.probe_schedule.read_aside(SideReader(torch.device("cpu")))
+    found, side = make_run("DL"), SideStream(torch.device("cpu"))
+    found.probe_schedule.read_aside(SideReader(side))
     found.probe_schedule.watch((do.ProbeRequest("npk"),))
     yield found
     found.probe_schedule.release()
+    side.close()
+    assert not [one for one in threading.enumerate() if one.name.startswith("dgn-card-readings")]
 
 
 def read_due(run: Run, standing: bool = False) -> None:
@@ -84,7 +87,7 @@ def test_a_run_trains_on_and_hears_of_the_step_that_was_copied(
     wait_until_read(run)
     read_due(run)
     assert newest(run).step == 0
-    assert door.threads == ["dgn-card-probes_0"]
+    assert door.threads == ["dgn-card-readings_0"]
     twin = make_run("DL")
     twin.probe_schedule.watch((do.ProbeRequest("npk"),))
     twin.probe_schedule.read(("npk",), twin.context(), 0)
@@ -163,9 +166,3 @@ def test_what_compares_two_networks_is_read_between_two_steps(run: Run) -> None:
     read_due(run)
     assert set(run.probe_schedule.readings) == {"agreement"}
     door.open.set()
-
-
-def test_the_thread_ends_with_the_run(run: Run) -> None:
-    read_due(run)
-    run.probe_schedule.release()
-    assert not [one for one in threading.enumerate() if one.name.startswith("dgn-card-probes")]

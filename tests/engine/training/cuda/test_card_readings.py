@@ -1,0 +1,216 @@
+"""Expensive readings on a card: one slice at a time beside training, within the budget.
+
+Without a card the thread and its orders are the same; only the stream is missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.training import probe_schedule
+from dgn_engine.training.cuda import card_readings
+from dgn_engine.training.cuda.card_readings import CardReadings
+from dgn_engine.training.cuda.side_stream import SideStream
+from dgn_engine.training.probes import Probe, ProbeResult, Refinement
+from dgn_engine.training.reading_process.reading_messages import (
+    BeginJob,
+    JobOver,
+    JobSlice,
+    LoadSnapshot,
+    StopJob,
+)
+from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.run import Run
+
+Make = Callable[..., Run]
+CONTEXT: Any = SimpleNamespace(x=torch.zeros(64), network=torch.nn.Identity())
+PATIENCE = 30.0
+
+
+class Budget:
+    """Keeps what is charged."""
+
+    def __init__(self, in_credit: bool) -> None:
+        self.in_credit = in_credit
+        self.charged: list[float] = []
+
+    def charge(self, expense: str, seconds: float) -> None:
+        assert expense == "refinements"
+        self.charged.append(seconds)
+
+
+class Bench:
+    """Probes 'a' and 'b' of four slices, each of which waits until the test lets it pass."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.worked: list[str] = []
+        self.passes = threading.Semaphore(0)
+        self.threads: set[str] = set()
+        probes = {
+            name: Probe(name, lambda *_: ProbeResult(), refine=self.refine(name)) for name in "ab"
+        }
+        patch.setattr(card_readings, "all_probes", lambda: probes)
+        self.side = SideStream(torch.device("cpu"))
+        self.card = CardReadings(self.side)
+        assert len(self.card.take()) == 1  # it is ready
+
+    def refine(self, name: str) -> Any:
+        def slices(*_: object) -> Iterator[Refinement]:
+            for done in range(1, 5):
+                assert self.passes.acquire(timeout=PATIENCE)
+                self.worked.append(name)
+                self.threads.add(threading.current_thread().name)
+                yield Refinement(ProbeResult({"labels": np.zeros(64)}), done / 4)
+
+        return slices
+
+    def begin(self, ticket: int, probe: str, key: int = 1, first: bool = True) -> None:
+        self.card.put(LoadSnapshot(key, CONTEXT))
+        self.card.put(BeginJob(ticket, key, probe, {}, 0, first))
+
+    def end_slice(self) -> None:
+        self.passes.release()
+        self.wait()
+
+    def wait(self) -> None:
+        assert self.card._work is not None
+        self.card._work.result(PATIENCE)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    made = Bench(monkeypatch)
+    yield made
+    made.card.kill()
+    made.passes.release(100)
+    made.side.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("dgn-card-readings")]
+
+
+def advance(bench: Bench, budget: Budget | None) -> None:
+    bench.card.advance(budget)  # type: ignore[arg-type]
+
+
+def test_beside_training_each_slice_is_begun_by_the_loop_and_charged(bench: Bench) -> None:
+    budget = Budget(in_credit=True)
+    bench.begin(1, "a")
+    for done in range(1, 4):
+        advance(bench, budget)
+        bench.end_slice()
+        assert len(bench.worked) == done
+    advance(bench, budget)
+    assert len(budget.charged) == 3
+    assert all(seconds >= 0.0 for seconds in budget.charged)
+    assert bench.threads == {"dgn-card-readings_0"}
+    slices = [answer for answer in bench.card.take() if isinstance(answer, JobSlice)]
+    assert [made.done for made in slices] == [0.25, 0.5, 0.75]
+
+
+def test_in_debt_only_first_pictures_are_made(bench: Bench) -> None:
+    debt = Budget(in_credit=False)
+    bench.begin(1, "a", first=True)
+    bench.begin(2, "b", first=False)
+    advance(bench, debt)
+    bench.end_slice()
+    bench.card.take()
+    advance(bench, debt)
+    assert bench.card._work is None
+    assert bench.worked in (["a"], ["b"])  # of one snapshot the order is that of the server
+    advance(bench, Budget(in_credit=True))
+    bench.end_slice()
+    assert len(bench.worked) == 2
+
+
+def test_what_was_wanted_last_comes_first(bench: Bench) -> None:
+    budget = Budget(in_credit=True)
+    bench.begin(1, "a", key=1)
+    bench.begin(2, "b", key=2)
+    for _ in range(2):
+        advance(bench, budget)
+        bench.end_slice()
+    assert bench.worked == ["b", "a"]
+
+
+def test_while_nothing_trains_slices_follow_each_other_to_the_end(bench: Bench) -> None:
+    bench.begin(1, "a")
+    bench.passes.release(4)
+    advance(bench, None)
+    bench.wait()
+    assert bench.worked == ["a"] * 4
+    assert bench.card.take()[-1] == JobOver(1)
+
+
+def test_training_that_goes_on_takes_the_card_back_after_a_slice(bench: Bench) -> None:
+    budget = Budget(in_credit=True)
+    bench.begin(1, "a")
+    advance(bench, None)
+    advance(bench, budget)
+    bench.end_slice()
+    assert bench.worked == ["a"]
+
+
+def test_a_light_reading_waits_for_one_slice_only(bench: Bench) -> None:
+    bench.begin(1, "a")
+    advance(bench, None)
+    light = bench.side.submit(lambda: list(bench.worked))
+    bench.passes.release(1)
+    assert light.result(PATIENCE) == ["a"]
+
+
+def test_a_job_is_over_as_soon_as_it_is_stopped_and_its_slice_is_not_told(bench: Bench) -> None:
+    bench.begin(1, "a")
+    advance(bench, Budget(in_credit=True))
+    bench.card.put(StopJob(1))
+    assert bench.card.take() == [JobOver(1)]
+    bench.end_slice()
+    assert not [answer for answer in bench.card.take() if isinstance(answer, JobSlice)]
+    advance(bench, None)
+    bench.wait()
+    assert bench.worked == ["a"]
+
+
+# In a run
+
+
+def newest(run: Run) -> Reading:
+    return run.probe_schedule.readings["npk"]
+
+
+def test_a_run_on_the_card_trains_on_and_has_the_reading_of_the_step_that_was_copied(
+    make_run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)  # everything counts as expensive
+    run, twin = make_run("DL"), make_run("DL")
+    twin.probe_schedule.watch((do.ProbeRequest("npk"),))
+    twin.probe_schedule.read(("npk",), twin.context(), 0)
+    side = SideStream(torch.device("cpu"))
+    card = CardReadings(side)
+    worker = ReadingWorker(lambda: card, in_process=True)
+    schedule = run.probe_schedule
+    schedule.employ(worker)
+    schedule.watch((do.ProbeRequest("npk"),))
+    schedule.read(schedule.due(0), run.context(), 0)
+    while schedule.busy:
+        run.step()
+        twin.step()
+        card.advance(None)
+        worker.poll()
+    assert newest(run).step == 0
+    assert newest(run).progress == 1.0
+    for name, array in newest(twin).arrays.items():
+        assert np.array_equal(newest(run).arrays[name], array), name
+    assert newest(run).scalars == newest(twin).scalars
+    for name, tensor in twin.trainer.tensors().items():
+        assert torch.equal(run.trainer.tensors()[name], tensor), name
+    schedule.release()
+    worker.close()
+    side.close()

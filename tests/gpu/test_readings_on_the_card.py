@@ -1,0 +1,64 @@
+"""Expensive readings beside steps on a device: they are of the step that was copied."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.training.cuda.card_readings import CardReadings
+from dgn_engine.training.cuda.side_stream import SideStream
+from dgn_engine.training.cuda.step_runner import WARM_UP
+from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes, npk, ntk, overlap
+from dgn_engine.training.reading_process.reading_messages import JobOver, JobSlice, NetworkSnapshot
+from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from tests.engine.kernels.tiny import ARCHITECTURES
+from tests.gpu.trainers import CHAIN, trainer_on
+
+N = 6
+EPOCH = 3
+
+
+@pytest.mark.parametrize("probe", ["npk", "overlap", "ntk", "layer_kernels"])
+@pytest.mark.parametrize("name", ["chain", "conv-gap"])
+def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
+    name: str, probe: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (npk, ntk, overlap):
+        monkeypatch.setattr(module, "AT_ONCE", 0.0)  # small networks are read in slices, too
+    architecture = CHAIN if name == "chain" else ARCHITECTURES[name]
+    made = trainer_on(device, architecture=architecture)
+    for _ in range((WARM_UP + 1) * EPOCH):
+        made.step()
+    network = made.network_at(torch.arange(N, device=device))
+    context = ProbeContext(network, made.data.train_x[:N], made.data.train_y[:N], made.regime)
+    expected = all_probes()[probe].read(context, {}, None)
+    context.forget()
+
+    side = SideStream(device)
+    card = CardReadings(side)
+    worker = ReadingWorker(lambda: card, in_process=True)
+    results: list[ProbeResult] = []
+    over: list[JobOver] = []
+
+    def listen(answer: JobSlice | JobOver) -> None:
+        if isinstance(answer, JobOver):
+            over.append(answer)
+        elif answer.result is not None:
+            results.append(answer.result)
+
+    try:
+        snapshot = NetworkSnapshot(context, in_process=True)
+        assert isinstance(snapshot.content, ProbeContext)
+        assert snapshot.content.x.device.type == device.type
+        worker.begin(snapshot, probe, {}, 0, listen, first=True)
+        while not over:
+            made.step()
+            card.advance(None)
+            worker.poll()
+    finally:
+        worker.close()
+        side.close()
+    assert [answer.trouble for answer in over] == [""]
+    for key, array in expected.arrays.items():
+        np.testing.assert_allclose(results[-1].arrays[key], array, rtol=1e-4, atol=1e-5)
