@@ -29,6 +29,8 @@ from dgn_engine.training.reading_process.reading_messages import (
 )
 from dgn_engine.training.watch_budget import WatchBudget
 
+PAUSE = 0.001  # seconds between two slices: who waits for the switch of `products` can have it
+
 
 class CardReadings:
     """A `WorkerChild` that works on the side stream of a card, in this process.
@@ -125,3 +127,4 @@ class CardReadings:
                 self._server.work()
             if self._trains or self._side.has_waiting:
                 return self._clock() - began if self._trains else 0.0
+            time.sleep(PAUSE)
