@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import torch
+from torch import Tensor
 
 
 def random_stream(*key: object) -> torch.Generator:
@@ -14,3 +15,10 @@ def random_stream(*key: object) -> torch.Generator:
     """
     digest = hashlib.sha256(repr(key).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+def send_to_device(drawn: Tensor, device: torch.device) -> Tensor:
+    """Copy what was drawn on the CPU to the device; a card is not waited for."""
+    if device.type != "cuda":
+        return drawn.to(device)
+    return drawn.pin_memory().to(device, non_blocking=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.errors import UserError
-from dgn_engine.random_streams import random_stream
+from dgn_engine.random_streams import random_stream, send_to_device
 
 PAD, HOLE = 8, 4  # a side of 32 is padded by 32 // 8 = 4 and loses a square of 32 // 4 = 8
 LEAST = 8  # pixels of a side that can be padded and cut out
@@ -102,7 +102,7 @@ class Augmentation:
 
         def draw(choices: int) -> Tensor:
             whole = torch.randint(choices, (self._examples,), generator=generator)
-            return whole.to(self.fill.device)
+            return send_to_device(whole, self.fill.device)
 
         shifts = 2 * self.pad + 1
         return AugmentedViews(

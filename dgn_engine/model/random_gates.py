@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.random_streams import send_to_device
 
 MOST_BYTES = 2 << 30
 
@@ -34,7 +35,7 @@ class RandomGates:
                 "use fewer examples with data.train_limit, or a smaller network."
             )
         self._layers = [
-            (_uniform((examples, *shape), generator) < probability).to(device)
+            send_to_device(_uniform((examples, *shape), generator) < probability, device)
             for shape in architecture.gated_shapes
         ]
 

@@ -19,11 +19,11 @@ from dgn_engine.model.regime_entry import RegimeChange, enter
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.tiling import tiled
 from dgn_engine.model.wiring import check_shifts, check_wiring, routes
-from dgn_engine.random_streams import random_stream
+from dgn_engine.random_streams import random_stream, send_to_device
 from dgn_engine.regimes import Regime
 from dgn_engine.training.conv_step import ConvStep, is_chain_of_convolutions
 from dgn_engine.training.cuda.graph import Card, CudaCard
-from dgn_engine.training.cuda.host_copies import Courier, onto
+from dgn_engine.training.cuda.host_copies import Courier
 from dgn_engine.training.cuda.step_precision import full_products, step_precision
 from dgn_engine.training.cuda.step_runner import EagerSteps, GraphSteps, StepRunner
 from dgn_engine.training.dense_step import DenseStep, is_dense_chain
@@ -348,5 +348,5 @@ class Trainer:
     def _epoch_order(self, epoch: int) -> Tensor:
         if self._order[0] != epoch:
             order = epoch_order(self.seed, epoch, len(self.data.train_y))
-            self._order = (epoch, onto(order, self.data.train_x.device))
+            self._order = (epoch, send_to_device(order, self.data.train_x.device))
         return self._order[1]

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.config import Loss
+from dgn_engine.random_streams import send_to_device
 from dgn_engine.training.batched.dense import ChainPass, backward, forward
 from dgn_engine.training.batched.stacked_gates import (
     FrozenGates,
@@ -19,7 +20,7 @@ from dgn_engine.training.batched.stacked_gates import (
 )
 from dgn_engine.training.batched.stacked_weights import StackedWeights
 from dgn_engine.training.cuda.graph import Card, CudaCard
-from dgn_engine.training.cuda.host_copies import Courier, HostCopy, onto
+from dgn_engine.training.cuda.host_copies import Courier, HostCopy
 from dgn_engine.training.cuda.step_precision import step_precision
 from dgn_engine.training.cuda.step_runner import EagerSteps, GraphSteps, StepRunner
 from dgn_engine.training.device_data import epoch_order
@@ -202,7 +203,7 @@ class TrainerStack:
         trainers = self._trainers[:1] if self._one_order else self._trainers
         orders = [epoch_order(t.config.seed, epoch, self._train.examples) for t in trainers]
         found = orders[0] if self._one_order else torch.stack(orders)
-        return onto(found, self._trainers[0].data.train_x.device)
+        return send_to_device(found, self._trainers[0].data.train_x.device)
 
 
 def _fixed_inputs(first: Trainer, trainers: Sequence[Trainer]) -> Tensor | None:

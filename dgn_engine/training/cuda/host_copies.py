@@ -56,10 +56,3 @@ class Courier:
             arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch's stub
             arrived.record(self._side)
         return HostCopy(host, arrived)
-
-
-def onto(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the CPU on the device; a card is not waited for."""
-    if device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import Diverged, Event, Measured
+from dgn_engine.random_streams import send_to_device
 from dgn_engine.training.batched.stacked_network import TrainerStack
-from dgn_engine.training.cuda.host_copies import Courier, HostCopy, onto
+from dgn_engine.training.cuda.host_copies import Courier, HostCopy
 from dgn_engine.training.cuda.step_runner import WARM_UP, GraphSteps
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
@@ -138,7 +139,7 @@ def test_numbers_are_those_of_the_moment_they_were_asked_for() -> None:
     numbers.zero_()
     assert copy.ready
     assert copy.tensor.tolist() == [1.0, 1.0]
-    assert onto(numbers, torch.device("cpu")) is numbers
+    assert send_to_device(numbers, torch.device("cpu")) is numbers
 
 
 def stack(make_run: Make, regime: str) -> TrainerStack:
