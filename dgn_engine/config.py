@@ -11,11 +11,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import tomli_w
-
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.setting import OptionValue, Setting, check_value, in_short, setting, settings_of
-from dgn_engine.text.toml import TomlError, parse_toml
+from dgn_engine.text.toml import TomlError, format_toml, parse_toml
 
 Loss = Literal["cross-entropy", "squared"]
 Optimiser = Literal["adam", "sgd", "rmsprop"]
@@ -323,7 +321,7 @@ class RunConfig:
 
     def to_toml(self) -> str:
         """The whole configuration as TOML text, readable by `from_toml`."""
-        return tomli_w.dumps(self.to_dict())
+        return format_toml(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries; fields that are None are left out (TOML has no null)."""

@@ -1,4 +1,4 @@
-"""TOML of others held to bounds before it is parsed: a parser has none of its own.
+"""TOML: parsed within bounds, which a parser has none of its own, and written.
 
 A key of 20,000 parts takes tomllib a minute, a float of a million digits seconds, a list in lists
 in lists its whole stack; a configuration needs none of them.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 MOST = 512 << 10  # bytes of a file: a sweep that lists some 8,000 runs one by one
@@ -29,6 +30,11 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _OPENING, _CLOSING = frozenset("[{"), frozenset("]}")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {code: f"\\u{code:04x}" for code in (*range(32), 127) if chr(code) != "\t"} | {
+    ord(sign): escape
+    for sign, escape in zip('\b\n\f\r"\\', (r"\b", r"\n", r"\f", r"\r", r"\"", r"\\"), strict=True)
+}
 
 
 class TomlError(ValueError):
@@ -86,3 +92,55 @@ def _check_integers(tree: dict[str, Any]) -> None:
             left.extend(value)
         elif type(value) is int and not -LARGEST <= value < LARGEST:
             raise TomlError("has an integer of more than 64 bits")
+
+
+def format_toml(tree: Mapping[str, Any]) -> str:
+    """Return TOML text of nested mappings, lists, strings, numbers and truth values.
+
+    Raises:
+        TypeError: A value is of another type; TOML has no null.
+    """
+    return "\n".join(_format_tables(tree, ""))
+
+
+def _format_tables(tree: Mapping[str, Any], name: str) -> list[str]:
+    """Return the tables of a tree, its own values first, each with its heading."""
+    tables = {key: value for key, value in tree.items() if isinstance(value, Mapping)}
+    lines = [
+        f"{_format_key(key)} = {_format_value(value)}\n"
+        for key, value in tree.items()
+        if key not in tables
+    ]
+    if name and (lines or not tables):  # a table of tables alone is implied by their headings
+        lines.insert(0, f"[{name}]\n")
+    written = ["".join(lines)] if lines else []
+    for key, value in tables.items():
+        written += _format_tables(value, ".".join(filter(None, (name, _format_key(key)))))
+    return written
+
+
+def _format_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _format_string(key)
+
+
+def _format_value(value: object, indent: str = "") -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case str():
+            return _format_string(value)
+        case list() | tuple():
+            inner = indent + "    "
+            items = "".join(f"{inner}{_format_value(item, inner)},\n" for item in value)
+            return f"[\n{items}{indent}]" if value else "[]"
+        case Mapping():
+            pairs = (f"{_format_key(key)} = {_format_value(of)}" for key, of in value.items())
+            return f"{{ {', '.join(pairs)} }}" if value else "{}"
+        case _:
+            raise TypeError(f"{type(value).__qualname__} has no form in TOML")
+
+
+def _format_string(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'

@@ -18,7 +18,6 @@ DISTRIBUTIONS = {  # where the name to import is not that of the distribution
     "dask_jobqueue": "dask-jobqueue",
     "shiboken6": "PySide6-Essentials",  # it comes with it, in the same release
     "sklearn": "scikit-learn",
-    "tomli_w": "tomli-w",
 }
 EXTRAS = ("fast", "cluster", "notebook")  # of what a user may leave out; the others are for tests
 

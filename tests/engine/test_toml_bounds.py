@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.sweep.sweep_file import read_sweep
-from dgn_engine.text.toml import DEEPEST, LONGEST, MOST, PARTS, TomlError, parse_toml
+from dgn_engine.text.toml import DEEPEST, LONGEST, MOST, PARTS, TomlError, format_toml, parse_toml
 
 FAR = 100_000
 HOSTILE = {
@@ -170,3 +174,44 @@ def test_odd_values_of_a_sweep_are_refused_in_one_sentence(
     sweep.write_text(f"[grid]\n{line}\n")
     with pytest.raises(UserError, match=named):
         read_sweep(sweep)
+
+
+SCALARS = (
+    st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats()
+    | st.text(st.characters(exclude_categories=["Cs"]))
+)
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(KEYS, TREES, max_size=4))
+def test_what_is_written_is_read_back(tree: dict[str, object]) -> None:
+    assert repr(tomllib.loads(format_toml(tree))) == repr(_with_tables_last(tree))
+
+
+def _with_tables_last(tree: Any) -> Any:
+    """As TOML keeps the order: what stands in a table before the tables in it."""
+    if not isinstance(tree, dict):
+        return tree
+    ordered = sorted(tree.items(), key=lambda pair: isinstance(pair[1], dict))
+    return {key: _with_tables_last(value) for key, value in ordered}
+
+
+def test_a_configuration_is_written_as_other_writers_do() -> None:
+    tree = {
+        "b": {"x": 1e-05, "options": {}, "a b": '"\\\t\n\x7fü'},
+        "c": {"d": {"e": [1, 2]}},
+        "a": [],
+    }
+    assert format_toml(tree) == (
+        'a = []\n\n[b]\nx = 1e-05\n"a b" = "\\"\\\\\t\\n\\u007fü"\n\n[b.options]\n\n'
+        "[c.d]\ne = [\n    1,\n    2,\n]\n"
+    )
+    with pytest.raises(TypeError):
+        format_toml({"a": None})
