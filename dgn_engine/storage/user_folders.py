@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from platformdirs import PlatformDirs
+if TYPE_CHECKING:
+    from platformdirs import PlatformDirs
 
 HOME = "DGN_HOME"  # the variable that names the one folder
 CARRIED = "dgn-viewer-data"  # its name where `--portable` makes it
@@ -54,4 +56,6 @@ def _carried() -> Path | None:
 
 
 def _platform() -> PlatformDirs:
+    from platformdirs import PlatformDirs  # a machine with DGN_HOME needs it not
+
     return PlatformDirs(_PROGRAM, appauthor=False)

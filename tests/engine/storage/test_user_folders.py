@@ -33,7 +33,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_the_document_names_the_folders(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_folders, "PlatformDirs", SYSTEMS[system])
+    monkeypatch.setattr("platformdirs.PlatformDirs", SYSTEMS[system])
     # the shell's own words for it stand in the document
     monkeypatch.setattr("platformdirs.windows.get_win_folder", lambda _: "%LOCALAPPDATA%")
     text = (ROOT / "docs" / "environment.md").read_text("utf-8")
@@ -55,13 +55,13 @@ def test_what_0_1_kept_is_found_on_linux_and_macos(monkeypatch: pytest.MonkeyPat
         ),
     }  # fmt: skip
     for system, places in kept.items():
-        monkeypatch.setattr(user_folders, "PlatformDirs", system)
+        monkeypatch.setattr("platformdirs.PlatformDirs", system)
         found = [str(place()) for place in PLACES[:3]]
         assert found == [f"/home/someone with ü/{place}" for place in places]
 
 
 def test_xdg_folders_are_followed_where_they_are_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_folders, "PlatformDirs", Unix)
+    monkeypatch.setattr("platformdirs.PlatformDirs", Unix)
     for name in XDG:
         monkeypatch.setenv(name, f"/x/{name}")
     found = [str(place()) for place in PLACES]
