@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.cuda.side_reader import SideReader
+from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
 from tests.engine.sweep.small import content, run, small
@@ -103,7 +105,8 @@ def test_a_probe_beside_training_reads_the_step_that_was_copied(device: torch.de
 
     for _ in range((WARM_UP + 1) * EPOCH):
         made.step()
-    expected, reader = read(context()), SideReader(device)
+    side = SideStream(device)
+    expected, reader = read(context()), SideReader(side)
     try:
         reader.begin(context(), 7, {"npk": 1}, {"npk": read})
         for _ in range(4 * EPOCH):
@@ -113,6 +116,7 @@ def test_a_probe_beside_training_reads_the_step_that_was_copied(device: torch.de
         taken = reader.take()
     finally:
         reader.close()
+        side.close()
     assert taken is not None
     result, now = taken.results["npk"].result, read(context())
     assert result is not None, taken.results["npk"].error
@@ -121,15 +125,18 @@ def test_a_probe_beside_training_reads_the_step_that_was_copied(device: torch.de
     assert any(not np.allclose(now.arrays[n], a, rtol=1e-4) for n, a in expected.arrays.items())
 
 
-def on_the_card(seed: int) -> Training:
+def on_device(seed: int, device: torch.device) -> Training:
+    kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
     unit = small(seed)
-    return replace(unit, config=replace(unit.config, device="cuda"))
+    return replace(unit, config=replace(unit.config, device=kind))
 
 
-@pytest.mark.gpu
-def test_two_processes_on_one_card_give_the_bits_of_one(tmp_path: Path) -> None:
-    units: list[Unit] = [on_the_card(seed) for seed in range(3)]
-    for devices, name in ((("cuda:0",), "one"), (("cuda:0", "cuda:0"), "two")):
+def test_two_processes_on_one_device_give_the_bits_of_one(
+    device: torch.device, tmp_path: Path
+) -> None:
+    units: list[Unit] = [on_device(seed, device) for seed in range(3)]
+    place = "cuda:0" if device.type == "cuda" else "cpu"
+    for devices, name in (((place,), "one"), ((place, place), "two")):
         states = run(ProcessExecutor(devices=devices), units, tmp_path / name)
         assert set(states.values()) == {"done"}
     assert content(units, tmp_path / "two") == content(units, tmp_path / "one")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Literal
 
-import pytest
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
@@ -21,18 +22,21 @@ CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
     training=TrainingConfig(learning_rate=1e-3, epochs=0, pace=100.0),
     probe_examples=20,
-    device="cuda",
 )
 
 
-def assert_on_the_card() -> None:
+def fail_assertion(device: str) -> None:
     """An index beyond the end: the kernel asserts, and CUDA refuses everything from then on."""
+    if device != "cuda":
+        raise RuntimeError("CUDA error: device-side assert triggered")
     place = torch.full((1,), 1 << 20, device="cuda")
     torch.zeros(1, device="cuda")[place].sum()
     torch.cuda.synchronize()
 
 
-def serve_until_the_card_breaks(pipe: Connection, data_root: str, runs_root: str) -> None:
+def serve_until_the_card_breaks(
+    device: str, pipe: Connection, data_root: str, runs_root: str
+) -> None:
     """As the real one; a run that was begun here meets a failed assertion at a step."""
     from dgn_engine.training.trainer import Trainer
 
@@ -42,16 +46,19 @@ def serve_until_the_card_breaks(pipe: Connection, data_root: str, runs_root: str
     def broken(trainer: Trainer) -> None:
         begun.append(trainer.step_count == 0)
         if begun[0] and trainer.step_count >= BREAKS_AT:
-            assert_on_the_card()
+            fail_assertion(device)
         step(trainer)
 
     Trainer.step = broken  # type: ignore[method-assign]
     serve_engine(pipe, data_root, runs_root)
 
 
-@pytest.mark.gpu
-def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(tmp_path: Path) -> None:
-    session = ProcessSession(runs_root=str(tmp_path), serve=serve_until_the_card_breaks)
+def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(
+    device: torch.device, tmp_path: Path
+) -> None:
+    kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
+    serve = partial(serve_until_the_card_breaks, kind)
+    session = ProcessSession(runs_root=str(tmp_path), serve=serve)
     heard: list[told.Event] = []
 
     def wait_for(kind: type[told.Event], seconds: float = 90.0) -> told.Event:
@@ -66,7 +73,7 @@ def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(tmp_path: Pa
 
     session.start()
     try:
-        session.send(do.StartRun(replace(CONFIG), paused=True))
+        session.send(do.StartRun(replace(CONFIG, device=kind), paused=True))
         session.send(do.Advance(40))
         wait_for(told.Paused)
         session.send(do.SwapRegime("FR-II"))  # before which a checkpoint is written
