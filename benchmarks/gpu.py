@@ -114,7 +114,8 @@ def fill_table(
         if left < LEAST:
             break
         measured = run_case(row["name"], row["title"], quick, min(left, CASE_SECONDS), dry)
-        print(measured.get("failed") or f"{row['title']}: measured", flush=True)
+        why = measured.get("failed") or measured.get("skipped") or "measured"
+        print(f"{row['title']}: {why}", flush=True)
         if rates is not None and "methods" in measured:
             add_floors(measured, rates)
         rows[index] = measured | ({"dry": True} if dry else {})
@@ -134,6 +135,8 @@ def run_case(name: str, title: str, quick: bool, seconds: float, dry: bool = Fal
             row: Tree = json.loads(out.read_text("utf-8"))
             return row
     print(output[-3000:], flush=True)
+    if code is None and seconds < CASE_SECONDS:  # the session's time ended, not its own
+        return {"name": name, "title": title, "skipped": NO_TIME}
     why = (output.strip().splitlines() or [f"exit code {code}"])[-1].rstrip(".")
     if code is None:
         why = f"it was stopped after {seconds:.0f} s"

@@ -120,11 +120,15 @@ def test_a_case_that_fails_in_its_process_is_a_row_that_says_why(
 ) -> None:
     for code, said, why in (
         (1, "RuntimeError: CUDA error: no luck.\n", "RuntimeError: CUDA error: no luck"),
-        (None, "", "it was stopped after 30 s"),
+        (None, "", f"it was stopped after {gpu.CASE_SECONDS:.0f} s"),
         (-9, "", "exit code -9"),
     ):
         monkeypatch.setattr(gpu, "run_for", lambda *_, c=code, s=said: (c, s))
-        assert gpu.run_case("a", "A", False, 30.0) == {"name": "a", "title": "A", "failed": why}
+        row = gpu.run_case("a", "A", False, gpu.CASE_SECONDS)
+        assert row == {"name": "a", "title": "A", "failed": why}
+    monkeypatch.setattr(gpu, "run_for", lambda *_: (None, ""))
+    late = gpu.run_case("a", "A", False, gpu.CASE_SECONDS / 2)
+    assert late == {"name": "a", "title": "A", "skipped": gpu.NO_TIME}
 
 
 def test_the_process_of_a_case_writes_its_row(

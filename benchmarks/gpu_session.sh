@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# What fifteen minutes of a card are for: `make gpu`, then DavidNet at the 24 epochs of its author.
+#
+#     bash benchmarks/gpu_session.sh [--seconds 560] [--data FOLDER] [--out FOLDER]
+#                                    [--python python3] [--only gpu|davidnet] [--dry]
+#
+# --data: a folder with CIFAR-10, as cifar-10-batches-py or as images in train/CLASS and test/CLASS,
+# also in a .tar.gz or .zip; without it DavidNet is left out, and that is said. --out: gpu.json,
+# gpu.md, davidnet.json, davidnet.md and session.log, written anew after each result: whatever ends
+# this, what was measured is there. --dry: all of it on the CPU, small.
+#
+# Exit code: 0 where all that was begun is sound, also where time ran out; 1 for failures; 2 for
+# wrong arguments; 3 without a card; 143 after SIGTERM, 130 after Ctrl+C.
+set -u
+
+seconds=560 data='' out=build/gpu-session python=python3 only='' dry=''
+
+refuse() {
+  echo "gpu_session.sh: $1; usage: gpu_session.sh [--seconds N] [--data FOLDER] [--out FOLDER]" \
+    "[--python PYTHON] [--only gpu|davidnet] [--dry]" >&2
+  exit 2
+}
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    --dry) dry=--dry; shift; continue ;;
+    --seconds | --data | --out | --python | --only) [ $# -ge 2 ] || refuse "$1 needs a value" ;;
+    *) refuse "there is no option $1" ;;
+  esac
+  case $1 in
+    --seconds) seconds=$2 ;;
+    --data) data=$2 ;;
+    --out) out=$2 ;;
+    --python) python=$2 ;;
+    --only) only=$2 ;;
+  esac
+  shift 2
+done
+[[ $seconds =~ ^[1-9][0-9]*$ ]] || refuse "--seconds is a whole number of seconds"
+[[ $only =~ ^(|gpu|davidnet)$ ]] || refuse "--only is gpu or davidnet"
+command -v "$python" >/dev/null || refuse "there is no $python"
+
+# Paths are the caller's; commands run in the checkout.
+[[ -z $data || $data == /* ]] || data=$PWD/$data
+[[ $out == /* ]] || out=$PWD/$out
+[[ $python != */* || $python == /* ]] || python=$PWD/$python
+mkdir -p "$out" || exit 2
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+export OMP_NUM_THREADS=1
+
+child='' signalled='' failed=0
+end_with() { signalled=$1; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null; }
+trap 'end_with 143' TERM HUP
+trap 'end_with 130' INT
+
+# Runs a command with its output here and in the log; a signal is passed on and its end awaited.
+run() {
+  "$python" -m "$@" > >(trap '' INT TERM HUP; exec tee -a "$out/session.log") 2>&1 &
+  child=$!
+  local code
+  while true; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2>/dev/null || break
+  done
+  child=''
+  [ -z "$signalled" ] || exit "$signalled"
+  [ $code -ne 3 ] || exit 3
+  [ $code -eq 0 ] || failed=1
+}
+
+: > "$out/session.log"
+if [ "$only" != davidnet ]; then
+  # A minute is left for the training to begin in; `make gpu` has eight at most.
+  limit=$((seconds - 60 < 460 ? seconds - 60 : 460))
+  [ -z "$only" ] || limit=$((seconds - 20 < 460 ? seconds - 20 : 460))
+  run benchmarks.gpu --out "$out/gpu.json" --page "$out/gpu.md" --seconds "$limit" $dry
+fi
+if [ "$only" != gpu ]; then
+  run benchmarks.gpu_davidnet --out "$out/davidnet.json" --rates "$out/gpu.json" \
+    --seconds $((seconds - SECONDS - 5)) ${data:+--data "$data"} $dry
+fi
+exit $failed
