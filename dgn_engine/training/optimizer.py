@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,6 +27,12 @@ class NetworkOptimizer:
         self.torch = optimiser_over(groups, config)
         self._states = 0  # how often states came or went otherwise than by a step
         self._moments: dict[int, _Moments] = {}  # by the stretch of weights that they belong to
+        first = self.torch.param_groups[0]
+        self._merges = bool(first.get("fused")) and isinstance(self.torch, torch.optim.Adam)
+        # Weights with equal numbers have taken equally many steps. The counts themselves may lie
+        # on a card, which no step waits for. A state that somebody replaced has no number.
+        self._ages: dict[Tensor, tuple[dict[str, Any], int]] = {}
+        self._new_age = itertools.count(1)
 
     def set_learning_rate(self, rate: float) -> None:
         """From the next step on, for both groups."""
@@ -49,7 +56,15 @@ class NetworkOptimizer:
     def step(self) -> None:
         """Move the weights that have a gradient, then clear the gradients."""
         self._part_moments()
+        groups = self.torch.param_groups if self._merges else []
+        moved = [p for group in groups for p in group["params"] if p.grad is not None]
+        ages = [self._age_of(parameter) for parameter in moved]
         self.torch.step()
+        # Of one age before, of one age now; others have not moved. That also holds where the step
+        # is only captured, and then replayed any number of times.
+        after = {age: next(self._new_age) for age in set(ages)}
+        for parameter, age in zip(moved, ages, strict=True):
+            self._ages[parameter] = self.torch.state[parameter], after[age]
         self.torch.zero_grad(set_to_none=True)
 
     @torch.no_grad()
@@ -60,8 +75,7 @@ class NetworkOptimizer:
         narrow network; the arithmetic is the same kernel's.
         """
         group = self.torch.param_groups[0]
-        adam = bool(group.get("fused")) and isinstance(self.torch, torch.optim.Adam)
-        moments = [self._moments_of(flat) for flat in groups] if adam else [None]
+        moments = [self._moments_of(flat) for flat in groups] if self._merges else [None]
         known = [one for one in moments if one is not None]
         if len(known) < len(moments):
             for flat in groups:
@@ -78,11 +92,37 @@ class NetworkOptimizer:
         if found is not None and found.are(flat, states):
             return found
         there = [state for state in states if state]
-        if len(there) < len(states) or len({float(state["step"]) for state in there}) > 1:
+        if len(there) < len(states) or len(set(map(self._age_of, flat.parameters))) > 1:
             return None
+        # From now on they move together, and nothing else that had their age.
+        age = next(self._new_age)
+        for parameter, state in zip(flat.parameters, there, strict=True):
+            self._ages[parameter] = state, age
         still = {key: moments for key, moments in self._moments.items() if moments.intact}
         self._moments = {**still, id(flat): _Moments(flat, there)}
         return self._moments[id(flat)]
+
+    def _age_of(self, parameter: Tensor) -> int:
+        """Return its number: 0 without a state, one of its own where its state is not known."""
+        state = self.torch.state.get(parameter)
+        if not state:
+            return 0
+        known, age = self._ages.get(parameter, (None, 0))
+        return age if known is state else next(self._new_age)
+
+    def read_counts(self) -> None:
+        """Compare the counts of steps of states that came from elsewhere.
+
+        A card is waited for, once: call it where states are replaced, not in a step.
+        """
+        self._ages.clear()
+        states = {p: state for p, state in self.torch.state.items() if state}
+        if not self._merges or not states:
+            return
+        counts = torch.stack([state["step"].reshape(()) for state in states.values()]).tolist()
+        ages = {count: next(self._new_age) for count in set(counts)}
+        pairs = zip(states.items(), counts, strict=True)
+        self._ages = {p: (state, ages[count]) for (p, state), count in pairs}
 
     def _part_moments(self) -> None:
         """Each weight has a count of steps of its own again, as torch's step expects."""
@@ -95,12 +135,14 @@ class NetworkOptimizer:
         self._states += 1
         for parameter in network.parameters():
             self.torch.state.pop(parameter, None)
+            self._ages.pop(parameter, None)
 
     def replace_feature(self, feature: nn.Module) -> None:
         """Θ^f became a new module (an import with biases); its state starts afresh."""
         self._states += 1
         for parameter in self.torch.param_groups[1]["params"]:
             self.torch.state.pop(parameter, None)
+            self._ages.pop(parameter, None)
         self.torch.param_groups[1]["params"] = list(feature.parameters())
 
     def tensors(self, network: GatedNetwork) -> dict[str, Tensor]:
@@ -130,6 +172,7 @@ class NetworkOptimizer:
             self.torch.state.pop(parameter, None)
             if state:
                 self.torch.state[parameter] = state
+        self.read_counts()
 
 
 class _WithoutCompiler(torch.optim.Optimizer):

@@ -66,6 +66,7 @@ class StackedWeights:
                 parameter.data = parameter.data.clone()
                 if states.get(parameter):
                     states[parameter] = {key: v.clone() for key, v in states[parameter].items()}
+            trainer.optimizer.read_counts()
 
     def _publish(self, part: _Part, name: str, places: range, state: dict[str, Any]) -> None:
         for row, place in enumerate(places):
