@@ -15,14 +15,19 @@ from dgn_engine.training.batched.stacked_network import TrainerStack
 NETWORKS, STEPS = 48, 50
 
 
+def _steps(n: int) -> int:
+    """A dry run has few."""
+    return min(STEPS, n // BATCH)
+
+
 def _packed(device: torch.device, n: int) -> Work:
     """Steps of all networks at once; returns the mean loss of the first."""
     first = trainer(device, n)
     others = [trainer(device, n, seed, first.data) for seed in range(1, NETWORKS)]
-    pack = TrainerStack([first, *others])
+    pack, steps = TrainerStack([first, *others]), _steps(n)
 
     def work() -> Tensor:
-        for _ in range(STEPS):
+        for _ in range(steps):
             pack.step()
         return torch.tensor([pack.train_scores()[0].loss])
 
@@ -31,18 +36,19 @@ def _packed(device: torch.device, n: int) -> Work:
 
 def _one_by_one(device: torch.device, n: int) -> Work:
     """The steps of one of the networks."""
-    one = trainer(device, n)
+    single, steps = trainer(device, n), _steps(n)
 
     def work() -> Tensor:
-        for _ in range(STEPS):
-            one.step()
-        return torch.tensor([one.train_score().loss])
+        for _ in range(steps):
+            single.step()
+        return torch.tensor([single.train_score().loss])
 
     return work
 
 
-def _floor(_: int) -> Amounts:
-    return training_amounts(CONFIG, dense(CLASSES), STEPS * BATCH, STEPS, NETWORKS)
+def _floor(n: int) -> Amounts:
+    steps = _steps(n)
+    return training_amounts(CONFIG, dense(CLASSES), steps * BATCH, steps, NETWORKS)
 
 
 CASE = Case(
