@@ -52,7 +52,7 @@ def missing() -> list[str]:
     return [name for module, name in NEEDED.items() if importlib.util.find_spec(module) is None]
 
 
-class Report:
+class GpuReport:
     """JSON and page of one session, written anew after each result."""
 
     def __init__(self, out: Path, page: Path, content: Tree) -> None:
@@ -102,7 +102,7 @@ def measure_rates(seconds: float, dry: bool = False) -> Tree | None:
 
 
 def fill_table(
-    report: Report, quick: bool, until: float, dry: bool = False, rates: Tree | None = None
+    report: GpuReport, quick: bool, until: float, dry: bool = False, rates: Tree | None = None
 ) -> None:
     """Measure the cases of a report in their order while there is time; one that fails or comes
     too late is a row that says why. `until`: a moment of `now`."""
@@ -199,7 +199,7 @@ def _measure(given: argparse.Namespace, out: Path, page: Path) -> int:
             if name in (given.only or titles)
         ],
     }
-    report = Report(out, page, content)
+    report = GpuReport(out, page, content)
     try:
         if not given.only:
             content["tests"] = run_tests(min(TEST_SECONDS, given.seconds), given.dry)

@@ -17,7 +17,6 @@ from benchmarks import report
 from benchmarks.case import Case
 from benchmarks.measure import measure
 from dgn_engine.plugins import discover
-from dgn_engine.training.cuda.step_precision import full_products
 
 
 def cases() -> dict[str, Case]:
@@ -37,7 +36,6 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     case = cases()[given.name]
     device = torch.device(given.device or ("cpu" if given.dry else "cuda"))
-    full_products()  # cuDNN rounds to TF32 unless told not to: plain torch is float32 as well
     try:
         row = measure(given.name, case, device, given.quick, given.rounds_for, given.dry)
     except Exception as error:

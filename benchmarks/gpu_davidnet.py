@@ -195,7 +195,7 @@ def amounts_of(config: RunConfig, started: RunStarted, steps: int, tests: int) -
     return Amounts(trained.flops + passes * sum(floors.layer_flops(architecture)), trained.bytes)
 
 
-class Session:
+class DavidNetSession:
     """The rows of all runs, and the files that they are in, written anew after each."""
 
     def __init__(self, out: Path, page: Path, content: Tree) -> None:
@@ -303,7 +303,7 @@ def _measure(given: argparse.Namespace, until: float) -> int:
     device = torch.device("cpu" if given.dry else "cuda")
     about = machine.machine(device) | {"cuda": torch.version.cuda}
     content: Tree = {"dry": given.dry, "machine": about, "runs": []}
-    session = Session(given.out, given.out.with_suffix(".md"), content)
+    session = DavidNetSession(given.out, given.out.with_suffix(".md"), content)
     data = None if given.data is None else find_data(given.data.absolute())
     if data is None:
         why = "no data were given" if given.data is None else f"{given.data} {NO_DATA}"

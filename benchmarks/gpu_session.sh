@@ -55,6 +55,7 @@ trap 'end_with 130' INT
 
 # Runs a command with its output here and in the log; a signal is passed on and its end awaited.
 run() {
+  [ -z "$signalled" ] || exit "$signalled"
   "$python" -m "$@" > >(trap '' INT TERM HUP; exec tee -a "$out/session.log") 2>&1 &
   child=$!
   local code
@@ -80,4 +81,5 @@ if [ "$only" != gpu ]; then
   run benchmarks.gpu_davidnet --out "$out/davidnet.json" --rates "$out/gpu.json" \
     --seconds $((seconds - SECONDS - 5)) ${data:+--data "$data"} $dry
 fi
+wait # for the log
 exit $failed

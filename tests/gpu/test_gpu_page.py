@@ -97,7 +97,7 @@ def test_cases_are_measured_by_rank_and_one_without_time_says_so(
     made = made_up() | {
         "cases": [{"name": n, "title": n.upper(), "skipped": gpu.NO_TIME} for n in "abc"]
     }
-    report = gpu.Report(out, tmp_path / "gpu.md", made)
+    report = gpu.GpuReport(out, tmp_path / "gpu.md", made)
     times = iter([400.0, 405.0, 410.0, 415.0, 441.0])
     monkeypatch.setattr(gpu, "now", lambda: next(times))
 
