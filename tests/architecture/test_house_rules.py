@@ -27,8 +27,6 @@ PLUG_IN_FOLDERS = {
     "dgn_engine/regimes",
     "dgn_engine/training/probes",
 }
-# Modules that may be longer than 500 lines, with the reason: tables of data, say.
-LONG: dict[str, str] = {}
 NOUNS = {  # of the field or the platform, though they end in -ing
     "formatting",
     "importing",
@@ -137,13 +135,6 @@ def says_nothing(called: str, docstring: str) -> bool:
     fillers = {"a", "an", "the", "of", "its", "is", "as"}
     refers = said[0] == "see" and len(said) <= 6
     return refers or len(said) < 3 or set(said) <= {*words(called), *fillers}
-
-
-def test_no_module_is_longer_than_500_lines() -> None:
-    lengths = {name(path): len(path.read_text("utf-8").splitlines()) for path in MODULES}
-    long = {path: length for path, length in lengths.items() if length > 500}
-    assert {path: length for path, length in long.items() if path not in LONG} == {}
-    assert set(LONG) <= set(long)
 
 
 def test_a_module_name_occurs_once_in_the_tree() -> None:
