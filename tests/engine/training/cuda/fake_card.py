@@ -9,6 +9,7 @@ that was changed, a tensor that was replaced) is not noticed here either.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 # What leaves the card, or brings numbers of Python to it, whatever the device of the test is.
 LEAVES = {
@@ -41,19 +42,33 @@ def refuse(what: str) -> None:
     raise CaptureError(f"operation not permitted when stream is capturing: {what}")
 
 
-def _refuse_to_wait(*_: object) -> None:
-    refuse("synchronize")
+def _refuse_in_this_thread(waiting: Callable[..., Any]) -> Callable[..., Any]:
+    capturing = threading.get_ident()
+
+    def wait(*args: Any) -> Any:
+        if threading.get_ident() == capturing:
+            refuse("synchronize")
+        return waiting(*args)
+
+    return wait
 
 
 @contextmanager
 def _no_waiting() -> Iterator[None]:
-    """What waits for a card, or takes memory from it, without a tensor."""
+    """What waits for a card, or takes memory from it, without a tensor.
+
+    Other threads may go on waiting: graphs are captured with the mode 'thread_local'.
+    """
+    owners = {
+        torch.cuda: ("synchronize", "empty_cache", "mem_get_info"),
+        torch.cuda.Stream: ("synchronize", "query"),
+        torch.cuda.Event: ("synchronize", "query"),
+    }
     with contextlib.ExitStack() as stack:
-        for name in ("synchronize", "empty_cache", "mem_get_info"):
-            stack.enter_context(mock.patch.object(torch.cuda, name, _refuse_to_wait))
-        for kind in (torch.cuda.Stream, torch.cuda.Event):
-            for name in ("synchronize", "query"):
-                stack.enter_context(mock.patch.object(kind, name, _refuse_to_wait))
+        for owner, names in owners.items():
+            for name in names:
+                refusing = _refuse_in_this_thread(getattr(owner, name))
+                stack.enter_context(mock.patch.object(owner, name, refusing))
         yield
 
 
@@ -96,7 +111,7 @@ class FakeGraph:
         self.replays += 1
         for operation, args, kwargs, results in self.calls:
             again = operation(*args, **kwargs)
-            for result, new in zip(_tensors(results), _tensors(again), strict=True):
+            for result, new in zip(tensors_in(results), tensors_in(again), strict=True):
                 if new is not result and new.data_ptr() != result.data_ptr():
                     result.detach().copy_(new)
 
@@ -111,11 +126,15 @@ class _Recorder(TorchDispatchMode):
         self._own: set[int] = set()  # memory that came with the capture
         self._kept: list[Any] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # or torch's compiler is loaded, to be told that nothing is compiled here
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if any(tag in func.tags for tag in SIZED_BY_DATA) and not _is_plain_index(func, args):
+        if is_sized_by_data(func, args):
             refuse(f"{func} waits for data")
-        if func.overloadpacket in MASKED and not _is_plain(args[1]):
+        if func.overloadpacket in MASKED and has_mask(args[1]):
             refuse(f"{func} counts a mask")
         if func is torch.ops.aten.lift_fresh.default:
             refuse("numbers of Python become a tensor")
@@ -126,46 +145,65 @@ class _Recorder(TorchDispatchMode):
         for declared, given in zip(func._schema.arguments, args, strict=False):
             if declared.alias_info is not None and declared.alias_info.is_write:
                 self._remember(given)
+        if func is torch.ops.aten.native_batch_norm.default:
+            self._remember(args[3:5])  # running mean and variance, which the schema does not name
         for declared in func._schema.arguments:
             if declared.name in kwargs and declared.alias_info is not None:
                 self._remember(kwargs[declared.name])
         results = func(*args, **kwargs)
         self._graph.calls.append((func, args, kwargs, results))
-        known = {t.untyped_storage().data_ptr() for t in _tensors((args, tuple(kwargs.values())))}
-        for result in _tensors(results):
+        known = {t.untyped_storage().data_ptr() for t in tensors_in((args, tuple(kwargs.values())))}
+        for result in tensors_in(results):
             if (address := result.untyped_storage().data_ptr()) not in known:
                 self._own.add(address)
         return results
 
     def _remember(self, given: object) -> None:
-        for tensor in _tensors(given):
+        for tensor in tensors_in(given):
             storage = tensor.untyped_storage()
             address = storage.data_ptr()
             if address not in self._own and address not in self._before:
-                self._before[address] = (storage, storage.clone())
+                with _disable_current_modes():
+                    self._before[address] = (storage, storage.clone())
 
     def put_back(self) -> None:
-        for storage, before in self._before.values():
-            storage.copy_(before)
+        with _disable_current_modes():
+            for storage, before in self._before.values():
+                storage.copy_(before)
 
 
-def _is_plain_index(func: Any, args: Any) -> bool:
-    """An index of whole numbers has the size of the index, a mask has not."""
-    if func is not torch.ops.aten.index.Tensor:
+@contextmanager
+def recording(graph: FakeGraph) -> Iterator[None]:
+    """Write the operations in here into the graph; at its end nothing has happened yet."""
+    recorder = _Recorder(graph)
+    try:
+        with _no_waiting(), _Words(), recorder:
+            yield
+    finally:
+        with contextlib.suppress(RuntimeError):
+            recorder.put_back()
+
+
+def is_sized_by_data(func: Any, args: Any) -> bool:
+    """Return whether an operation waits for numbers: for its result, or for the size of it."""
+    if not any(tag in func.tags for tag in SIZED_BY_DATA):
         return False
-    return _is_plain(args[1])
+    # An index of whole numbers has the size of the index, a mask has not.
+    return func is not torch.ops.aten.index.Tensor or has_mask(args[1])
 
 
-def _is_plain(index: Any) -> bool:
-    return all(one is None or one.dtype not in (torch.bool, torch.uint8) for one in index)
+def has_mask(index: Any) -> bool:
+    return any(one is not None and one.dtype in (torch.bool, torch.uint8) for one in index)
 
 
-def _tensors(values: Any) -> list[Tensor]:
+def tensors_in(values: Any) -> list[Tensor]:
     if isinstance(values, Tensor):
         return [values]
-    if isinstance(values, (tuple, list)):
-        return [tensor for value in values for tensor in _tensors(value)]
-    return []
+    tensors: list[Tensor] = []
+    for value in values if isinstance(values, (tuple, list)) else ():
+        if isinstance(value, (Tensor, tuple, list)):
+            tensors += tensors_in(value)
+    return tensors
 
 
 class FakeCard:
@@ -183,13 +221,8 @@ class FakeCard:
 
     def captured(self, work: Callable[[], None]) -> FakeGraph:
         graph = FakeGraph()
-        recorder = _Recorder(graph)
-        try:
-            with _no_waiting(), _Words(), recorder:
-                work()
-        finally:
-            with contextlib.suppress(RuntimeError):
-                recorder.put_back()
+        with recording(graph):
+            work()
         self.graphs.append(graph)
         return graph
 

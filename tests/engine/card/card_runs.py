@@ -1,0 +1,87 @@
+"""Runs that do on a simulated card what they do on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from dgn_engine.config import RunConfig
+from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.training.conv_step import is_chain_of_convolutions
+from dgn_engine.training.cuda.step_runner import WARM_UP, GraphSteps
+from dgn_engine.training.run import Run
+from tests.engine.any_run import any_config
+from tests.simulated_card import is_on_card, simulated_card
+
+Device = Literal["cpu", "cuda"]
+Script = Callable[[Run], None]
+UNTIL_CAPTURED = WARM_UP + 1
+NEAR = 1e-4
+RATE = 2.0**-8  # the same in float32, in which a card keeps it
+
+
+def small_config(regime: str, net: str, **training: Any) -> RunConfig:
+    """Any network and gates, batches of one size, until it is stopped."""
+    config = any_config(regime, net, seed=0)
+    given = {"batch": 4, "learning_rate": RATE, "epochs": 0, **training}
+    return replace(
+        config,
+        training=replace(config.training, **given),
+        data=replace(config.data, train_limit=12, test_limit=8),
+        gating=replace(config.gating, pretrain_epochs=1 if config.gating.regime == "FL" else 0),
+    )
+
+
+def begin_run(config: RunConfig, device: Device, events: list[Event]) -> Run:
+    return Run(1, replace(config, device=device), events.append, lambda *_: None, live=False)
+
+
+def assert_captured(run: Run) -> None:
+    assert isinstance(run.trainer.steps, GraphSteps)
+    assert run.trainer.steps.trouble == ""
+    assert run.trainer.steps.captures > 0
+    assert all(is_on_card(parameter) for parameter in run.trainer.network.parameters())
+
+
+def numbers_of(config: RunConfig, script: Script, device: Device) -> dict[str, Tensor]:
+    """Return the state of a run, and its scores, after what the script does to it."""
+    events: list[Event] = []
+    run = begin_run(config, device, events)
+    script(run)
+    run.settle()
+    if device == "cuda":
+        assert_captured(run)
+    scores = [
+        (event.train_loss, event.train_accuracy) for event in events if isinstance(event, Measured)
+    ]
+    if run.trainer.regime.generalises:
+        test = run.trainer.test_score()
+        scores.append((test.loss, test.accuracy))
+    return {
+        **{
+            name: tensor.detach().to("cpu", copy=True)
+            for name, tensor in run.trainer.tensors().items()
+        },
+        "scores": torch.tensor(scores, dtype=torch.float64),
+    }
+
+
+def assert_same_on_card(config: RunConfig, script: Script) -> None:
+    """Numbers are the same bits; where convolutions are taken in another order of memory on a card,
+    they are near."""
+    expected = numbers_of(config, script, "cpu")
+    with simulated_card() as card:
+        result = numbers_of(config, script, "cuda")
+    assert card.faults == []
+    assert result.keys() == expected.keys()
+    shape = architecture_for(config.net, (1, 8, 8), 10)
+    by_hand = is_chain_of_convolutions(GatedNetwork(shape, config.net.bias))
+    for name, tensor in expected.items():
+        off = (result[name] - tensor).norm()
+        assert off <= (NEAR * tensor.norm() if by_hand else 0.0), name

@@ -1,0 +1,49 @@
+"""A run on a card does what it does on the CPU, and nothing in a step waits for the card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.model.nets import all_nets
+from dgn_engine.regimes import all_regimes
+from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture, go_back, restore
+from tests.engine.card.card_runs import UNTIL_CAPTURED, assert_same_on_card, small_config
+from tests.plugins import each
+
+NETS = list(all_nets())
+REGIMES = [regime.name for regime in all_regimes()]
+PAIRS = [(net, regime) for net in NETS for regime in REGIMES]
+MARKS = {"kept": "", "lines": 0, "frames": 0}  # as a folder of a run gives them
+
+
+def take_steps(run: Run, steps: int) -> None:
+    for _ in range(steps):
+        run.step()
+
+
+@pytest.mark.parametrize(("net", "regime"), each(PAIRS))
+def test_a_run_on_a_card_gives_the_bits_of_one_on_the_cpu(
+    net: str, regime: str, tmp_path: Path
+) -> None:
+    after = "DL" if regime == "FR-II" else "FR-II"
+
+    def script(run: Run) -> None:
+        take_steps(run, run.pretrain_steps + UNTIL_CAPTURED)
+        first = capture(run)
+        assert first is not None
+        folder = tmp_path / run.device.type
+        folder.mkdir()
+        stored = run_checkpoints.load(run_checkpoints.write(folder, first, 0, MARKS))
+        run.swap(after, restart_value=False)
+        take_steps(run, 1)
+        go_back(run, first)
+        take_steps(run, 1)
+        restore(run, stored)
+        take_steps(run, 1)
+        run.save(folder / "weights.safetensors")
+
+    assert_same_on_card(small_config(regime, net), script)
