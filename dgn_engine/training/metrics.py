@@ -17,7 +17,10 @@ from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.losses import answered_right, correct, loss
 from dgn_engine.training.out_of_memory import is_out_of_memory
 
-CHUNK_VALUES = 1 << 22  # of the largest layer: more at once is slower, as it leaves the cache
+# Numbers of the largest layer in a chunk. On a CPU more at once is slower, as it leaves the cache;
+# a card is filled, and some such layers in float32 take a few GiB of it at most.
+CHUNK_VALUES = 1 << 22
+CARD_CHUNK_VALUES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -66,22 +69,24 @@ def test_accuracy(
     count = min(most, len(examples.test_y))
     if network.architecture.classes != logits or count < 1:
         return None
-    right, like = 0.0, next(network.parameters())
+    like = next(network.parameters())
+    right = torch.zeros((), dtype=torch.long, device=like.device)
     for start in range(0, count, 100):
         part = slice(start, min(count, start + 100))
         x = prepare(torch.from_numpy(examples.test_x[part]).to(like.dtype)).to(like.device)
         labels = torch.from_numpy(examples.test_y[part]).to(like.device)
         with torch.no_grad():
             found = network(x.reshape(len(x), *network.architecture.input_shape))
-        right += float(correct(found, labels))
-    return TestAccuracy(right / count, count, len(examples.test_y))
+        right += correct(found, labels)
+    return TestAccuracy(float(right) / count, count, len(examples.test_y))
 
 
 class TestPass:
     """One pass over the test set (or its first `most` examples), a chunk at a time.
 
-    A pass can take many seconds; between two chunks the engine can listen. The network must not
-    change meanwhile: whoever changes it begins another pass.
+    On a CPU a pass can take many seconds; between two chunks the engine can listen. A card has
+    all chunks queued at once, and is waited for once, at the end. The network must not change
+    meanwhile: whoever changes it begins another pass.
     """
 
     def __init__(
@@ -91,14 +96,35 @@ class TestPass:
         self._loss: Loss = kind
         self._x, self._y = data.test_x[:most], data.test_y[:most]
         largest = max(math.prod(shape) for shape in self._network.architecture.gated_shapes)
-        self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
+        self._on_card = self._x.device.type == "cuda"
+        if self._on_card:
+            self._chunk = max(32, CARD_CHUNK_VALUES // largest)
+        else:
+            self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
         self._begin = 0
         self._losses: list[tuple[Tensor, int]] = []  # mean of each chunk, and its examples
         self._right: list[Tensor] = []  # of each chunk
 
     @torch.no_grad()
     def advance(self) -> Score | None:
-        """One more chunk; the score when it was the last one."""
+        """One more chunk, or all of them on a card; the score when that was the last one."""
+        self._advance()
+        while self._on_card and self._begin < len(self._y):
+            self._advance()
+        if self._begin < len(self._y):
+            return None
+        examples = len(self._y)
+        means = torch.stack([mean for mean, _ in self._losses])
+        right = torch.cat(self._right)
+        if self._on_card:  # both in one read
+            numbers = torch.cat([means.double(), right.double()]).cpu()
+            means, right = numbers[: len(means)], numbers[len(means) :] > 0
+        self._right = [right]
+        pairs = zip(means.tolist(), self._losses, strict=True)
+        total = sum(mean * count for mean, (_, count) in pairs)
+        return Score(total / examples, float(right.sum()) / examples, examples)
+
+    def _advance(self) -> None:
         part = slice(self._begin, self._begin + self._chunk)
         labels = self._y[part]
         try:
@@ -106,19 +132,14 @@ class TestPass:
         except Exception as error:
             if self._chunk == 1 or not is_out_of_memory(error):
                 raise
-            self._chunk //= 2
-            return None  # the same examples again, fewer at once
+            self._chunk //= 2  # the same examples again, fewer at once
+            return
         self._losses.append((loss(self._loss, logits, labels), len(labels)))
         self._right.append(answered_right(logits, labels))
         self._begin += len(labels)
-        if self._begin < len(self._y):
-            return None
-        examples = len(self._y)
-        means = torch.stack([mean for mean, _ in self._losses]).tolist()
-        total = sum(mean * count for mean, (_, count) in zip(means, self._losses, strict=True))
-        return Score(total / examples, float(self.right.sum()) / examples, examples)
 
     @property
     def right(self) -> Tensor:
-        """(n,) bool: which of the examples that have been tested were answered right."""
+        """(n,) bool: which of the examples that have been tested were answered right; on the CPU
+        once the pass is over."""
         return torch.cat(self._right)

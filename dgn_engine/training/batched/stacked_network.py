@@ -154,11 +154,12 @@ class TrainerStack:
             means, right, _ = scores(self._config.loss, passed.logits, labels)
             losses += means * len(rows)
             answers.append(right)
-        right, examples = torch.cat(answers, dim=1), self._test.examples
+        totals, examples = losses.tolist(), self._test.examples  # a card is waited for here
+        right = torch.cat(answers, dim=1).cpu()  # at once: each network keeps a row of it
         hits = right.sum(dim=1).tolist()
         found = [
             Score(total / examples, count / examples, examples)
-            for total, count in zip(losses.tolist(), hits, strict=True)
+            for total, count in zip(totals, hits, strict=True)
         ]
         return found, right
 

@@ -16,6 +16,7 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training import metrics
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.metrics import Score
+from tests.simulated_card import simulated_card
 
 CLASSES = 3
 
@@ -166,3 +167,45 @@ def test_one_logit_is_tested_on_a_pair_of_classes() -> None:
     found = metrics.test_accuracy(network, drawn, lambda x: x, 40)  # type: ignore[arg-type]
     assert found is not None
     assert found.share == pytest.approx(((drawn.test_x[:, 0] > 0) == drawn.test_y).mean())
+
+
+@pytest.mark.parametrize("values", [1, 64 * 6, 10**9])
+def test_a_card_has_the_whole_pass_at_once_and_is_read_once(
+    monkeypatch: pytest.MonkeyPatch, values: int
+) -> None:
+    monkeypatch.setattr(metrics, "CARD_CHUNK_VALUES", values)
+    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
+    expected, _ = scored(130, largest=6)
+    with simulated_card() as card:
+        there = data(130).test_x.to("cuda"), data(130).test_y.to("cuda")
+        network = Told(6)
+        test_pass = metrics.TestPass(network, DeviceData(*there, *there), "cross-entropy")  # type: ignore[arg-type]
+        before = card.host_reads.total()
+        score = test_pass.advance()
+        assert card.host_reads.total() == before + 1
+    assert score is not None
+    assert score.loss == pytest.approx(expected.loss, rel=1e-12)
+    assert score.accuracy == expected.accuracy
+    assert test_pass.right.device.type == "cpu"
+    assert float(test_pass.right.double().mean()) == pytest.approx(score.accuracy)
+    assert sum(network.asked) == 130
+    assert max(network.asked) == min(130, max(32, values // 6))
+
+
+def test_a_chunk_that_does_not_fit_on_a_card_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def forward(network: Told, x: Tensor) -> Tensor:
+        tried.append(len(x))
+        if len(x) > 40:
+            raise torch.OutOfMemoryError
+        return x
+
+    monkeypatch.setattr(Told, "forward", forward)
+    with simulated_card():
+        there = data(130).test_x.to("cuda"), data(130).test_y.to("cuda")
+        test_pass = metrics.TestPass(Told(), DeviceData(*there, *there), "squared")  # type: ignore[arg-type]
+        score = test_pass.advance()
+    assert score is not None
+    assert score.examples == len(test_pass.right) == 130
+    assert sum(size for size in tried if size <= 40) == 130
