@@ -14,7 +14,7 @@ from typing import Literal
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
 from dgn_engine.protocol.change_list import ChangesListed
-from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
+from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent, StepsNotCaptured
 from dgn_engine.protocol.events import (
     ComparisonClosed,
     ComparisonOpened,
@@ -79,6 +79,7 @@ class RunState:
     branch: BranchStatus | None = None  # that is trained beside the run, or was
     checkpoints: CheckpointsListed | None = None  # where a branch can begin, when it was asked
     changes: ChangesListed | None = None  # of the run, that can be undone or redone
+    not_captured: StepsNotCaptured | None = None  # why steps are no CUDA graphs, on a card
     can_cancel: bool = False  # `CancelLoading` ends what `working` says, where it says something
 
     @property
@@ -219,6 +220,8 @@ class RunState:
                 )
             case Refused() | Failed() if self.working:
                 return dataclasses.replace(self, working="")
+            case StepsNotCaptured():
+                return dataclasses.replace(self, not_captured=event)
             case EngineSilent() | EngineAnswered():
                 return dataclasses.replace(self, silent=isinstance(event, EngineSilent))
             case Stopped():

@@ -87,6 +87,7 @@ EVENTS: Mapping[str, Mapping[str, Any]] = {
     "ProbeSetChanged": {"step": 12, "examples": 4, "digest": "d"},
     "Finished": {"step": 12},
     "Diverged": {"step": 12},
+    "StepsNotCaptured": {"step": 3, "reason": "x"},
     "Failed": {"what": "x", "traceback": ""},
     "Lost": {"upto": 99},
 }  # fmt: skip

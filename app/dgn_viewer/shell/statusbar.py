@@ -25,7 +25,7 @@ _PHASES = {
     "finished": "finished",
     "stopped": "engine stopped",
 }
-_LEFT = ("device", "regime", "speed", "watching", "eta")
+_LEFT = ("device", "graphs", "regime", "speed", "watching", "eta")
 _RIGHT = ("phase", "step", "epoch")
 _SHORT = ("regime", "speed")  # of the left end, beside a notice in a narrow bar
 _WIDE = 1400  # pixels
@@ -179,6 +179,12 @@ class StatusBar(QStatusBar):
         self._timer.stop()
         self._write()
 
+    def _about(self) -> str:
+        """Return the tip: why steps are not captured, and what watching costs."""
+        dropped = self._state.not_captured
+        parts = (dropped.sentence if dropped is not None else "", self._about_watching())
+        return "\n".join(filter(None, parts))
+
     def _about_watching(self) -> str:
         going = self._state.running and self._frame is not None
         watching = self._frame.watching if going and self._frame else None
@@ -195,7 +201,7 @@ class StatusBar(QStatusBar):
         for label, names in ((self._left, left), (self._right, _RIGHT)):
             said = " · ".join(self._said[name] for name in names if self._said[name])
             label.setText(written(said, self._numbers))
-        about = self._about_watching()
+        about = self._about()
         if self._told != about:
             self._told = about
             self._left.setToolTip(plain_tip(about))
@@ -211,6 +217,7 @@ class StatusBar(QStatusBar):
         step = max(now.step, frame.step if frame else 0)
         return {
             "device": now.run.device if now.run else "",
+            "graphs": "no CUDA graphs" if now.not_captured is not None else "",
             "regime": now.regime,
             "speed": _speed(frame, standing if stands else 0.0) if going and frame else "",
             "watching": _watching(frame.watching) if going and frame else "",

@@ -18,7 +18,7 @@ from functools import cache
 from math import isfinite
 from typing import Any, NamedTuple
 
-from dgn_engine.protocol import events, file_events, run_branches
+from dgn_engine.protocol import engine_events, events, file_events, run_branches
 from dgn_engine.protocol.events import Event
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
@@ -65,6 +65,7 @@ LOGGED: Mapping[str, type[Any]] = {
     "RecordingMended": events.RecordingMended,
     "RunContinued": events.RunContinued,
     "Thinned": events.RecordThinned,
+    "StepsNotCaptured": engine_events.StepsNotCaptured,
 }
 _SCORED = frozenset(item.name for item in dataclasses.fields(events.Measured))
 _WORD_OF = {kind: word for word, kind in LOGGED.items()}

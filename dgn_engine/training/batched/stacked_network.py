@@ -73,7 +73,13 @@ class TrainerStack:
 
     @property
     def on_eager(self) -> Callable[[str], None]:
-        return self._trainers[0].on_eager
+        return self._on_eager
+
+    def _on_eager(self, reason: str) -> None:
+        """Each network has a log of its own, which names the step."""
+        for trainer in self._trainers:
+            trainer.step_count = self.step_count
+            trainer.on_eager(reason)
 
     def structure(self) -> tuple[object, ...]:
         return ()  # nothing of a stack changes while it trains

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
+from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent, StepsNotCaptured
 from dgn_engine.protocol.events import (
     Diverged,
     EngineReady,
@@ -30,6 +30,7 @@ from tests.viewer.layer_strip.strips import started
 READY = EngineReady(None, "")  # type: ignore[arg-type]
 BEGUN = started()
 FRAME = Frame(1, 1300, 4.25, 812.4, 62.0)
+DROPPED = StepsNotCaptured(3, "two captured steps differ")
 RECORDED = RunShown("a", "finished", 1400)
 
 
@@ -72,7 +73,7 @@ def said(qtbot: QtBot, *happened: Event | Frame) -> dict[str, str]:
             state = state.after(one)
             bar.show_state(state)
     bar.catch_up()
-    names = ("device", "regime", "speed", "eta", "phase", "step", "epoch")
+    names = ("device", "graphs", "regime", "speed", "eta", "phase", "step", "epoch")
     return {name: bar.text(name) for name in names if bar.text(name)}
 
 
@@ -105,6 +106,11 @@ STANDING = {name: text for name, text in RUNNING.items() if name not in ("speed"
         (
             (READY, BEGUN, replace(FRAME, eta_seconds=None)),
             {name: text for name, text in RUNNING.items() if name != "eta"},
+        ),
+        ((READY, BEGUN, FRAME, DROPPED), RUNNING | {"graphs": "no CUDA graphs"}),
+        (
+            (READY, BEGUN, FRAME, DROPPED, replace(BEGUN, run=2)),
+            {"device": "cpu", "regime": "DL", "phase": "running", "step": "step 0"},
         ),
         ((READY, BEGUN, FRAME, Paused(1300)), STANDING | {"phase": "paused"}),
         # The step of the pause counts, not that of an earlier frame, nor of one that is late.
@@ -176,6 +182,18 @@ def test_no_rate_is_told_of_steps_that_are_not_taken(qtbot: QtBot) -> None:
     assert said_after(9.0)[0] == ""
     bar.show_state(state.after(Running(1302)))
     assert said_after(1.0, replace(FRAME, step=1302))[0] == "812 steps/s"
+
+
+def test_why_there_are_no_graphs_stands_in_the_tip_as_long_as_the_run_does(qtbot: QtBot) -> None:
+    bar = StatusBar()
+    qtbot.addWidget(bar)
+    state = RunState().after(READY).after(BEGUN).after(DROPPED)
+    bar.show_state(state)
+    bar.catch_up()
+    assert any(DROPPED.reason in label.toolTip() for label in bar.findChildren(QWidget))
+    bar.show_state(state.after(replace(BEGUN, run=2)))
+    bar.catch_up()
+    assert not any(DROPPED.reason in label.toolTip() for label in bar.findChildren(QWidget))
 
 
 def test_a_change_of_phase_is_said_at_once_and_a_new_step_a_moment_later(qtbot: QtBot) -> None:
