@@ -18,6 +18,7 @@ from dgn_engine.regimes import find_regime
 from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.regular_files import FILE, read_regular
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.devices import choose_float64_device
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import KEPT
 
@@ -27,11 +28,13 @@ _EPOCH = re.compile(r"epoch-(\d+)\.safetensors")
 class KeptNetworks:
     """The run in `folder` at each kept epoch, one after another in the same network, in float64.
 
-    `x`, `y`: the first `per_class` training examples of every class, sorted by class.
+    All of it lies on the device of the run, or on the CPU (`choose_float64_device`). `x`, `y`: the
+    first `per_class` training examples of every class, sorted by class.
     """
 
     def __init__(self, folder: Path, per_class: int) -> None:
-        config = replace(RunReader(folder).config, device="cpu")
+        config = RunReader(folder).config
+        config = replace(config, device=choose_float64_device(config.device))
         run = Run(1, config, lambda _: None, lambda *_: None, live=False, recorded=True)
         data = run.trainer.data
         chosen = first_of_each_class(data.train_y, per_class)

@@ -98,7 +98,7 @@ def _outputs(folder: Path) -> list[Tensor]:
     trace = network.trace(x).value
     maps = [network.input_of_value(x)]
     maps += [q * gate for q, gate in zip(trace.pre, trace.gates, strict=True)]
-    return [one[0].detach() for one in maps]
+    return [one[0].detach().cpu() for one in maps]
 
 
 def _first_filters(maps: list[Tensor], place: int) -> list[Tensor | None]:

@@ -62,17 +62,22 @@ def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, PER_CLASS)
-    found: dict[str, list[float]] = {"epochs": []}
+    epochs: list[int] = []
+    rows: list[torch.Tensor] = []  # on the run's device until all is queued
     for epoch, network in kept:
         kernels = tangent_kernels(network, kept.x, logits="mean")
-        found["epochs"].append(epoch)
+        epochs.append(epoch)
         assert kernels.value is not None
         assert kernels.feature is not None
-        for part, kernel in (("value", kernels.value), ("feature", kernels.feature)):
-            numbers = float(kernel.trace()), float(torch.linalg.matrix_norm(kernel))
-            for name, number in zip(NUMBERS, numbers, strict=True):
-                found.setdefault(f"{name}_{part}", []).append(number)
-    return found
+        numbers = [
+            number
+            for kernel in (kernels.value.detach(), kernels.feature.detach())
+            for number in (kernel.trace(), torch.linalg.matrix_norm(kernel))
+        ]
+        rows.append(torch.stack(numbers))
+    names = [f"{name}_{part}" for part in PARTS for name in NUMBERS]
+    curves = torch.stack(rows).T.tolist()
+    return {"epochs": epochs, **dict(zip(names, curves, strict=True))}
 
 
 def findings(request: Request, results: UnitResults) -> Findings:

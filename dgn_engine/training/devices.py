@@ -33,6 +33,14 @@ def choose_device(device: Device) -> torch.device:
     return torch.device(device)
 
 
+def choose_float64_device(device: Device) -> Device:
+    """Return where float64 of a run that was made for `device` is computed: there, or on the CPU
+    where that device is not on this machine or has no float64."""
+    if device == "auto":
+        device = "cuda"
+    return "cuda" if device == "cuda" and device in available_devices() else "cpu"
+
+
 def device_name(device: torch.device) -> str:
     """As the status bar shows it."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

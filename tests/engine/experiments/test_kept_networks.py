@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -15,9 +17,10 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import DataConfig, Device, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
 from dgn_engine.experiments import (
+    _kept_networks,
     composite_hidden_outputs,
     dgn_adaptable_gates,
     kernel_ridge,
@@ -28,10 +31,13 @@ from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.kernels import convolutional_limit, relu_limit
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.regimes import find_regime
+from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.unit import CalculationInputs, Training, UnitFile, unit_folder
 from dgn_engine.sweep.workers.serial import SerialExecutor
+from dgn_engine.training import devices
 from tests.engine.experiments.by_hand import path_kernel, relu_gates, tangent_kernel
 from tests.engine.experiments.made_up import near
+from tests.simulated_card import simulated_card
 
 FC = NetConfig("fc", (("width", 7), ("depth", 3)))
 TEN = DataConfig(train_limit=80, test_limit=20)
@@ -352,3 +358,84 @@ def scaled(maps: Sequence[torch.Tensor]) -> list[float]:
     """Sizes, each map to its largest, side by side."""
     sizes = [abs(one.numpy()) for one in maps]
     return list(np.concatenate([size / size.max() for size in sizes], axis=1).ravel())
+
+
+@pytest.fixture
+def made_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[Device], None]:
+    """From now on, runs are read as if their configurations had named this device."""
+
+    def read_as(device: Device) -> None:
+        def read(folder: Path) -> SimpleNamespace:
+            return SimpleNamespace(config=replace(RunReader(folder).config, device=device))
+
+        monkeypatch.setattr(_kept_networks, "RunReader", read)
+
+    return read_as
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_they_lie_on_the_card_of_the_run_where_there_is_one(
+    device: Device, folders: dict[str, Path], made_for: Callable[[Device], None]
+) -> None:
+    with simulated_card() as card:
+        assert KeptNetworks(folders["dl"], 3).x.device.type == "cpu"
+        made_for(device)
+        kept = KeptNetworks(folders["dl"], 3)
+        assert kept.x.device.type == kept.y.device.type == "cuda"
+        ((_, network), _) = list(kept)
+        assert {weight.device.type for weight in network.parameters()} == {"cuda"}
+    assert card.faults == []
+    assert KeptNetworks(folders["dl"], 3).x.device.type == "cpu"
+
+
+def test_float64_of_a_run_is_computed_where_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "available_devices", lambda: ("auto", "cpu", "mps"))
+    assert [devices.choose_float64_device(one) for one in get_args(Device)] == ["cpu"] * 4
+    monkeypatch.setattr(devices, "available_devices", lambda: ("auto", "cpu", "cuda"))
+    found = {one: devices.choose_float64_device(one) for one in get_args(Device)}
+    assert found == {"auto": "cuda", "cpu": "cpu", "cuda": "cuda", "mps": "cpu"}
+
+
+CALCULATIONS: dict[str, tuple[Callable[[CalculationInputs], Any], str]] = {
+    "npf_kernels": (npf_kernels.kernels_of_stages, "dl"),
+    "npf_nu": (npf_nu.nu_of_stages, "relu"),
+    "dgn_adaptable_gates": (dgn_adaptable_gates.nus_of_stages, "dl"),
+    "kernel_ridge": (kernel_ridge.regressions, "ten"),
+    "cntk": (kernel_ridge.convolutional, "ten"),
+}
+
+
+@pytest.mark.parametrize("name", CALCULATIONS)
+def test_a_calculation_on_a_card_gives_what_it_gives_on_the_cpu(
+    name: str, folders: dict[str, Path], made_for: Callable[[Device], None]
+) -> None:
+    calculate, run = CALCULATIONS[name]
+    work = needs(folders[run], per_class=6, seed=0)
+    expected = calculate(work)
+    made_for("auto")
+    with simulated_card() as card:
+        found = calculate(work)
+    assert card.faults == []
+    json.dumps(found)
+    assert _numbers(found) == pytest.approx(_numbers(expected), rel=1e-6, nan_ok=True)
+
+
+def test_pictures_of_networks_on_a_card_are_those_of_the_cpu(
+    folders: dict[str, Path], made_for: Callable[[Device], None]
+) -> None:
+    pair = {name: folders[name] for name in ("maps", "reversed")}
+    work = CalculationInputs({}, Path(), pair)
+    expected = composite_hidden_outputs.pictures(work)
+    made_for("auto")
+    with simulated_card() as card:
+        found = composite_hidden_outputs.pictures(work)
+    assert card.faults == []
+    assert _numbers(found) == pytest.approx(_numbers(expected), rel=1e-6, nan_ok=True)
+
+
+def _numbers(tree: Any) -> list[float]:
+    if isinstance(tree, dict):
+        return [number for value in tree.values() for number in _numbers(value)]
+    if isinstance(tree, list):
+        return [number for value in tree for number in _numbers(value)]
+    return [math.nan if tree is None else float(tree)]
