@@ -112,7 +112,7 @@ class KernelAverage:
         kernel = mean / trace
         total = self._sum.trace()
         with_trace = self._covariance(self._with_trace, self._sum, total)
-        of_trace = self._covariance(torch.as_tensor(self._trace_squares), total, total)
+        of_trace = self._covariance(torch.full_like(total, self._trace_squares), total, total)
         variance = self._variance() + kernel.square() * of_trace - 2.0 * kernel * with_trace
         return self._estimate(kernel, variance.clamp(min=0).sqrt() / trace)
 
