@@ -53,7 +53,7 @@ MEMORY = 1 << 34
 FaultKind = Literal["mix", "numpy", "generator", "pin", "host read"]
 
 # Operations that take a number of the CPU beside tensors of a card, and are not pointwise.
-TAKES_NUMBERS = {"masked_fill", "_fused_adam", "_fused_sgd", "lerp", "addcmul", "addcdiv"}
+TAKES_NUMBERS = {"fill", "masked_fill", "_fused_adam", "_fused_sgd", "lerp", "addcmul", "addcdiv"}
 
 
 class CardError(RuntimeError):
@@ -376,8 +376,12 @@ class _Operations(TorchDispatchMode):
                 card.fail("mix", name)
             if any(not is_on_card(index) for index in tensors_in(args[1])):
                 card.count_read(f"{name} by an index of the host")
-        elif host and not (_takes_numbers(func) and all(tensor.dim() == 0 for tensor in host)):
-            card.fail("mix", name)
+        elif host:
+            target = args[0] if name.endswith("_") else kwargs.get("out")
+            written = any(tensor is target for tensor in host)
+            is_number = all(tensor.dim() == 0 for tensor in host) and not written
+            if not (is_number and _takes_numbers(func)):
+                card.fail("mix", name)
         counts_mask = func.overloadpacket in MASKED and has_mask(args[1]) and args[2].numel() != 1
         if counts_mask or is_sized_by_data(func, args) or name in ASKS:
             card.count_read(name)

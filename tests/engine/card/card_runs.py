@@ -72,9 +72,11 @@ def numbers_of(config: RunConfig, script: Script, device: Device) -> dict[str, T
     }
 
 
-def assert_same_on_card(config: RunConfig, script: Script) -> None:
-    """Numbers are the same bits; where convolutions are taken in another order of memory on a card,
-    they are near."""
+def assert_same_on_card(config: RunConfig, script: Script, most: float = 0.0) -> None:
+    """Numbers differ by no more than `most` in norm; 0: they are the same bits.
+
+    Where convolutions are taken in another order of memory on a card, they are near.
+    """
     expected = numbers_of(config, script, "cpu")
     with simulated_card() as card:
         result = numbers_of(config, script, "cuda")
@@ -84,4 +86,4 @@ def assert_same_on_card(config: RunConfig, script: Script) -> None:
     by_hand = is_chain_of_convolutions(GatedNetwork(shape, config.net.bias))
     for name, tensor in expected.items():
         off = (result[name] - tensor).norm()
-        assert off <= (NEAR * tensor.norm() if by_hand else 0.0), name
+        assert off <= max(most, NEAR * by_hand) * tensor.norm(), name
