@@ -218,8 +218,8 @@ def _is_pinned(tensor: Tensor) -> bool:
     return getattr(_storage(tensor), "pinned_for_simulated_card", False)
 
 
-def _is_cuda(device: object) -> bool:
-    return device is not None and torch.device(device).type == "cuda"  # type: ignore[arg-type]
+def _is_cuda(device: Any) -> bool:
+    return device is not None and torch.device(device).type == "cuda"
 
 
 def _calling_line() -> tuple[str, int]:
@@ -240,7 +240,7 @@ class _Calls(TorchFunctionMode):
         super().__init__()
         self._card = card
         self._handlers: dict[Any, Callable[..., Any]] = {
-            Tensor.device.__get__: lambda f, x: CARD if is_on_card(x) else f(x),  # type: ignore[attr-defined]
+            Tensor.device.__get__: lambda f, x: CARD if is_on_card(x) else f(x),
             Tensor.is_cuda.__get__: lambda _, x: is_on_card(x),  # type: ignore[attr-defined]
             Tensor.is_cpu.__get__: lambda f, x: f(x) and not is_on_card(x),  # type: ignore[attr-defined]
             Tensor.get_device: lambda _, x: 0 if is_on_card(x) else -1,
@@ -281,7 +281,7 @@ class _Calls(TorchFunctionMode):
     def _to(self, func: Any, tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         copy = kwargs.pop("copy", False)
         others = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-        device, dtype, quick, layout = torch._C._nn._parse_to(*args, **kwargs)  # type: ignore[attr-defined]
+        device, dtype, quick, layout = torch._C._nn._parse_to(*args, **kwargs)
         if others:
             device = CARD if is_on_card(others[0]) else others[0].device
         more = {"memory_format": layout} if layout is not None else {}
@@ -295,7 +295,7 @@ class _Calls(TorchFunctionMode):
             self._card.count_read(f"to {device.type}")
         with _disable_current_modes():
             moved: Tensor = func(tensor, dtype, copy=True, **more)
-        return _tag(moved) if _is_cuda(device) else moved  # type: ignore[no-any-return]
+        return _tag(moved) if _is_cuda(device) else moved
 
     def _bring(self, func: Any, source: Any, *args: Any, **kwargs: Any) -> Tensor:
         if isinstance(source, Tensor) and is_on_card(source):
@@ -336,11 +336,11 @@ class _Calls(TorchFunctionMode):
             return func(tensor, *args)
 
 
-class _Operations(TorchDispatchMode):
+class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's stub
     """What is computed, also by autograd: on which memory, and whether numbers are waited for."""
 
     def __init__(self, card: SimulatedCard) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's stub
         self._card = card
 
     @classmethod
@@ -483,7 +483,7 @@ def _replacements(card: SimulatedCard) -> Iterator[tuple[Any, str, Any]]:
     yield Tensor, "record_stream", lambda *_: None  # torch's own takes no other kind of stream
     yield torch.backends.cuda, "is_built", lambda: True
     yield torch, "autocast", _autocast
-    grouped = torch._C._group_tensors_by_device_and_dtype  # type: ignore[attr-defined]
+    grouped = torch._C._group_tensors_by_device_and_dtype
     yield torch._C, "_group_tensors_by_device_and_dtype", lambda *a: _grouped(grouped(*a))
     yield threading.Thread, "start", _watched(card, threading.Thread.start)
     for owner in (Trainer, TrainerStack):

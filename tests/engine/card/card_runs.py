@@ -13,9 +13,11 @@ from dgn_engine.config import RunConfig
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.conv_step import is_chain_of_convolutions
 from dgn_engine.training.cuda.step_runner import WARM_UP, GraphSteps
 from dgn_engine.training.run import Run
+from dgn_engine.training.trainer import Trainer
 from tests.engine.any_run import any_config
 from tests.simulated_card import is_on_card, simulated_card
 
@@ -42,11 +44,11 @@ def begin_run(config: RunConfig, device: Device, events: list[Event]) -> Run:
     return Run(1, replace(config, device=device), events.append, lambda *_: None, live=False)
 
 
-def assert_captured(run: Run) -> None:
-    assert isinstance(run.trainer.steps, GraphSteps)
-    assert run.trainer.steps.trouble == ""
-    assert run.trainer.steps.captures > 0
-    assert all(is_on_card(parameter) for parameter in run.trainer.network.parameters())
+def assert_captured(made: Trainer | TrainerStack) -> None:
+    assert isinstance(made.steps, GraphSteps)
+    assert made.steps.trouble == ""
+    assert made.steps.captures > 0
+    assert all(map(is_on_card, made.moved()))
 
 
 def numbers_of(config: RunConfig, script: Script, device: Device) -> dict[str, Tensor]:
@@ -56,7 +58,7 @@ def numbers_of(config: RunConfig, script: Script, device: Device) -> dict[str, T
     script(run)
     run.settle()
     if device == "cuda":
-        assert_captured(run)
+        assert_captured(run.trainer)
     scores = [
         (event.train_loss, event.train_accuracy) for event in events if isinstance(event, Measured)
     ]

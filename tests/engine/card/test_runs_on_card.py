@@ -25,6 +25,7 @@ def take_steps(run: Run, steps: int) -> None:
         run.step()
 
 
+@pytest.mark.slow  # all of them together
 @pytest.mark.parametrize(("net", "regime"), each(PAIRS))
 def test_a_run_on_a_card_gives_the_bits_of_one_on_the_cpu(
     net: str, regime: str, tmp_path: Path

@@ -14,12 +14,18 @@ from dgn_engine.protocol.run_branches import BranchChanges
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.branch import carry_out
-from dgn_engine.training.cuda.step_runner import GraphSteps
 from dgn_engine.training.run import Run
-from tests.engine.card.card_runs import UNTIL_CAPTURED, assert_same_on_card, small_config
+from tests.engine.card.card_runs import (
+    UNTIL_CAPTURED,
+    assert_captured,
+    assert_same_on_card,
+    small_config,
+)
+from tests.engine.kernels.tiny import every_architecture
+from tests.engine.training.cuda.tiny_trainers import of_architecture
 from tests.gpu.trainers import trainer_on
 from tests.plugins import each
-from tests.simulated_card import simulated_card
+from tests.simulated_card import SimulatedCard, simulated_card
 
 REGIMES = [regime.name for regime in all_regimes()]
 STACKED = [regime.name for regime in all_regimes() if not regime.drawn_gates]
@@ -76,6 +82,17 @@ def test_a_change_on_a_card_is_the_change_on_the_cpu(change: str, at: int) -> No
     assert_same_on_card(dense_config(), script)
 
 
+@every_architecture
+@pytest.mark.parametrize("regime", ["ReLU", "FR-DI", "DL", "FRG"])
+def test_steps_of_every_architecture_are_captured_on_a_card(
+    name: str, regime: str, card: SimulatedCard
+) -> None:
+    made = of_architecture(name, regime, device="cuda")
+    for _ in range(UNTIL_CAPTURED + 1):
+        made.step()
+    assert_captured(made)
+
+
 @pytest.mark.parametrize("optimiser", ["sgd", "rmsprop"])
 @pytest.mark.parametrize("net", ["fc", "resnet_fc"])
 @pytest.mark.parametrize("regime", each(REGIMES))
@@ -110,9 +127,7 @@ def test_a_stack_on_a_card_is_the_stack_on_the_cpu(regime: str, optimiser: str) 
             stack.step()
             assert stack.diverged(wait=False) == []
         if device.type == "cuda":
-            assert isinstance(stack.steps, GraphSteps)
-            assert stack.steps.trouble == ""
-            assert stack.steps.captures > 0
+            assert_captured(stack)
         losses = [[score.loss for score in stack.train_scores()]]
         losses.append([score.loss for score in stack.test_scores()[0]])
         stack.release()

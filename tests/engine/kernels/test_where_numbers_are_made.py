@@ -9,33 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from tests.engine.kernels.working_calls import CALLS
-
-
-def tensors(found: Any) -> Iterator[Tensor]:
-    """Every number of a result."""
-    if isinstance(found, Tensor):
-        yield found
-    elif isinstance(found, (float, int, np.ndarray)):
-        yield torch.from_numpy(np.array(found))
-    elif isinstance(found, LinearOperator):
-        yield torch.as_tensor(found @ np.eye(found.shape[1]))
-    elif isinstance(found, (list, tuple)):
-        for each in found:
-            yield from tensors(each)
-    elif is_dataclass(found):
-        for field in fields(found):
-            yield from tensors(getattr(found, field.name))
+from tests.engine.kernels.working_calls import CALLS, tensors
 
 
 def with_tensors(call: Any) -> bool:

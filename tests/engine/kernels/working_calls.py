@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse.linalg import LinearOperator
 from torch import Tensor, nn
 
 import dgn_engine.kernels as k
@@ -25,6 +28,22 @@ BLOCKS = ARCHITECTURES["residual-dense"]
 CONVOLUTIONS = ARCHITECTURES["conv-gap"]
 
 Call = dict[str, Any]
+
+
+def tensors(found: Any) -> Iterator[Tensor]:
+    """Every number of a result."""
+    if isinstance(found, Tensor):
+        yield found
+    elif isinstance(found, (float, int, np.ndarray)):
+        yield torch.from_numpy(np.array(found))
+    elif isinstance(found, LinearOperator):
+        yield torch.as_tensor(found @ np.eye(found.shape[1]))
+    elif isinstance(found, (list, tuple)):
+        for each in found:
+            yield from tensors(each)
+    elif is_dataclass(found):
+        for field in fields(found):
+            yield from tensors(getattr(found, field.name))
 
 
 def others(architecture: Any = POOLED, **more: Any) -> k.PathInputs:

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from dgn_engine.data._augmentation import Augmentation
 from dgn_engine.errors import UserError
@@ -327,33 +325,6 @@ def test_a_run_whose_graphs_leave_no_memory_ends_in_a_sentence_without_them(
     monkeypatch.undo()
     run.step()  # a user may go on with less
     assert run.step_count == 7
-
-
-class _OtherDevices(TorchDispatchMode):
-    """Collects operations whose tensors do not all lie where the network lies."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        results = func(*args, **(kwargs or {}))
-        leaves = tree_leaves((args, kwargs, results))
-        if {leaf.device.type for leaf in leaves if isinstance(leaf, Tensor)} - {"meta"}:
-            self.found.add(str(func))
-        return results
-
-
-@every_architecture
-@pytest.mark.parametrize("regime", ["ReLU", "FR-DI", "DL", "FRG"])
-def test_no_operation_of_a_step_touches_a_tensor_of_the_cpu(name: str, regime: str) -> None:
-    """Meta tensors lie on a device of their own, as those of a card do."""
-    made = of_architecture(name, regime, device="meta")
-    rows = torch.arange(4, device="meta")
-    made.take(rows)  # what is made once may come from the CPU
-    with _OtherDevices() as devices:
-        made.take(rows)
-    assert devices.found == set()
 
 
 def test_a_run_says_in_one_sentence_that_its_steps_are_not_captured(
