@@ -9,7 +9,7 @@ from benchmarks import machine, memory
 from benchmarks.case import Case, Measured
 from benchmarks.report import Row
 from benchmarks.timing import alternate, timed
-from dgn_engine.training.cuda.step_precision import full_products
+from dgn_engine.kernels.precision import use_full_products
 
 
 def measure(
@@ -28,7 +28,7 @@ def measure(
         dry: as few examples as there can be, one round, no memory.
     """
     n = (case.dry or case.quick) if dry else case.quick if quick else case.n
-    full_products()  # cuDNN rounds to TF32 unless told not to: plain torch is float32 as well
+    use_full_products()  # cuDNN rounds to TF32 unless told not to: plain torch is float32 as well
     works = [method.prepare(device, n) for method in case.methods]
     results = [
         method.comparable(work()).detach().to("cpu", torch.float64)

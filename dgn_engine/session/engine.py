@@ -170,7 +170,9 @@ class Engine:
         if (loaded := self._library.take_loaded()) is not None:
             self._attempt(f"show {loaded.name}", lambda: self._show(loaded))
         run = self.run
-        heard = self._heavy.poll(run.budget if run is not None and self.running else None)
+        # A run with a pace leaves a card idle between its steps.
+        trains = run is not None and self.running and not run.pace
+        heard = self._heavy.poll(run.budget if run is not None and trains else None)
         self._branches.poll(run)
         if run is None:
             self._attempt("follow the run", lambda: self._library.follow(self._publish_shown))

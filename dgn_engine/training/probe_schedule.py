@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.kernels.precision import products
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
@@ -108,6 +107,20 @@ class ProbeSchedule:
     def busy(self) -> bool:
         """A heavy reading is under way."""
         return self._refined is not None and self._refined.busy
+
+    def end_refinements(self, trouble: str) -> bool:
+        """End the expensive readings that take memory from training, on the same device.
+
+        Args:
+            trouble: Why, as a part of a sentence.
+
+        Returns:
+            Whether there were any.
+        """
+        refined = self._refined
+        return (
+            refined is not None and refined.worker.in_process and refined.worker.end_jobs(trouble)
+        )
 
     def cancel(self, name: str) -> None:
         """Let a reading be no better than it is now."""
@@ -301,8 +314,7 @@ class ProbeSchedule:
         probe, options, memory = self._probes[name], self._watched[name], self._memory.get(name)
 
         def read(context: ProbeContext) -> ProbeResult:
-            with products("ieee"):  # whatever steps are computed in
-                return probe.read(context, options, memory)
+            return probe.read(context, options, memory)
 
         return read
 

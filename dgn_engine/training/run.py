@@ -46,7 +46,12 @@ from dgn_engine.training.initial_weights import (
     tensors_of,
     weights_taken,
 )
-from dgn_engine.training.out_of_memory import does_not_fit, is_out_of_memory, refused_without_memory
+from dgn_engine.training.out_of_memory import (
+    does_not_fit,
+    free_memory,
+    is_out_of_memory,
+    refused_without_memory,
+)
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import (
     ComparedGates,
@@ -196,7 +201,7 @@ class Run:
         if self.pretrain_steps and self.step_count == self.pretrain_steps:
             self.swap(self.target.name, restart_value=True)
         try:
-            self.trainer.step()
+            self._step_with_memory()
         except Exception as error:
             if is_out_of_memory(error):
                 raise DoesNotFitError(does_not_fit(self.trainer)) from None
@@ -205,6 +210,18 @@ class Run:
             self._diverge()
         elif self.step_count % self.trainer.steps_per_epoch == 0:
             self.stop_if_trained(self.evaluation.epoch_accuracy)
+
+    def _step_with_memory(self) -> None:
+        """Take a step; where memory runs out, once more without expensive readings beside it."""
+        try:
+            return self.trainer.step()
+        except Exception as error:
+            trouble = "training needs the memory of the card"
+            if not (is_out_of_memory(error) and self.probe_schedule.end_refinements(trouble)):
+                raise
+        self.trainer.drop_gradients()
+        free_memory()
+        return self.trainer.step()
 
     def settle(self) -> None:
         """Have all train scores up to here; only a card is waited for."""

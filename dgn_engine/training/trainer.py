@@ -12,6 +12,7 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.data._augmentation import Augmentation
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.precision import use_full_products
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.random_gates import RandomGates
@@ -24,7 +25,7 @@ from dgn_engine.regimes import Regime
 from dgn_engine.training.conv_step import ConvStep, is_chain_of_convolutions
 from dgn_engine.training.cuda.graph import Card, CudaCard
 from dgn_engine.training.cuda.host_copies import Courier
-from dgn_engine.training.cuda.step_precision import full_products, step_precision
+from dgn_engine.training.cuda.step_precision import step_precision
 from dgn_engine.training.cuda.step_runner import EagerSteps, GraphSteps, StepRunner
 from dgn_engine.training.dense_step import DenseStep, is_dense_chain
 from dgn_engine.training.device_data import BatchBuffer, DeviceData, epoch_order
@@ -86,7 +87,7 @@ class Trainer:
         self.on_eager: Callable[[str], None] = lambda _: None  # told why steps are not captured
         self.steps: StepRunner = EagerSteps(self)
         if device.type == "cuda":
-            full_products()
+            use_full_products()
             self.capture_steps(CudaCard(device))
 
     @property

@@ -119,6 +119,11 @@ class WatchBudget:
         """Whether nothing is owed: what can wait may be done now."""
         return self._balance >= sum(self._open.values())
 
+    def may_refine(self, seconds: float, since: float) -> bool:
+        """Whether a refinement that takes so long may begin, `since` seconds after the last one:
+        in credit, or because refinements have a sure part of what may be spent."""
+        return self.in_credit or since >= self.spacing(seconds, SURE)
+
     def forget(self, names: Collection[str]) -> None:
         """These are not watched any more."""
         for name in names:

@@ -7,9 +7,11 @@ seconds here would take minutes there.
 from __future__ import annotations
 
 import queue
+import threading
 import time
+import traceback
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 import torch
 
@@ -29,8 +31,6 @@ from dgn_engine.training.reading_process.reading_messages import (
 )
 from dgn_engine.training.watch_budget import WatchBudget
 
-PAUSE = 0.001  # seconds between two slices: who waits for the switch of `products` can have it
-
 
 class CardReadings:
     """A `WorkerChild` that works on the side stream of a card, in this process.
@@ -42,13 +42,18 @@ class CardReadings:
     def __init__(self, side: SideStream, clock: Callable[[], float] = time.monotonic) -> None:
         self._side = side
         self._clock = clock
+        # With the event of the copy of the network that is to be waited for.
         self._orders: queue.SimpleQueue[tuple[Order, torch.cuda.Event | None]] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self._answers.put(ProcessReady())
         self._jobs: dict[int, bool] = {}  # by ticket: whether its first picture is awaited
-        self._server = ReadingServer(self._answers.put, all_probes(), clock)
+        self._server = self._new_server()
         self._work: Future[float] | None = None
+        self._took, self._ended = 0.0, clock()  # the last slice: its seconds, and when it ended
         self._trains = False
+
+    def _new_server(self) -> ReadingServer:
+        return ReadingServer(self._answers.put, all_probes(), self._clock)
 
     # As a `WorkerChild`
 
@@ -84,9 +89,19 @@ class CardReadings:
         return answers
 
     def kill(self) -> None:
-        """Stop all jobs."""
-        for ticket in list(self._jobs):
-            self.put(StopJob(ticket))
+        """End all jobs and let go of their networks, after the slice in hand."""
+        self._trains = True  # no other slice follows it
+        if self._work is not None:
+            wait([self._work])
+            self._work = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop jobs, orders and networks while the thread of the side stream is idle."""
+        self._jobs.clear()
+        while not self._orders.empty():
+            self._orders.get()
+        self._server = self._new_server()
 
     # Beside training
 
@@ -101,13 +116,41 @@ class CardReadings:
         if self._work is not None:
             if not self._work.done():
                 return
-            seconds, self._work = self._work.result(), None
+            work, self._work = self._work, None
+            self._charge(work, budget)
+        if self._jobs and self._may_begin(budget):
+            self._work = self._side.submit(self._read)
+        elif not self._orders.empty():
+            self._work = self._side.submit(self._take_orders)
+
+    def _charge(self, work: Future[float], budget: WatchBudget | None) -> None:
+        try:
+            seconds = work.result()
+        except Exception as error:  # not of a probe, for which the server answers
+            trouble = f"it failed ({str(error).rstrip('.') or type(error).__name__})"
+            details = "".join(traceback.format_exception(error))
+            for ticket in self._jobs:
+                self._answers.put(JobOver(ticket, trouble, details))
+            self._forget()
+            return
+        if seconds:
+            self._took, self._ended = seconds, self._clock()
             if budget is not None:
                 budget.charge("refinements", seconds)
-        if not self._jobs and self._orders.empty():
-            return
-        if budget is None or budget.in_credit or any(self._jobs.values()):
-            self._work = self._side.submit(self._read)
+
+    def _may_begin(self, budget: WatchBudget | None) -> bool:
+        if budget is None or any(self._jobs.values()):
+            return True
+        return budget.may_refine(self._took, self._clock() - self._ended)
+
+    # In the thread of the side stream
+
+    def _take_orders(self) -> float:
+        while not self._orders.empty():
+            order, copied = self._orders.get()
+            self._side.wait_for(copied)
+            self._server.take(order)
+        return 0.0
 
     def _read(self) -> float:
         """Do one slice, or slice after slice while nothing trains.
@@ -116,15 +159,15 @@ class CardReadings:
             The seconds that were taken from training.
         """
         while True:
-            began = self._clock()
-            while not self._orders.empty():
-                order, copied = self._orders.get()
-                self._side.wait_for(copied)
-                self._server.take(order)
+            self._take_orders()
             if not self._server.busy:
                 return 0.0
             with products("ieee"):  # whatever steps are computed in
+                began = self._clock()
                 self._server.work()
-            if self._trains or self._side.has_waiting:
-                return self._clock() - began if self._trains else 0.0
-            time.sleep(PAUSE)
+                self._side.synchronize()
+                seconds = self._clock() - began
+            if self._trains:
+                return seconds
+            if self._side.has_waiting or not threading.main_thread().is_alive():
+                return 0.0

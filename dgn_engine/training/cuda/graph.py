@@ -15,6 +15,8 @@ from typing import Protocol
 
 import torch
 
+from dgn_engine.training.out_of_memory import free_memory
+
 
 class Graph(Protocol):
     """Work that was captured."""
@@ -45,8 +47,9 @@ class CudaCard:
     @cached_property
     def _side(self) -> torch.cuda.Stream:
         """Made when it is used: torch hands out 32 streams in turns, and networks of a stack,
-        which take no steps themselves, would use them up."""
-        return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch's stub
+        which take no steps themselves, would use them up. Those of a higher priority are others
+        than that of readings, whose work must not be captured."""
+        return torch.cuda.Stream(self._device, priority=-1)  # type: ignore[no-untyped-call]  # torch's stub
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -62,6 +65,7 @@ class CudaCard:
         graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         collects = gc.isenabled()
         self.wait()
+        free_memory()  # of other streams: a capture cannot ask for it
         gc.disable()  # what it takes away may be CUDA's own, which a capture forbids
         try:
             with self.aside():

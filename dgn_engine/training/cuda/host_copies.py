@@ -41,7 +41,7 @@ class Courier:
 
     @cached_property
     def _side(self) -> torch.cuda.Stream:
-        return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch's stub
+        return torch.cuda.Stream(self._device, priority=-1)  # type: ignore[no-untyped-call]  # torch's stub
 
     def fetch(self, tensor: Tensor) -> HostCopy:
         """Ask for the numbers that it holds when what is queued by now is done."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from dgn_engine.kernels.precision import products
 from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 
@@ -32,14 +33,15 @@ class SideResult:
 def read_now(
     read: Read, context: ProbeContext, clock: Callable[[], float] = time.monotonic
 ) -> SideResult:
-    """Read it in this thread."""
-    began = clock()
+    """Read it in this thread, in full float32 whatever steps are computed in."""
     result, error = None, None
-    try:
-        result = read(context)
-    except Exception as raised:  # the run must outlive a faulty probe
-        error = raised
-    return SideResult(result, error, clock() - began)
+    with products("ieee"):
+        began = clock()
+        try:
+            result = read(context)
+        except Exception as raised:  # the run must outlive a faulty probe
+            error = raised
+        return SideResult(result, error, clock() - began)
 
 
 @dataclass

@@ -41,6 +41,12 @@ class SideStream:
         if self._stream is not None and event is not None:
             self._stream.wait_event(event)
 
+    def synchronize(self) -> None:
+        """Wait until all that was queued here is done."""
+        if self._stream is not None:
+            with contextlib.suppress(RuntimeError):  # the thread that trains meets the same fault
+                self._stream.synchronize()
+
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Do this work on the side; it is done when the card is."""
 
@@ -68,6 +74,7 @@ class SideStream:
             yield
             return
         with torch.cuda.stream(self._stream):
-            yield
-            with contextlib.suppress(RuntimeError):  # the thread that trains meets the same fault
-                self._stream.synchronize()
+            try:
+                yield
+            finally:
+                self.synchronize()

@@ -14,16 +14,10 @@ def step_precision(kind: Precision, device: torch.device) -> AbstractContextMana
     """In here a step is computed as asked: 'bf16' by autocast, 'tf32' by what the card multiplies.
 
     Without caches of cast weights: a captured step must cast those that it moved. Steps in float32
-    switch nothing, or they would wait for a probe that is read meanwhile: `full_products` did.
+    switch nothing: `use_full_products` did.
     """
     if kind == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
     if kind == "tf32" and device.type == "cuda":
         return products("tf32")
     return nullcontext()
-
-
-def full_products() -> None:
-    """From now on products of float32 on cards are full ones, unless somebody asks otherwise."""
-    torch.backends.cuda.matmul.fp32_precision = "ieee"
-    torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]  # set at import

@@ -5,6 +5,7 @@ It ends as soon as its input is closed, in the middle of a slice too, however it
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import queue
@@ -153,10 +154,15 @@ def _examples(result: ProbeResult) -> int:
 
 
 def _trouble(error: Exception, context: ProbeContext) -> tuple[str, str]:
+    overflowed = False
+    with contextlib.suppress(Exception):  # a card that is full or failed may refuse this, too
+        if is_out_of_memory(error):
+            free_memory()
+        else:
+            overflowed = has_overflowed(context)
     if is_out_of_memory(error):
-        free_memory()
         return "there is not enough memory for more", ""
-    if has_overflowed(context):
+    if overflowed:
         return "the network's numbers overflowed; undo the change, with a smaller learning rate", ""
     return f"it failed ({str(error).rstrip('.') or type(error).__name__})", traceback.format_exc()
 

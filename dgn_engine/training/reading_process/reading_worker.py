@@ -233,6 +233,14 @@ class ReadingWorker:
             self._replace(child)
         return bool(answers)
 
+    def end_jobs(self, trouble: str) -> bool:
+        """End the child; each job is over for this reason. Returns whether there was a job."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+        self._loaded.clear()
+        return self._lost(trouble)
+
     def close(self) -> None:
         """End the process; nobody hears of its jobs."""
         self._jobs.clear()

@@ -5,8 +5,11 @@ Without a card the thread and its orders are the same; only the stream is missin
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 
+from dgn_engine.errors import DoesNotFitError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.training import probe_schedule
@@ -23,6 +27,7 @@ from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.probes import Probe, ProbeResult, Refinement
 from dgn_engine.training.reading_process.reading_messages import (
     BeginJob,
+    DropSnapshot,
     JobOver,
     JobSlice,
     LoadSnapshot,
@@ -30,6 +35,7 @@ from dgn_engine.training.reading_process.reading_messages import (
 )
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.run import Run
+from dgn_engine.training.watch_budget import SURE, WatchBudget
 
 Make = Callable[..., Run]
 CONTEXT: Any = SimpleNamespace(x=torch.zeros(64), network=torch.nn.Identity())
@@ -42,6 +48,9 @@ class Budget:
     def __init__(self, in_credit: bool) -> None:
         self.in_credit = in_credit
         self.charged: list[float] = []
+
+    def may_refine(self, seconds: float, since: float) -> bool:
+        return self.in_credit
 
     def charge(self, expense: str, seconds: float) -> None:
         assert expense == "refinements"
@@ -178,7 +187,103 @@ def test_a_job_is_over_as_soon_as_it_is_stopped_and_its_slice_is_not_told(bench:
     assert bench.worked == ["a"]
 
 
+def test_a_fault_beside_the_probes_ends_the_jobs_and_the_next_one_is_made(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("CUDA error")
+
+    bench.begin(1, "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.card._server, "take", fail)
+        advance(bench, None)
+        wait([bench.card._work])  # type: ignore[list-item]
+        advance(bench, None)
+    (over,) = bench.card.take()
+    assert isinstance(over, JobOver)
+    assert "CUDA error" in over.trouble
+    assert "RuntimeError" in over.details
+    bench.begin(2, "b")
+    bench.passes.release(4)
+    advance(bench, None)
+    bench.wait()
+    assert bench.worked == ["b"] * 4
+
+
+def test_networks_that_nobody_reads_any_more_are_freed_in_debt_too(bench: Bench) -> None:
+    debt = Budget(in_credit=False)
+    contexts = [SimpleNamespace(x=torch.zeros(64)) for _ in range(3)]
+    alive = [weakref.ref(context.x) for context in contexts]
+    for ticket, context in enumerate(contexts):
+        bench.card.put(LoadSnapshot(ticket, context))  # type: ignore[arg-type]
+        bench.card.put(BeginJob(ticket, ticket, "a", {}, 0, False))
+        bench.card.put(StopJob(ticket))
+        bench.card.put(DropSnapshot(ticket))
+    contexts.clear()
+    del context
+    advance(bench, debt)
+    bench.wait()
+    gc.collect()
+    assert [one() for one in alive] == [None] * 3
+    assert bench.worked == []
+
+
+def test_refinements_have_a_sure_part_of_the_budget_beside_light_readings() -> None:
+    now, busy = [0.0], [0.0]
+    budget = WatchBudget(clock=lambda: now[0], busy=lambda: busy[0])
+    slices, ended, light_at = 0, 0.0, 0.0
+    budget.settle(running=True)
+    budget.charge("refinements", 1.0)  # a first picture on credit
+    while now[0] < 600.0:
+        now[0] += 0.01
+        busy[0] += 0.01
+        if now[0] >= light_at:  # light readings spend whatever is left
+            budget.took("gates", "readings", 0.1)
+            light_at = now[0] + budget.interval("gates")
+        if budget.may_refine(0.25, now[0] - ended):
+            budget.charge("refinements", 0.25)
+            slices, ended = slices + 1, now[0]
+        budget.settle(running=True)
+    assert slices >= 600.0 / budget.spacing(0.25, SURE) / 2
+
+
 # In a run
+
+
+def test_a_step_without_memory_ends_the_readings_beside_it_and_is_taken_again(
+    make_run: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
+    run, twin = make_run("DL"), make_run("DL")
+    side = SideStream(torch.device("cpu"))
+    card = CardReadings(side)
+    worker = ReadingWorker(lambda: card, in_process=True)
+    schedule, take = run.probe_schedule, run.trainer.take
+    schedule.employ(worker)
+    schedule.watch((do.ProbeRequest("npk"),))
+    schedule.read(schedule.due(0), run.context(), 0)
+
+    def full(rows: torch.Tensor) -> None:
+        if schedule.busy:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        take(rows)
+
+    monkeypatch.setattr(run.trainer, "take", full)
+    run.step()
+    twin.step()
+    assert newest(run).cancelled
+    assert not schedule.busy
+    for name, tensor in twin.trainer.tensors().items():
+        assert torch.equal(run.trainer.tensors()[name], tensor), name
+    monkeypatch.setattr(run.trainer, "take", lambda _: full_for_good())
+    with pytest.raises(DoesNotFitError):
+        run.step()
+    schedule.release()
+    side.close()
+
+
+def full_for_good() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory.")
 
 
 def newest(run: Run) -> Reading:

@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     words: list[str] = []
 
     class Stream:
-        def __init__(self, name: str | torch.device) -> None:
+        def __init__(self, name: str | torch.device, priority: int = 0) -> None:
             self.name = name if isinstance(name, str) else "side"
 
         def wait_stream(self, other: Stream) -> None:

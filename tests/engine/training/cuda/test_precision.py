@@ -15,10 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dgn_engine import kernels
 from dgn_engine.config import Precision, RunConfig
 from dgn_engine.kernels import precision
-from dgn_engine.kernels.precision import products
+from dgn_engine.kernels.precision import products, use_full_products
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.batched.stack_groups import pack_key, why_not
-from dgn_engine.training.cuda.step_precision import full_products, step_precision
+from dgn_engine.training.cuda.step_precision import step_precision
 from dgn_engine.training.cuda.step_runner import GraphSteps
 from dgn_engine.training.run import Run
 from tests.engine.conftest import SMALL
@@ -52,7 +52,7 @@ def test_a_step_has_the_products_that_it_asks_for_and_leaves_what_was_there() ->
         assert switches() == ("tf32", "tf32")
     before = switches()
     try:
-        full_products()  # as a trainer on a card does; cuDNN's own choice would be TF32
+        use_full_products()  # as a trainer on a card does; cuDNN's own choice would be TF32
         with step_precision("float32", CUDA):
             assert switches() == ("ieee", "ieee")
     finally:
@@ -97,6 +97,32 @@ def test_probes_read_in_full_float32_while_a_step_elsewhere_waits() -> None:
         order.append(switches())
     thread.join(10.0)
     assert order == [("ieee", "ieee"), ("tf32", "tf32")]
+
+
+def test_readings_of_several_threads_do_not_wait_for_each_other() -> None:
+    def read() -> None:
+        with products("ieee"):
+            entered.append(switches())
+
+    entered: list[tuple[str, str]] = []
+    thread = threading.Thread(target=read)
+    with products("ieee"):
+        thread.start()
+        thread.join(10.0)
+        assert entered == [("ieee", "ieee")]
+        assert switches() == ("ieee", "ieee")
+
+
+def test_what_holds_outside_is_not_undone_by_a_reading_that_began_before() -> None:
+    before = switches()
+    try:
+        with products("tf32"):
+            use_full_products()
+            assert switches() == ("tf32", "tf32")
+        assert switches() == ("ieee", "ieee")
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before[0]
+        torch.backends.cudnn.conv.fp32_precision = before[1]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("kind", ["bf16", "tf32"])
