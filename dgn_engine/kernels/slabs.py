@@ -7,7 +7,7 @@ between two layers; level 0 is the Gram matrix of the inputs.
 
 from __future__ import annotations
 
-import importlib.util
+import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -61,8 +61,14 @@ class SlabRoute:
                 pass
 
 
+@functools.cache
 def available() -> bool:
-    return importlib.util.find_spec("numba") is not None
+    """Return whether numba can be imported; an installed one refuses a NumPy that is too new."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def route(architecture: Architecture) -> SlabRoute | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -132,3 +133,13 @@ def test_little_work_or_no_numba_takes_the_plain_road(monkeypatch: pytest.Monkey
     monkeypatch.setattr(popcount, "WORTH_COMPILING", 0.0)
     monkeypatch.setattr(slabs, "available", lambda: False)
     assert packed(architecture, gates, x) is None
+
+
+def test_a_numba_that_refuses_to_be_imported_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)  # as where NumPy is too new for it
+    slabs.available.cache_clear()
+    try:
+        assert not slabs.available()
+    finally:
+        monkeypatch.undo()
+        slabs.available.cache_clear()
