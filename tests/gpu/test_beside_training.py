@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +93,9 @@ def test_a_stack_on_a_device_trains_as_each_network_by_itself_on_the_cpu(
             assert float((mine - other).norm()) <= NEAR * way, name
 
 
-def test_a_probe_beside_training_reads_the_step_that_was_copied(device: torch.device) -> None:
+def test_a_probe_beside_training_reads_the_step_that_was_copied(
+    device: torch.device, in_time: Callable[[], bool]
+) -> None:
     made, probe = trainer_on(device), all_probes()["npk"]
 
     def read(context: ProbeContext) -> ProbeResult:
@@ -111,7 +113,7 @@ def test_a_probe_beside_training_reads_the_step_that_was_copied(device: torch.de
         reader.begin(context(), 7, {"npk": 1}, {"npk": read})
         for _ in range(4 * EPOCH):
             made.step()
-        while not reader.done:
+        while not reader.done and in_time():
             made.step()
         taken = reader.take()
     finally:

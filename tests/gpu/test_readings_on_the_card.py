@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,11 @@ EPOCH = 3
 @pytest.mark.parametrize("probe", ["npk", "overlap", "ntk", "layer_kernels"])
 @pytest.mark.parametrize("name", ["chain", "conv-gap"])
 def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
-    name: str, probe: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    probe: str,
+    device: torch.device,
+    in_time: Callable[[], bool],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in (npk, ntk, overlap):
         monkeypatch.setattr(module, "AT_ONCE", 0.0)  # small networks are read in slices, too
@@ -52,7 +58,7 @@ def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
         assert isinstance(snapshot.content, ProbeContext)
         assert snapshot.content.x.device.type == device.type
         worker.begin(snapshot, probe, {}, 0, listen, first=True)
-        while not over:
+        while not over and in_time():
             made.step()
             card.advance(None)
             worker.poll()

