@@ -32,6 +32,11 @@ def weight_count(architecture: Architecture) -> int:
     return sum(math.prod(weight_shape(node)) for node, _ in _weighted(architecture))
 
 
+def input_count(architecture: Architecture, examples: int) -> int:
+    """Return how many numbers so many inputs have."""
+    return examples * math.prod(architecture.input_shape)
+
+
 def _weighted(architecture: Architecture) -> list[tuple[Any, int]]:
     """Return each weight layer with the number of positions that it is applied at."""
     weighted = set(map(id, architecture.weighted))
@@ -61,7 +66,7 @@ def training_amounts(
         flops += trained - 3 * last if regime.trains_feature else forward - last
         moved *= 2 if regime.trains_feature else 1
         moved += 0 if regime.trains_feature else weights
-    inputs = examples * math.prod(architecture.input_shape)
+    inputs = input_count(architecture, examples)
     return Amounts(networks * flops * examples, ITEM * (networks * moved * steps + inputs))
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.case import Amounts, Case, Method, Work
-from benchmarks.floors import ITEM, weight_count
+from benchmarks.floors import ITEM, input_count, weight_count
 from benchmarks.networks import convolutional, examples, hard_gates, network
 from dgn_engine.kernels import neural_path_kernel, npk_cost, ntk_cost, overlap, tangent_kernels
 
@@ -40,7 +40,8 @@ def _floor_of_paths(n: int) -> Amounts:
 
 def _floor_of_tangent(n: int) -> Amounts:
     """K^V and K^F: twice what one network costs."""
-    return Amounts(2 * ntk_cost(ARCHITECTURE, n), ITEM * (2 * weight_count(ARCHITECTURE) + n * n))
+    numbers = 2 * weight_count(ARCHITECTURE) + input_count(ARCHITECTURE, n) + n * n
+    return Amounts(2 * ntk_cost(ARCHITECTURE, n), ITEM * numbers)
 
 
 CASE = Case(

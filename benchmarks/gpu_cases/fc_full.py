@@ -7,7 +7,7 @@ from dataclasses import replace
 from benchmarks.case import Amounts
 from benchmarks.cases import fc_full
 from benchmarks.cases.fc_full import CLASSES
-from benchmarks.floors import ITEM, weight_count
+from benchmarks.floors import ITEM, input_count, weight_count
 from benchmarks.networks import dense
 from dgn_engine.model.architecture import weight_shape
 
@@ -20,7 +20,7 @@ def _floor(n: int) -> Amounts:
         2.0 * n * a * b * (1 + CLASSES) + 2.0 * n * n * a + 2.0 * (n * CLASSES) ** 2 * b
         for b, a in map(weight_shape, made.weighted)
     )
-    return Amounts(flops, ITEM * (weight_count(made) + (n * CLASSES) ** 2))
+    return Amounts(flops, ITEM * (weight_count(made) + input_count(made, n) + (n * CLASSES) ** 2))
 
 
 CASE = replace(fc_full.CASE, rank=3, dry=8, floor=_floor)
