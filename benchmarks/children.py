@@ -5,40 +5,67 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ON_LINUX = sys.platform == "linux"
+ECHO_EVERY = 0.2  # seconds
+# 1 is PR_SET_PDEATHSIG: a child whose parent is killed would go on using the card.
+DIE_WITH_PARENT = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def run_for(
-    command: Sequence[str], seconds: float, environment: Mapping[str, str], grace: float = 0.0
+    command: Sequence[str],
+    seconds: float,
+    environment: Mapping[str, str],
+    grace: float = 0.0,
+    said: list[str] | None = None,
 ) -> tuple[int | None, str]:
     """Return exit code and output of a command; None where it was stopped after so many seconds.
+    The output is printed as it comes.
 
     Args:
         grace: seconds that it has to save its work after SIGTERM; 0: it is killed at once.
+        said: takes the output as it comes, for a caller that a signal ends.
     """
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+    said = [] if said is None else said
+
+    def echo() -> None:
+        said.append(seen.read())
+        print(said[-1], end="", flush=True)
+
+    until = monotonic() + seconds
+    with (
+        tempfile.NamedTemporaryFile() as output,
+        Path(output.name).open(encoding="utf-8", errors="replace") as seen,
+    ):
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-ISc", DIE_WITH_PARENT, *command] if ON_LINUX else command,
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
             start_new_session=True,
         )
-        code: int | None
+        code: int | None = None
         try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            code = None
+            while code is None and (left := until - monotonic()) > 0.0:
+                with suppress(subprocess.TimeoutExpired):
+                    code = process.wait(min(left, ECHO_EVERY))
+                echo()
         finally:
             _end(process, grace)
-        output.seek(0)
-        return code, output.read()
+            echo()
+        return code, "".join(said)
 
 
 def _end(process: subprocess.Popen[bytes], grace: float) -> None:
@@ -47,20 +74,25 @@ def _end(process: subprocess.Popen[bytes], grace: float) -> None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(grace)
-    if process.poll() is None:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()
 
 
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
     """Raise `SystemExit` with 128 + n at the first signal n; later ones do not disturb the end."""
-    before = {number: signal.signal(number, _end_once) for number in SIGNALS}
+    heard = [number for number in SIGNALS if not _is_nohup(number)]
+    before = {number: signal.signal(number, _end_once) for number in heard}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_nohup(number: signal.Signals) -> bool:
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
 def _end_once(number: int, _: FrameType | None) -> None:

@@ -18,8 +18,10 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import re
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic as now
@@ -42,6 +44,7 @@ CASE_SECONDS = 75.0  # that one case may take, with making its networks
 RATE_SECONDS = 60.0  # that measuring the rates of the card may take
 ROUND_SECONDS = 12.0  # of rounds, for each case
 LEAST = 20.0  # seconds: with less no case is begun
+TOO_LONG = 124  # code of tests that take longer than they have, as of `timeout`
 NO_TIME = "it was not reached in time"
 TESTS = ("-c", "tests/gpu/make_gpu.ini", "--rootdir=.", "--confcutdir=tests/gpu", "-v", "tests/gpu")
 Tree = dict[str, Any]
@@ -68,23 +71,47 @@ class GpuReport:
         write_whole(self._page, gpu_page.page(self.content))
 
 
-def run_tests(seconds: float, dry: bool = False) -> Tree:
-    """Run the tests; return how they ended, how many had passed and their last line."""
+def run_tests(content: Tree, seconds: float, dry: bool = False) -> None:
+    """Run the tests; write into the content how they ended, also where a signal ends this."""
     began = now()
     marks = "not gpu and not slow" if dry else "gpu"  # `slow` is the test of the dry run itself
     command = [sys.executable, "-m", "pytest", *TESTS, "-m", marks, "-p", "no:cacheprovider"]
-    with tempfile.TemporaryDirectory() as home:  # nothing goes among the user's own runs
-        code, output = run_for(command, seconds, _environment(home, dry))
-    print(output[-6000:], flush=True)
-    lines = output.strip().splitlines() or ["no output"]
-    summary = lines[-1].strip("= ")
-    if code is None:
-        passed, failed = (
-            sum(f" {word}" in line for line in lines) for word in ("PASSED", "FAILED")
-        )
-        summary = f"stopped after {seconds:.0f} s: {passed} had passed, {failed} failed"
-    taken = round(now() - began, 1)
-    return {"code": 1 if code is None else code, "summary": summary, "seconds": taken}
+    said: list[str] = []
+    code: int | None = None
+    try:
+        with tempfile.TemporaryDirectory() as home:  # nothing goes among the user's own runs
+            code, _ = run_for(command, seconds, _environment(home, dry), said=said)
+            if code is None and seconds >= TEST_SECONDS:  # their own time, not the session's
+                code = TOO_LONG
+    finally:
+        content["tests"] = judge_tests(code, "".join(said), now() - began)
+
+
+def judge_tests(code: int | None, output: str, seconds: float) -> Tree:
+    """Return 'passed', 'failed', or 'stopped' (none had failed by then), and a line about it.
+
+    Args:
+        code: pytest's exit code; None where it was stopped.
+    """
+    lines = output.strip().splitlines()
+    failed = sum(bool(re.match(r"\S+::.* (FAILED|ERROR)\b", line)) for line in lines)
+    word = "passed" if code == 0 else "stopped" if code is None and not failed else "failed"
+    summary = lines[-1].strip("= ") if lines else ""
+    if not re.search(r" in [\d.]+s", summary):  # it did not come to its end
+        passed = sum(bool(re.match(r"\S+::.* PASSED\b", line)) for line in lines)
+        begun = [line for line in lines if re.match(r"\S+::", line)] or ["none"]
+        last = re.sub(r" (PASSED|FAILED|ERROR|SKIPPED)\b.*", "", begun[-1]).strip()
+        how = "stopped" if code is None else f"ended with code {code}"
+        summary = f"{how} after {seconds:.0f} s: {passed} had passed, {failed} failed; last: {last}"
+    return {"word": word, "code": code, "summary": summary, "seconds": round(seconds, 1)}
+
+
+def faults(content: Tree) -> bool:
+    """Whether a test or a case failed, methods disagree or steps were not captured."""
+    tests, rows = content["tests"], content["cases"]
+    return (tests is not None and tests["word"] == "failed") or any(
+        "failed" in row or row.get("eager") or not row.get("agrees", True) for row in rows
+    )
 
 
 def measure_rates(seconds: float, dry: bool = False) -> Tree | None:
@@ -93,11 +120,10 @@ def measure_rates(seconds: float, dry: bool = False) -> Tree | None:
         out = Path(folder) / "rates.json"
         command = [sys.executable, "-m", "benchmarks.rates", "--out", str(out)]
         command += ["--device", "cpu" if dry else "cuda"]
-        code, output = run_for(command, seconds, _environment(folder, dry))
+        code, _ = run_for(command, seconds, _environment(folder, dry))
         if code == 0:
             rates: Tree = json.loads(out.read_text("utf-8"))
             return rates
-    print(output[-3000:], flush=True)
     return None
 
 
@@ -134,7 +160,6 @@ def run_case(name: str, title: str, quick: bool, seconds: float, dry: bool = Fal
         if code == 0 and out.exists():
             row: Tree = json.loads(out.read_text("utf-8"))
             return row
-    print(output[-3000:], flush=True)
     if code is None and seconds < CASE_SECONDS:  # the session's time ended, not its own
         return {"name": name, "title": title, "skipped": NO_TIME}
     why = (output.strip().splitlines() or [f"exit code {code}"])[-1].rstrip(".")
@@ -149,8 +174,8 @@ def _environment(home: str, dry: bool) -> Mapping[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return 0 where the tests pass and no case failed, 1 where not, 3 where nothing can be
-    measured; 128 + n is the exit code after the signal n."""
+    """Return 0 where nothing failed, also where time ran out; 1 for `faults`, 2 where nothing can
+    be written, 3 where nothing can be measured; 128 + n is the exit code after the signal n."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--out", type=Path, help="default: build/gpu.json, build/gpu-dry.json")
     parser.add_argument("--page", type=Path, help="Markdown page to write; default: beside --out")
@@ -158,7 +183,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer examples, three rounds")
     parser.add_argument("--dry", action="store_true", help="on the CPU, as small as can be")
     parser.add_argument("--seconds", type=float, default=LIMIT, help=f"for all ({LIMIT:g})")
+    parser.add_argument("--until", type=float, help="the moment of its end, in Unix seconds")
     given = parser.parse_args(arguments)
+    until = moment_of_end(given)
     if lacks := missing():
         print(
             f"make gpu needs {', '.join(lacks)}, which {sys.executable} lacks; install what is "
@@ -166,24 +193,29 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return NO_CARD
-    import torch  # only now: it may be missing
-
-    if not given.dry and not torch.cuda.is_available():
-        print(NO_CARD_WORDS, file=sys.stderr)
-        return NO_CARD
     out = given.out or Path("build/gpu-dry.json" if given.dry else "build/gpu.json")
     page = given.page or out.with_suffix(".md")
     with ending_on_signals():
-        return _measure(given, out, page)
+        import torch  # only now: it may be missing
+
+        if not given.dry and not torch.cuda.is_available():
+            print(NO_CARD_WORDS, file=sys.stderr)
+            return NO_CARD
+        return _measure(given, out, page, until)
 
 
-def _measure(given: argparse.Namespace, out: Path, page: Path) -> int:
+def moment_of_end(given: argparse.Namespace) -> float:
+    """Return the moment of `now` that --until or --seconds says."""
+    seconds = given.seconds if given.until is None else given.until - time.time()
+    return now() + float(seconds)
+
+
+def _measure(given: argparse.Namespace, out: Path, page: Path, until: float) -> int:
     import torch
 
     from benchmarks import machine
     from benchmarks.gpu_case import cases
 
-    until = now() + given.seconds
     device = torch.device("cpu" if given.dry else "cuda")
     titles = {name: case.title for name, case in cases().items()}
     content: Tree = {
@@ -201,9 +233,16 @@ def _measure(given: argparse.Namespace, out: Path, page: Path) -> int:
     }
     report = GpuReport(out, page, content)
     try:
-        if not given.only:
-            content["tests"] = run_tests(min(TEST_SECONDS, given.seconds), given.dry)
+        report.write()
+    except OSError as error:
+        print(f"{out} or {page} cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
+    try:
+        if not given.only and (left := until - now()) >= LEAST:
+            run_tests(content, min(TEST_SECONDS, left), given.dry)
             report.write()
+        elif not given.only:
+            content["tests"] = judge_tests(None, "", 0.0)
         if (left := until - now()) >= LEAST:
             content["rates"] = measure_rates(min(RATE_SECONDS, left), given.dry)
         fill_table(report, given.quick, until, given.dry, content["rates"])
@@ -213,8 +252,7 @@ def _measure(given: argparse.Namespace, out: Path, page: Path) -> int:
     finally:
         report.write()
     print(f"{out} and {page} are written, after {content['seconds']} s.")
-    sound = content["tests"] is None or content["tests"]["code"] == 0
-    return 0 if sound and not any("failed" in row for row in content["cases"]) else 1
+    return int(faults(content))
 
 
 if __name__ == "__main__":

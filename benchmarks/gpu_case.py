@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ import torch
 from benchmarks import report
 from benchmarks.case import Case
 from benchmarks.measure import measure
+from benchmarks.training_epochs import EAGER
 from dgn_engine.plugins import discover
 
 
@@ -39,9 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         row = measure(given.name, case, device, given.quick, given.rounds_for, given.dry)
     except Exception as error:
-        print(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}", flush=True)
+        traceback.print_exc()
+        first = (str(error).strip().splitlines() or [""])[0]
+        print(f"{type(error).__name__}: {first}", file=sys.stderr, flush=True)
         return 1
-    given.out.write_text(json.dumps(report.tree(row)), encoding="utf-8")
+    eager = {"eager": sorted(set(EAGER))} if EAGER else {}
+    given.out.write_text(json.dumps(report.tree(row) | eager), encoding="utf-8")
     return 0
 
 

@@ -65,7 +65,7 @@ class ImageEpochs:
         return Trainer(config, self._architecture, data, regime, device)
 
     def _ours(self, precision: Precision) -> Callable[[torch.device, int], Work]:
-        return lambda device, n: our_epochs(self._trainer(device, n, precision))
+        return lambda device, n: our_epochs(self._trainer(device, n, precision), precision)
 
     def _plain(self, device: torch.device, n: int) -> Work:
         """The network's own forward pass and autograd; the loss is read at the end."""

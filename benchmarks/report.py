@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -24,7 +25,8 @@ class Row:
     @property
     def agrees(self) -> bool:
         """Whether all methods gave the same result."""
-        return self.disagreement <= self.case.agreement
+        allowed = self.case.agreement
+        return math.isinf(allowed) or self.disagreement <= allowed
 
     def verdicts(self) -> list[tuple[str, float | None, str]]:
         """Of each bar: text, figure, and 'met', 'missed' or 'not judged' (not measured, or for
@@ -94,8 +96,10 @@ def tree(row: Row) -> dict[str, object]:
         "name": row.name,
         "title": row.case.title,
         "n": row.n,
+        "full_n": row.case.n,
         "load": row.load,
         "relative_difference": row.disagreement,
+        "agrees": row.agrees,
         "methods": [
             {
                 "name": each.method.name,

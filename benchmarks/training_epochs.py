@@ -20,8 +20,18 @@ CONFIG = RunConfig(
 )
 
 
-def our_epochs(trainer: Trainer) -> Work:
+EAGER: list[str] = []  # why steps of this process were not captured, with the method's name
+
+
+def record_eager(method: str, trainer: Trainer) -> Trainer:
+    """Return the trainer; add to `EAGER` why its steps are not captured, where they are not."""
+    trainer.on_eager = lambda reason: EAGER.append(f"{method}: {reason}")
+    return trainer
+
+
+def our_epochs(trainer: Trainer, method: str = "dgn_engine") -> Work:
     """An epoch; returns its mean loss."""
+    record_eager(method, trainer)
 
     def work() -> Tensor:
         for _ in range(trainer.steps_per_epoch):

@@ -9,7 +9,7 @@ from benchmarks.case import Amounts, Case, Faster, Method, Work
 from benchmarks.cases.train_step_fc import trainer
 from benchmarks.floors import training_amounts
 from benchmarks.networks import dense
-from benchmarks.training_epochs import BATCH, CLASSES, CONFIG
+from benchmarks.training_epochs import BATCH, CLASSES, CONFIG, record_eager
 from dgn_engine.training.batched.stacked_network import TrainerStack
 
 NETWORKS, STEPS = 48, 50
@@ -22,7 +22,7 @@ def _steps(n: int) -> int:
 
 def _packed(device: torch.device, n: int) -> Work:
     """Steps of all networks at once; returns the mean loss of the first."""
-    first = trainer(device, n)
+    first = record_eager("packed", trainer(device, n))
     others = [trainer(device, n, seed, first.data) for seed in range(1, NETWORKS)]
     pack, steps = TrainerStack([first, *others]), _steps(n)
 
@@ -36,7 +36,7 @@ def _packed(device: torch.device, n: int) -> Work:
 
 def _one_by_one(device: torch.device, n: int) -> Work:
     """The steps of one of the networks."""
-    single, steps = trainer(device, n), _steps(n)
+    single, steps = record_eager("one by one", trainer(device, n)), _steps(n)
 
     def work() -> Tensor:
         for _ in range(steps):

@@ -11,10 +11,12 @@ from torch import Tensor
 from benchmarks.case import Amounts, Case, Method, Within, Work
 from benchmarks.floors import training_amounts
 from benchmarks.timing import Seconds
+from benchmarks.training_epochs import EAGER
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
+from dgn_engine.protocol.engine_events import StepsNotCaptured
 from dgn_engine.session.engine import Engine
 from dgn_engine.training.probes import all_probes
 
@@ -33,11 +35,16 @@ class _Steps:
     def __init__(self, device: torch.device, steps: int, watched: bool) -> None:
         self._steps, self._watched = steps, watched
         self._said: list[events.Event] = []
-        self._engine = Engine(self._said.append, lambda _: None)
+        self._engine = Engine(self._record, lambda _: None)
         config = replace(CONFIG, device="cuda" if device.type == "cuda" else "cpu")
         if watched:
             self._engine.obey(do.Watch(tuple(do.ProbeRequest(name) for name in all_probes())))
         self._engine.obey(do.StartRun(config))
+
+    def _record(self, event: events.Event) -> None:
+        self._said.append(event)
+        if isinstance(event, StepsNotCaptured):
+            EAGER.append(f"{'watched' if self._watched else 'not watched'}: {event.reason}")
 
     def __call__(self) -> Tensor:
         self.seconds()
@@ -50,11 +57,19 @@ class _Steps:
         began = time.perf_counter()
         while run.step_count < last:
             self._engine.advance()
+            if not self._engine.running or run.diverged:
+                raise RuntimeError(self._why_it_stands())
         run.settle()
         wall = time.perf_counter() - began
         if self._watched:  # what is being read on the side must not count as the other's time
             time.sleep(QUIET)
         return wall, wall
+
+    def _why_it_stands(self) -> str:
+        failures = [event for event in self._said if isinstance(event, events.Failed)]
+        if not failures:
+            return "the run stopped by itself or diverged"
+        return f"{failures[-1].what}\n{failures[-1].traceback}"
 
 
 def _watched(device: torch.device, n: int) -> Work:

@@ -9,19 +9,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_case, gpu_page
+from benchmarks import gpu, gpu_case, gpu_page, training_epochs
 from benchmarks.case import Amounts, Case, Faster, Measured, Method
 from benchmarks.children import run_for
 from benchmarks.floors import add_floors, training_amounts
+from benchmarks.gpu_cases import watching
 from benchmarks.report import Row, tree
 from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.plugins import discover
+from dgn_engine.training.run import Run
+from dgn_engine.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -45,7 +49,7 @@ def made_up() -> dict[str, Any]:
     add_floors(row, RATES)
     return {
         "measured": False, "machine": about, "quick": False, "seconds": 61.2, "rates": RATES,
-        "tests": {"code": 0, "summary": "80 passed in 60 s", "seconds": 60.0},
+        "tests": {"word": "passed", "code": 0, "summary": "80 passed in 60 s", "seconds": 60.0},
         "cases": [
             row,
             {"name": "b", "title": "Another", "failed": "RuntimeError: no room"},
@@ -115,6 +119,43 @@ def test_cases_are_measured_by_rank_and_one_without_time_says_so(
     assert gpu.TEST_SECONDS + gpu.CASE_SECONDS < gpu.LIMIT < 480
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "word", "summary"),
+    [
+        (0, "t.py::a PASSED [9%]\n=== 1 passed in 0.10s ===", "passed", "1 passed in 0.10s"),
+        (1, "t.py::a FAILED [9%]\n=== 1 failed in 0.10s ===", "failed", "1 failed in 0.10s"),
+        (None, "", "stopped", "stopped after 25 s: 0 had passed, 0 failed; last: none"),
+        (
+            None, "t.py::a PASSED [9%]\nt.py::b[x 1] ", "stopped",
+            "stopped after 25 s: 1 had passed, 0 failed; last: t.py::b[x 1]",
+        ),
+        (
+            None, "t.py::a FAILED [9%]\nt.py::b ", "failed",
+            "stopped after 25 s: 0 had passed, 1 failed; last: t.py::b",
+        ),
+        (
+            -11, "t.py::a PASSED [9%]\nt.py::b \nSegmentation fault", "failed",
+            "ended with code -11 after 25 s: 1 had passed, 0 failed; last: t.py::b",
+        ),
+    ],
+)  # fmt: skip
+def test_tests_that_time_ends_are_stopped_and_not_failed(
+    code: int | None, said: str, word: str, summary: str
+) -> None:
+    judged = gpu.judge_tests(code, said, 25.0)
+    assert (judged["word"], judged["summary"]) == (word, summary)
+    assert gpu.faults({"tests": judged, "cases": []}) is (word == "failed")
+
+
+def test_a_session_that_has_no_time_ends_without_a_fault(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    assert gpu.main(["--dry", "--seconds", "5", "--out", str(out)]) == 0
+    written = json.loads(out.read_text("utf-8"))
+    assert written["tests"]["word"] == "stopped"
+    assert {row["skipped"] for row in written["cases"]} == {gpu.NO_TIME}
+    assert written["rates"] is None
+
+
 def test_a_case_that_fails_in_its_process_is_a_row_that_says_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -145,9 +186,71 @@ def test_the_process_of_a_case_writes_its_row(
     out = tmp_path / "row.json"
     common = ["--out", str(out), "--dry", "--rounds-for", "0"]
     assert gpu_case.main(["b", *common]) == 1
-    assert capsys.readouterr().out == "RuntimeError: CUDA error: no luck\n"
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert said.endswith("\nRuntimeError: CUDA error: no luck\n")
     assert gpu_case.main(["a", *common]) == 0
-    assert json.loads(out.read_text("utf-8"))["title"] == "A case"
+    row = json.loads(out.read_text("utf-8"))
+    assert row["title"] == "A case"
+    assert "eager" not in row
+    monkeypatch.setattr(gpu_case, "EAGER", ["ours: no luck"])
+    assert gpu_case.main(["a", *common]) == 0
+    assert json.loads(out.read_text("utf-8"))["eager"] == ["ours: no luck"]
+
+
+def test_eager_steps_and_methods_that_disagree_are_on_the_page_and_are_faults() -> None:
+    content = made_up()
+    row = content["cases"][0]
+    assert ", **DISAGREE**\n" not in gpu_page.page(content)
+    assert not gpu.faults(content | {"cases": [row]})
+    assert gpu.faults(content)  # the second failed
+    row["eager"] = ["ours: no luck"]
+    assert "- **steps were eager**: ours: no luck" in gpu_page.page(content)
+    assert gpu.faults(content | {"cases": [row]})
+    far = row | {"eager": [], "agrees": False}
+    assert ", **DISAGREE**\n" in gpu_page.page(content | {"cases": [far]})
+    assert gpu.faults(content | {"cases": [far]})
+    measured = Measured(Method("ours", lambda *_: lambda: torch.zeros(1)), (1.0,), (1.0,))
+    for difference, limit, agrees in (
+        (1e-3, 1e-4, False),
+        (float("nan"), 1e-4, False),
+        (1e-5, 1e-4, True),
+        (float("nan"), float("inf"), True),
+    ):
+        case = Case("A case", 8, 2, (measured.method,), (), agreement=limit)
+        assert tree(Row("a", case, 8, [measured], difference, 0.5))["agrees"] is agrees
+
+
+class _Refusing:
+    """A trainer whose steps cannot be captured."""
+
+    steps_per_epoch = 1
+
+    def step(self) -> None:
+        self.on_eager("no luck")
+
+    def train_score(self) -> Any:
+        return SimpleNamespace(loss=0.0)
+
+
+def test_why_a_trainer_steps_eagerly_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[str] = []
+    monkeypatch.setattr(training_epochs, "EAGER", recorded)
+    training_epochs.our_epochs(cast(Trainer, _Refusing()), "bf16")()
+    assert recorded == ["bf16: no luck"]
+
+
+def test_a_watched_run_that_stops_ends_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = watching.CASE.methods[1].prepare(torch.device("cpu"), 3)
+
+    def fail(_: Run) -> bool:
+        raise ValueError("no luck")
+
+    monkeypatch.setattr(Run, "advance", fail)
+    with pytest.raises(
+        RuntimeError, match="Training stopped by a fault: ValueError: no luck\nTraceback"
+    ):
+        steps()
 
 
 def test_the_page_has_every_case_with_its_bar_and_marks_made_up_figures() -> None:
