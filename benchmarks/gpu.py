@@ -182,8 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", help="one case; repeatable; no tests")
     parser.add_argument("--quick", action="store_true", help="fewer examples, three rounds")
     parser.add_argument("--dry", action="store_true", help="on the CPU, as small as can be")
-    parser.add_argument("--seconds", type=float, default=LIMIT, help=f"for all ({LIMIT:g})")
-    parser.add_argument("--until", type=float, help="the moment of its end, in Unix seconds")
+    add_time_options(parser, LIMIT)
     given = parser.parse_args(arguments)
     until = moment_of_end(given)
     if lacks := missing():
@@ -202,6 +201,11 @@ def main(arguments: list[str] | None = None) -> int:
             print(NO_CARD_WORDS, file=sys.stderr)
             return NO_CARD
         return _measure(given, out, page, until)
+
+
+def add_time_options(parser: argparse.ArgumentParser, seconds: float) -> None:
+    parser.add_argument("--seconds", type=float, default=seconds, help=f"for all ({seconds:g})")
+    parser.add_argument("--until", type=float, help="the moment of its end, in Unix seconds")
 
 
 def moment_of_end(given: argparse.Namespace) -> float:

@@ -15,22 +15,36 @@ import json
 import sys
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic as now
 from typing import get_args
-from zipfile import ZipFile
+from zipfile import BadZipFile, ZipFile
 
 import torch
 
 from benchmarks import floors, machine
 from benchmarks.case import Amounts
 from benchmarks.children import ending_on_signals, run_for, write_whole
-from benchmarks.gpu import NO_CARD, NO_CARD_WORDS, NO_TIME, RATE_SECONDS, Tree, measure_rates
+from benchmarks.gpu import (
+    NO_CARD,
+    NO_CARD_WORDS,
+    NO_TIME,
+    RATE_SECONDS,
+    Tree,
+    add_time_options,
+    measure_rates,
+    moment_of_end,
+)
 from benchmarks.report import duration
+from benchmarks.training_epochs import CLASSES
 from dgn_engine.cli import FAILED
 from dgn_engine.config import NetConfig, Precision, RunConfig
+from dgn_engine.data._image_layout import lay_out
+from dgn_engine.errors import UserError
 from dgn_engine.experiments import Request
 from dgn_engine.experiments.composite_davidnet import EXPERIMENT, INPUTS
 from dgn_engine.model.nets import build_architecture
@@ -45,6 +59,7 @@ LEAST = 15.0  # seconds: with less no run is begun
 TELLING = 5.0  # seconds: a log is written in batches, and tells nothing of a shorter time
 GRACE = 8.0  # seconds that a run has to save itself
 BATCHES = "cifar-10-batches-py"  # of torchvision
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 NO_DATA = (
     "holds no CIFAR-10: neither cifar-10-batches-py nor images as train/CLASS/… and test/CLASS/…, "
@@ -62,31 +77,56 @@ class ImageData:
     root: str = ""
 
 
-def find_data(folder: Path) -> ImageData | None:
-    """Return the data in a folder; None where there are none."""
-    if (folder / BATCHES).is_dir():
-        return ImageData("cifar10", "CIFAR-10", str(folder))
-    if (folder / "train").is_dir() and (folder / "test").is_dir():
-        return ImageData(f"folder:{folder}", _title(path.name for path in folder.rglob("*.*")))
-    for path in sorted(folder.glob("*cifar*10*")):
-        if path.name.endswith(ARCHIVES) and path.is_file():
-            return ImageData(f"folder:{path}", _title(_members(path)))
-    return None
+def find_data(path: Path) -> ImageData:
+    """Return the data in a folder or in an archive.
+
+    Raises:
+        UserError: There are none, with why each archive in the folder is not taken.
+    """
+    if path.name == BATCHES:
+        path = path.parent
+    if (path / BATCHES).is_dir():
+        return ImageData("cifar10", "CIFAR-10", str(path))
+    if path.is_file() or ((path / "train").is_dir() and (path / "test").is_dir()):
+        return _image_data(path)
+    reasons = []
+    for archive in sorted(path.glob("*")):
+        if archive.name.endswith(ARCHIVES):
+            try:
+                data = _image_data(archive)
+            except UserError as error:
+                reasons.append(str(error).rstrip("."))
+                continue
+            if data.title.startswith("CIFAR-10"):
+                return data
+            reasons.append(f"{archive.name} has {data.title}")
+    raise UserError("; ".join([f"{path} {NO_DATA}", *reasons]))
 
 
-def _members(archive: Path) -> Iterator[str]:
-    if archive.suffix == ".zip":
-        with ZipFile(archive) as file:
-            yield from file.namelist()
-        return
-    with tarfile.open(archive) as tar:
-        yield from (member.name for member in tar if member.isfile())
-
-
-def _title(names: Iterator[str]) -> str:
+def _image_data(path: Path) -> ImageData:
     """JPEG costs accuracy against the original: the first image shows which it is."""
-    first = next(names, "").lower()
-    return "CIFAR-10 (JPEG)" if first.endswith((".jpg", ".jpeg")) else "CIFAR-10 (images)"
+    try:
+        names = list(_file_names(path))
+    except (OSError, EOFError, tarfile.TarError, BadZipFile, zlib.error) as error:
+        raise UserError(f"{path.name} cannot be read: {error}") from error
+    if any(name.endswith("data_batch_1") for name in names):
+        raise UserError(f"{path.name} holds {BATCHES}, which has to be unpacked first")
+    images = [name for name in names if name.lower().endswith(IMAGES)]
+    classes = len(lay_out(images, path.name).class_names)
+    kind = "JPEG" if images[0].lower().endswith((".jpg", ".jpeg")) else "images"
+    title = f"CIFAR-10 ({kind})" if classes == CLASSES else f"{classes} classes, not CIFAR-10"
+    return ImageData(f"folder:{path}", title)
+
+
+def _file_names(path: Path) -> Iterator[str]:
+    if path.is_dir():
+        yield from (file.relative_to(path).as_posix() for file in path.rglob("*.*"))
+    elif path.suffix == ".zip":
+        with ZipFile(path) as archive:
+            yield from archive.namelist()
+    else:
+        with tarfile.open(path) as tar:
+            yield from (member.name for member in tar if member.isfile())
 
 
 def planned_runs(data: ImageData, precision: Precision, dry: bool) -> list[Training]:
@@ -142,7 +182,6 @@ def train(run: Training, root: Path, seconds: float, environment: Mapping[str, s
     command = [sys.executable, "-m", "dgn_engine.cli", "train", str(config), "--quiet"]
     command += ["--out", str(folder)]
     code, output = run_for(command, max(seconds - GRACE, 1.0), environment, GRACE)
-    print(output[-2000:], flush=True)
     state = {0: "done", FAILED: "diverged", None: "stopped"}.get(code, "failed")
     last = (output.strip().splitlines() or [f"exit code {code}"])[-1]
     return {"state": state, "why": last if state == "failed" else ""}
@@ -281,17 +320,17 @@ def _cells(row: Tree) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return 0 where no run failed, also where time or data were missing; 1 where one failed, 3
-    without a card; 128 + n is the exit code after the signal n."""
+    """Return 0 where no run failed, also where time or data were missing; 1 where one failed, 2
+    where --out cannot be written, 3 without a card; 128 + n is the exit code after the signal n."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_davidnet", description=__doc__)
-    parser.add_argument("--data", type=Path, help="the folder that holds CIFAR-10")
+    parser.add_argument("--data", type=Path, help="CIFAR-10: a folder or an archive")
     parser.add_argument("--out", type=Path, default=Path("build/davidnet.json"))
-    parser.add_argument("--seconds", type=float, default=300.0)
+    add_time_options(parser, 300.0)
     parser.add_argument("--rates", type=Path, help="JSON of `make gpu`, whose rates are taken")
     parser.add_argument("--precision", choices=get_args(Precision), default="tf32")
     parser.add_argument("--dry", action="store_true", help="width 4, a few images, on the CPU")
     given = parser.parse_args(arguments)
-    until = now() + given.seconds
+    until = moment_of_end(given)
     if not given.dry and not torch.cuda.is_available():
         print(NO_CARD_WORDS, file=sys.stderr)
         return NO_CARD
@@ -302,21 +341,29 @@ def main(arguments: list[str] | None = None) -> int:
 def _measure(given: argparse.Namespace, until: float) -> int:
     device = torch.device("cpu" if given.dry else "cuda")
     about = machine.machine(device) | {"cuda": torch.version.cuda}
-    content: Tree = {"dry": given.dry, "machine": about, "runs": []}
+    content: Tree = {"dry": given.dry, "machine": about, "skipped": NO_TIME, "runs": []}
     session = DavidNetSession(given.out, given.out.with_suffix(".md"), content)
-    data = None if given.data is None else find_data(given.data.absolute())
-    if data is None:
-        why = "no data were given" if given.data is None else f"{given.data} {NO_DATA}"
-        content["skipped"] = why
+    try:
+        session.write()
+    except OSError as error:
+        print(f"{given.out} cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
+    try:
+        if given.data is None:
+            raise UserError("no data were given")
+        data = find_data(given.data.absolute())
+    except UserError as error:
+        why = content["skipped"] = str(error).rstrip(".")
         session.write()
         print(f"DavidNet is not trained: {why}.", file=sys.stderr)
         return 0
+    del content["skipped"]
     runs = planned_runs(data, given.precision, given.dry)
     content |= {
         "data": data.title,
         "precision": runs[0].config.training.precision,
         "width": dict(runs[0].config.net.options)["width"],
-        "rates": _rates(given.rates, until, given.dry),
+        "rates": _rates(given.rates, until, content),
         "runs": [blank_row(run) for run in runs],
     }
     session.write()
@@ -325,14 +372,16 @@ def _measure(given: argparse.Namespace, until: float) -> int:
     return 1 if any(row["state"] == "failed" for row in content["runs"]) else 0
 
 
-def _rates(path: Path | None, until: float, dry: bool) -> Tree | None:
-    """Return those of `make gpu`, or measure them."""
-    if path is not None and path.exists():
-        rates: Tree | None = json.loads(path.read_text("utf-8")).get("rates")
-        if rates is not None:
+def _rates(path: Path | None, until: float, content: Tree) -> Tree | None:
+    """Return those of `make gpu` on this device, or measure them."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        table = {} if path is None else json.loads(path.read_text("utf-8"))
+        same = (table["dry"], table["machine"]["device"])
+        if same == (content["dry"], content["machine"]["device"]) and table["rates"]:
+            rates: Tree = table["rates"]
             return rates
     left = until - now()
-    return measure_rates(min(left, RATE_SECONDS), dry) if left >= 2 * LEAST else None
+    return measure_rates(min(left, RATE_SECONDS), content["dry"]) if left >= 2 * LEAST else None
 
 
 if __name__ == "__main__":

@@ -5,13 +5,15 @@
 #                                    [--python python3] [--only gpu|davidnet] [--dry]
 #
 # --data: a folder with CIFAR-10, as cifar-10-batches-py or as images in train/CLASS and test/CLASS,
-# also in a .tar.gz or .zip; without it DavidNet is left out, and that is said. --out: gpu.json,
+# also in a .tar.gz or .zip, or that archive; without it DavidNet is left out, and that is said. --out: gpu.json,
 # gpu.md, davidnet.json, davidnet.md and session.log, written anew after each result: whatever ends
-# this, what was measured is there. --dry: all of it on the CPU, small.
+# this, what was measured is there. --only davidnet keeps what --only gpu has left there. --dry: all of it on the CPU, small.
 #
 # Exit code: 0 where all that was begun is sound, also where time ran out; 1 for failures; 2 for
-# wrong arguments; 3 without a card; 143 after SIGTERM, 130 after Ctrl+C.
+# wrong arguments or an --out that cannot be written; 3 without a card; 143 after SIGTERM, 130 after
+# Ctrl+C.
 set -u
+began=$(date +%s)
 
 seconds=560 data='' out=build/gpu-session python=python3 only='' dry=''
 
@@ -45,7 +47,7 @@ command -v "$python" >/dev/null || refuse "there is no $python"
 [[ $out == /* ]] || out=$PWD/$out
 [[ $python != */* || $python == /* ]] || python=$PWD/$python
 mkdir -p "$out" || exit 2
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." || exit 2
 export OMP_NUM_THREADS=1
 
 child='' signalled='' failed=0
@@ -66,20 +68,23 @@ run() {
   done
   child=''
   [ -z "$signalled" ] || exit "$signalled"
-  [ $code -ne 3 ] || exit 3
+  [ $code -ne 3 ] && [ $code -ne 2 ] || exit $code
+  [ $code -lt 128 ] || exit $code # killed: what it has begun may still be on the card
   [ $code -eq 0 ] || failed=1
 }
 
-: > "$out/session.log"
+# What an earlier session has left must not stand beside the figures of this one.
+[ "$only" = gpu ] || rm -f "$out"/davidnet.{json,md}
+[ "$only" = davidnet ] || rm -f "$out"/{gpu.json,gpu.md,session.log}
 if [ "$only" != davidnet ]; then
   # A minute is left for the training to begin in; `make gpu` has eight at most.
   limit=$((seconds - 60 < 460 ? seconds - 60 : 460))
   [ -z "$only" ] || limit=$((seconds - 20 < 460 ? seconds - 20 : 460))
-  run benchmarks.gpu --out "$out/gpu.json" --page "$out/gpu.md" --seconds "$limit" $dry
+  run benchmarks.gpu --out "$out/gpu.json" --page "$out/gpu.md" --until $((began + limit)) $dry
 fi
 if [ "$only" != gpu ]; then
   run benchmarks.gpu_davidnet --out "$out/davidnet.json" --rates "$out/gpu.json" \
-    --seconds $((seconds - SECONDS - 5)) ${data:+--data "$data"} $dry
+    --until $((began + seconds - 5)) ${data:+--data "$data"} $dry
 fi
 wait # for the log
 exit $failed

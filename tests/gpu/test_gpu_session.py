@@ -18,6 +18,7 @@ from PIL import Image
 
 from benchmarks import gpu, gpu_davidnet
 from benchmarks.gpu_davidnet import ImageData, find_data
+from dgn_engine.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 FILES = ["davidnet.json", "davidnet.md", "gpu.json", "gpu.md", "session.log"]
@@ -47,16 +48,64 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_data_are_recognised_in_every_form(images: Path, tmp_path: Path) -> None:
-    assert find_data(tmp_path) is None
-    assert find_data(tmp_path / "missing") is None
-    assert find_data(images) == ImageData(f"folder:{images}", "CIFAR-10 (images)")
-    archive = tmp_path / "cifar10-images.tar.gz"
+def pack_images(archive: Path, image: Path, classes: int) -> Path:
     with tarfile.open(archive, "w:gz") as file:
-        file.add(images / "train" / "cat" / "0.png", "train/cat/0000.jpg")
-    assert find_data(tmp_path) == ImageData(f"folder:{archive}", "CIFAR-10 (JPEG)")
-    (tmp_path / "cifar-10-batches-py").mkdir()
-    assert find_data(tmp_path) == ImageData("cifar10", "CIFAR-10", str(tmp_path))
+        for part in ("train", "test"):
+            for label in range(classes):
+                file.add(image, f"images/{part}/{label}/0000.jpg")
+    return archive
+
+
+def test_data_are_recognised_in_every_form(images: Path, tmp_path: Path) -> None:
+    assert find_data(images) == ImageData(f"folder:{images}", "2 classes, not CIFAR-10")
+    image = images / "train" / "cat" / "0.png"
+    archive = pack_images(tmp_path / "images.tar.gz", image, 10)
+    pack_images(tmp_path / "cifar-100-images.tar.gz", image, 100)
+    expected = ImageData(f"folder:{archive}", "CIFAR-10 (JPEG)")
+    assert find_data(tmp_path) == find_data(archive) == expected
+    batches = tmp_path / "cifar-10-batches-py"
+    batches.mkdir()
+    assert find_data(tmp_path) == find_data(batches) == ImageData(
+        "cifar10", "CIFAR-10", str(tmp_path)
+    )  # fmt: skip
+
+
+def test_what_is_not_cifar_10_is_refused_in_a_sentence(images: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no CIFAR-10"):
+        find_data(tmp_path / "missing")
+    pack_images(tmp_path / "cifar-100-images.tar.gz", images / "train" / "cat" / "0.png", 100)
+    (tmp_path / "empty.tar.gz").touch()
+    (tmp_path / "short.zip").write_bytes(b"PK")
+    with tarfile.open(tmp_path / "python.tar.gz", "w:gz") as file:
+        file.add(images / "train" / "cat" / "0.png", "cifar-10-batches-py/data_batch_1")
+    with pytest.raises(UserError) as refused:
+        find_data(tmp_path)
+    assert [reason.split(maxsplit=1)[0] for reason in str(refused.value).split("; ")] == [
+        str(tmp_path), "cifar-100-images.tar.gz", "empty.tar.gz", "python.tar.gz", "short.zip",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "taken"),
+    [
+        ({"dry": False, "machine": {"device": "a card"}, "rates": {"copy": 1.0}}, True),
+        ({"dry": True, "machine": {"device": "a card"}, "rates": {"copy": 1.0}}, False),
+        ({"dry": False, "machine": {"device": "cpu"}, "rates": {"copy": 1.0}}, False),
+        ({"dry": False, "machine": {"device": "a card"}, "rates": None}, False),
+        ({}, False),
+    ],
+)
+def test_rates_are_taken_of_the_same_device_only(
+    table: gpu.Tree, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_davidnet, "measure_rates", lambda *_: {"copy": 2.0})
+    path = tmp_path / "gpu.json"
+    content: gpu.Tree = {"dry": False, "machine": {"device": "a card"}}
+    until = time.monotonic() + 1000.0
+    path.write_text(json.dumps(table))
+    assert gpu_davidnet._rates(path, until, content) == {"copy": 1.0 if taken else 2.0}
+    path.write_text('{"dry": fal')
+    assert gpu_davidnet._rates(path, until, content) == {"copy": 2.0}
 
 
 def test_runs_are_those_of_the_experiment_at_its_scale_the_image_first() -> None:
@@ -121,6 +170,9 @@ def test_a_dry_session_does_all_of_it(images: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", [False, True])
 def test_without_data_it_says_so_and_leaves_the_training_out(named: bool, tmp_path: Path) -> None:
     out = tmp_path / "out"
+    out.mkdir()
+    for name in FILES:
+        (out / name).write_text("old\n", encoding="utf-8")
     process = start(out, "--dry", "--only", "davidnet", *(["--data", "."] if named else []))
     output, _ = process.communicate()
     assert process.returncode == 0
@@ -128,6 +180,21 @@ def test_without_data_it_says_so_and_leaves_the_training_out(named: bool, tmp_pa
     assert why == (f"{tmp_path} {gpu_davidnet.NO_DATA}" if named else "no data were given")
     assert output == f"DavidNet is not trained: {why}.\n"
     assert f"DavidNet was not trained: {why}." in (out / "davidnet.md").read_text("utf-8")
+    assert (out / "gpu.json").read_text("utf-8") == "old\n"
+
+
+@pytest.mark.slow
+def test_nothing_old_stands_beside_a_session_that_has_no_time(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in FILES:
+        (out / name).write_text("old\n", encoding="utf-8")
+    process = start(out, "--dry", "--seconds", "5")
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    for name in FILES:
+        assert "old" not in (out / name).read_text("utf-8").splitlines()
+    assert json.loads((out / "gpu.json").read_text("utf-8"))["tests"]["word"] == "stopped"
 
 
 @pytest.mark.slow
