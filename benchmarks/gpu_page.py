@@ -99,8 +99,8 @@ def page(content: Mapping[str, Any] | None) -> str:
     if content.get("stopped"):
         parts.append("\nIt was stopped before it had all.\n")
     if (tests := content["tests"]) is not None:
-        word = "**failed**" if tests["word"] == "failed" else tests["word"]
-        parts.append(f"\n{mark}Tests: {word}: {tests['summary']}.\n")
+        word = {"passed": "passed: ", "failed": "**failed**: ", "stopped": ""}[tests["word"]]
+        parts.append(f"\n{mark}Tests: {word}{tests['summary']}.\n")
     if rates := content.get("rates"):
         each = (f"{name} {quantity(rates[key], unit)}" for key, (name, unit) in RATES.items())
         parts.append(f"\n{mark}Rates: {'; '.join(each)}.\n")
