@@ -23,9 +23,10 @@ from tests.plugins import each
 
 CPU = torch.device("cpu")
 NEAR = 1e-3  # of how far the weights have moved; sums are in another order
-# RMSprop's first steps have the size of the rate whatever the gradient is, so that rounding turns
-# those of tiny gradients around: with noise of one rounding in each product 2e-3 was seen.
-NEAR_RMSPROP = 1e-2
+# RMSprop's first steps are as large as the rate whatever the gradient is, and rounding turns those
+# of tiny gradients around: with noise of one rounding in each product on the CPU, 1.7e-3 was seen
+# here and less than 2e-4 in every other regime.
+NEAR_OF = {("DL-linear", "rmsprop"): 1e-2}
 EPOCH = 3
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -65,7 +66,7 @@ def test_steps_of_every_regime_are_those_of_the_cpu(
         ours.step()
         theirs.step()
     assert_captured(ours, device)
-    assert_near(ours, theirs, start, NEAR_RMSPROP if optimiser == "rmsprop" else NEAR)
+    assert_near(ours, theirs, start, NEAR_OF.get((regime, optimiser), NEAR))
     assert ours.train_score().loss == pytest.approx(theirs.train_score().loss, rel=1e-3)
 
 
