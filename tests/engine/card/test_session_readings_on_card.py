@@ -13,10 +13,10 @@ import pytest
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event, Failed, Refused
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.session import reading_commands
 from dgn_engine.session.engine import Engine
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probes import all_probes
+from dgn_engine.training.reading_process.reading_worker import ReadingProcess
 from tests.engine.card.card_runs import Device, small_config
 from tests.simulated_card import SimulatedCard, simulated_card
 
@@ -63,10 +63,10 @@ def everything_is_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start() -> None:
+    def start(_: ReadingProcess) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(reading_commands, "ReadingProcess", start)
+    monkeypatch.setattr(ReadingProcess, "__init__", start)
 
 
 @pytest.fixture
