@@ -16,9 +16,9 @@ from benchmarks.case import Amounts
 from dgn_engine.config import RunConfig
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.regimes import find_regime
+from dgn_engine.training.out_of_memory import MOMENTS
 
 ITEM = 4  # bytes of a float32
-MOMENTS = {"adam": 2, "rmsprop": 1, "sgd": 0}  # numbers that are kept for each weight
 Bound = Literal["arithmetic", "memory"]
 
 

@@ -5,9 +5,10 @@
 #                                    [--python python3] [--only gpu|davidnet] [--dry]
 #
 # --data: a folder with CIFAR-10, as cifar-10-batches-py or as images in train/CLASS and test/CLASS,
-# also in a .tar.gz or .zip, or that archive; without it DavidNet is left out, and that is said. --out: gpu.json,
-# gpu.md, davidnet.json, davidnet.md and session.log, written anew after each result: whatever ends
-# this, what was measured is there. --only davidnet keeps what --only gpu has left there. --dry: all of it on the CPU, small.
+# also in a .tar.gz or .zip, or that archive; without it DavidNet is left out, and a line says so.
+# --out: gpu.json, gpu.md, davidnet.json, davidnet.md and session.log, written anew after each
+# result, so that whatever was measured is there however this ends. --only davidnet keeps what
+# --only gpu left there. --dry: all of it on the CPU, small.
 #
 # Exit code: 0 where all that was begun is sound, also where time ran out; 1 for failures; 2 for
 # wrong arguments or an --out that cannot be written; 3 without a card; 143 after SIGTERM, 130 after

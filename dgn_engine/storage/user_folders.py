@@ -56,6 +56,6 @@ def _carried() -> Path | None:
 
 
 def _platform() -> PlatformDirs:
-    from platformdirs import PlatformDirs  # a machine with DGN_HOME needs it not
+    from platformdirs import PlatformDirs  # not needed where DGN_HOME is set
 
     return PlatformDirs(_PROGRAM, appauthor=False)
