@@ -47,13 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PROBES",
         default=[],
         help="probes to write as frames while training: gates,overlap,npk,ntk "
-        "(with --resume: those of before)",
+        "(with --resume: those of before); at 40 steps or more of the run, the first and the last",
     )
     parser.add_argument(
         "--record-every",
         type=int,
         metavar="N",
-        help="a frame every N steps, the first and the last (else these, and as time allows)",
+        help="a frame every N steps instead, and of the first and the last",
     )
     parser.add_argument(
         "--checkpoint-every",

@@ -37,8 +37,8 @@ def train(
 
     `config`: a `RunConfig`, the same as nested dictionaries, or the path of a TOML file. `out`: a
     new folder for the run; '' makes one among your runs. `probes`: what is read and recorded as
-    frames, every `every` steps, or for 0 as time allows. Interrupting the kernel ends it; the
-    folder keeps what was recorded.
+    frames, every `every` steps, or for 0 at 40 steps spread over the run and more as time allows.
+    Interrupting the kernel ends it; the folder keeps what was recorded.
 
     Raises `UserError` where the run cannot be carried out.
     """

@@ -14,6 +14,7 @@ from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_branches import BranchChanges
 from dgn_engine.storage.inner_path import FilePath
+from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_info import frames_of
@@ -29,6 +30,8 @@ from dgn_engine.training.recording import (
 )
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
+
+FRAMES = 40  # that a run keeps at least, however little time watching may take
 
 
 class RunWatcher(Protocol):
@@ -77,8 +80,8 @@ class HeadlessRun:
     """Trains to the last epoch, or until interrupted; a folder gets log and checkpoints.
 
     `probes`: what is read while training and written as frames, before the first step, at the end
-    and in between: every `record_every` steps, or for 0 as time allows. None by default, or of a
-    run that goes on those of before. `named`:
+    and in between: every `record_every` steps, or for 0 at the steps of `planned_steps`, and more
+    as time allows. None by default, or of a run that goes on those of before. `named`:
     places of settings that the user wrote ('training.momentum'); where one has no effect, that is
     said.
     """
@@ -98,6 +101,8 @@ class HeadlessRun:
         self._probes = tuple(probes)
         self._every = checkpoint_every
         self._record_every = record_every
+        self._planned: frozenset[int] = frozenset()
+        self._recorded: int | None = None  # by a run that goes on: its last frame is of this step
         self._recording: Recording | None = None
         self._run: Run | None = None
         self._keeper: WeightKeeper | None = None
@@ -109,7 +114,7 @@ class HeadlessRun:
         if config.training.epochs == 0:
             raise UserError("training.epochs is 0, which never ends; say how many.")
         run = Run(1, config, self._emit, self._report, live=False)
-        self._watch(run)
+        self._watch(run, 0)
         self._emit(run.started(paused=False))
         ignored = run.ignored(live=False, recorded=folder is not None, named=self._named)
         if ignored:
@@ -143,7 +148,9 @@ class HeadlessRun:
         planned, every = frames_of(folder.info)
         self._probes = self._probes or planned
         self._record_every = self._record_every or every
-        self._watch(run)
+        origin = origin_of(folder.info)
+        self._watch(run, 0 if origin is None else origin.step)
+        self._recorded = folder.last_frame_step
         self._plan_frames(folder)
         self._emit(run.started(paused=False))
         for event in RunReader(folder.path).each_event():
@@ -155,8 +162,16 @@ class HeadlessRun:
         self._keep_answers(run, self._recording)
         return self._to_the_end(run)
 
-    def _watch(self, run: Run) -> None:
+    def _watch(self, run: Run, first: int) -> None:
+        """Watch the probes, and plan the frames of a run that began at step `first`."""
         run.probe_schedule.watch(tuple(ProbeRequest(name) for name in self._probes))
+        if not self._record_every and run.total_steps:
+            self._planned = frozenset(planned_steps(first, run.total_steps))
+
+    def _is_planned(self, step: int) -> bool:
+        if self._record_every:
+            return step % self._record_every == 0
+        return step in self._planned
 
     def _plan_frames(self, folder: RunFolder) -> None:
         """Write down what is recorded, for when the run goes on another time."""
@@ -216,16 +231,16 @@ class HeadlessRun:
 
     def _read_probes(self, run: Run, needed: bool = False) -> None:
         """Read what is due, or for `needed` all that has not seen this step, and record it."""
+        step, schedule = run.step_count, run.probe_schedule
         if not self._probes or run.diverged:  # a diverged run has no gates to read
             return
-        step, schedule = run.step_count, run.probe_schedule
-        needed = needed or bool(self._record_every and step % self._record_every == 0)
+        needed = needed or self._is_planned(step)
         waits = bool(self._record_every) and not needed
         due = () if waits else schedule.due(step, catch_up=needed)
         if not due:
             return
         schedule.read(due, run.context(), step)
-        if self._recording is not None:
+        if self._recording is not None and step != self._recorded:
             frame = Frame(
                 run=run.number,
                 step=step,
@@ -256,6 +271,26 @@ class HeadlessRun:
         self._emit(events.Working(what, fraction))
         if self._interrupted():
             raise NotBegunError
+
+
+def planned_steps(first: int, last: int) -> tuple[int, ...]:
+    """Return the steps of which a run from `first` to `last` keeps a frame, in ascending order.
+
+    They depend on nothing but these two, so that a run that goes on has the same. Both ends are
+    among them; the distances from `first` grow geometrically, as most of what gates and kernels do
+    happens early, and a run that ends before its time has most of its frames already.
+
+    Returns:
+        `FRAMES` steps, or every step of a run that has fewer.
+    """
+    length, distances = last - first, [0]
+    for left in range(FRAMES - 1, 0, -1):
+        before = distances[-1]
+        if before >= length:
+            break
+        factor = (length / before) ** (1 / left) if before else 1.0
+        distances.append(max(before + 1, round(before * factor)))
+    return tuple(first + distance for distance in distances)
 
 
 def _steps(count: int) -> str:

@@ -38,6 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of digits with frames of steps 0 and 45."""
     folder = tmp_path_factory.mktemp("figures") / "first"
     options = ["--width", "8", "--depth", "3", "--epochs", "1", "--record", "gates,overlap,npk,ntk"]
+    options += ["--record-every", "45"]
     assert cli.main(["train", "--data", "digits", "--quiet", *options, "--out", str(folder)]) == 0
     return folder
 

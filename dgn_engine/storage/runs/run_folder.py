@@ -165,6 +165,11 @@ class RunFolder:
                 self.checkpoints.remove(newest)
         return None
 
+    @property
+    def last_frame_step(self) -> int | None:
+        """The step of the newest frame; None where there is none."""
+        return self._frames[-1].step if self._frames else None
+
     def plan_frames(self, probes: Sequence[str], every: int) -> None:
         """Write down what is recorded as frames; see `run_info.add_frames`."""
         if run_info.frames_of(self.info) != (tuple(probes), every):

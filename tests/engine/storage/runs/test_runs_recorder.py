@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,13 +24,14 @@ from dgn_engine.protocol.events import (
     RegimeSwapped,
 )
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.run_branches import BranchChanges
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, index, list_cache
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.headless_run import HeadlessRun, planned_steps
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.watch_budget import WatchBudget
@@ -230,9 +232,87 @@ TEN_STEPS = replace(
 )
 
 
-def test_the_first_and_the_last_frame_are_always_recorded(tmp_path, monkeypatch):
+HUNDRED_STEPS = replace(
+    TEN_STEPS, training=replace(TEN_STEPS.training, epochs=10), probe_examples=4
+)
+
+
+class Kills(Deaf):
+    """Ends the run by an exception after so many steps."""
+
+    def __init__(self, after):
+        self.after = after
+
+    def stepped(self, step):
+        if step == self.after:
+            raise InterruptedError
+
+
+def test_a_short_run_has_a_frame_of_every_step(tmp_path, monkeypatch):
     monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
-    assert steps_of_frames(tmp_path / "run", TEN_STEPS) == [0, 10]
+    assert steps_of_frames(tmp_path / "run", TEN_STEPS) == list(range(11))
+
+
+def test_planned_steps_hold_both_ends_and_every_step_where_there_are_few():
+    for length in (*range(300), 10**5, 10**9):
+        planned = planned_steps(7, 7 + length)
+        assert len(planned) == min(length + 1, 40)
+        assert (planned[0], planned[-1]) == (7, 7 + length)
+        assert all(before < after for before, after in pairwise(planned))
+
+
+def test_planned_steps_lie_apart_in_proportion_to_their_distance_from_the_first():
+    planned = np.array(planned_steps(0, 10**6))
+    far = planned[planned > 100]
+    factors = far[1:] / far[:-1]
+    assert factors.max() / factors.min() < 1.05
+    assert (planned <= 10**3).sum() >= 20  # of a run that ends after a thousandth of it
+
+
+def test_a_run_of_many_steps_keeps_frames_of_its_planned_steps_without_any_time_for_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
+    assert steps_of_frames(tmp_path / "run", HUNDRED_STEPS) == list(planned_steps(0, 100))
+
+
+def test_a_run_that_goes_on_keeps_to_its_plan(tmp_path, monkeypatch):
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
+    out = tmp_path / "run"
+    folder = RunFolder.create(out, HUNDRED_STEPS)
+    first, then = planned_steps(0, 100)[20], planned_steps(0, 100)[30]
+    stop = Stops(first)
+    HeadlessRun(stop, stop.asked, ("npk",)).train(HUNDRED_STEPS, folder)
+    folder.close()
+    for stop in (Stops(then), Deaf()):
+        HeadlessRun(stop, getattr(stop, "asked", lambda: False)).go_on(RunFolder(out))
+    frames = [frame.step for frame in RunReader(out).frames]
+    assert frames == list(planned_steps(0, 100))
+
+
+def test_a_killed_run_that_goes_on_has_the_frames_of_its_plan(tmp_path):
+    """Frames after its last checkpoint are made again, those before it are kept."""
+    out = tmp_path / "run"
+    folder = RunFolder.create(out, HUNDRED_STEPS)
+    kills = Kills(planned_steps(0, 100)[25])
+    with pytest.raises(InterruptedError):
+        HeadlessRun(kills, lambda: False, ("npk",), checkpoint_every=0.0).train(
+            HUNDRED_STEPS, folder
+        )
+    HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(out))
+    frames = [frame.step for frame in RunReader(out).frames]
+    assert len(frames) == len(set(frames))
+    assert set(planned_steps(0, 100)) <= set(frames)
+
+
+def test_a_branch_keeps_frames_from_where_it_began(tmp_path, monkeypatch):
+    monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
+    parent, out = tmp_path / "parent", tmp_path / "branch"
+    HeadlessRun(Deaf(), lambda: False).train(HUNDRED_STEPS, RunFolder.create(parent, HUNDRED_STEPS))
+    HeadlessRun(Deaf(), lambda: False, ("npk",)).branch_off(
+        parent, 100, BranchChanges(seed=1), out, 60
+    )
+    assert [frame.step for frame in RunReader(out).frames] == list(planned_steps(100, 160))
 
 
 def test_a_frame_is_recorded_every_so_many_steps(tmp_path, monkeypatch):
@@ -246,7 +326,7 @@ def test_an_interrupted_run_has_a_frame_of_its_last_step(tmp_path, monkeypatch):
     monkeypatch.setattr(WatchBudget, "interval", lambda *_: math.inf)
     folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
     three = Stops(3)
-    HeadlessRun(three, three.asked, ("npk",)).train(TEN_STEPS, folder)
+    HeadlessRun(three, three.asked, ("npk",), record_every=9).train(TEN_STEPS, folder)
     reader = RunReader(tmp_path / "run")
     assert [frame.step for frame in reader.frames] == [0, 3]
     with pytest.raises(UserError, match=r"no frame of step 2; the nearest are of steps 0 and 3\."):
@@ -274,7 +354,7 @@ def test_a_run_that_goes_on_can_be_recorded_otherwise(tmp_path, capsys, monkeypa
     assert main(["train", "--resume", str(out), "--record-every", "2"]) == 2
     assert "run was not recorded as frames before" in capsys.readouterr().err
     assert main(["train", "--resume", str(out), "--record", "npk, gates"]) == 0
-    assert "Frames of 2 steps, 3 to 10." in capsys.readouterr().err
+    assert "Frames of 8 steps, 3 to 10." in capsys.readouterr().err
     assert set(RunReader(out).frame(10).readings) == {"npk", "gates"}
 
 
