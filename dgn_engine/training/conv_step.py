@@ -31,10 +31,11 @@ def is_chain_of_convolutions(network: GatedNetwork) -> bool:
     """Whether both networks are gated convolutions, one pooling over all positions or none, and a
     dense layer; neither normalised nor wrapped around."""
     stacks = (network.value, network.feature)
-    return all(type(s) is Stack and _is_conv_chain(s.architecture) for s in stacks)
+    return all(type(s) is Stack and is_convolution_architecture(s.architecture) for s in stacks)
 
 
-def _is_conv_chain(architecture: arch.Architecture) -> bool:
+def is_convolution_architecture(architecture: arch.Architecture) -> bool:
+    """Return whether it is gated convolutions, one pooling or none, and an output layer."""
     *convs, pool, head = architecture.nodes if len(architecture.nodes) > 2 else [None] * 3
     return (
         all(

@@ -24,10 +24,11 @@ def is_dense_chain(network: GatedNetwork) -> bool:
     """Whether both networks are chains of gated dense layers; gates that are drawn for single
     examples (FRG) are another matter."""
     stacks = (network.value, network.feature)
-    return all(type(s) is Stack and _is_chain(s.architecture) for s in stacks)
+    return all(type(s) is Stack and is_dense_architecture(s.architecture) for s in stacks)
 
 
-def _is_chain(architecture: arch.Architecture) -> bool:
+def is_dense_architecture(architecture: arch.Architecture) -> bool:
+    """Return whether it is a chain of gated dense layers and an output layer."""
     *hidden, last = architecture.nodes
     return (
         len(architecture.input_shape) == 1

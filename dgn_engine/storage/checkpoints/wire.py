@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from dgn_engine.storage.checkpoints.contents import (
 )
 from dgn_engine.storage.checkpoints.file_content import Content, sliced
 from dgn_engine.storage.checkpoints.stated_layers import as_json, received
+from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.text.printable import plain
 
 _SMALL = 256 << 20  # bytes of numbers for which free memory is not asked
@@ -110,15 +110,6 @@ def read_head(pipe: IO[bytes]) -> Any:
     if "refused" in head:
         raise UnreadableFile(plain(str(head["refused"]), 600))
     return head
-
-
-def free_memory() -> float:
-    """Bytes that this machine can still give; infinite where it does not say."""
-    try:
-        text = Path("/proc/meminfo").read_text("ascii")
-        return int(text.partition("MemAvailable:")[2].split(maxsplit=1)[0]) << 10
-    except (OSError, ValueError, IndexError):
-        return math.inf
 
 
 def _checked(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,16 +67,6 @@ def test_numbers_that_find_no_memory_are_refused_before_they_take_it(
     monkeypatch.setattr(wire, "free_memory", lambda: 16)
     with pytest.raises(MemoryError):
         received(head())
-
-
-def test_a_machine_that_does_not_say_its_free_memory_has_enough(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def unreadable(*_: object) -> str:
-        raise OSError
-
-    monkeypatch.setattr(Path, "read_text", unreadable)
-    assert wire.free_memory() == math.inf
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""The memory that this machine, or the group of processes that this one is in, can still give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+_MACHINE = Path("/proc/meminfo")
+_MEMBERSHIP = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+# Limit, use, and in `memory.stat` what the system drops first: of control groups of version 2, and
+# of version 1, which lie in a folder of their own.
+_LAYOUTS = (
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def free_memory() -> float:
+    """Return the bytes of main memory that can still be had; infinite where nothing says it."""
+    return min((_free_of_machine(), *_free_of_groups()))
+
+
+def _free_of_machine() -> float:
+    try:
+        text = _MACHINE.read_text("ascii")
+        return int(text.partition("MemAvailable:")[2].split(maxsplit=1)[0]) << 10
+    except (OSError, ValueError, IndexError):
+        return math.inf
+
+
+def _free_of_groups() -> Iterator[float]:
+    """Yield what the limit of each control group leaves: this process's, and those around it."""
+    try:
+        lines = _MEMBERSHIP.read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        folder, *names = _LAYOUTS[bool(controllers)]
+        root = _GROUPS / folder
+        own = root / path.lstrip("/")
+        # In a container the path may be the host's, which is not there; then its root is ours.
+        for group in (own, *own.parents) if own.is_relative_to(root) else (root,):
+            yield _free_of_group(group, *names)
+            if group == root:
+                break
+
+
+def _free_of_group(group: Path, limit: str, use: str, dropped: str) -> float:
+    try:
+        most = int((group / limit).read_text("ascii"))
+        used = int((group / use).read_text("ascii"))
+        stat = (group / "memory.stat").read_text("ascii")
+        files = next((line for line in stat.splitlines() if line.startswith(f"{dropped} ")), "0")
+        return max(0, most - used + int(files.split()[-1]))
+    except (OSError, ValueError):  # there is no such group, or its limit is 'max'
+        return math.inf
