@@ -19,7 +19,7 @@ from dgn_engine.data._variants import (
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import DataEntry
-from dgn_engine.setting import filled
+from dgn_engine.setting import OptionValue, filled
 
 __all__ = [
     "DataSet",
@@ -28,7 +28,9 @@ __all__ = [
     "Report",
     "catalogue",
     "data_sets",
+    "find_data_set",
     "load_examples",
+    "options_of",
     "quiet",
     "split_of",
 ]
@@ -44,6 +46,29 @@ def data_sets() -> dict[str, DataSet]:
     return {module.replace("_", "-"): entry for module, entry in found.items()}
 
 
+def find_data_set(config: DataConfig) -> DataSet:
+    """Return the data set that a configuration names, with or without a path ('folder:PATH').
+
+    Raises `UserError` where there is none, or where one that takes no path has one.
+    """
+    known = data_sets()
+    name, colon, _ = config.name.partition(":")
+    if name not in known or (colon and not known[name].takes_path):
+        paths = ", ".join(f"{name}:PATH" for name, entry in known.items() if entry.takes_path)
+        raise UserError(
+            f"There is no data set '{config.name}'; choose one of {', '.join(known)} ({paths})."
+            f"{did_you_mean(name, known)}"
+        )
+    return known[name]
+
+
+def options_of(config: DataConfig) -> dict[str, OptionValue]:
+    """Return every option of the data set, defaults included; raises `UserError`."""
+    name = config.name.partition(":")[0]
+    known = find_data_set(config).options
+    return filled(f"Data set '{name}'", "data.options", known, config.options)
+
+
 def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
     """Load what the configuration names, cut it to size, and make the variant of it.
 
@@ -51,17 +76,9 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
     in the order of the pair. Test examples stay true in every variant. Raises `UserError` with
     one sentence for whatever is not there or not sound.
     """
-    known = data_sets()
-    name, colon, _ = config.name.partition(":")
-    if name not in known or (colon and not known[name].takes_path):
-        paths = ", ".join(f"{name}:PATH" for name, entry in known.items() if entry.takes_path)
-        raise UserError(
-            f"There is no data set '{config.name}'; known: {', '.join(known)} ({paths})."
-            f"{did_you_mean(name, known)}"
-        )
-    options = filled(f"Data set '{name}'", "data.options", known[name].options, config.options)
+    entry = find_data_set(config)
+    options = options_of(config)
     config = replace(config, options=tuple(options.items()))
-    entry = known[name]
     if entry.takes_path and config.test_indices:
         raise UserError("A folder of images says its test part itself: put those into test/.")
     normalisation(config.normalise)  # refuse it before anything is loaded
@@ -92,8 +109,7 @@ def _prepared(examples: Examples, config: DataConfig) -> Examples:
 
 def split_of(config: DataConfig, examples: Examples) -> str:
     """Which examples are for the test, in words."""
-    entry = data_sets()[config.name.partition(":")[0]]
-    return split_in_words(config, examples, entry.splits)
+    return split_in_words(config, examples, find_data_set(config).splits)
 
 
 def catalogue(root: Path | None = None) -> tuple[DataEntry, ...]:

@@ -10,11 +10,10 @@ from pathlib import Path
 import torch
 
 from dgn_engine.config import DataConfig, RunConfig
-from dgn_engine.data import Examples, data_sets, load_examples, quiet
-from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.data import DataSizes, Examples, load_examples, options_of, quiet
+from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.regimes import find_regime
-from dgn_engine.setting import filled
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.sweep_file import SweepRun
@@ -29,6 +28,7 @@ from dgn_engine.training.ignored_settings import (
     ignored_settings,
 )
 from dgn_engine.training.initial_weights import read_initial_weights
+from dgn_engine.training.memory_needed import RunUse, check_memory
 from dgn_engine.training.trainer import Trainer
 
 _SHAPE, _CLASSES = (3, 32, 32), 10  # any images, where the data lie on another machine
@@ -129,13 +129,7 @@ def _check_names(config: RunConfig) -> None:
     if not config.training.epochs:
         raise UserError("training.epochs is 0, which never ends; say how many.")
     check_contradictions(config)  # and that the regime is known
-    known, data = data_sets(), config.data.name.partition(":")[0]
-    if data not in known:
-        raise UserError(
-            f"There is no data set '{data}'; choose one of {', '.join(known)}."
-            f"{did_you_mean(data, known)}"
-        )
-    filled(f"Data set '{data}'", "data.options", known[data].options, config.data.options)
+    options_of(config.data)  # and that the data set is known
 
 
 def _check_here(
@@ -145,7 +139,7 @@ def _check_here(
 ) -> None:
     """Begin the run on the CPU with next to no examples."""
     config = unit.config
-    choose_device(config.device)
+    device = choose_device(config.device)
     data = _whole(config.data)
     if data not in loaded:
         whole = load_examples(data)
@@ -153,7 +147,9 @@ def _check_here(
         loaded[data] = _few(whole)
     examples = loaded[data]
     logits = 1 if examples.signed else len(examples.class_names)
-    architecture = architecture_for(config.net, examples.train_x.shape[1:], logits)
+    shape = examples.train_x.shape[1:]
+    architecture = architecture_for(config.net, shape, logits)
+    check_memory(config, architecture, DataSizes(*sizes[data], shape, logits), device, RunUse())
     regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
     copies = read_initial_weights(config, regime, architecture, quiet)
     learns = regime.takes_gates and not config.gating.gates_from and unit.gates_from is None

@@ -37,6 +37,54 @@ def package(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> st
     return name
 
 
+# Names of configurations may be paths ('file:net.pt', 'folder:images'): one function of each
+# package looks them up and answers for names that are no plug-in.
+_LOOK_UPS = {
+    "all_nets": "find_net",
+    "data_sets": "find_data_set",
+    "all_regimes": "find_regime",
+}
+
+
+def plug_ins_taken_by_name(tree: ast.AST) -> list[int]:
+    """The lines that take a plug-in out of a whole table by a name, past the look-up function."""
+    tables = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and is_table(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript)
+        and (is_table(node.value) or (isinstance(node.value, ast.Name) and node.value.id in tables))
+    ]
+
+
+def is_table(node: ast.expr) -> bool:
+    function = node.func if isinstance(node, ast.Call) else None
+    return isinstance(function, ast.Name) and function.id in _LOOK_UPS
+
+
+def test_no_plug_in_is_looked_up_by_a_name_that_may_be_a_path() -> None:
+    offenders = []
+    for top in ("dgn_engine", "app", "benchmarks", "documentation"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            if path.parent.name in ("nets", "regimes", "data") and path.name == "__init__.py":
+                continue
+            tree = ast.parse(path.read_text("utf-8"))
+            offenders += [f"{path.relative_to(ROOT)}:{n}" for n in plug_ins_taken_by_name(tree)]
+    assert not offenders, f"use {', '.join(_LOOK_UPS.values())}: {', '.join(offenders)}"
+
+
+def test_a_look_up_in_a_table_is_noticed() -> None:
+    for text in ("all_nets()[name]", "known = all_nets()\nwidth = known[name].options"):
+        assert plug_ins_taken_by_name(ast.parse(text))
+    assert not plug_ins_taken_by_name(ast.parse("names = list(all_nets())\nfirst = names[0]"))
+
+
 def test_an_empty_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LookupError, match="holds no plug-ins"):
         discover(package(tmp_path, monkeypatch), "NUMBER", int)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dgn_engine.config import RunConfig
-from dgn_engine.model.nets import all_nets
+from dgn_engine.model.nets import all_nets, find_net, options_of
 from dgn_engine.regimes import find_regime
 
 # Networks in one stack. Measured (MNIST, w = 128, d = 5, batch 32, network-steps a second of one
@@ -31,8 +31,9 @@ class StackGroups:
 def why_not(config: RunConfig) -> str:
     """Why this run cannot be packed, in one sentence; empty where it can."""
     regime = find_regime(config.gating.regime)
-    stackable = [name for name, net in all_nets().items() if net.stackable]
-    if config.net.name not in stackable:
+    net = find_net(config.net)
+    if net is None or not net.stackable:
+        stackable = [name for name, net in all_nets().items() if net.stackable]
         return f"Only {' and '.join(stackable)} networks are packed, not {config.net.short}."
     if regime.drawn_gates:
         return f"{regime.name} has no feature network; it is not packed."
@@ -49,11 +50,13 @@ def why_not(config: RunConfig) -> str:
 
 def gains_on_cpu(config: RunConfig) -> bool:
     """Whether a stack of such networks was measured to be quicker than one by one on a CPU."""
+    if why_not(config):
+        return False
     regime = find_regime(config.gating.regime)
     looked_up = not (regime.own_gates or regime.trains_feature)
-    defaults = {field.name: field.default for field in all_nets()[config.net.name].options}
-    width = {**defaults, **dict(config.net.options)}.get("width", 0)
-    return int(width) <= (WIDEST_LOOKED_UP if looked_up else WIDEST)
+    return int(options_of(config.net).get("width", 0)) <= (
+        WIDEST_LOOKED_UP if looked_up else WIDEST
+    )
 
 
 def packable(configs: Sequence[RunConfig]) -> StackGroups:
@@ -71,11 +74,10 @@ def packable(configs: Sequence[RunConfig]) -> StackGroups:
 def pack_key(config: RunConfig) -> object:
     """What all networks of a pack have in common."""
     training, data = config.training, config.data
-    offered = {field.name: field.default for field in all_nets()[config.net.name].options}
     return (
         replace(data, label_noise=0.0, pixels="true", variant_seed=0),
         config.net.name,
-        tuple(sorted({**offered, **dict(config.net.options)}.items())),
+        tuple(sorted(options_of(config.net).items())),
         config.net.bias,
         config.gating.tiling,
         training.loss,

@@ -60,7 +60,7 @@ def test_a_class_that_does_not_exist_is_refused(pair: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("name", ["minst", "digits:x", "_root"])
 def test_an_unknown_data_set_is_refused_with_the_known_names(name: str) -> None:
-    with pytest.raises(UserError, match=r"known: .*digits"):
+    with pytest.raises(UserError, match=r"choose one of .*digits"):
         load_examples(replace(DataConfig(), name=name))
 
 
