@@ -95,6 +95,7 @@ def carry_out(
     from dgn_engine.experiments.report.terminal import print_document
     from dgn_engine.experiments.report.write_report import notices
     from dgn_engine.sweep.checks import check_folder
+    from dgn_engine.sweep.workers import works_here
 
     check_folder(task.folder, (FIGURES, TABLES))
     if arguments.report_only:
@@ -104,7 +105,7 @@ def carry_out(
         if not arguments.quiet:
             for sentence in notices(task):
                 complain(f"{task.name}: {sentence}")
-            complain(cost_in_words(task))
+            complain(cost_in_words(task, timed=works_here(arguments.cluster)))
         with stop, UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar:
             document = reproduce(task, executor, bar.show, stop.requested)
     (show or print_document)(document, task.folder, sys.stdout)

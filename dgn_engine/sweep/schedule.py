@@ -18,7 +18,11 @@ OVER: tuple[UnitState, ...] = (*SOUND, "failed")
 
 @dataclass(frozen=True)
 class UnitProgress:
-    """What became of a unit, or how far it is (`fraction` of its steps, `score` so far)."""
+    """What became of a unit, or how far it is (`fraction` of its steps, `score` so far).
+
+    `trained`: of a unit that is over, the share of its steps that it took; less than 1 where it
+    ended early.
+    """
 
     unit: str
     state: UnitState
@@ -26,6 +30,7 @@ class UnitProgress:
     score: float | None = None
     trouble: str = ""
     notice: str = ""  # a sentence for whoever waits
+    trained: float = 1.0
 
 
 class Schedule:
@@ -81,7 +86,8 @@ class Schedule:
                 return [UnitProgress(unit_id, "running", update.fraction, update.score)]
             case "done" | "diverged":
                 self.states[unit_id] = update.state
-                return [UnitProgress(unit_id, update.state, 1.0, update.score)]
+                trained = update.fraction or 1.0
+                return [UnitProgress(unit_id, update.state, 1.0, update.score, trained=trained)]
             case "interrupted":
                 return [self._requeue(update, "")] if not stopping else [self._interrupt(update)]
             case "held" | "lost" | "crowded" if stopping:

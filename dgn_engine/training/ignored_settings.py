@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from dgn_engine.config import SETTINGS, RunConfig
-from dgn_engine.data import DataSet, data_sets
+from dgn_engine.data import find_data_set
 from dgn_engine.errors import UserError
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.setting import Conditions, meets
@@ -117,7 +117,7 @@ def _first_unmet(conditions: Conditions, config: RunConfig, facts: RunFacts) -> 
                 continue
             return _words(place, wanted, config)
         value = (
-            getattr(_data_set(config), name)
+            getattr(find_data_set(config.data), name)
             if subject == "dataset"
             else getattr(getattr(config, subject), name)
         )
@@ -143,7 +143,7 @@ def _words(place: str, wanted: object, config: RunConfig) -> str:
 def _by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
     """Yield what no condition on one other setting says."""
     data, training = config.data, config.training
-    drawn = _data_set(config).drawn
+    drawn = find_data_set(config.data).drawn
     if not (data.label_noise or data.pixels == "random" or drawn):
         yield "data.variant_seed", "no labels, pixels or examples are drawn by it"
     if facts.examples is not None:
@@ -173,7 +173,3 @@ def _stages(config: RunConfig) -> tuple[Regime, ...]:
     if target.takes_gates and not config.gating.gates_from:
         return find_regime(target.pretrains_as), target
     return (target,)
-
-
-def _data_set(config: RunConfig) -> DataSet:
-    return data_sets()[config.data.name.partition(":")[0]]

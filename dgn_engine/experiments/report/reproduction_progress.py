@@ -20,6 +20,8 @@ from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.schedule import OVER, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit
 
+LEAST = 0.002  # of the work: after less, nobody can tell how long the rest takes
+
 
 @dataclass(frozen=True)
 class RunningUnit:
@@ -58,7 +60,12 @@ class ReproductionProgress:
 
 
 class ProgressTally:
-    """Counts the updates of an executor. The work of a unit is taken as its number of epochs."""
+    """Counts the updates of an executor. The work of a unit is taken as its number of epochs.
+
+    The time left is that of the steps still to come, at the rate of steps since the first of them:
+    starting processes and reading data are not projected. Units to come are expected to end as
+    early as those that are over.
+    """
 
     def __init__(
         self, name: str, units: Sequence[Unit], now: Callable[[], float] = time.monotonic
@@ -66,17 +73,16 @@ class ProgressTally:
         self._name = name
         self._now = now
         self._work = {unit.id: work_of(unit) for unit in units}
+        self._trainings = {unit.id for unit in units if isinstance(unit, Training)}
         self._last: dict[str, UnitProgress] = {}
         self._began = now()
-        self._given = 0.0  # work that was done before
+        self._start: tuple[float, float] | None = None  # time, work done: before the first step
         self._best: RunningUnit | None = None
 
     def add(self, progress: UnitProgress) -> None:
-        before = self._last.get(progress.unit)
-        if before is None and progress.state in ("skipped", "running"):
-            share = 1.0 if progress.state == "skipped" else progress.fraction
-            self._given += share * self._work.get(progress.unit, 0.0)
         self._last[progress.unit] = progress
+        if self._start is None and progress.state != "skipped" and self._steps(progress):
+            self._start = self._now(), self._done()
         score = progress.score
         if score is not None and score == score:
             mine = RunningUnit(progress.unit, progress.fraction, score)
@@ -86,8 +92,7 @@ class ProgressTally:
     def progress(self, state: str = "running") -> ReproductionProgress:
         total = sum(self._work.values()) or 1.0
         done = sum(self._work.get(unit, 0.0) * _share(last) for unit, last in self._last.items())
-        elapsed = self._now() - self._began
-        fresh = done - self._given
+        now = self._now()
         units = self._last.values()
         return ReproductionProgress(
             name=self._name,
@@ -96,8 +101,8 @@ class ProgressTally:
             done=sum(one.state in OVER and one.state != "failed" for one in units),
             failed=sum(one.state == "failed" for one in units),
             fraction=min(1.0, done / total),
-            elapsed=elapsed,
-            left=(total - done) * elapsed / fresh if fresh > 0.002 * total else None,
+            elapsed=now - self._began,
+            left=self._left(now),
             best=self._best,
             running=tuple(
                 RunningUnit(one.unit, one.fraction, one.score)
@@ -108,6 +113,35 @@ class ProgressTally:
                 FailedUnit(one.unit, one.trouble) for one in units if one.state == "failed"
             ),
         )
+
+    def _steps(self, progress: UnitProgress) -> bool:
+        """Whether this tells of steps; of calculations where there is nothing else."""
+        return progress.fraction > 0 and (progress.unit in self._trainings or not self._trainings)
+
+    def _done(self) -> float:
+        """Return the work that was done; of units that ended early that of their steps."""
+        return sum(self._work.get(u, 0.0) * _trained(last) for u, last in self._last.items())
+
+    def _left(self, now: float) -> float | None:
+        if self._start is None:
+            return None
+        began, before = self._start
+        done = self._done()
+        over = {unit for unit, last in self._last.items() if last.state in OVER}
+        ended = [
+            self._last[unit].trained
+            for unit in over & self._trainings
+            if self._last[unit].state == "done"
+        ]
+        usual = sum(ended) / len(ended) if ended else 1.0
+        to_come = sum(
+            work * max(0.0, usual - (_trained(self._last[unit]) if unit in self._last else 0.0))
+            for unit, work in self._work.items()
+            if unit not in over
+        )
+        if done - before <= LEAST * (done + to_come):
+            return 0.0 if not to_come else None
+        return to_come * (now - began) / (done - before)
 
     @property
     def last(self) -> dict[str, UnitProgress]:
@@ -142,6 +176,12 @@ def read(folder: Path) -> ReproductionProgress:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from None
     return progress
+
+
+def _trained(progress: UnitProgress) -> float:
+    """Return the share of its steps that a unit took; of one that failed as far as it came."""
+    over = progress.state in OVER and progress.state != "failed"
+    return progress.trained if over else min(1.0, max(0.0, progress.fraction))
 
 
 def _share(progress: UnitProgress) -> float:

@@ -17,7 +17,6 @@ from dgn_engine.experiments.report import reproduction_progress as progress
 from dgn_engine.experiments.report.cost import (
     cost_in_words,
     cost_of,
-    operations,
     storage_in_words,
 )
 from dgn_engine.experiments.report.reproduction_progress import (
@@ -30,6 +29,7 @@ from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Calculation, Training, UnitFile
+from dgn_engine.training.step_cost import operations, seconds_a_step, time_steps
 from tests.engine.experiments.documents import result
 from tests.engine.experiments.made_up import near
 
@@ -67,11 +67,12 @@ def task(*units: Any, quick_minutes: float = 1.5, **request: Any) -> Reproductio
     ],
 )
 def test_seconds_and_bytes_of_one_run(regime: str, passes: int, networks: int) -> None:
-    """Steps × passes × 3 layers at 0.11 ms, and 2 operations a weight at 55 GFLOP/s."""
+    """Steps of 0.15 ms, passes of 3 layers at 2 µs, and 2 operations a weight at 50 GFLOP/s."""
     made = cost_of(task(of(regime)))
-    steps, examples = 2 * 4, 2 * 100  # four batches of at most 32 an epoch
-    work = 2 * WEIGHTS * (passes * examples + networks * 2 * 50)
-    assert made.seconds == near(steps * passes * 3 * 1.1e-4 + work / 5.5e10)
+    steps = 2 * 4  # four batches of at most 32 an epoch, each taken as full
+    work = 2 * WEIGHTS * (passes * steps * 32 + networks * 2 * 50)
+    layers = 3 * 2e-6 * (steps * passes + 2 * networks)
+    assert made.seconds == near(steps * 1.5e-4 + 2 * 5e-3 + layers + work / 5e10)
     kept = 1 + 2 * (1 + 2)  # the weights; two checkpoints with both moments of Adam
     assert made.storage == near(4 * WEIGHTS * networks * kept + 3e4)
     assert (made.runs, made.calculations, made.packed) == (1, 0, near(made.seconds))
@@ -95,8 +96,9 @@ def test_a_stack_shares_its_layers_and_computes_frozen_gates_once(
         for s in range(3)
     ]
     made = cost_of(task(*three, Calculation("c", "dgn_engine.x:y")))
-    work = 2 * WEIGHTS * (passes * 200 + networks * 100)
-    assert made.packed == near(3 * (8 * passes * 3 * 1.1e-4 / 3 + work / 3.6e10))
+    work = 2 * WEIGHTS * (passes * 8 * 32 + networks * 100)
+    each = 8 * passes * 3 * 1.1e-4 / 3 + 2 * 5e-3 / 3 + work / 3.6e10
+    assert made.packed == near(3 * each)
     assert made.seconds == near(3 * cost_of(task(three[0])).seconds)
     assert (made.runs, made.calculations) == (3, 1)
 
@@ -105,9 +107,46 @@ def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
     """cnn4 on 8 × 8: a weight of a convolution is used 64 times."""
     net = NetConfig("cnn4", (("channels", 3),))
     once = 2 * (64 * 9 * (1 * 3 + 3 * 3 * 3) + 3 * 10)
-    assert operations(build_architecture(net, (1, 8, 8), 10)) == once
+    architecture = build_architecture(net, (1, 8, 8), 10)
+    assert operations(architecture) == once
     made = cost_of(task(of("ReLU", config=replace(CONFIG, net=net))))
-    assert made.seconds == near(8 * 3 * 5 * 1.1e-4 + once * (3 * 200 + 100) / 7e10)
+    examples, passes = 8 * 3 * 32 + 2 * 50, 8 * 3 + 2
+    nodes = passes * len(architecture.nodes) * 1e-4
+    numbers = examples * 4 * 3 * 64 * 1e-9  # four layers of three maps
+    fixed = 8 * 1.5e-4 + 2 * 5e-3
+    assert made.seconds == near(fixed + nodes + numbers + once * examples / 9e10)
+
+
+@pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])
+@pytest.mark.parametrize("name", ["fc", "cnn4", "resnet_fc"])
+def test_steps_of_every_kind_of_network_are_timed(name: str, regime: str) -> None:
+    net = NetConfig(name, (("width", 8),) if name != "cnn4" else (("channels", 2),))
+    config = of(regime, config=replace(CONFIG, net=net)).config
+    for classes in (10, 1):
+        shape = (1, 8, 8)
+        assert time_steps(config, shape, build_architecture(net, shape, classes)) > 0
+
+
+def test_a_cost_by_timed_steps_is_the_estimate_times_how_slow_this_machine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kind that takes longest counts most; the others are taken as so much slower too."""
+    wide = replace(CONFIG, net=NetConfig("fc", (("width", 64), ("depth", 3))))
+    work = task(of("ReLU"), of("ReLU", "w", wide))
+    single = [cost_of(task(of("ReLU"))).seconds, cost_of(task(of("ReLU", "w", wide))).seconds]
+    slower = {16: 2.0, 64: 5.0}
+
+    def timed(config: RunConfig, _shape: object, architecture: Any) -> float:
+        return slower[dict(config.net.options)["width"]] * seconds_a_step(config, architecture)  # type: ignore[index]
+
+    monkeypatch.setattr("dgn_engine.experiments.report.cost.time_steps", timed)
+    estimate, made = cost_of(work), cost_of(work, timed=True)
+    pace = (2.0 * single[0] + 5.0 * single[1]) / sum(single)
+    assert made.seconds == near(pace * estimate.seconds)
+    assert (made.timed, estimate.timed) == (True, False)
+    assert made.storage == estimate.storage
+    monkeypatch.setattr("dgn_engine.experiments.report.cost._LONGEST", 0.0)
+    assert cost_of(work, timed=True) == estimate, "nothing was short enough to be timed"
 
 
 def test_a_pair_of_classes_has_one_logit() -> None:
@@ -142,18 +181,18 @@ def test_storage_in_words(size: float, words: str) -> None:
 
 def test_a_cost_is_said_in_a_sentence() -> None:
     assert cost_in_words(task(of("ReLU"))) == (
-        "tiny, quick: 1 runs; about 0.0 s of one CPU core to train, 70 kB of storage "
+        "tiny, quick: 1 run; about 0.0 s of one CPU core to train, 70 kB of storage "
         "(estimated); epochs: 2 (chosen for --quick). In /there."
     )
     three = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(3)]
     words = cost_in_words(task(*three, Calculation("c", "dgn_engine.x:y"), scale="full"))
-    assert words.startswith("tiny, full: 3 runs, 1 calculations; about 0.0 s of one CPU core")
+    assert words.startswith("tiny, full: 3 runs, 1 calculation; about 0.0 s of one CPU core")
     assert ", 0.0 s packed, 211 kB of storage" in words
 
 
 def test_calculations_cost_what_the_experiment_says() -> None:
     call = Calculation("c", "dgn_engine.x:y")
-    started = "tiny, quick: 0 runs, 1 calculations; "
+    started = "tiny, quick: 1 calculation; "
     assert cost_in_words(task(call)) == f"{started}about 90 s. In /there."
     assert cost_in_words(task(call, scale="full")).endswith("; about 30.0 h. In /there.")
     unknown = cost_in_words(task(call, quick_minutes=0))
@@ -184,14 +223,18 @@ def test_nothing_has_happened_yet() -> None:
 
 
 def test_what_was_done_before_does_not_count_as_fast() -> None:
+    """Nor does the time until the first step: processes start and data are read."""
     clock = Clock()
     made = tally(clock)
     made.add(UnitProgress("a", "skipped", 1.0, 0.5))
+    made.add(UnitProgress("b", "running", 0.0))
+    clock.now = 103.0
     made.add(UnitProgress("b", "running", 0.25))  # begun before: a quarter was there
-    clock.now = 110.0
+    assert made.progress().left is None
+    clock.now = 113.0
     made.add(UnitProgress("b", "running", 0.75, 0.875))
     now = made.progress()
-    assert (now.done, now.elapsed) == (1, 10.0)
+    assert (now.done, now.elapsed) == (1, 13.0)
     assert now.fraction == near((2 + 3) / 7)
     assert now.left == near(2 * 10 / 2), "two epochs in ten seconds; two are left"
     assert now.best == RunningUnit("b", 0.75, 0.875)
@@ -208,12 +251,48 @@ def test_what_was_done_before_does_not_count_as_fast() -> None:
 def test_the_time_left_is_told_once_two_thousandths_are_done() -> None:
     clock = Clock()
     made = tally(clock)
-    made.add(UnitProgress("b", "running", 0.0))
+    made.add(UnitProgress("b", "running", 0.1))
     clock.now = 101.0
-    made.add(UnitProgress("b", "running", 0.003))
+    made.add(UnitProgress("b", "running", 0.103))
     assert made.progress().left is None
-    made.add(UnitProgress("b", "running", 0.004))
-    assert made.progress().left == near((7 - 0.016) / 0.016)
+    made.add(UnitProgress("b", "running", 0.104))
+    assert made.progress().left == near((7 - 4 * 0.104) / (4 * 0.004))
+
+
+def test_units_that_run_side_by_side_all_count() -> None:
+    clock = Clock()
+    made = tally(clock)
+    made.add(UnitProgress("a", "running", 0.001))
+    clock.now = 110.0
+    made.add(UnitProgress("a", "running", 0.501))
+    made.add(UnitProgress("b", "running", 0.5))
+    left = 7 - 2 * 0.501 - 4 * 0.5
+    assert made.progress().left == near(left * 10 / (2 * 0.5 + 4 * 0.5))
+
+
+def test_what_is_to_come_is_expected_to_end_as_early_as_what_is_over() -> None:
+    clock = Clock()
+    units = [of("ReLU", name) for name in ("a", "b", "c")]
+    made = ProgressTally("tiny", units, clock)
+    made.add(UnitProgress("a", "running", 0.1))
+    clock.now = 110.0
+    made.add(UnitProgress("a", "done", 1.0, trained=0.6))
+    made.add(UnitProgress("b", "running", 0.5))
+    now = made.progress()
+    assert now.fraction == near((1 + 0.5) / 3)
+    assert now.left == near((0.1 + 0.6) * 10 / (0.5 + 0.5))
+    made.add(UnitProgress("b", "running", 0.75))  # goes on for longer than the first
+    assert made.progress().left == near(0.6 * 10 / (0.5 + 0.75))
+
+
+def test_calculations_alone_have_a_time_left_too() -> None:
+    clock = Clock()
+    units = [Calculation(name, "dgn_engine.x:y") for name in ("a", "b", "c")]
+    made = ProgressTally("tiny", units, clock)
+    made.add(UnitProgress("a", "done", 1.0))
+    clock.now = 105.0
+    made.add(UnitProgress("b", "done", 1.0))
+    assert made.progress().left == near(5.0)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments.report import document, formatting, reproduction_progress
 from dgn_engine.experiments.report import reproduce as reproducing
-from dgn_engine.experiments.report.cost import cost_of, operations
+from dgn_engine.experiments.report.cost import cost_of
 from dgn_engine.experiments.report.report_figures import apart
 from dgn_engine.experiments.report.reproduce import report_again, reproduce
 from dgn_engine.experiments.report.reproduction_progress import ProgressTally
@@ -35,6 +35,7 @@ from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
+from dgn_engine.training.step_cost import operations
 from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 
 NET = NetConfig(options=(("width", 16), ("depth", 3)))
@@ -262,12 +263,14 @@ def test_the_tally_counts_work_and_tells_the_time_that_is_left() -> None:
     tally.add(UnitProgress("run-s1", "running"))
     assert tally.progress().left is None
     now = 10.0
+    tally.add(UnitProgress("run-s1", "running", 0.25, 0.8))
+    now = 20.0
     tally.add(UnitProgress("run-s1", "running", 0.5, 0.9))
     tally.add(UnitProgress("run-s2", "failed", trouble="no"))
     now_done = tally.progress()
     assert (now_done.done, now_done.failed, now_done.total) == (1, 1, 3)
     assert now_done.fraction == pytest.approx(2.5 / 3)
-    assert now_done.left == pytest.approx(0.5 * 10.0 / 1.5)
+    assert now_done.left == pytest.approx(0.5 * 10.0 / 0.25), "a failure took no steps"
     assert now_done.best is not None
     assert now_done.best.unit == "run-s1"
 

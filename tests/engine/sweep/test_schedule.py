@@ -103,7 +103,11 @@ UNIT = "FR-II-s0"
         (UnitUpdate(UNIT, "running", 0.5, 0.3), False, UnitProgress(UNIT, "running", 0.5, 0.3)),
         (UnitUpdate(UNIT, "running", 0.5, 0.3), True, UnitProgress(UNIT, "running", 0.5, 0.3)),
         (UnitUpdate(UNIT, "done", 0.0, 0.3), False, UnitProgress(UNIT, "done", 1.0, 0.3)),
-        (UnitUpdate(UNIT, "diverged", 0.2), False, UnitProgress(UNIT, "diverged", 1.0)),
+        (
+            UnitUpdate(UNIT, "diverged", 0.2),
+            False,
+            UnitProgress(UNIT, "diverged", 1.0, trained=0.2),
+        ),
         (
             UnitUpdate(UNIT, "interrupted", 0.5, 0.3, "left"),
             False,
