@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from dgn_engine.experiments._claims import LEAST
 from dgn_engine.statistics import mean_and_half_width, ratio_of_means
@@ -72,6 +73,15 @@ class GateShare:
         return math.isfinite(self.low) and self.own > self.random
 
 
+@dataclass(frozen=True)
+class GateAnswer:
+    """What the share says: 'recovered' (above 0 beyond the seeds' spread), 'worse' (below 0),
+    'open' (the interval holds 0) or 'none' (nothing can be said), and its sentence."""
+
+    kind: Literal["recovered", "worse", "open", "none"]
+    sentence: str
+
+
 def gate_share(own: float, gates: Sequence[float], random: Sequence[float]) -> GateShare:
     """Return the share of an accuracy `own` and those of each seed, in percent.
 
@@ -129,90 +139,86 @@ def epochs_enough(change: float, epochs: int, test_examples: int) -> int:
     return epochs * int(min(max(2, doubled), _MOST))
 
 
-def in_one_sentence(
+def answer_of(
     share: GateShare, left_out: Sequence[str], chance: float, converged: bool
-) -> str:
-    """Answer 'do the gates carry it?', or say why it cannot be said.
+) -> GateAnswer:
+    """Answer 'do the gates carry it?', or say why there is no answer.
 
     Args:
         left_out: why seeds were left out, in words; with any of them nothing is claimed.
         chance: the accuracy in percent, beyond which a network has learnt something.
     """
     why = _why_not(share, left_out, chance)
-    if not why:
-        return f"{_claimed(share, converged)}."
-    rest = f" {_beyond(share, left_out, converged)}".rstrip()
-    return f"Cannot be said: {why}.{rest}"
+    if why:
+        rest = f" {_beyond(share, left_out, converged)}".rstrip()
+        return GateAnswer("none", f"There is no answer: {why}.{rest}")
+    so_far = "" if converged else "So far (training has not converged) "
+    the = "the" if so_far else "The"
+    number, gap, interval = percent(share.percent), _gap(share), _interval(share)
+    if share.low > 0:
+        sentence = f"{so_far}{the} gates recover {number} of {gap}, {interval}."
+        return GateAnswer("recovered", sentence)
+    if share.high < 0:
+        sentence = f"{so_far}{the} gates do worse than random ones: {number} of {gap}, {interval}."
+        return GateAnswer("worse", sentence)
+    return GateAnswer(
+        "open",
+        f"{so_far}{the} gates may recover nothing: the estimate is {number} of {gap}, but its "
+        f"{interval} includes 0.",
+    )
 
 
 def _why_not(share: GateShare, left_out: Sequence[str], chance: float) -> str:
     """Return what forbids an answer; '' where nothing does."""
-    random, own = f"random gates ({share.random:.1f} %)", f"the network itself ({share.own:.1f} %)"
+    random, own = f"random gates ({share.random:.1f} %)", f"the network ({share.own:.1f} %)"
     if left_out:
         return "; ".join(left_out)
     if not share.n:
-        return "no seed has an accuracy behind its gates and one behind random gates"
+        return "no seed has both an accuracy behind its gates and one behind random gates"
     if max(share.gates, share.random) <= chance:
         return (
-            f"value networks have learnt nothing, neither behind its gates ({share.gates:.1f} %) "
-            f"nor behind {random}; more epochs or a larger step may help"
+            f"value networks learned nothing, neither behind its gates ({share.gates:.1f} %) nor "
+            f"behind {random}; try more epochs or a larger step"
         )
     if share.own <= share.random:
-        return f"{own} is no better than {random}, so that there is nothing to carry"
+        return f"{own} is no better than {random}, so there is no gap to recover"
     if share.n < LEAST:
-        return (
-            f"{share.n} {'seed is' if share.n == 1 else 'seeds are'} too few; take {LEAST} or more"
-        )
+        few = "1 seed is" if share.n == 1 else f"{share.n} seeds are"
+        return f"{few} too few; use at least {LEAST}"
     if not share.bounded:
         if all(value == share.by_seed[0] for value in share.by_seed):
-            return "all seeds have the same accuracies: the test examples are too few"
+            return "all seeds have the same accuracies, so there are too few test examples"
         return (
-            f"{own} is above {random} by no more than seeds differ, so that the share is not "
-            "defined"
+            f"the gap between {random} and {own} is no larger than the differences between seeds, "
+            "so the share of it is not defined"
         )
     return ""
 
 
-def _claimed(share: GateShare, converged: bool) -> str:
-    if share.low > 0:
-        return (
-            f"The gates carry {_number(share, converged)} of {_between(share)}, {_interval(share)}"
-        )
-    words = f"{_number(share, converged)} of {_between(share)}, {_interval(share)}"
-    if share.high < 0:
-        return f"The gates carry less than random ones: {words}"
-    return f"It cannot be said that the gates carry anything: {words} holds 0"
-
-
 def _beyond(share: GateShare, left_out: Sequence[str], converged: bool) -> str:
-    """Return what there is all the same, as a sentence; '' where it is nothing."""
+    """Return what was measured all the same, as a sentence; '' where it is nothing."""
     if not (share.n and share.own > share.random and math.isfinite(share.percent)):
         return ""
+    number = percent(share.percent) + ("" if converged else " (not converged)")
     if left_out and share.n >= LEAST and share.bounded:
-        words = f"{_number(share, converged)} of {_between(share)}, {_interval(share)}"
-        return f"Without {'it' if len(left_out) == 1 else 'them'}: {words}."
+        those = "that one" if len(left_out) == 1 else "those"
+        return f"Without {those} it is {number} of {_gap(share)}, {_interval(share)}."
     if share.n >= LEAST:
         return ""
-    interval = _interval(share) if share.bounded else "no interval"
-    few = f"{share.n} {'seed' if share.n == 1 else 'seeds'}"
-    given = f"{_number(share, converged)} of {_between(share)}"
+    seeds = f"{share.n} seed{'s' * (share.n > 1)}"
+    interval = _interval(share) if share.bounded else f"without an interval, over {seeds}"
+    return f"What was measured is {number} of {_gap(share)}, {interval}."
+
+
+def _gap(share: GateShare) -> str:
     return (
-        f"It is {given} over {few}, {interval}." if share.n == 1 else f"It is {given}, {interval}."
-    )
-
-
-def _number(share: GateShare, converged: bool) -> str:
-    return percent(share.percent) + ("" if converged else " (not converged)")
-
-
-def _between(share: GateShare) -> str:
-    return (
-        f"what lies between random gates ({share.random:.1f} %) and the network ({share.own:.1f} %)"
+        f"the gap between random gates ({share.random:.1f} %) and the network ({share.own:.1f} %)"
     )
 
 
 def _interval(share: GateShare) -> str:
-    return f"95 % interval [{percent(share.low)}, {percent(share.high)}] over {share.n} seeds"
+    ends = f"[{percent(share.low)}, {percent(share.high)}]"
+    return f"95 % interval {ends} over {share.n} seeds"
 
 
 def percent(value: float) -> str:
@@ -226,17 +232,17 @@ def why_not_converged(kinds: Sequence[SeedCurves], ends: Sequence[CurveEnding]) 
     if not going:
         return ""
     if any(math.isnan(end.mean) for _, end in going):
-        return "A course cannot be seen in less than two epochs."
-    words = " and ".join(_course(kind, end) for kind, end in going)
-    return f"Between the third and the last quarter of the epochs test accuracy still {words}."
+        return "Whether accuracy still changes cannot be seen in fewer than two epochs."
+    words = " and ".join(_change_in_words(kind, end) for kind, end in going)
+    return f"In the last quarter of the epochs test accuracy still {words}."
 
 
-def _course(kind: SeedCurves, end: CurveEnding) -> str:
-    one = abs(end.mean) <= RISE  # as a whole it stands still
-    change = end.most if one else end.mean
-    whose = f" in seed {end.seed}" if one else ""
-    way = "rose" if change > 0 else "fell"
-    return f"{way} by {abs(change):.2f} points behind {kind.name}{whose}"
+def _change_in_words(kind: SeedCurves, end: CurveEnding) -> str:
+    steady = abs(end.mean) <= RISE  # the mean over the seeds
+    change = end.most if steady else end.mean
+    seed = f" in seed {end.seed}" if steady else ""
+    verb = "rose" if change > 0 else "fell"
+    return f"{verb} by {abs(change):.2f} points behind {kind.name}{seed}"
 
 
 def mean_curve(

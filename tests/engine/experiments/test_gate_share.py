@@ -10,11 +10,12 @@ import pytest
 from scipy.stats import t
 
 from dgn_engine.experiments._gate_share import (
+    GateAnswer,
     SeedCurves,
+    answer_of,
     ending,
     epochs_enough,
     gate_share,
-    in_one_sentence,
     mean_curve,
     percent,
     why_not_converged,
@@ -91,7 +92,7 @@ def test_where_random_gates_are_declared_the_networks_the_interval_holds_0(n: in
         share = gate_share(own, gates, random)
         bounded += share.bounded
         held += share.bounded and share.low <= 0 <= share.high
-        carried += in_one_sentence(share, (), CHANCE, True).startswith("The gates carry ")
+        carried += answer_of(share, (), CHANCE, True).kind == "recovered"
     slack = 3 * math.sqrt(0.05 * 0.95 / WORLDS)
     assert carried / WORLDS <= 0.05 + slack
     assert held / bounded >= 0.95 - slack - 0.01  # worlds without bounds are not among them
@@ -108,7 +109,7 @@ def test_the_interval_holds_what_is_carried_and_five_seeds_find_it(carried: floa
         share = gate_share(own, gates, random)
         if share.bounded:
             held.append(share.low <= 100 * carried <= share.high)
-        found += in_one_sentence(share, (), CHANCE, True).startswith("The gates carry ")
+        found += answer_of(share, (), CHANCE, True).kind == "recovered"
     assert np.mean(held) == pytest.approx(0.95, abs=0.02)
     assert found / WORLDS > (0.75 if carried == 1.0 else 0.5)
 
@@ -118,8 +119,8 @@ def test_a_network_no_better_than_random_gates_has_no_share() -> None:
     said = 0
     for _ in range(WORLDS):
         random, gates = 90 + draw.normal(0, 1.0, 5), 90 + draw.normal(0, 1.0, 5)
-        answer = in_one_sentence(gate_share(90.0, list(gates), list(random)), (), CHANCE, True)
-        said += not answer.startswith(("Cannot be said", "It cannot be said"))
+        answer = answer_of(gate_share(90.0, list(gates), list(random)), (), CHANCE, True)
+        said += answer.kind in ("recovered", "worse")
     assert said / WORLDS <= 0.05
 
 
@@ -129,60 +130,67 @@ def said(
     random: Sequence[float],
     left_out: Sequence[str] = (),
     converged: bool = True,
-) -> str:
-    return in_one_sentence(gate_share(own, gates, random), left_out, CHANCE, converged)
+) -> GateAnswer:
+    return answer_of(gate_share(own, gates, random), left_out, CHANCE, converged)
 
 
 def test_the_sentence_holds_the_numbers_that_its_share_is_made_of() -> None:
     answer = said(96.0, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0])
     share = 100 * (94 + 95 + 95.5 - 270) / (3 * 96 - 270)
     _, low, high = ratio_of_means([4.0, 4.0, 6.5], [6.0, 5.0, 7.0])
-    assert answer == (
-        f"The gates carry {share:.0f} % of what lies between random gates (90.0 %) and the network "
+    assert answer.kind == "recovered"
+    assert answer.sentence == (
+        f"The gates recover {share:.0f} % of the gap between random gates (90.0 %) and the network "
         f"(96.0 %), 95 % interval [{100 * low:.0f} %, {100 * high:.0f} %] over 3 seeds."
     )
 
 
 def test_a_share_that_is_not_final_says_so_beside_the_number() -> None:
     answer = said(96.0, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0], converged=False)
-    assert answer.startswith("The gates carry 81 % (not converged) of ")
+    assert answer.kind == "recovered"
+    assert "not converged" in answer.sentence
+    assert "81 % of the gap" in answer.sentence
 
 
 @pytest.mark.parametrize(
-    ("own", "gates", "random", "words"),
+    ("own", "gates", "random", "kind", "words"),
     [
-        (96.0, [90.0, 95.0, 88.0], [90.0, 91.0, 89.0], "It cannot be said that the gates carry"),
-        (96.0, [84.0, 85.0, 83.0], [90.0, 91.0, 89.0], "The gates carry less than random ones: −"),
-        (88.0, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0], "(88.0 %) is no better than random gates"),
-        (90.3, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0], "by no more than seeds differ"),
-        (96.0, [94.0], [90.0], "1 seed is too few; take 3 or more. It is 67 % of what lies"),
-        (96.0, [94.0, 95.0], [90.0, 91.0], "2 seeds are too few; take 3 or more. It is 73 % of"),
-        (96.0, [94.0] * 3, [90.0] * 3, "all seeds have the same accuracies: the test examples"),
-        (96.0, [9.0, 10.0, 11.0], [10.0, 9.0, 10.0], "value networks have learnt nothing"),
-        (96.0, [math.nan] * 3, [90.0] * 3, "no seed has an accuracy behind its gates"),
-        (96.0, [96.0] * 3, [96.0] * 3, "is no better than random gates"),
+        (96.0, [90.0, 95.0, 88.0], [90.0, 91.0, 89.0], "open", "includes 0"),
+        (96.0, [84.0, 85.0, 83.0], [90.0, 91.0, 89.0], "worse", "−"),
+        (88.0, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0], "none", "(88.0 %) is no better than random"),
+        (90.3, [94.0, 95.0, 95.5], [90.0, 91.0, 89.0], "none", "the differences between seeds"),
+        (96.0, [94.0], [90.0], "none", "1 seed is too few"),
+        (96.0, [94.0, 95.0], [90.0, 91.0], "none", "2 seeds are too few"),
+        (96.0, [94.0] * 3, [90.0] * 3, "none", "too few test examples"),
+        (96.0, [9.0, 10.0, 11.0], [10.0, 9.0, 10.0], "none", "learned nothing"),
+        (96.0, [math.nan] * 3, [90.0] * 3, "none", "no seed has both"),
+        (96.0, [96.0] * 3, [96.0] * 3, "none", "is no better than random gates"),
     ],
 )
 def test_what_cannot_be_said_says_why(
-    own: float, gates: list[float], random: list[float], words: str
+    own: float, gates: list[float], random: list[float], kind: str, words: str
 ) -> None:
     answer = said(own, gates, random)
-    assert words in answer
-    assert not answer.startswith("The gates carry ") or "less" in answer
-    assert "nan" not in answer
+    assert answer.kind == kind
+    assert words in answer.sentence
+    assert "nan" not in answer.sentence
 
 
-def test_one_seed_has_no_interval() -> None:
-    assert said(96.0, [94.0], [90.0]).endswith("over 1 seed, no interval.")
+@pytest.mark.parametrize(("n", "number"), [(1, "67 %"), (2, "73 %")])
+def test_too_few_seeds_still_show_what_was_measured(n: int, number: str) -> None:
+    answer = said(96.0, [94.0, 95.0][:n], [90.0, 91.0][:n])
+    assert f"{number} of the gap" in answer.sentence
 
 
 def test_a_seed_that_diverged_is_left_out_and_nothing_is_claimed() -> None:
     why = "seed 1 behind random gates diverged at step 12"
     answer = said(96.0, [94.0, 95.0, 95.5, 94.5], [90.0, math.nan, 89.0, 91.0], [why])
-    assert answer.startswith(f"Cannot be said: {why}. Without it: ")
-    assert "over 3 seeds" in answer
     share = gate_share(96.0, [94.0, 95.0, 95.5, 94.5], [90.0, math.nan, 89.0, 91.0])
     rest = gate_share(96.0, [94.0, 95.5, 94.5], [90.0, 89.0, 91.0])
+    assert answer.kind == "none"
+    assert why in answer.sentence
+    assert f"{percent(rest.percent)} of the gap" in answer.sentence
+    assert "over 3 seeds" in answer.sentence
     assert (share.percent, share.low, share.high) == (rest.percent, rest.low, rest.high)
     assert math.isnan(share.by_seed[1])
 
@@ -226,9 +234,7 @@ def test_one_epoch_has_no_course() -> None:
     for each in (curves([90.0]), curves([], [])):
         found = ending(each, 360)
         assert not found.converged
-        assert why_not_converged([each], [found]) == (
-            "A course cannot be seen in less than two epochs."
-        )
+        assert "fewer than two epochs" in why_not_converged([each], [found])
 
 
 def test_noise_of_few_test_examples_is_no_course() -> None:
