@@ -1,10 +1,11 @@
-"""Measures the typical values that the pages on concepts quote, and writes them there.
+"""Measures the typical values on the pages about concepts, and writes them there.
 
     python -m documentation.typical_values [--data-root DIR]    # minutes; MNIST where it is
 
-Each run is trained by `dgn train` and read from its folder. A page has a row for each run, known by
-its first cell; the other cells are what is written. `make docs` compares the row of the run that it
-trains anyway with what the page says, so that the pages cannot grow old unnoticed.
+Each run is trained by `dgn train` with every seed and read from its folder. A page has a row for
+each run, known by its first cell; the other cells are ranges over the seeds. `make docs` compares
+these ranges with the run that it trains anyway, by order of magnitude and direction of change:
+a processor that rounds differently trains other digits, not another network.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import argparse
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,10 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.run_reader import RunReader
 
 CONCEPTS = Path(__file__).parents[1] / "docs" / "concepts"
+SEEDS = 10
+FACTOR = 3.0  # beyond a range by more than this is another order of magnitude
+TURN = 0.1  # a change the other way by more than this share is another direction
+ARROWS = {"↗": 1, "↘": -1, "→": 0}  # in every seed it rose, fell; or some rose and some fell
 OF_THE_SITE = "digits, DL"  # the run of sample_run.py
 _DIGITS = (
     "--data", "digits", "--net", "fc", "--width", "32", "--depth", "5", "--lr", "0.003",
@@ -36,148 +42,280 @@ RUNS = {
     "digits, DL": (*_DIGITS, "--regime", "DL"),
     "digits, ReLU": (*_DIGITS, "--regime", "ReLU"),
     "digits, FR-II": (*_DIGITS, "--regime", "FR-II"),
-    "MNIST, ReLU": (*_MNIST, "--regime", "ReLU"),
     "MNIST, DL": (*_MNIST, "--regime", "DL"),
+    "MNIST, ReLU": (*_MNIST, "--regime", "ReLU"),
 }
-Row = list[str]  # the cells after the first
 
 
-def overlap_row(start: Frame, end: Frame) -> Row:
-    """Means over pairs of two different examples, of one class and of two, unit diagonal."""
-    cells = []
-    for name in ("active", "sensitive"):
-        for same in (True, False):
-            cells.append(_from_to(*(f"{_mean(f, name, same):.2f}" for f in (start, end))))
-    return cells
+@dataclass(frozen=True)
+class Moment:
+    """One end of a run: its frame, and what is known only there."""
+
+    frame: Frame
+    churn: float | None = None  # mean share of gates that switched, over the second half
+    accuracy: float | None = None
 
 
-def spectrum_row(start: Frame, end: Frame) -> Row:
-    found = [frame.readings["npk"] for frame in (start, end)]
-    n = len(found[0].arrays["labels"])
-    return [
-        _from_to(*(f"{one.scalars['nu']:,.0f}" for one in found)),
-        _from_to(*(f"{one.scalars['nu'] / n**2:.2f}" for one in found)),
-        _from_to(*(f"{one.scalars['effective_rank']:.1f}" for one in found)),
-    ]
+@dataclass(frozen=True)
+class Column:
+    """What a column shows.
 
-
-def tangent_row(start: Frame, end: Frame) -> Row:
-    """Traces, and the ratio of the feature part to the value part, where gates have a slope."""
-    found = [frame.readings["ntk"].scalars for frame in (start, end)]
-    cells = [_from_to(*(_rounded(one["trace_value"]) for one in found))]
-    if all(one.get("trace_feature", 0.0) == 0.0 for one in found):
-        return [*cells, "0", "–"]
-    ratios = (f"{one['trace_feature'] / one['trace_value']:.1f}" for one in found)
-    return [*cells, _from_to(*(_rounded(one["trace_feature"]) for one in found)), _from_to(*ratios)]
-
-
-PAGES: dict[str, Callable[[Frame, Frame], Row]] = {
-    "overlap.md": overlap_row, "path-kernel.md": spectrum_row, "tangent-kernel.md": tangent_row,
-}  # fmt: skip
-
-
-def rows_of(run: Path) -> Iterator[tuple[str, Row]]:
-    """What each page says of this run: its name, the cells."""
-    reader = RunReader(run)
-    steps = [frame.step for frame in reader.frames]
-    start, end = reader.frame(min(steps)), reader.frame(max(steps))
-    first, last = (frame.readings["overlap"].arrays["active"] for frame in (start, end))
-    fixed = np.array_equal(first, last)
-    for page, row in PAGES.items():
-        cells = row(start, end)
-        yield page, [_once(cell) if fixed else cell for cell in cells]
-
-
-def with_row(page: str, name: str, cells: Row) -> str:
-    """The text of a page with the numbers of its row on this run; words in brackets stay.
-
-    Raises `ValueError` where there is no such row.
+    Attributes:
+        read: returns the values at one end of a run: one, several (of layers), or none.
+        write: returns a value as the page writes it.
     """
-    lines = page.splitlines(keepends=True)
-    for place, line in enumerate(lines):
-        old = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-        if line.startswith(f"| {name}") and len(old) == len(cells) + 1:
-            kept = [
-                old[0],
-                *(_with_words(cell, was) for cell, was in zip(cells, old[1:], strict=True)),
-            ]
-            lines[place] = f"| {' | '.join(kept)} |\n"
-            return "".join(lines)
+
+    read: Callable[[Moment], Sequence[float]]
+    write: Callable[[float], str]
+
+
+Values = tuple[Sequence[float], Sequence[float]]  # of a column at the start and at the end
+Range = tuple[float, float]
+
+
+def mean_over_pairs(name: str, same: bool) -> Callable[[Moment], list[float]]:
+    """Return a function that computes the mean of an overlap over pairs of two different examples.
+
+    Args:
+        name: `active` for Λ, `sensitive` for S.
+        same: whether to take the pairs of one class or those of two classes.
+    """
+
+    def read(moment: Moment) -> list[float]:
+        reading = moment.frame.readings["overlap"]
+        kernel, labels = np.asarray(reading.arrays[name], np.float64), reading.arrays["labels"]
+        scale = np.sqrt(np.outer(np.diag(kernel), np.diag(kernel)))
+        unit = np.divide(kernel, scale, out=np.zeros_like(kernel), where=scale > 0)
+        pairs = (labels[:, None] == labels[None, :]) == same
+        np.fill_diagonal(pairs, False)
+        return [float(unit[pairs].mean())]
+
+    return read
+
+
+def _open_gates(moment: Moment) -> list[float]:
+    scalars = moment.frame.readings["gates"].scalars
+    return [value for name, value in scalars.items() if re.fullmatch(r"active_\d+", name)]
+
+
+def _churn(moment: Moment) -> list[float]:
+    return [] if moment.churn is None else [moment.churn]
+
+
+def _accuracy(moment: Moment) -> list[float]:
+    return [] if moment.accuracy is None else [moment.accuracy]
+
+
+def _scalar(probe: str, name: str) -> Callable[[Moment], list[float]]:
+    return lambda moment: [moment.frame.readings[probe].scalars[name]]
+
+
+def _nu_over_n2(moment: Moment) -> list[float]:
+    reading = moment.frame.readings["npk"]
+    return [reading.scalars["nu"] / len(reading.arrays["labels"]) ** 2]
+
+
+def _trace_feature(moment: Moment) -> list[float]:
+    return [moment.frame.readings["ntk"].scalars.get("trace_feature", 0.0)]
+
+
+def _feature_to_value(moment: Moment) -> list[float]:
+    (feature,), (value,) = _trace_feature(moment), _scalar("ntk", "trace_value")(moment)
+    return [feature / value] if feature else []
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f}"
+
+
+def _percent_in_tenths(value: float) -> str:
+    return f"{100 * value:.1f}" if value else "0"
+
+
+def _two_digits(value: float) -> str:
+    """Return a value in two significant digits, without an exponent."""
+    return f"{float(f'{value:.1e}'):,.0f}"
+
+
+def _hundredths(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _tenths(value: float) -> str:
+    return f"{value:.1f}"
+
+
+PAGES: dict[str, tuple[Column, ...]] = {
+    "gates.md": (
+        Column(_open_gates, _percent),
+        Column(_churn, _percent_in_tenths),
+        Column(_accuracy, _percent_in_tenths),
+    ),
+    "overlap.md": tuple(
+        Column(mean_over_pairs(name, same), _hundredths)
+        for name in ("active", "sensitive")
+        for same in (True, False)
+    ),
+    "path-kernel.md": (
+        Column(_scalar("npk", "nu"), _two_digits),
+        Column(_nu_over_n2, _hundredths),
+        Column(_scalar("npk", "effective_rank"), _tenths),
+    ),
+    "tangent-kernel.md": (
+        Column(_scalar("ntk", "trace_value"), _two_digits),
+        Column(_trace_feature, _two_digits),
+        Column(_feature_to_value, _tenths),
+    ),
+}
+
+
+def measure(run: Path) -> dict[str, list[Values]]:
+    """Return for each page the values of its columns in a recorded run."""
+    reader = RunReader(run)
+    frames = [reader.frame(step) for step in sorted(frame.step for frame in reader.frames)]
+    late = [frame.readings["gates"].scalars for frame in frames[len(frames) // 2 :]]
+    last = reader.summary.last
+    start = Moment(frames[0])
+    end = Moment(
+        frames[-1],
+        float(np.mean([scalars["churn"] for scalars in late])),
+        None if last is None else last.accuracy,
+    )
+    return {
+        page: [(column.read(start), column.read(end)) for column in columns]
+        for page, columns in PAGES.items()
+    }
+
+
+def write_cell(column: Column, seeds: Sequence[Values]) -> str:
+    """Return the ranges of a column over seeds at the start and at the end, an arrow between them.
+
+    The arrow is one of `ARROWS`. Where nothing changes in any seed there is one range.
+    """
+    ends = [[value for values in seeds for value in values[side]] for side in (0, 1)]
+    ranges = [_written_range(column, values) for values in ends if values]
+    if not ranges:
+        return "–"
+    if len(ranges) == 1 or all(tuple(start) == tuple(end) for start, end in seeds):
+        return ranges[0]
+    directions = {int(np.sign(np.mean(end) - np.mean(start))) for start, end in seeds}
+    direction = directions.pop() if len(directions) == 1 else 0
+    (arrow,) = (arrow for arrow, sign in ARROWS.items() if sign == direction)
+    return f" {arrow} ".join(ranges)
+
+
+def _written_range(column: Column, values: Sequence[float]) -> str:
+    low, high = column.write(min(values)), column.write(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def read_cell(cell: str) -> tuple[list[Range], int]:
+    """Return the ranges of a cell and the sign of its change; no range for '–', one for no change.
+
+    Words in brackets behind the numbers are passed over.
+    """
+    numbers = cell.partition(" (")[0]
+    if numbers == "–":
+        return [], 0
+    arrow = next((arrow for arrow in ARROWS if arrow in numbers), "→")
+    ranges = []
+    for written in numbers.split(f" {arrow} "):
+        ends = [float(word.replace(",", "")) for word in written.split(" to ")]
+        ranges.append((ends[0], ends[-1]))
+    return ranges, ARROWS[arrow]
+
+
+def disagreement(cell: str, values: Values, unit: float = 1.0) -> str:
+    """Return why the values of a run do not fit a cell, or an empty string.
+
+    They do not fit if one is beyond its range by more than `FACTOR`, if there is a value where the
+    page has none (or the reverse), or if the run changes the other way by more than `TURN`.
+
+    Args:
+        cell: ranges as `write_cell` writes them.
+        values: the same column of one run.
+        unit: what the numbers of the page are multiples of: 0.01 for percent.
+    """
+    ranges, direction = read_cell(cell)
+    sides = [side for side in values if side]
+    if len(ranges) == 1:
+        sides = sides[-1:]
+    if len(ranges) != len(sides):
+        return "there is a number on one side only"
+    for (low, high), side in zip(ranges, sides, strict=True):
+        for value in side:
+            if not low / FACTOR <= value / unit <= high * FACTOR:
+                return f"{value / unit:.4g} is of another order of magnitude"
+    if direction:
+        start, end = (float(np.mean(side)) for side in sides)
+        if direction * (end - start) < -TURN * abs(start):
+            return f"it goes from {start / unit:.4g} to {end / unit:.4g}"
+    return ""
+
+
+def row_cells(page: str, name: str) -> list[str]:
+    """Return the cells of the row of a page on this run.
+
+    Raises:
+        ValueError: there is no such row.
+    """
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+        if line.startswith("|") and re.fullmatch(rf"{re.escape(name)}(?: \(.*\))?", cells[0]):
+            return cells
     raise ValueError(f"there is no row on {name}")
 
 
+def with_row(page: str, name: str, cells: Sequence[str]) -> str:
+    """Return the text of a page with these cells in its row on this run; words in brackets stay."""
+    old = row_cells(page, name)
+    new = [old[0]]
+    for cell, before in zip(cells, old[1:], strict=True):
+        _, bracket, words = before.partition(" (")
+        new.append(f"{cell}{bracket}{words}")
+    return page.replace(f"| {' | '.join(old)} |\n", f"| {' | '.join(new)} |\n")
+
+
 def stale(run: Path) -> list[str]:
-    """Which pages say something else of the run of the site than it shows, in sentences.
-
-    Another processor rounds otherwise: a twentieth, or two in the last place, is no difference.
-    """
-    found = []
-    for page, cells in rows_of(run):
-        text = (CONCEPTS / page).read_text("utf-8")
-        said = numbers(text, OF_THE_SITE)
-        measured = numbers(with_row(text, OF_THE_SITE, cells), OF_THE_SITE)
-        if not np.allclose(said, measured, rtol=0.05, atol=0.02):
-            found.append(
-                f"docs/concepts/{page} does not say {' | '.join(cells)} of '{OF_THE_SITE}': run "
-                "python -m documentation.typical_values"
-            )
-    return found
-
-
-def numbers(page: str, name: str) -> list[float]:
-    """The numbers in the row of a page on this run."""
-    row = next(line for line in page.splitlines() if line.startswith(f"| {name}"))
-    return [float(word.replace(",", "")) for word in re.findall(r"\d[\d,.]*", row)]
-
-
-def _mean(frame: Frame, name: str, same: bool) -> float:
-    reading = frame.readings["overlap"]
-    kernel, labels = np.asarray(reading.arrays[name], np.float64), reading.arrays["labels"]
-    scale = np.sqrt(np.outer(np.diag(kernel), np.diag(kernel)))
-    unit = np.divide(kernel, scale, out=np.zeros_like(kernel), where=scale > 0)
-    pairs = (labels[:, None] == labels[None, :]) == same
-    np.fill_diagonal(pairs, False)
-    return float(unit[pairs].mean())
-
-
-def _from_to(start: str, end: str) -> str:
-    return f"{start} → {end}"
-
-
-def _once(cell: str) -> str:
-    """Of gates that never change: a number that is the same at both ends, once."""
-    start, _, end = cell.partition(" → ")
-    return start if start == end else cell
-
-
-def _rounded(value: float) -> str:
-    """To hundreds, from ten thousand on to thousands."""
-    return f"{round(value, -2 if value < 10_000 else -3):,.0f}"
-
-
-def _with_words(cell: str, was: str) -> str:
-    _, bracket, words = was.partition(" (")
-    return f"{cell}{bracket}{words}"
+    """Return a sentence for each cell of the pages that this run, of the site, does not fit."""
+    sentences = []
+    for page, columns in measure(run).items():
+        cells = row_cells((CONCEPTS / page).read_text("utf-8"), OF_THE_SITE)[1:]
+        for column, cell, values in zip(PAGES[page], cells, columns, strict=True):
+            unit = 0.01 if column.write in (_percent, _percent_in_tenths) else 1.0
+            if why := disagreement(cell, values, unit):
+                sentences.append(
+                    f"docs/concepts/{page}, '{OF_THE_SITE}': {cell} does not fit, {why}: run "
+                    "python -m documentation.typical_values"
+                )
+    return sentences
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m documentation.typical_values")
     parser.add_argument("--data-root", default="")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        for name, options in RUNS.items():
-            if "mnist" in options and not given.data_root:
-                print(f"{name}: left out; --data-root names the folder with MNIST.")
-                continue
-            out = Path(folder) / name.replace(", ", "-")
-            root = ["--data-root", given.data_root] if "mnist" in options else []
-            record = ["--record", "gates,overlap,npk,ntk", "--quiet", "--out", str(out)]
-            if code := dgn(["train", *options, *root, *record]):
-                return code
-            for page, cells in rows_of(out):
-                path = CONCEPTS / page
-                path.write_text(with_row(path.read_text("utf-8"), name, cells), "utf-8")
-                print(f"{name}, {page}: {' | '.join(cells)}")
+    for name, options in RUNS.items():
+        if "mnist" in options and not given.data_root:
+            print(f"{name}: left out; --data-root names the folder with MNIST.")
+            continue
+        root = ["--data-root", given.data_root] if "mnist" in options else []
+        seeds = []
+        for seed in range(SEEDS):
+            with tempfile.TemporaryDirectory() as folder:
+                out = Path(folder) / "run"
+                record = ["--record", "gates,overlap,npk,ntk", "--quiet", "--out", str(out)]
+                if code := dgn(["train", *options, *root, *record, "--seed", str(seed)]):
+                    return code
+                seeds.append(measure(out))
+        for page, columns in PAGES.items():
+            cells = [
+                write_cell(column, [measured[page][place] for measured in seeds])
+                for place, column in enumerate(columns)
+            ]
+            path = CONCEPTS / page
+            path.write_text(with_row(path.read_text("utf-8"), name, cells), "utf-8")
+            print(f"{name}, {page}: {' | '.join(cells)}", flush=True)
     return 0
 
 

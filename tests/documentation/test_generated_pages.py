@@ -21,7 +21,6 @@ from documentation import (
     typical_values,
 )
 from documentation.built_site import troubles
-from documentation.shell_blocks import commands
 
 
 def test_a_lost_link_a_lost_place_and_what_is_fetched_are_named(tmp_path: Path) -> None:
@@ -65,22 +64,72 @@ def test_every_option_that_a_command_has_is_on_its_page_with_its_default() -> No
     assert counted > 200
 
 
-def test_a_row_of_typical_values_is_written_and_compared() -> None:
-    page = "| run | ν |\n| --- | --- |\n| digits, DL | 2,970 → 2,080 (soft) | 0 |\n| other | 1 |\n"
-    changed = typical_values.with_row(page, "digits, DL", ["2,900 → 2,000", "1"])
-    assert "| digits, DL | 2,900 → 2,000 (soft) | 1 |\n| other | 1 |" in changed
-    assert typical_values.numbers(changed, "digits, DL") == [2900, 2000, 1]
+def test_ranges_over_seeds_are_written_and_read() -> None:
+    column = typical_values.Column(lambda moment: [], lambda value: f"{value:.1f}")
+    assert typical_values.write_cell(column, [([1.0], [3.0]), ([2.0], [4.0])]) == (
+        "1.0 to 2.0 ↗ 3.0 to 4.0"
+    )
+    assert typical_values.write_cell(column, [([1.0], [3.0]), ([5.0], [4.0])]) == (
+        "1.0 to 5.0 → 3.0 to 4.0"
+    )
+    assert typical_values.write_cell(column, [([1.0], [1.0]), ([2.0], [2.0])]) == "1.0 to 2.0"
+    assert typical_values.write_cell(column, [([], [0.5]), ([], [0.5])]) == "0.5"
+    assert typical_values.write_cell(column, [([], [])]) == "–"
+    assert typical_values.read_cell("1,000 to 2,000 ↘ 30 (soft → hard)") == (
+        [(1000, 2000), (30, 30)], -1,
+    )  # fmt: skip
+    assert typical_values.read_cell("–") == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("cell", "values", "fits"),
+    [
+        ("1 to 2 ↗ 10 to 20", ([1.5], [15.0]), True),
+        ("1 to 2 ↗ 10 to 20", ([3.0], [8.0]), True),  # other digits
+        ("1 to 2 ↗ 10 to 20", ([15.0], [15.0]), False),  # ten times as much
+        ("1 to 2 ↗ 10 to 20", ([1.5], [1.5]), False),  # a tenth
+        ("4 to 6 ↘ 3 to 5", ([5.0], [5.4]), True),  # nearly the same
+        ("4 to 6 ↘ 3 to 5", ([4.0], [5.0]), False),  # the other way
+        ("4 to 6 → 3 to 5", ([4.0], [5.0]), True),
+        ("0 (hard gates)", ([0.0], [0.0]), True),
+        ("0 (hard gates)", ([0.0], [1.0]), False),
+        ("–", ([], []), True),
+        ("–", ([], [2.0]), False),
+    ],
+)
+def test_typical_values_are_compared_by_order_of_magnitude_and_direction(
+    cell: str, values: typical_values.Values, fits: bool
+) -> None:
+    assert (typical_values.disagreement(cell, values) == "") == fits
+
+
+def test_a_row_of_typical_values_is_written_and_words_in_brackets_stay() -> None:
+    page = "| run | ν |\n| --- | --- |\n| digits, DL (a) | 1 ↗ 2 (soft) | 0 |\n| other | 1 |\n"
+    changed = typical_values.with_row(page, "digits, DL", ["3 ↗ 4", "5"])
+    assert "| digits, DL (a) | 3 ↗ 4 (soft) | 5 |\n| other | 1 |" in changed
     with pytest.raises(ValueError, match="no row on MNIST"):
         typical_values.with_row(page, "MNIST", ["1"])
+
+
+def test_every_page_of_typical_values_has_a_row_of_every_run_with_ranges() -> None:
+    for page, columns in typical_values.PAGES.items():
+        text = (typical_values.CONCEPTS / page).read_text("utf-8")
+        for name in typical_values.RUNS:
+            cells = typical_values.row_cells(text, name)[1:]
+            assert len(cells) == len(columns)
+            assert any(
+                low < high for cell in cells for low, high in typical_values.read_cell(cell)[0]
+            )
 
 
 def test_overlaps_are_means_over_pairs_without_the_diagonal() -> None:
     kernel = np.array([[4.0, 2.0, 1.0], [2.0, 4.0, 0.0], [1.0, 0.0, 1.0]])
     arrays = {"labels": np.array([0, 0, 1]), "active": kernel, "sensitive": kernel}
     frame = Frame(1, 0, 0.0, 0.0, None, {"overlap": SimpleNamespace(arrays=arrays)})  # type: ignore[dict-item]
-    same, other = 2 / 4, (1 / 2 + 0) / 2
-    cells = [f"{same:.2f} → {same:.2f}", f"{other:.2f} → {other:.2f}"]
-    assert typical_values.overlap_row(frame, frame) == cells * 2
+    moment = typical_values.Moment(frame)
+    for name in ("active", "sensitive"):
+        assert typical_values.mean_over_pairs(name, same=True)(moment) == [2 / 4]
+        assert typical_values.mean_over_pairs(name, same=False)(moment) == [(1 / 2 + 0) / 2]
 
 
 def test_the_library_has_a_subject_for_every_public_name() -> None:
@@ -103,8 +152,3 @@ def test_refusals_are_collected_with_what_they_name_left_out(tmp_path: Path) -> 
     data = page.text.partition("## Data\n")[2].partition("\n## ")[0]
     assert "    - … holds no \\*images\\*; name … &lt;here&gt;.\n" in data
     assert "sentences (1)" in data
-
-
-@pytest.mark.parametrize("block", ["dgn a \\\n    --b\n\ndgn c\n"])
-def test_lines_that_end_in_a_backslash_are_one_command(block: str) -> None:
-    assert list(commands(block)) == ["dgn a --b", "dgn c"]
