@@ -18,7 +18,7 @@ from rich.progress import (
 from rich.text import Text
 
 from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import StepsNotCaptured
+from dgn_engine.protocol.engine_events import RunEstimated, StepsNotCaptured
 from dgn_engine.text.printable import console, printable
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class TrainProgressBar(_ProgressBar):
                 self._began = time.monotonic()
                 total = event.total_steps or None
                 self._bar.update(self._task, description=event.regime, total=total)
+            case RunEstimated():
+                self._console.print(f"{event.sentence}.")
             case events.RegimeSwapped():
                 self._bar.update(self._task, description=event.after)
                 self._console.print(event.sentence)

@@ -213,8 +213,15 @@ class Stack(nn.Module):
                 target.copy_(bias) if bias is not None else target.zero_()
 
     @torch.no_grad()
-    def draw(self, init: Initialisation, generator: torch.Generator, sigma: float = 0.0) -> None:
-        """Draw fresh weights in place; biases become zero.
+    def draw(
+        self,
+        init: Initialisation,
+        generator: torch.Generator,
+        sigma: float = 0.0,
+        before_layer: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Draw fresh weights in place; biases become zero. `before_layer` is told the numbers of
+        each layer, and may raise.
 
         'kaiming': N(0, 2/fan_in); 'bernoulli': ±σ with equal chance, σ = √(2/fan_in) unless given
         (THEORY §4, normalising choice); 'glorot': U(±√(6/(fan_in+fan_out))) as Keras draws it.
@@ -224,6 +231,7 @@ class Stack(nn.Module):
         for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
             if isinstance(layer, arch.ChannelScale):
                 continue  # no weights that are drawn
+            before_layer(weight.numel())
             dtype = torch.float32 if weight.dtype == torch.float32 else torch.get_default_dtype()
             weight.copy_(_fresh(layer, init, generator, sigma, dtype))
         for bias in self.biases:

@@ -56,6 +56,15 @@ class StartRun(Command):
 
 
 @dataclass(frozen=True)
+class EstimateRun(Command):
+    """Say what a run with this configuration would take; nothing is begun."""
+
+    title = "estimate this run"
+
+    config: RunConfig
+
+
+@dataclass(frozen=True)
 class ContinueRun(Command):
     """Go on with the run that this folder recorded; the run in progress ends.
 

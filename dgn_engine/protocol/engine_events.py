@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import RunEnding
 from dgn_engine.protocol.events import Event
 
@@ -22,6 +23,38 @@ class StepsNotCaptured(Event):
             f"From step {self.step:,} on, steps are not launched as CUDA graphs but one operation "
             f"at a time, which is slower and gives the same numbers: {self.reason}."
         )
+
+
+@dataclass(frozen=True)
+class RunEstimated(Event):
+    """What a run takes.
+
+    Attributes:
+        config: The run; None for the one that begins.
+        weights: Numbers of both networks, normalisations included.
+        memory: Bytes at its peak.
+        seconds: Of a training step; None where that cannot be said.
+        measured: `seconds` was measured, not estimated.
+        refusal: Why it cannot be carried out, one sentence; '' where it can.
+    """
+
+    weights: int = 0
+    memory: int = 0
+    seconds: float | None = None
+    measured: bool = False
+    refusal: str = ""
+    config: RunConfig | None = None
+
+    @property
+    def sentence(self) -> str:
+        """'1,234,570 weights, about 310 MB, about 2.1 ms a step (estimated)', or the refusal."""
+        if self.refusal or not self.weights:
+            return self.refusal
+        words = f"{self.weights:,} weights, about {bytes_in_words(self.memory)}"
+        if self.seconds is None:
+            return words
+        how = "measured" if self.measured else "estimated"
+        return f"{words}, about {_seconds_in_words(self.seconds)} a step ({how})"
 
 
 @dataclass(frozen=True)
@@ -92,3 +125,23 @@ class DiscardConfirmation(Event):
     name: str
     shown: bool
     anyway: RunEnding
+
+
+def bytes_in_words(count: float) -> str:
+    """Return a number of bytes to two or three digits: '7.6 MB', '310 MB', '43 GB'."""
+    count, unit = count / 1000, "kB"
+    for larger in ("MB", "GB", "TB"):
+        if count >= 999.5:
+            count, unit = count / 1000, larger
+    return f"{count:.1f} {unit}" if count < 9.95 else f"{count:,.0f} {unit}"
+
+
+def _seconds_in_words(seconds: float) -> str:
+    for unit, size in (("µs", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * size:
+            return (
+                f"{seconds / size:.2g} {unit}"
+                if seconds < 99.5 * size
+                else f"{seconds / size:.0f} {unit}"
+            )
+    return f"{seconds:.2g} s" if seconds < 99.5 else f"{seconds:,.0f} s"

@@ -26,6 +26,7 @@ from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.known_plug_ins import catalogue_here
 from dgn_engine.session.live_branch import Branches
 from dgn_engine.session.reading_commands import ReadingCommands
+from dgn_engine.session.run_estimate import estimate_run
 from dgn_engine.session.run_library import RunLibrary, is_session_file
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.session.unused_memory import UnusedMemory
@@ -37,7 +38,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
-from dgn_engine.training.run import Run
+from dgn_engine.training.run import MAKING, Run
 
 MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
 LOOK_EVERY = 0.005  # seconds between two looks at what is due, where steps are quicker
@@ -82,6 +83,7 @@ class Engine:
         self._branches = Branches(self._emit, files.comparison, runs_root)
         self.handlers: dict[type[do.Command], Handler] = {
             do.StartRun: self._start,
+            do.EstimateRun: self._estimate,
             do.ContinueRun: self._continue,
             do.ContinueLast: self._continue_last,
             do.Resume: self._resume,
@@ -267,8 +269,28 @@ class Engine:
     def _start(self, command: do.StartRun) -> None:
         """The old run goes on unless the new one can begin."""
         self._heavy.expect(command.config)
-        run = Run(self._runs + 1, command.config, self._emit, self._report, live=True)
+        run = Run(
+            self._runs + 1,
+            command.config,
+            self._emit,
+            self._report,
+            live=True,
+            checkpoints=bool(self._runs_root),
+            reclaimed=self._reclaimed,
+        )
         self._begin(run, command.paused)
+
+    def _estimate(self, command: do.EstimateRun) -> None:
+        rate = self._publisher.rate.per_second() if self.running else 0.0
+        estimated = estimate_run(
+            command.config, self.run, bool(self._runs_root), 1.0 / rate if rate else None
+        )
+        self._emit_unrecorded(estimated)
+
+    @property
+    def _reclaimed(self) -> float:
+        """Bytes that the run in progress gives back when another takes its place."""
+        return 0.0 if self.run is None else float(self.run.memory.lasting)
 
     def _train_on(self, command: do.TrainOn) -> None:
         """The network stays inspected unless a run of it can begin."""
@@ -306,7 +328,12 @@ class Engine:
         folder = RunFolder(Path(command.folder))
         try:
             run, continued = continue_run(
-                folder, self._runs + 1, self._emit, self._report, live=True
+                folder,
+                self._runs + 1,
+                self._emit,
+                self._report,
+                live=True,
+                reclaimed=self._reclaimed,
             )
             history = drawn_history(RunReader(folder.path).each_event())
         except BaseException:
@@ -491,7 +518,8 @@ class Engine:
 
     def _report(self, what: str, fraction: float | None) -> None:
         if self._cancelled.is_set():
-            raise UserError("Reading the data was cancelled.")
+            named = what if what == MAKING else "Reading the data"
+            raise UserError(f"{named} was cancelled.")
         self._emit(events.Working(what, fraction, can_cancel=True))
 
     def _fail(self, what: str, error: Exception) -> None:

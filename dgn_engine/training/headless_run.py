@@ -113,10 +113,12 @@ class HeadlessRun:
         """A new run; raises `UserError` where it cannot be carried out or has no end."""
         if config.training.epochs == 0:
             raise UserError("training.epochs is 0, which never ends; say how many.")
-        run = Run(1, config, self._emit, self._report, live=False)
+        recorded = folder is not None
+        run = Run(1, config, self._emit, self._report, live=False, checkpoints=recorded)
         self._watch(run, 0)
+        self._emit(run.estimated())
         self._emit(run.started(paused=False))
-        ignored = run.ignored(live=False, recorded=folder is not None, named=self._named)
+        ignored = run.ignored(live=False, recorded=recorded, named=self._named)
         if ignored:
             self._emit(events.SettingsIgnored(tuple(one.sentence for one in ignored)))
         self._keep(run, folder)
@@ -152,6 +154,7 @@ class HeadlessRun:
         self._watch(run, 0 if origin is None else origin.step)
         self._recorded = folder.last_frame_step
         self._plan_frames(folder)
+        self._emit(run.estimated())
         self._emit(run.started(paused=False))
         for event in RunReader(folder.path).each_event():
             self._outcome = after(self._outcome, event)

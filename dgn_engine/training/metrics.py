@@ -11,6 +11,7 @@ from torch import Tensor
 from dgn_engine.config import Loss
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing
+from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.cuda.host_copies import HostCopy
 from dgn_engine.training.device_data import DeviceData
@@ -81,6 +82,14 @@ def test_accuracy(
     return TestAccuracy(float(right) / count, count, len(examples.test_y))
 
 
+def examples_at_once(architecture: Architecture, on_card: bool) -> int:
+    """Return how many test examples a chunk of a `TestPass` has at most."""
+    largest = max((math.prod(shape) for shape in architecture.gated_shapes), default=1)
+    if on_card:
+        return max(32, CARD_CHUNK_VALUES // largest)
+    return max(32, min(1000, CHUNK_VALUES // largest))
+
+
 class TestPass:
     """One pass over the test set (or its first `most` examples), a chunk at a time.
 
@@ -95,12 +104,8 @@ class TestPass:
         self._network = network
         self._loss: Loss = kind
         self._x, self._y = data.test_x[:most], data.test_y[:most]
-        largest = max(math.prod(shape) for shape in self._network.architecture.gated_shapes)
         self._on_card = self._x.device.type == "cuda"
-        if self._on_card:
-            self._chunk = max(32, CARD_CHUNK_VALUES // largest)
-        else:
-            self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
+        self._chunk = examples_at_once(network.architecture, self._on_card)
         self._begin = 0
         self._losses: list[tuple[Tensor, int]] = []  # mean of each chunk, and its examples
         self._right: list[Tensor] = []  # of each chunk

@@ -218,8 +218,11 @@ def continue_run(
     report: Report,
     live: bool,
     examples: Examples | None = None,
+    *,
+    reclaimed: float = 0.0,
 ) -> tuple[Run, events.RunContinued]:
     """The run of a folder as its newest sound checkpoint left it, or from its seed if it has none.
+    `reclaimed`: as of `Run`.
 
     Raises `UserError` where the data are not the same, or the configuration cannot be carried out.
     """
@@ -232,7 +235,7 @@ def continue_run(
             f"from step {origin.step:,} again."
         )
     recorded = snapshot is not None
-    run = Run(number, folder.config, emit, report, live, recorded, examples)
+    run = Run(number, folder.config, emit, report, live, recorded, examples, reclaimed=reclaimed)
     if known.get("data_fingerprint", run.fingerprint) != run.fingerprint:
         raise UserError(
             f"{folder.path} was trained on other data: what {run.config.data.name} holds now has "

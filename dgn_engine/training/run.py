@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from dgn_engine.config import RunConfig, ValueInput
-from dgn_engine.data import Examples, load_examples
+from dgn_engine.data import DataSizes, Examples, load_examples
 from dgn_engine.data._normalisation import normalisation
 from dgn_engine.errors import DoesNotFitError
 from dgn_engine.model.importing.from_file import architecture_for
@@ -20,7 +20,7 @@ from dgn_engine.model.network import layer_infos
 from dgn_engine.model.regime_entry import RegimeChange, check_entry
 from dgn_engine.model.wiring import need_wires, turned
 from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import StepsNotCaptured
+from dgn_engine.protocol.engine_events import RunEstimated, StepsNotCaptured
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.regimes import find_regime, only_regime
@@ -46,6 +46,7 @@ from dgn_engine.training.initial_weights import (
     tensors_of,
     weights_taken,
 )
+from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory
 from dgn_engine.training.out_of_memory import (
     does_not_fit,
     free_memory,
@@ -59,11 +60,14 @@ from dgn_engine.training.probes import (
     TrainingState,
     no_comparison,
 )
+from dgn_engine.training.step_cost import seconds_a_step
 from dgn_engine.training.trainer import Trainer
 from dgn_engine.training.watch_budget import WatchBudget
 from dgn_engine.training.weight_keeper import save_trainer
 
 Report = Callable[[str, float | None], None]
+MAKING = "Making the network"
+LARGE_LAYER = 1 << 22  # numbers that take long to draw: before them, whoever waits can cancel
 ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, where neither number of epochs is given
 
 
@@ -83,10 +87,14 @@ class Run:
         live: bool,
         recorded: bool = False,
         examples: Examples | None = None,
+        *,
+        checkpoints: bool = True,
+        reclaimed: float = 0.0,
     ) -> None:
         """`recorded`: its state is restored from a checkpoint after this, so read no weights.
 
-        `examples`: those of the configuration, where they have been loaded already.
+        `examples`: those of the configuration, where they have been loaded already. `checkpoints`:
+        some are written. `reclaimed`: bytes that are given back before its first step.
         """
         self.number = number
         self.recorded = recorded  # there is a folder that holds it
@@ -98,6 +106,14 @@ class Run:
         examples = examples or load_examples(config.data, report)
         logits = 1 if examples.signed else len(examples.class_names)
         self.architecture = architecture_for(config.net, examples.train_x.shape[1:], logits)
+        sizes = DataSizes(
+            len(examples.train_y), len(examples.test_y), examples.train_x.shape[1:], logits
+        )
+        use = RunUse(live=live, recorded=checkpoints)
+        loaded = examples.train_x.nbytes + examples.test_x.nbytes
+        self.memory = check_memory(
+            config, self.architecture, sizes, self.device, use, loaded, reclaimed
+        )
         set_threads(self.architecture)
         copies = InitialWeights(None, None)
         if not recorded:
@@ -107,7 +123,12 @@ class Run:
         pretrains = self.target.takes_gates and not config.gating.gates_from
         regime = find_regime(self.target.pretrains_as) if pretrains else self.target
         data = to_device(examples, self.architecture, self.device)
-        self.trainer = Trainer(config, self.architecture, data, regime, self.device)
+
+        def before_layer(numbers: int) -> None:
+            if numbers >= LARGE_LAYER:
+                report(MAKING, None)
+
+        self.trainer = Trainer(config, self.architecture, data, regime, self.device, before_layer)
         if pretrains:
             check_entry(self.trainer.network, regime, self.target)
             epochs = config.gating.pretrain_epochs or config.training.epochs
@@ -162,6 +183,13 @@ class Run:
             shift=shift,
             began_with=0 if first == len(self.probe_set.indices) else first,
         )
+
+    def estimated(self) -> RunEstimated:
+        """Return what it takes: weights, memory and, on a CPU, the time of a step."""
+        seconds = None
+        if self.device.type == "cpu":
+            seconds = seconds_a_step(self.config, self.architecture)
+        return RunEstimated(self.memory.weights // NUMBER, self.memory.total, seconds)
 
     def ignored(
         self, *, live: bool, recorded: bool, named: Collection[str] = ()

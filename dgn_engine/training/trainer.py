@@ -44,8 +44,11 @@ class Trainer:
         data: DeviceData,
         regime: Regime,
         device: torch.device,
+        before_layer: Callable[[int], None] = lambda _: None,
     ) -> None:
+        """`before_layer`: told the numbers of each layer that is drawn; what it raises ends it."""
         self.config = config
+        self._before_layer = before_layer
         self.seed = config.seed  # of the order of batches and of all that is drawn
         self.data = data
         self.step_count = 0
@@ -73,6 +76,7 @@ class Trainer:
         self._may_by_hand = True
         self.regime = regime
         enter(self.network, None, regime, self._draw)
+        self._before_layer = lambda _: None  # an exception in a later draw would leave half of it
         self._choose_step()
         self.optimizer = NetworkOptimizer(config.training, self.network)
         self._sums = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32)
@@ -343,7 +347,8 @@ class Trainer:
     def _draw(self, stack: Stack) -> None:
         """Fresh weights; the n-th draw of a run is a function of (seed, n)."""
         net = self.config.net
-        stack.draw(net.init, random_stream("weights", self.seed, self._draws), net.sigma)
+        generator = random_stream("weights", self.seed, self._draws)
+        stack.draw(net.init, generator, net.sigma, self._before_layer)
         self._draws += 1
 
     def _epoch_order(self, epoch: int) -> Tensor:

@@ -141,6 +141,7 @@ def test_a_fault_keeps_its_traceback_and_what_the_user_can_mend_is_one_sentence(
 
 COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.StartRun(RunConfig()), "start this run", None),
+    (commands.EstimateRun(RunConfig()), "estimate this run", None),
     (commands.ContinueRun("/runs/a"), "continue a", None),
     (commands.Resume(), "resume", None),
     (commands.Pause(), "pause", None),

@@ -1,0 +1,271 @@
+"""What a run needs in memory is computed before it is allocated, and refused if it is not free."""
+
+from __future__ import annotations
+
+import gc
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from dgn_engine.cli import main
+from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.data import DataSizes, Examples
+from dgn_engine.errors import DoesNotFitError, UserError
+from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.model.nets import all_nets
+from dgn_engine.protocol import events
+from dgn_engine.protocol.engine_events import RunEstimated, bytes_in_words
+from dgn_engine.regimes import find_regime
+from dgn_engine.sweep.checks import check_start
+from dgn_engine.sweep.unit import Training
+from dgn_engine.training import memory_needed as module
+from dgn_engine.training import run as run_module
+from dgn_engine.training.device_data import to_device
+from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.memory_needed import RunUse, check_memory, memory_needed
+from dgn_engine.training.run import Run
+from dgn_engine.training.trainer import Trainer
+from tests.plugins import each
+
+CPU = torch.device("cpu")
+SIZES = DataSizes(70, 64, (1, 12, 12), 10)
+UNRECORDED = RunUse(recorded=False)
+SMALLER = {"cnn4": {"channels": 8}, "davidnet": {"width": 4}, "resnet18": {"width": 4, "stages": 3}}
+WITHIN = 1.4  # the factor between the estimate and what torch allocates
+
+
+def trainer_of(config: RunConfig) -> Trainer:
+    architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
+    draw = np.random.default_rng(0)
+    examples = Examples(
+        draw.random((SIZES.train, *SIZES.shape), dtype=np.float32),
+        draw.integers(0, SIZES.classes, SIZES.train),
+        draw.random((SIZES.test, *SIZES.shape), dtype=np.float32),
+        draw.integers(0, SIZES.classes, SIZES.test),
+        tuple(map(str, range(SIZES.classes))),
+        "noise",
+        "",
+    )
+    data = to_device(examples, architecture, CPU)
+    return Trainer(config, architecture, data, find_regime(config.gating.regime), CPU)
+
+
+def small(net: str, regime: str, **training: object) -> RunConfig:
+    return RunConfig(
+        net=NetConfig(net, tuple(SMALLER.get(net, {}).items())),
+        gating=GatingConfig(regime=regime),
+        training=replace(TrainingConfig(), **training),  # type: ignore[arg-type]
+    )
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """The most that torch's allocator gave out at a time, beyond what it had before."""
+    gc.collect()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        kept = work()
+    found = profiled.profiler
+    assert found is not None
+    assert kept is not None
+    changes = [(e.start_ns(), e.nbytes()) for e in found.kineto_results.events()
+               if e.name() == "[memory]"]  # fmt: skip
+    return int(np.cumsum([size for _, size in sorted(changes)]).max())
+
+
+@pytest.mark.parametrize("net", each(all_nets()))
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_bytes_of_the_weights_are_exact(net: str, bias: bool) -> None:
+    config = small(net, "DL")
+    config = replace(config, net=replace(config.net, bias=bias))
+    trainer = trainer_of(config)
+    held = [t.nbytes for name, t in trainer.network.state_dict().items() if name != "random_input"]
+    assert memory_needed(config, trainer.base, SIZES, UNRECORDED).weights == sum(held)
+
+
+@pytest.mark.parametrize("regime", ["ReLU", "DL", "FR-II", "FRG"])
+@pytest.mark.parametrize("net", ["fc", "resnet_fc", "cnn4", "davidnet", "resnet18"])
+def test_the_estimate_is_near_what_torch_allocates(net: str, regime: str) -> None:
+    config = small(net, regime)
+
+    def work() -> Trainer:
+        trainer = trainer_of(config)
+        for _ in range(4):
+            trainer.step()
+        if trainer.regime.generalises:
+            trainer.test_score()
+        return trainer
+
+    architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
+    needed = memory_needed(config, architecture, SIZES, UNRECORDED)
+    found = peak_bytes(work)  # data are numpy's, and no probes are read
+    assert found / WITHIN < needed.total - needed.data - needed.probes < found * WITHIN
+
+
+@pytest.mark.parametrize(
+    ("training", "moments"),
+    [({"optimiser": "adam"}, 2), ({"optimiser": "rmsprop"}, 1), ({"optimiser": "sgd"}, 0),
+     ({"optimiser": "sgd", "momentum": 0.9}, 1)],
+)  # fmt: skip
+def test_moments_are_those_of_the_optimiser(training: dict[str, object], moments: int) -> None:
+    config = small("fc", "DL", **training)
+    trainer = trainer_of(config)
+    trainer.step()
+    held = sum(t.nbytes for name, t in trainer.optimizer.tensors(trainer.network).items()
+               if not name.endswith(".step"))  # fmt: skip
+    needed = memory_needed(config, trainer.base, SIZES, UNRECORDED)
+    assert needed.optimiser == moments * needed.weights
+    # The output layer of the feature network, which makes no gates, never moves.
+    assert held == pytest.approx(needed.optimiser, rel=0.05)
+
+
+def test_a_window_and_a_record_need_more() -> None:
+    config = small("fc", "DL")
+    architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
+    bare, recorded, live = (
+        memory_needed(config, architecture, SIZES, use)
+        for use in (UNRECORDED, RunUse(), RunUse(live=True))
+    )
+    assert bare.checkpoints == 0
+    assert recorded.checkpoints == 3 * (recorded.weights + recorded.optimiser)
+    assert live.checkpoints == 4 * (recorded.weights + recorded.optimiser)
+    assert bare.total < recorded.total < live.total
+
+
+def free(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
+    monkeypatch.setattr(module, "free_memory", lambda: size)
+
+
+def refusal(config: RunConfig) -> str:
+    architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
+    with pytest.raises(DoesNotFitError) as caught:
+        check_memory(config, architecture, SIZES, CPU, UNRECORDED)
+    return str(caught.value)
+
+
+def offered(sentence: str, place: str) -> int:
+    found = re.search(rf"{re.escape(place)} of about ([\d,]+)", sentence)
+    assert found is not None, sentence
+    return int(found[1].replace(",", ""))
+
+
+def test_what_a_refusal_offers_fits_and_a_little_more_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free(monkeypatch, 1e9)
+
+    def wide(width: int) -> RunConfig:
+        return replace(small("fc", "DL"), net=NetConfig("fc", (("width", width),)))
+
+    width = offered(refusal(wide(60_000)), "net.options.width")
+    for fits in (width, 60_000):
+        config = wide(fits)
+        needed = memory_needed(
+            config, architecture_for(config.net, SIZES.shape, 10), SIZES, UNRECORDED
+        )
+        assert (needed.total <= 1e9) == (fits == width)
+    assert offered(refusal(wide(math.ceil(1.1 * width))), "net.options.width") == width
+
+
+def test_a_batch_is_offered_where_activations_take_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free(monkeypatch, 2e6)
+    sizes = replace(SIZES, train=50_000, test=1, shape=(2,))
+    config = small("fc", "ReLU", batch=50_000)
+    architecture = architecture_for(config.net, sizes.shape, sizes.classes)
+    with pytest.raises(DoesNotFitError) as caught:
+        check_memory(config, architecture, sizes, CPU, UNRECORDED, loaded=2e6)
+    assert 1 <= offered(str(caught.value), "training.batch") < 50_000
+
+
+def test_the_largest_network_is_refused_with_its_terabytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free(monkeypatch, 1e10)
+    largest = NetConfig("fc", (("width", 65_536), ("depth", 200)))
+    assert " TB" in refusal(replace(small("fc", "DL"), net=largest))
+
+
+@pytest.mark.parametrize("net", each(all_nets()))
+def test_every_whole_number_of_a_network_has_a_bound(net: str) -> None:
+    """Without one an architecture would be built of as many layers as somebody types."""
+    whole = [one for one in all_nets()[net].options if type(one.default) is int]
+    assert all(one.most is not None and one.most <= 65_536 for one in whole)
+
+
+def test_a_run_is_refused_before_a_trainer_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(*_: object) -> Trainer:
+        raise AssertionError("a trainer was made")
+
+    monkeypatch.setattr(run_module, "Trainer", made)
+    free(monkeypatch, 1e6)
+    config = replace(small("fc", "DL"), net=NetConfig("fc", (("width", 20_000),)))
+    with pytest.raises(DoesNotFitError):
+        Run(1, config, lambda _: None, lambda *_: None, live=False)
+
+
+def test_memory_that_the_run_before_gives_back_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small("fc", "DL")
+    first = Run(1, config, lambda _: None, lambda *_: None, live=False)
+    free(monkeypatch, first.memory.total - first.memory.data - 1)
+    with pytest.raises(DoesNotFitError):
+        Run(2, config, lambda _: None, lambda *_: None, live=False)
+    Run(2, config, lambda _: None, lambda *_: None, live=False, reclaimed=first.memory.lasting)
+
+
+def test_the_command_refuses_and_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free(monkeypatch, 1e9)
+    out = tmp_path / "run"
+    file = tmp_path / "large.toml"
+    file.write_text("[net.options]\nwidth = 30000\ndepth = 60\n")
+    assert main(["train", str(file), "--out", str(out)]) == 2
+    assert not out.exists()
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["train", "--width", "30000", "--out", str(out)]) == 2
+    assert "--width of about" in capsys.readouterr().err
+
+
+def test_a_sweep_is_refused_before_it_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    free(monkeypatch, 1e9)
+    config = replace(small("fc", "DL"), net=NetConfig("fc", (("width", 20_000),)))
+    with pytest.raises(UserError, match="The run wide is not possible"):
+        check_start([Training("wide", config)], tmp_path)
+
+
+def test_a_run_says_what_it_takes_before_it_starts() -> None:
+    heard: list[events.Event] = []
+
+    class Watcher:
+        def stepped(self, step: int) -> None: ...
+
+        def on_event(self, event: events.Event) -> None:
+            heard.append(event)
+
+    config = small("fc", "DL", epochs=1)
+    HeadlessRun(Watcher(), lambda: False).train(config, None)
+    kinds = [type(event) for event in heard]
+    assert kinds.index(RunEstimated) < kinds.index(events.RunStarted)
+    said = next(event for event in heard if isinstance(event, RunEstimated))
+    started = next(event for event in heard if isinstance(event, events.RunStarted))
+    assert said.weights == started.parameters_value + started.parameters_feature
+    assert said.seconds is not None
+    assert not said.measured
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0.0 kB"), (7.64e6, "7.6 MB"), (310.4e6, "310 MB"), (999.7e6, "1.0 GB"), (43e9, "43 GB"),
+     (2.1e15, "2,100 TB")],
+)  # fmt: skip
+def test_bytes_are_said_in_two_or_three_digits(size: float, words: str) -> None:
+    assert bytes_in_words(size) == words
