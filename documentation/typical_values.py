@@ -28,7 +28,8 @@ CONCEPTS = Path(__file__).parents[1] / "docs" / "concepts"
 SEEDS = 10
 FACTOR = 3.0  # beyond a range by more than this is another order of magnitude
 TURN = 0.1  # a change the other way by more than this share is another direction
-ARROWS = {"↗": 1, "↘": -1, "→": 0}  # in every seed it rose, fell; or some rose and some fell
+CLEAR = 3.0  # standard deviations over seeds of a change whose direction is shown
+ARROWS = {"↗": 1, "↘": -1, "→": 0}  # it clearly rises, clearly falls, or neither
 OF_THE_SITE = "digits, DL"  # the run of sample_run.py
 _DIGITS = (
     "--data", "digits", "--net", "fc", "--width", "32", "--depth", "5", "--lr", "0.003",
@@ -198,8 +199,9 @@ def write_cell(column: Column, seeds: Sequence[Values]) -> str:
         return "–"
     if len(ranges) == 1 or all(tuple(start) == tuple(end) for start, end in seeds):
         return ranges[0]
-    directions = {int(np.sign(np.mean(end) - np.mean(start))) for start, end in seeds}
-    direction = directions.pop() if len(directions) == 1 else 0
+    changes = [float(np.mean(end) - np.mean(start)) for start, end in seeds]
+    mean, deviation = float(np.mean(changes)), float(np.std(changes, ddof=1))
+    direction = int(np.sign(mean)) if abs(mean) > CLEAR * deviation else 0
     (arrow,) = (arrow for arrow, sign in ARROWS.items() if sign == direction)
     return f" {arrow} ".join(ranges)
 

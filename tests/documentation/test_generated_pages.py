@@ -66,8 +66,8 @@ def test_every_option_that_a_command_has_is_on_its_page_with_its_default() -> No
 
 def test_ranges_over_seeds_are_written_and_read() -> None:
     column = typical_values.Column(lambda moment: [], lambda value: f"{value:.1f}")
-    assert typical_values.write_cell(column, [([1.0], [3.0]), ([2.0], [4.0])]) == (
-        "1.0 to 2.0 ↗ 3.0 to 4.0"
+    assert typical_values.write_cell(column, [([1.0], [3.0]), ([2.0], [4.5])]) == (
+        "1.0 to 2.0 ↗ 3.0 to 4.5"
     )
     assert typical_values.write_cell(column, [([1.0], [3.0]), ([5.0], [4.0])]) == (
         "1.0 to 5.0 → 3.0 to 4.0"
