@@ -8,7 +8,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels, example_rows, step_axis
-from dgn_viewer.scene.compared import b_name
+from dgn_viewer.scene.compared import b_in_words, b_name, pair_labels
 from dgn_viewer.scene.elements import (
     Axis,
     Chart,
@@ -22,7 +22,15 @@ from dgn_viewer.scene.elements import (
 )
 from dgn_viewer.scene.gate_agreement import MEANS
 from dgn_viewer.scene.layer_curves import layer_axis
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
+from dgn_viewer.scene.panel_spec import (
+    About,
+    ComparedRun,
+    Option,
+    PanelSpec,
+    Values,
+    View,
+    choice,
+)
 from dgn_viewer.scene.run_text import layer_name, layer_values
 from dgn_viewer.scene.trials import freeze_random_gates
 
@@ -58,19 +66,23 @@ def draw(view: View) -> Shown:
         return Empty("The share of equal gates of A and B, with the next reading.")
     if reading.absent or "equal" not in reading.arrays:
         return Empty(reading.absent or "The share of equal gates of A and B, with the next frame.")
-    map_ = _map(view, reading, int(choice(view, LAYER)))
+    map_ = _map(view, view.compared, reading, int(choice(view, LAYER)))
     charts: tuple[Chart, ...] = (replace(map_, column=0, narrow=None),)
     if np.isfinite(reading.arrays["equal"]).any():
         by_layer = choice(view, LEFT) == "layers"
         charts = (_by_layer(reading) if by_layer else _over_steps(view), map_)
-    note = f"{b_name(view.compared)}. Equal: on the same side of ½ for the same example."
+    note = "Equal: on the same side of ½ for the same example."
     if reading.facts.get("differences") == MEANS:
-        note = f"{b_name(view.compared)}. Recorded steps hold the mean over positions of each gate "
-        note += "of a convolution: A − B of these means, and equal gates of dense layers alone."
+        note = "Recorded steps hold the mean over positions of each gate "
+        a, b = pair_labels(view.compared)
+        note += (
+            f"of a convolution: {a} − {b} of these means, and equal gates of dense layers alone."
+        )
     elif np.isnan(reading.arrays["equal"]).any() or len(view.compared.layers) != len(
         reading.arrays["equal"]
     ):
         note += " Layers of other shapes are left out."
+    note = f"{b_in_words(view.compared)} {note}".lstrip()
     return Scene(charts, _facts(view, reading), reading.step, note)
 
 
@@ -78,7 +90,7 @@ def draw(view: View) -> Shown:
 _BARS = {
     (True, True): "difference of means",
     (False, True): "share of positions",
-    (False, False): "1: open in A only",
+    (False, False): "1: open {} only",
 }
 
 
@@ -124,16 +136,17 @@ def _over_steps(view: View) -> Chart:
     )
 
 
-def _map(view: View, reading: Reading, layer: int) -> Chart:
+def _map(view: View, compared: ComparedRun, reading: Reading, layer: int) -> Chart:
     values, labels = reading.arrays[f"difference_{layer}"], reading.arrays["labels"]
     names = class_names(view, labels)
     conv = bool(view.run and layer < len(view.run.layers) and view.run.layers[layer].kind == "conv")
     name = layer_name(view, layer)
     means = conv and reading.facts.get("differences") == MEANS
     sizes = conv and not means
+    a, b = pair_labels(compared)
     return Chart(
         key="difference",
-        title=f"{name[:1].upper()}{name[1:]}, {'differing' if sizes else 'A − B'}",
+        title=f"{name[:1].upper()}{name[1:]}, {'differing' if sizes else f'{a} − {b}'}",
         x=Axis("channel" if conv else "unit", subjects=Subjects("unit", range(values.shape[1]))),
         y=example_axis(labels, names, "class"),
         matrix=Matrix(
@@ -142,7 +155,7 @@ def _map(view: View, reading: Reading, layer: int) -> Chart:
             ramp="sequential" if sizes else "diverging",
             low=0.0 if sizes else -1.0,
             high=1.0,
-            bar=_BARS[means, conv],
+            bar=_BARS[means, conv].format(f"at {a}" if compared.labels[0] else f"in {a}"),
             row_name="example",
             column_name="channel" if conv else "unit",
             row_labels=example_labels(labels, names),

@@ -9,7 +9,13 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels, example_rows
-from dgn_viewer.scene.compared import b_name, compared_reading, compared_view, why_not_compared
+from dgn_viewer.scene.compared import (
+    b_name,
+    compared_reading,
+    compared_view,
+    pair_labels,
+    why_not_compared,
+)
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -165,6 +171,7 @@ def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
         return []
     pair = (_large(view, reading, layer, 0, 2), _large(other, theirs, layer, 0, 2))
     high = max(charts[0].matrix.high for charts in pair if charts[0].matrix is not None)
+    names = pair_labels(view.compared)[0], b_name(view.compared)
     channels = any(len(charts) > 1 for charts in pair)
     return [
         replace(
@@ -180,7 +187,7 @@ def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
             column=chart.column if channels else place,
             column_span=1,
         )
-        for place, (name, charts) in enumerate(zip(("A", b_name(view.compared)), pair, strict=True))
+        for place, (name, charts) in enumerate(zip(names, pair, strict=True))
         for chart in charts
         if chart.matrix is not None
     ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, step_axis
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
+from dgn_viewer.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
 from dgn_viewer.scene.elements import (
     Axis,
     Chart,
@@ -62,7 +62,7 @@ def draw(view: View) -> Shown:
     )
     parts = ["A gate is open from ½ on.", layers_note(count)]
     if compared_reading(view, "gate_statistics") is not None and view.compared is not None:
-        parts.append(f"Dashed: {b_name(view.compared)}.")
+        parts.append(b_in_words(view.compared, "Dashed: "))
     parts.append(why_not_compared(view, "gate_statistics"))
     note = " ".join(part for part in parts if part)
     return Scene(charts, _facts(reading), reading.step, note)
@@ -76,9 +76,17 @@ def _by_layer(view: View, reading: Reading, count: int) -> Chart:
               marker=True),
     ]  # fmt: skip
     other = compared_reading(view, "gate_statistics")
-    if other is not None:
+    if other is not None and view.compared is not None:
         theirs = 100 * other.arrays["density"]
-        curves.append(Curve("B open", places(len(theirs)), theirs, "compared", "dash"))
+        curves.append(
+            Curve(
+                f"{pair_labels(view.compared)[1]} open",
+                places(len(theirs)),
+                theirs,
+                "compared",
+                "dash",
+            )
+        )
         count = max(count, len(theirs))
     return Chart(
         key="by_layer",

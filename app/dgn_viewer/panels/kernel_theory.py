@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs, step_axis
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
+from dgn_viewer.scene.compared import b_name, compared_reading, pair_labels, why_not_compared
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -113,7 +113,7 @@ def _note(view: View, reading: Reading) -> str:
         reading.facts.get("depends", ""),
     ]
     if compared_reading(view, "kernel_theory") is not None and view.compared is not None:
-        parts.append(f"B: {b_name(view.compared)}.")
+        parts.append(f"Numbers: {pair_labels(view.compared)[0]} | {b_name(view.compared)}.")
     parts.append(why_not_compared(view, "kernel_theory"))
     return " ".join(part for part in parts if part)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
+from dgn_viewer.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
 from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.layer_curves import layer_axis, places
 from dgn_viewer.scene.matrix_colours import SPANS, ranged, span_range
@@ -117,9 +117,9 @@ def _along(view: View, reading: Reading) -> Chart:
     if straight is not None:
         curves.append(Curve("not permuted", at, straight, "feature", "dash", marker=True))
     other = compared_reading(view, "layer_kernels")
-    if other is not None:
-        theirs = other.arrays["along"]
-        curves.append(Curve("B up to it", places(len(theirs)), theirs, "compared", "dash"))
+    if other is not None and view.compared is not None:
+        theirs, name = other.arrays["along"], f"{pair_labels(view.compared)[1]} up to it"
+        curves.append(Curve(name, places(len(theirs)), theirs, "compared", "dash"))
     longest = max(len(curve.x) for curve in curves)
     return Chart(
         key="along",
@@ -147,7 +147,7 @@ def _note(view: View, reading: Reading) -> str:
         reading.facts.get("order", ""),
     ]
     if compared_reading(view, "layer_kernels") is not None and view.compared is not None:
-        parts.append(f"Dashed: {b_name(view.compared)}.")
+        parts.append(b_in_words(view.compared, "Dashed: "))
     parts.append(why_not_compared(view, "layer_kernels"))
     return " ".join(part for part in parts if part)
 

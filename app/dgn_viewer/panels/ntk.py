@@ -10,7 +10,13 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs, step_axis
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared, with_difference
+from dgn_viewer.scene.compared import (
+    b_name,
+    compared_reading,
+    pair_labels,
+    why_not_compared,
+    with_difference,
+)
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -27,7 +33,16 @@ from dgn_viewer.scene.elements import (
 )
 from dgn_viewer.scene.estimates import estimate_note, marked
 from dgn_viewer.scene.overlaid import alike, kernel_curves
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
+from dgn_viewer.scene.panel_spec import (
+    About,
+    ComparedRun,
+    Option,
+    PanelSpec,
+    Values,
+    View,
+    always,
+    choice,
+)
 from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import freeze_random_gates, train_gates_alone
 
@@ -72,7 +87,7 @@ def draw(view: View) -> Shown:
     other = compared_reading(view, "ntk")
     both = [part for part in parts if other is not None and part[0] in other.arrays]
     if other is not None and view.compared is not None and both:
-        return _with(view, reading, other, b_name(view.compared), charts[0],
+        return _with(view, reading, other, view.compared, charts[0],
                      next(part for part in both if part[0] == choice(view, PART)))  # fmt: skip
     for column, (part, name, _, _) in enumerate(parts):
         last = column == len(parts) - 1
@@ -140,9 +155,16 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
 
 
 def _with(
-    view: View, reading: Reading, other: Reading, name: str, traces: Chart, part: Part
+    view: View,
+    reading: Reading,
+    other: Reading,
+    compared: ComparedRun,
+    traces: Chart,
+    part: Part,
 ) -> Scene:
     """One part of A and of B in one scale; the traces of B, which does not train, are lines."""
+    a, name = pair_labels(compared)[0], b_name(compared)
+    named = bool(compared.labels[1])  # a step of the run itself, which is on its curves
     unit = choice(view, SCALE) == "unit"
     pair = [(_unit(one) if unit else _as_computed(one))(part[0]) for one in (reading, other)]
     reach = max(reach for _, reach in pair)
@@ -165,7 +187,7 @@ def _with(
             key=f"{part[0]}_{place}",
         )
         for place, (title, (values, _), one) in enumerate(
-            zip(("A", name), pair, (reading, other), strict=True)
+            zip((a, name), pair, (reading, other), strict=True)
         )
     ]
     charts = [
@@ -173,12 +195,12 @@ def _with(
         for place, chart in enumerate(drawn)
         if chart.matrix is not None
     ]
-    shown, undone = with_difference(charts, f"{part[0]}_difference")
+    shown, undone = with_difference(charts, f"{part[0]}_difference", compared)
     same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
-    across = tuple(_across(other, choice(view, MEASURE), traces)) if same else ()
+    across = tuple(_across(other, choice(view, MEASURE), traces)) if same and not named else ()
     curves = (*traces.curves, *across)
     traces = replace(traces, curves=curves, narrow=(0, 0, 1, len(shown)))
-    over = [f"{who}: {_over(one)}" for who, one in (("A", reading), (name, other)) if _over(one)]
+    over = [f"{who}: {_over(one)}" for who, one in ((a, reading), (name, other)) if _over(one)]
     lines = (f"Lines across: {name}.",) if across else ()
     if not same:  # a trace is a sum over the examples
         lines = (f"No lines of {name}: it is read on another number of examples.",)

@@ -8,7 +8,13 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared, with_difference
+from dgn_viewer.scene.compared import (
+    b_name,
+    compared_reading,
+    pair_labels,
+    why_not_compared,
+    with_difference,
+)
 from dgn_viewer.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.estimates import errors_of, estimate_note, marked, mean_in_words
 from dgn_viewer.scene.matrix_colours import SPANS, ranged, span_range
@@ -82,7 +88,8 @@ def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
     other = compared_reading(view, "overlap")
     assert view.compared is not None
     assert other is not None  # else there is no choice of a kind
-    pairs = [("A", reading), (b_name(view.compared), other)]
+    a, b = pair_labels(view.compared)
+    pairs = [(a, reading), (b_name(view.compared), other)]
     found = [
         (name, one.arrays[f"{kind}{suffix}"], one)
         for name, one in pairs
@@ -98,10 +105,10 @@ def _compared(view: View, reading: Reading, kind: str, part: str) -> Shown:
         for labels in (one.arrays["labels"],)  # B may be read on fewer examples than A
         for chart in (_chart(view, f"{kind}_{place}", name, values, labels, place, last),)
     ]
-    shown, undone = with_difference(charts, f"{kind}_difference")
+    shown, undone = with_difference(charts, f"{kind}_difference", view.compared)
     facts = tuple(
-        _mean(kind, name.partition(" ")[0], values, errors_of(one, f"{kind}{suffix}"))
-        for name, values, one in found
+        _mean(kind, b if one is other else a, values, errors_of(one, f"{kind}{suffix}"))
+        for _, values, one in found
     )
     lacking = (name for name, one in pairs if f"{kind}{suffix}" not in one.arrays)
     missing = "".join(f" {name} has no such layer." for name in lacking)

@@ -9,7 +9,15 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs
-from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared, with_difference
+from dgn_viewer.scene.compared import (
+    b_in_words,
+    b_name,
+    compared_reading,
+    overlaid,
+    pair_labels,
+    why_not_compared,
+    with_difference,
+)
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -25,7 +33,7 @@ from dgn_viewer.scene.elements import (
 )
 from dgn_viewer.scene.estimates import errors_of, estimate_note, marked
 from dgn_viewer.scene.overlaid import spectrum_curves, spectrum_steps
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_viewer.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.readout import with_error
 from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import blind_value_network, freeze_random_gates
@@ -43,7 +51,7 @@ def draw(view: View) -> Shown:
         return Empty(reading.absent)
     shown, other = choice(view, SHOW), compared_reading(view, "npk")
     if other is not None and view.compared is not None:
-        return _with(view, reading, other, b_name(view.compared), shown)
+        return _with(view, reading, other, view.compared, shown)
     second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
     charts = (
         _over(_eigenvalues(reading), spectrum_curves(view.overlaid, "eigenvalues")),
@@ -70,8 +78,9 @@ def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
     return replace(chart, curves=(*behind, *chart.curves), x=x, y=y)
 
 
-def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -> Scene:
+def _with(view: View, reading: Reading, other: Reading, compared: ComparedRun, shown: str) -> Scene:
     """Both spectra in one chart; both kernels side by side, with one scale."""
+    names = a, b = pair_labels(compared)
     second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
     charts: tuple[Chart, ...]
     undone = ""
@@ -81,7 +90,7 @@ def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -
         high = max(one.high for one in matrices)
         low = -high if any(one.low < 0 for one in matrices) else 0.0
         ramp: Ramp = "diverging" if low < 0 else "sequential"
-        pair = zip(("A", name), (ours, theirs), matrices, strict=True)
+        pair = zip((a, b_name(compared)), (ours, theirs), matrices, strict=True)
         charts = tuple(
             replace(
                 chart,
@@ -100,31 +109,17 @@ def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -
             )
             for place, (title, chart, matrix) in enumerate(pair)
         )
-        charts, undone = with_difference(charts, "kernel_difference")
+        charts, undone = with_difference(charts, "kernel_difference", compared)
     else:
-        charts = (_overlaid(_eigenvalues(reading), _eigenvalues(other)), _overlaid(ours, theirs))
-    note = _note(reading) if shown == "kernel" else f"Dashed: {name}. {_note(reading)}"
-    note = f"{note} {undone}".rstrip()
+        charts = (
+            overlaid(_eigenvalues(reading), _eigenvalues(other), names),
+            overlaid(ours, theirs, names),
+        )
+    which = "" if shown == "kernel" else b_in_words(compared)
+    note = " ".join(filter(None, (which, _note(reading), undone)))
     if other.error:
-        note = f"{note} B: {other.facts.get('estimate', '')}. {estimate_note(other)}"
+        note = f"{note} {b}: {other.facts.get('estimate', '')}. {estimate_note(other)}"
     return Scene(charts, _facts_of_both(reading, other), reading.step, note)
-
-
-def _overlaid(ours: Chart, theirs: Chart) -> Chart:
-    """The curves of both in the axes of A, which reach as far as both do; B may be read on more
-    examples."""
-    limits = [axis.limits for axis in (ours.y, theirs.y) if axis.limits is not None]
-    reach = (min(a for a, _ in limits), max(b for _, b in limits)) if limits else None
-    curves = (
-        *(
-            replace(c, name=f"B {c.name}".strip(), role="compared", dash="dash", marker=False)
-            for c in theirs.curves
-        ),
-        *(replace(c, name=f"A {c.name}".strip()) for c in ours.curves),
-    )
-    across = [axis.limits for axis in (ours.x, theirs.x) if axis.limits is not None]
-    x = replace(ours.x, limits=max(across, key=lambda limits: limits[1], default=None))
-    return replace(ours, curves=curves, x=x, y=replace(ours.y, limits=reach))
 
 
 def _facts_of_both(reading: Reading, other: Reading) -> tuple[Fact, ...]:

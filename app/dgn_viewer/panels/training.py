@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_viewer.scene.axes import step_axis
-from dgn_viewer.scene.compared import b_name, compared_view
+from dgn_viewer.scene.compared import b_in_words, compared_view, pair_labels
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.overlaid import scalar_curves
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
@@ -55,10 +55,11 @@ def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
     """The curves of the run over those of other runs and of the compared one (B), all dashed."""
     compared = compared_view(view)
     others = () if compared is None else _curves(compared, quantity, scale)
+    b = "B" if view.compared is None else pair_labels(view.compared)[1]
     names = (f"test_{quantity}", f"train_{quantity}")
     return (
         *scalar_curves(view.overlaid, "training", names, scale),
-        *(replace(c, name=f"B {c.name}", role="compared", dash="dash") for c in others),
+        *(replace(c, name=f"{b} {c.name}", role="compared", dash="dash") for c in others),
         *_curves(view, quantity, scale),
     )
 
@@ -143,7 +144,7 @@ def _note(view: View) -> str:
     if view.run.watched:
         note = f"Losses and accuracies as {view.run.watched} gave them; train: mean over batches."
     if view.compared is not None and view.compared.series:
-        note += f" Dashed: {b_name(view.compared)}."
+        note += f" {b_in_words(view.compared, 'Dashed: ')}".rstrip()
     if view.overlaid:
         note += " Named lines: recorded runs, on the test set where it was measured."
     return note

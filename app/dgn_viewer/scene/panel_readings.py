@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_curves import TRAINING
+from dgn_viewer.scene.compared import pair_labels
 from dgn_viewer.scene.elements import Scene
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 
@@ -47,5 +48,6 @@ def remarks(spec: PanelSpec, view: View) -> tuple[str, ...]:
     """Of how many probe examples, exact or ±; of B, where it is not what is said of A."""
     ours = [reading.remark for reading in readings_of(spec, view)]
     theirs = [reading.remark for reading in compared_readings(spec, view)]
-    of_b = (f"B: {remark}" for remark in theirs if remark and remark not in ours)
+    b = "B" if view.compared is None else pair_labels(view.compared)[1]
+    of_b = (f"{b}: {remark}" for remark in theirs if remark and remark not in ours)
     return tuple(dict.fromkeys([*filter(None, ours), *of_b]))

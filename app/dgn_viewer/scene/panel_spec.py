@@ -38,7 +38,8 @@ class ComparedRun:
     """What the run is compared with (B): a network of a file or a recorded run, and its readings.
 
     Its readings are of the same probe examples as those of the run (A). `own`: it is another step
-    of the run itself; their curves are the same ones, and `series` is empty.
+    of the run itself; their curves are the same ones, and `series` is empty. `labels`: what titles
+    and legends call A and B, where that is not 'A' and 'B'.
     """
 
     name: str
@@ -49,6 +50,7 @@ class ComparedRun:
     readings: Mapping[str, Reading] = field(default_factory=dict)
     series: Mapping[tuple[str, str], Series] = field(default_factory=dict)
     own: bool = False
+    labels: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True)

@@ -254,13 +254,13 @@ def test_the_spectra_of_both_networks_lie_in_one_chart() -> None:
     energy = replace(
         CUMULATIVE,
         curves=(
-            Curve("B energy", I, OTHER_READING.arrays["cumulative"], "compared", "dash"),
-            Curve("B labels", I, np.array([0.25, 0.5, 1.0, 1.0, 1.0]), "compared", "dash"),
+            Curve("B energy", I, OTHER_READING.arrays["cumulative"], "compared", "dot"),
+            Curve("B labels", I, np.array([0.25, 0.5, 1.0, 1.0, 1.0]), "compared", "dashdot"),
             replace(CUMULATIVE.curves[0], name="A energy"),
             replace(CUMULATIVE.curves[1], name="A labels"),
         ),
     )
-    expected = Scene((values, energy), FACTS_OF_BOTH, 6, f"Dashed: {B}. {NOTE}")
+    expected = Scene((values, energy), FACTS_OF_BOTH, 6, f"{B}. {NOTE}")
     assert_same(drawn("spectrum", BOTH), expected)
     alignment = chart(drawn("spectrum", chosen(BOTH, show="alignment")), "alignment")
     assert_same(
