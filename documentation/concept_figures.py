@@ -21,11 +21,11 @@ COLOURS = ("#0b6e75", "#b3541e", "#5b5fa8", "#7a7f87")
 
 
 def generate(run: Path) -> Iterator[GeneratedPicture]:
-    """Yield every figure; those of a run are drawn by `dgn figure` at its first and last step."""
+    """Yield every figure; those of a run are drawn by `dgn figure`."""
     for name, draw in FIGURES.items():
         yield GeneratedPicture(f"{FOLDER}/{name}.svg", _svg(draw, name))
-    for name, panel, step in OF_THE_RUN:
-        yield GeneratedPicture(f"{FOLDER}/{name}.png", _of_run(run, panel, step))
+    for name, panel, options in OF_THE_RUN:
+        yield GeneratedPicture(f"{FOLDER}/{name}.png", _of_run(run, panel, options))
 
 
 def gates(axes: Axes) -> None:
@@ -75,10 +75,11 @@ def random_gating(axes: Axes) -> None:
 FIGURES: dict[str, Callable[[Axes], None]] = {
     "gates": gates, "depth": depth, "nu": nu, "random-gating": random_gating,
 }  # fmt: skip
-OF_THE_RUN = (
-    ("overlap-start", "overlap", 0), ("overlap-end", "overlap", None),
-    ("spectrum-start", "spectrum", 0), ("spectrum-end", "spectrum", None),
-    ("gates-end", "gate_maps", None), ("ntk-end", "ntk", None),
+OF_THE_RUN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("overlap-start", "overlap", ("--step", "0")), ("overlap-end", "overlap", ()),
+    ("spectrum-start", "spectrum", ("--step", "0")), ("spectrum-end", "spectrum", ()),
+    ("gates-end", "gate_maps", ()), ("ntk-end", "ntk", ()),
+    ("kernel-at-two-steps", "spectrum", ("--choose", "show=kernel", "--step", "0,900")),
 )  # fmt: skip
 
 
@@ -95,13 +96,12 @@ def _svg(draw: Callable[[Axes], None], name: str) -> bytes:
     return content.getvalue()
 
 
-def _of_run(run: Path, panel: str, step: int | None) -> bytes:
+def _of_run(run: Path, panel: str, options: tuple[str, ...]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figure.png"
         words = ["figure", str(run), "--panel", panel, "--width", "6.75", "--dpi", "130"]
-        chosen = [] if step is None else ["--step", str(step)]
         with contextlib.redirect_stdout(io.StringIO()):
-            code = main([*words, *chosen, "--no-caption", "-o", str(path)])
+            code = main([*words, *options, "--no-caption", "-o", str(path)])
         if code != 0:
             raise RuntimeError(f"dgn figure --panel {panel} ended with {code}")
         return path.read_bytes()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dgn_engine.storage.session_file.loaded_run import LoadedRun
     from dgn_viewer.figures.figure_style import FigureStyle
     from dgn_viewer.figures.provenance import FigurePanel
+    from dgn_viewer.recorded_panels import PanelViews
     from dgn_viewer.scene.panel_spec import PanelSpec, View
 
 FORMATS = ("pdf", "svg", "png", "pgf", "py", "npz", "csv")
@@ -33,8 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--panel", required=True, metavar="ID", help="spectrum, say; several on a page: ntk,overlap"
     )
     parser.add_argument(
-        "--step", type=int, metavar="N", help="a recorded step; without it, the last"
-    )
+        "--step", metavar="N[,N]",
+        help="a recorded step, or two in one picture: 0,900; without it, the last",
+    )  # fmt: skip
+    parser.add_argument(
+        "--chart", action="append", default=[], metavar="NAME",
+        help="of a panel with several charts this one, as -o x.csv names its files; with several "
+        "panels spectrum.kernel; repeat for others",
+    )  # fmt: skip
     parser.add_argument(
         "-o", "--out", type=Path, metavar="FILE",
         help=f"its ending decides: {', '.join(FORMATS)}; of an animation gif or mp4",
@@ -85,15 +92,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         check_output(_named_path(arguments))
     specs = _specs(arguments.panel)
-    style = _style(arguments)
-    with tempfile.TemporaryDirectory() as place:
-        loaded = _loaded(arguments.run, arguments.step, specs, Path(place))
-        views = _views(loaded, specs, arguments.choose)
-        panels = [_panel(name, spec, views[name]) for name, spec in specs.items()]
-        style = _with_legend(style, panels, arguments.legend)
-        path = _path(arguments, panels)
-        for file in save_panels(panels, path, style):
-            say(str(file))
+    steps, style = _steps(arguments.step or ""), _style(arguments)
+    panels = _panels(arguments.run, steps, specs, arguments.choose, arguments.chart)
+    style = _with_legend(style, panels, arguments.legend)
+    for file in save_panels(panels, _path(arguments, panels), style):
+        say(str(file))
     return 0
 
 
@@ -102,6 +105,7 @@ def _animate(arguments: argparse.Namespace) -> int:
     from dgn_viewer.figures.animation import save_animation
     from dgn_viewer.figures.animation_format import check_format
     from dgn_viewer.recorded_pages import pages_of_run
+    from dgn_viewer.recorded_panels import with_charts
 
     if arguments.step is not None:
         raise UserError("--step names one step and --animate many; leave one of them out.")
@@ -116,12 +120,13 @@ def _animate(arguments: argparse.Namespace) -> int:
     check_output(path)
     style = _style(arguments)
     with tempfile.TemporaryDirectory() as place:
-        loaded = _loaded(arguments.run, None, specs, Path(place))
+        loaded = _loaded(arguments.run, (None,), specs, Path(place))
         views = _views(loaded, specs, arguments.choose)
-        choices = {name: view.choices for name, view in views.items()}
-        found = pages_of_run(loaded, specs, choices, reach, arguments.pages)
-    style = _with_legend(style, found.pages[-1], arguments.legend)
-    save_animation(found.pages, path, style, arguments.per_second)
+        choices = {name: each.view.choices for name, each in views.items()}
+        found = pages_of_run(loaded[0], specs, choices, reach, arguments.pages)
+    pages = [with_charts(page, arguments.chart) for page in found.pages]
+    style = _with_legend(style, pages[-1], arguments.legend)
+    save_animation(pages, path, style, arguments.per_second)
     hint = " (--pages)" if found.thinned else ""
     say(f"{path}: {found.words}{hint}")
     return 0
@@ -141,8 +146,31 @@ def _reach(wanted: str) -> tuple[int, int | None]:
     return found
 
 
+def _steps(text: str) -> tuple[int, ...]:
+    """'900', or '0,900'; none of ''."""
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        raise UserError(f"--step {text} is no step; write a recorded one, 900, or two, 0,900.")
+    return _checked(tuple(map(int, parts)))
+
+
+def _checked(steps: tuple[int, ...]) -> tuple[int, ...]:
+    if len(steps) > 2:
+        raise UserError(
+            f"A figure shows one step or two, not {len(steps)}: {', '.join(map(str, steps))}."
+        )
+    if len(set(steps)) < len(steps):
+        raise UserError(f"Step {steps[0]:,} is named twice; name two steps, or one once.")
+    return steps
+
+
 def draw(
-    name: str, wanted: str, step: int | None = None, choose: Sequence[str] = (), **style: Any
+    name: str,
+    wanted: str,
+    step: int | Sequence[int] | None = None,
+    choose: Sequence[str] = (),
+    chart: str | Sequence[str] = (),
+    **style: Any,
 ) -> object:
     """Panels of a run on one page, which a notebook shows as `dgn figure` would write it.
 
@@ -159,11 +187,9 @@ def draw(
                 f"{did_you_mean(each, known)}"
             )
     look, specs = FigureStyle(**style), _specs(wanted)
-    with tempfile.TemporaryDirectory() as place:
-        loaded = _loaded(name, step, specs, Path(place))
-        views = _views(loaded, specs, choose)
-        panels = [_panel(each, spec, views[each]) for each, spec in specs.items()]
-    return notebook_figure(panels, look)
+    given = () if step is None else (step,) if isinstance(step, int) else tuple(step)
+    charts = (chart,) if isinstance(chart, str) else chart
+    return notebook_figure(_panels(name, _checked(given), specs, choose, charts), look)
 
 
 def _specs(wanted: str) -> dict[str, PanelSpec]:
@@ -197,7 +223,10 @@ def _style(arguments: argparse.Namespace) -> FigureStyle:
     return FigureStyle(**known, caption=not arguments.no_caption, letters=arguments.letters)
 
 
-def _loaded(name: str, step: int | None, specs: Mapping[str, PanelSpec], place: Path) -> LoadedRun:
+def _loaded(
+    name: str, steps: Sequence[int | None], specs: Mapping[str, PanelSpec], place: Path
+) -> list[LoadedRun]:
+    """The run as it was at each of these steps; None: as it is."""
     from dgn_engine.storage.runs.folder_layout import find_run
     from dgn_engine.storage.session_file.loaded_run import read_run
     from dgn_engine.storage.session_file.session_reader import unpack
@@ -208,26 +237,16 @@ def _loaded(name: str, step: int | None, specs: Mapping[str, PanelSpec], place: 
         session = unpack(folder, place)
         folder = session.folder
     framed = any(spec.probes for spec in specs.values())
-    return read_run(folder, session, step, framed)
+    return [read_run(folder, session, step, framed) for step in steps]
 
 
 def _views(
-    loaded: LoadedRun, specs: Mapping[str, PanelSpec], wanted: Sequence[str]
-) -> dict[str, View]:
-    """The view of each panel with what was chosen for it."""
-    from dgn_viewer.state.recorded_view import recorded_history
+    loaded: Sequence[LoadedRun], specs: Mapping[str, PanelSpec], wanted: Sequence[str]
+) -> dict[str, PanelViews]:
+    """The views of each panel with what was chosen for it."""
+    from dgn_viewer.recorded_panels import views_of_run
 
-    recorded = loaded.frame.readings if loaded.frame is not None else {}
-    for spec in specs.values():
-        missing = [probe for probe in spec.probes if probe not in recorded]
-        if missing:
-            here = f"; recorded are {', '.join(sorted(recorded))}" if recorded else ""
-            raise UserError(
-                f"{spec.title} needs {', '.join(missing)}, which {loaded.name} did not record by "
-                f"step {loaded.step:,}{here}."
-            )
-    history = recorded_history(loaded, [probe for spec in specs.values() for probe in spec.probes])
-    views = {name: history.view({}) for name in specs}
+    views = views_of_run(loaded, specs)
     for words in wanted:
         option, sign, value = words.partition("=")
         panel, dot, rest = option.rpartition(".")
@@ -236,8 +255,8 @@ def _views(
             offered = [f"{n}.{o.id}" for n, s in specs.items() for o in s.options] or ["none"]
             raise UserError(f"--choose {words} is no option here; there are {', '.join(offered)}.")
         for name in names:
-            views[name] = history.view({**views[name].choices, rest: value})
-            _check_choice(specs[name], views[name], rest, value)
+            views[name] = views[name].choose(rest, value)
+            _check_choice(specs[name], views[name].view, rest, value)
     return views
 
 
@@ -255,14 +274,21 @@ def _check_choice(spec: PanelSpec, view: View, option: str, value: str) -> None:
         )
 
 
-def _panel(name: str, spec: PanelSpec, view: View) -> FigurePanel:
-    from dgn_viewer.figures.provenance import FigurePanel, context_of
-    from dgn_viewer.scene.elements import Empty
+def _panels(
+    name: str,
+    steps: Sequence[int],
+    specs: Mapping[str, PanelSpec],
+    choose: Sequence[str],
+    charts: Sequence[str],
+) -> list[FigurePanel]:
+    """The panels of a run at its last step, or at these, with what was chosen of them."""
+    from dgn_viewer.recorded_panels import figure_panel, with_charts
 
-    shown = spec.draw(view)
-    if isinstance(shown, Empty):
-        raise UserError(f"{spec.title} shows nothing at step {view.step:,}: {shown.reason}")
-    return FigurePanel(name, shown, context_of(view, spec, shown))
+    with tempfile.TemporaryDirectory() as place:
+        loaded = _loaded(name, steps or (None,), specs, Path(place))
+        views = _views(loaded, specs, choose)
+        panels = [figure_panel(each, spec, views[each]) for each, spec in specs.items()]
+    return with_charts(panels, charts)
 
 
 def _with_legend(
@@ -289,7 +315,8 @@ def _path(arguments: argparse.Namespace, panels: Sequence[FigurePanel]) -> Path:
     if arguments.out is None:
         names = "-".join(panel.name for panel in panels)
         step = max(panel.context.step for panel in panels)
-        return Path(f"{names}-step{step}.{ending or 'pdf'}")
+        both = next((panel.context.steps for panel in panels if panel.context.steps), (step,))
+        return Path(f"{names}-step{'-'.join(map(str, both))}.{ending or 'pdf'}")
     return _named_path(arguments)
 
 

@@ -148,7 +148,7 @@ class NotebookRun:
                 rows.setdefault(event.step, {}).update(named)
         return rows
 
-    def figure(self, panel: str, step: int | None = None, **style: Any) -> Any:
+    def figure(self, panel: str, step: int | Sequence[int] | None = None, **style: Any) -> Any:
         """A panel as a figure of matplotlib; see `dgn.figure`."""
         from dgn_engine.notebook.offered_figures import figure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,19 @@ if TYPE_CHECKING:
 COMMAND = "figure"  # the command of `dgn` that another package offers, and that draws
 
 
-def figure(run: NotebookRun | str | Path, panel: str, step: int | None = None, **style: Any) -> Any:
+def figure(
+    run: NotebookRun | str | Path,
+    panel: str,
+    step: int | Sequence[int] | None = None,
+    **style: Any,
+) -> Any:
     """A panel of a recorded run as a figure of matplotlib, as `dgn figure` writes it.
 
     `run`: a run of `dgn.train` or `dgn.open_run`, a folder, a name, or a session (.dgn). `panel`:
-    'spectrum', say, or several on a page: 'ntk,overlap'. `step`: a recorded step; None is the last.
-    `style`: `width`, `height` (inches), `font` (points), `across`, `letters`, `caption`;
-    `choose=["show=kernel"]` sets options of the panel's header.
+    'spectrum', say, or several on a page: 'ntk,overlap'. `step`: a recorded step, or two in one
+    picture: (0, 900); None is the last. `style`: `width`, `height` (inches), `font` (points),
+    `across`, `letters`, `caption`; `choose=["show=kernel"]` sets options of the panel's header,
+    `chart="kernel"` draws one chart of several.
 
     Raises `UserError` where the panel has nothing to show, or the viewer is not installed.
     """

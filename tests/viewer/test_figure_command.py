@@ -25,6 +25,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_viewer import figure_command
 from dgn_viewer.application import Viewer
+from dgn_viewer.figures.provenance import FigurePanel
 from dgn_viewer.scene.elements import Scene, Shown, same
 from dgn_viewer.scene.panel_spec import all_panels
 
@@ -98,16 +99,15 @@ def test_it_draws_what_the_window_shows(
     window.send(ShowRun(str(run)))
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     specs = {name: spec for name, spec in all_panels().items() if name in PANELS}
-    loaded = figure_command._loaded(str(run), None, specs, run)
-    views = figure_command._views(loaded, specs, [])
-    for name, spec in specs.items():
+    panels = figure_command._panels(str(run), (), specs, (), ())
+    last = RunReader(run).step
+    for name, ours in zip(specs, panels, strict=True):
         host = window.docks.hosts[name]
         window.docks.show(name)  # with many panels it may be behind a tab
         qtbot.waitUntil(lambda host=host: isinstance(host.shown(), Scene))
-        qtbot.waitUntil(lambda host=host: host.view().step == loaded.step)
-        ours = figure_command._panel(name, spec, views[name])
+        qtbot.waitUntil(lambda host=host: host.view().step == last)
         assert same(ours.scene, on_paper(host.shown())), name
-        assert ours.context.step == loaded.step
+        assert ours.context.step == last
 
 
 @pytest.mark.parametrize("ending", figure_command.FORMATS)
@@ -160,6 +160,152 @@ def test_a_figure_of_a_run_without_a_window_says_its_step_its_examples_and_that_
     assert caption in (tmp_path / "b.py").read_text(encoding="utf-8")
 
 
+def both(run: Path, panel: str, *charts: str, choose: tuple[str, ...] = ()) -> FigurePanel:
+    """The panel at steps 0 and 45."""
+    specs = {panel: all_panels()[panel]}
+    [found] = figure_command._panels(str(run), (0, 45), specs, choose, charts)
+    return found
+
+
+def alone(run: Path, panel: str, step: int, *choose: str) -> Scene:
+    specs = {panel: all_panels()[panel]}
+    return figure_command._panels(str(run), (step,), specs, choose, ())[0].scene
+
+
+def test_curves_of_two_steps_are_in_one_chart_and_named_by_their_step(run: Path) -> None:
+    found = both(run, "spectrum")
+    assert found.context.steps == (0, 45)
+    for chart in found.scene.charts:
+        for step in (0, 45):
+            of_step = [c for c in chart.curves if c.name.startswith(f"step {step}")]
+            single = next(c for c in alone(run, "spectrum", step).charts if c.key == chart.key)
+            drawn = [curve.y for curve in of_step]
+            assert len(drawn) == len(single.curves)
+            for values, curve in zip(drawn, single.curves, strict=True):
+                np.testing.assert_array_equal(values, curve.y)
+        looks = [(curve.dash, curve.thick) for curve in chart.curves]
+        assert len(set(looks)) == len(looks)  # they can be told apart in grey
+
+
+@pytest.mark.parametrize(
+    ("panel", "chart", "choose"),
+    [
+        ("overlap", "active", ()),
+        ("spectrum", "kernel", ("show=kernel",)),
+        ("gate_maps", "large", ()),
+    ],
+)
+def test_matrices_of_two_steps_stand_side_by_side_in_the_same_colours(
+    run: Path, panel: str, chart: str, choose: tuple[str, ...]
+) -> None:
+    pair = both(run, panel, chart, choose=choose).scene.charts
+    assert [one.key for one in pair] == [f"{chart}_step0", f"{chart}_step45"]
+    assert [(one.row, one.column) for one in pair] == [(0, 0), (0, 1)]
+    for one, step in zip(pair, (0, 45), strict=True):
+        assert f"step {step}" in one.title
+        single = next(c for c in alone(run, panel, step, *choose).charts if c.key == chart)
+        assert one.matrix is not None
+        assert single.matrix is not None
+        np.testing.assert_array_equal(one.matrix.values, single.matrix.values)
+    scales = {(c.matrix.ramp, c.matrix.low, c.matrix.high) for c in pair if c.matrix is not None}
+    assert len(scales) == 1
+
+
+def test_gates_of_two_steps_are_compared(run: Path) -> None:
+    chart = both(run, "agreement", "difference").scene.charts[0]
+    gates = [alone(run, "gate_maps", step, "layer=0") for step in (0, 45)]
+    maps = [c.matrix.values for s in gates for c in s.charts if c.key == "large" and c.matrix]
+    assert chart.matrix is not None
+    opened = [values >= 0.5 for values in maps]
+    np.testing.assert_array_equal(chart.matrix.values != 0, opened[0] != opened[1])
+
+
+def test_charts_over_steps_have_a_line_at_each_step(run: Path) -> None:
+    [chart] = both(run, "ntk", "over_steps").scene.charts
+    assert chart.delta == (0, 45)
+    assert max(curve.x[-1] for curve in chart.curves) == 45
+
+
+@pytest.mark.parametrize("ending", figure_command.FORMATS)
+def test_two_steps_are_written_in_every_format(ending: str, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / f"both.{ending}"
+    arguments = ("--panel", "spectrum", "--choose", "show=kernel", "--step", "0,45", "--out", out)
+    assert figure(run, *arguments) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    if ending == "csv":
+        assert names == {f"both.kernel_{which}.csv" for which in ("step0", "step45", "difference")}
+    else:
+        assert out.stat().st_size > 500
+
+
+def test_arrays_of_two_steps_are_named_by_their_step(run: Path, tmp_path: Path) -> None:
+    for panel, name in (("spectrum", "curves"), ("overlap", "matrices")):
+        out = tmp_path / f"{name}.npz"
+        assert figure(run, "--panel", panel, "--step", "0,45", "--out", out) == 0
+    curves, matrices = np.load(tmp_path / "curves.npz"), np.load(tmp_path / "matrices.npz")
+    assert {"eigenvalues.step 0.y", "eigenvalues.step 45.y"} <= set(curves)
+    assert {"active_step0.values", "active_step45.values"} <= set(matrices)
+    assert json.loads(str(curves["about"]))["steps"] == [0, 45]
+
+
+def test_two_steps_of_a_session_are_those_of_its_run(run: Path, tmp_path: Path) -> None:
+    session = tmp_path / "first.dgn"
+    export_run(run, session)
+    ours, theirs = both(run, "overlap"), both(session, "overlap")
+    assert same(ours.scene, theirs.scene)
+
+
+def test_the_caption_names_both_steps(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.svg"
+    assert figure(run, "--panel", "ntk,overlap", "--step", "45,0", "--out", out) == 0
+    assert out.read_text(encoding="utf-8").count("steps 45 and 0") >= 2
+
+
+def test_one_chart_of_a_panel_is_drawn_by_its_name(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "one.npz"
+    assert figure(run, "--panel", "spectrum", "--chart", "cumulative", "--out", out) == 0
+    assert {name.partition(".")[0] for name in np.load(out)} == {"about", "cumulative"}
+
+
+def test_a_chart_alone_has_the_colour_bar_and_the_names_of_its_neighbours(run: Path) -> None:
+    specs = {"ntk": all_panels()["ntk"]}
+    [whole] = figure_command._panels(str(run), (), specs, (), ())
+    first, *_, last = [chart for chart in whole.scene.charts if chart.matrix is not None]
+    assert first.matrix is not None
+    assert last.matrix is not None
+    assert not first.matrix.bar
+    assert not last.y.ticks
+    for key in (first.key, last.key):
+        [[chart]] = [p.scene.charts for p in figure_command._panels(str(run), (), specs, (), [key])]
+        assert chart.matrix is not None
+        assert chart.matrix.bar == last.matrix.bar
+        assert chart.y.ticks == first.y.ticks
+        assert (chart.row, chart.column, chart.column_span) == (0, 0, 1)
+
+
+def test_a_chart_of_one_panel_leaves_the_others_whole(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.npz"
+    arguments = ("--panel", "spectrum,overlap", "--chart", "active", "--out", out)
+    assert figure(run, *arguments) == 0
+    charts = {
+        panel: {name.partition(".")[0] for name in np.load(tmp_path / f"page-{panel}.npz")}
+        for panel in ("spectrum", "overlap")
+    }
+    assert charts == {
+        "spectrum": {"about", "eigenvalues", "cumulative"},
+        "overlap": {"about", "active"},
+    }
+
+
+def test_a_notebook_draws_two_steps_and_one_chart(run: Path) -> None:
+    drawn = figure_command.draw(str(run), "spectrum", (0, 45), chart="eigenvalues")
+    axes = drawn.axes  # type: ignore[attr-defined]  # a figure of matplotlib
+    assert [one.get_gid() for one in axes] == ["eigenvalues"]
+    assert len(axes[0].lines) == 2
+    with pytest.raises(UserError, match="twice"):
+        figure_command.draw(str(run), "spectrum", [45, 45])
+
+
 def test_a_session_file_is_read_as_its_run_is(run: Path, tmp_path: Path) -> None:
     session = tmp_path / "run.dgn"
     export_run(run, session)
@@ -198,8 +344,29 @@ def test_options_and_names_are_as_in_the_window(run: Path, tmp_path: Path) -> No
         (("--panel", "spectrun"), "There is no panel spectrun; --panel is one or more of"),
         (("--panel", ","), "There is no panel without a name; --panel is one or more of"),
         (("--panel", "spectrum", "--step", "7"), "first has no frame of step 7; the nearest are"),
-        (("--panel", "training", "--step", "-1"), "first has no scores of step -1; the nearest is"),
-        (("--panel", "agreement"), "A and B needs agreement, which first did not record by step"),
+        (("--panel", "training", "--step", "3"), "first has no scores of step 3; the nearest"),
+        (("--panel", "spectrum", "--step", "0,7"), "first has no frame of step 7; the nearest are"),
+        (("--panel", "spectrum", "--step", "0,0"), "Step 0 is named twice;"),
+        (
+            ("--panel", "spectrum", "--step", "0,7,45"),
+            "A figure shows one step or two, not 3",
+        ),
+        (("--panel", "spectrum", "--step", "0,"), "--step 0, is no step; write a recorded one,"),
+        (("--panel", "spectrum", "--step", "x"), "--step x is no step; write a recorded one,"),
+        (("--panel", "spectrum", "--step=-1"), "--step -1 is no step; write a recorded one,"),
+        (("--panel", "agreement"), "A and B compares two steps; name both, for example 0,45."),
+        (
+            ("--panel", "spectrum", "--chart", "x"),
+            "There is no chart x here; there are eigen",
+        ),
+        (
+            ("--panel", "ntk,spectrum", "--chart", "ntk.x"),
+            "There is no chart ntk.x here; there",
+        ),
+        (
+            ("--panel", "training,ntk", "--chart", "los"),
+            "There is no chart los here; there",
+        ),
         (("--panel", "spectrum", "--width", "90"), "A width of 90 in makes no figure; choose"),
         (("--panel", "spectrum", "--dpi", "0"), "--dpi 0 makes no figure."),
         (("--panel", "spectrum", "--font-size", "3"), "A font size of 3 pt makes no figure"),

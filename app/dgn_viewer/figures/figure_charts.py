@@ -201,7 +201,9 @@ def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle)
         axes.axvline(chart.cursor, color=LIGHT.accent, linewidth=0.9)
     for step in chart.delta:
         if low <= _drawn_x(step, chart.x) <= high:
-            axes.axvline(step, color=LIGHT.text, linewidth=0.7, linestyle=(0, (5, 2)))
+            axes.axvline(
+                step, color=LIGHT.text, linewidth=0.7, linestyle=(0, (5, 2)), clip_on=False
+            )  # at an end of the axis, too
     box, room = place.box, place.room
     if not room.lane:
         return

@@ -22,6 +22,7 @@ class Provenance:
     step: int = 0
     before: str = ""  # 'before FR-II': it is of the network as it was before this
     examples: str = ""  # '64 probe examples, exact'
+    steps: tuple[int, ...] = ()  # both, of a figure of two
 
     @property
     def caption(self) -> str:
@@ -31,7 +32,10 @@ class Provenance:
     @property
     def picture(self) -> str:
         """What panels of one run do not have in common: title, step and probe examples."""
-        step = ", ".join(filter(None, (f"step {self.step:,}", self.before)))
+        said = f"step {self.step:,}"
+        if self.steps:
+            said = f"steps {' and '.join(f'{step:,}' for step in self.steps)}"
+        step = ", ".join(filter(None, (said, self.before)))
         return " · ".join(part for part in (self.title, step, self.examples) if part)
 
     @property
@@ -42,8 +46,8 @@ class Provenance:
             parts.append(f"seed {self.seed}")
         return " · ".join(part for part in parts if part)
 
-    def as_dict(self) -> dict[str, str | int]:
-        return {name: value for name, value in asdict(self).items() if value not in ("", None)}
+    def as_dict(self) -> dict[str, str | int | tuple[int, ...]]:
+        return {name: value for name, value in asdict(self).items() if value not in ("", None, ())}
 
 
 @dataclass(frozen=True)

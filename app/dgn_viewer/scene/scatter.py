@@ -16,6 +16,11 @@ def scattered(name: str, x: Array, y: Array, role: Role, thick: bool = False) ->
     return Curve(name, doubled_x, doubled_y, role, thick=thick, marker=True)
 
 
+def is_scattered(curve: Curve) -> bool:
+    """Whether it is markers alone."""
+    return curve.marker and curve.y.size > 1 and bool(np.isnan(curve.y[1::2]).all())
+
+
 def lines(name: str, starts: Array, ends: Array, role: Role, dash: Dash = "solid") -> Curve:
     """A line from each point (x, y) of `starts` (m, 2) to that of `ends` (m, 2)."""
     points = np.full((3 * len(starts), 2), np.nan)

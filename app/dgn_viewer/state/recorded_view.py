@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.compared_frames import Change, ComparedFrames
 from dgn_engine.protocol.events import HistoryReplayed
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
-from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.scene.panel_spec import ComparedRun, View
+from dgn_viewer.state.compared_step import ComparedStep, Pairing
 from dgn_viewer.state.history import History
 from dgn_viewer.state.past_view import Past
 
@@ -32,6 +35,36 @@ def recorded_view(
 ) -> View:
     """What a panel with these probes and choices is given."""
     return recorded_history(loaded, probes).view(choices or {})
+
+
+def views_of_two(first: LoadedRun, second: LoadedRun, probes: Sequence[str]) -> tuple[View, View]:
+    """Return what a panel is given of two steps of one run.
+
+    Args:
+        first: The run as it was at one step.
+        second: The run as it was at the other.
+        probes: Of the panel.
+
+    Returns:
+        The view of the first step with the second as B, as in the window, and that of the second
+        alone. Curves reach to the later step.
+    """
+    later = max(first, second, key=lambda one: one.step)
+    history = recorded_history(later, probes)
+    changes = tuple(one for one in later.events.events if isinstance(one, Change))
+    frames = ComparedFrames(later.name, str(later.folder), later.started, changes)
+    a, b = (_past(one, tuple(probes)) for one in (first, second))
+    history.look_back(b)
+    theirs = history.view({})
+    history.look_back(a)
+    ours = replace(history.view({}), compared=ComparedRun(later.name))
+    digest = ComparedStep(frames, a, own=True).examples
+    return Pairing().paired(ours, ComparedStep(frames, b, own=True), (digest, "")), theirs
+
+
+def _past(loaded: LoadedRun, probes: tuple[str, ...]) -> Past:
+    frame = loaded.frame
+    return Past(loaded.step, frame if frame and frame.step == loaded.step else None, probes)
 
 
 def view_at(

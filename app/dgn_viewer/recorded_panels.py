@@ -1,0 +1,136 @@
+"""Panels of a recorded run at one of its steps or at two, ready for a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
+from dgn_viewer.figures.provenance import FigurePanel, context_of
+from dgn_viewer.scene.chosen_charts import chart_names, choose_charts
+from dgn_viewer.scene.elements import Empty, Scene
+from dgn_viewer.scene.gate_agreement import AGREEMENT
+from dgn_viewer.scene.panel_readings import readings_of
+from dgn_viewer.scene.panel_spec import PanelSpec, View
+from dgn_viewer.scene.two_steps import scene_of_steps, step_labels
+from dgn_viewer.state.recorded_view import recorded_history, views_of_two
+
+Specs = Mapping[str, PanelSpec]
+
+
+@dataclass(frozen=True)
+class PanelViews:
+    """What a panel is given: `view`, of two steps with the second as B; `second`: that alone."""
+
+    view: View
+    second: View | None = None
+
+    def choose(self, option: str, value: str) -> PanelViews:
+        """The same views with this value of an option of the panel's header."""
+        choices = {**self.view.choices, option: value}
+        second = None if self.second is None else replace(self.second, choices=choices)
+        return PanelViews(replace(self.view, choices=choices), second)
+
+
+def views_of_run(loaded: Sequence[LoadedRun], specs: Specs) -> dict[str, PanelViews]:
+    """Return the views of these panels at one step or two.
+
+    Args:
+        loaded: The run as it was at each step.
+        specs: The panels, by id.
+
+    Raises:
+        UserError: What a panel needs was not recorded.
+    """
+    for one in loaded:
+        for spec in specs.values():
+            _check_recorded(one, spec, len(loaded) > 1)
+    probes = tuple(dict.fromkeys(probe for spec in specs.values() for probe in spec.probes))
+    if len(loaded) == 1:
+        view = recorded_history(loaded[0], probes).view({})
+        return dict.fromkeys(specs, PanelViews(view))
+    first, second = loaded
+    return dict.fromkeys(specs, PanelViews(*views_of_two(first, second, probes)))
+
+
+def figure_panel(name: str, spec: PanelSpec, views: PanelViews) -> FigurePanel:
+    """Draw the panel; raises `UserError` where it shows nothing."""
+    if views.second is None:
+        scene = _drawn(spec, views.view)
+        return FigurePanel(name, scene, context_of(views.view, spec, scene))
+    alone = replace(views.view, compared=None)
+    steps = _read_at(spec, alone), _read_at(spec, views.second)
+    if steps[0] == steps[1]:
+        raise UserError(
+            f"{spec.title} was read at step {steps[0]:,}, and not again before the other step."
+        )
+    compared = views.view.compared
+    assert compared is not None
+    view = replace(views.view, compared=replace(compared, labels=step_labels(steps)))
+    scene = _drawn(spec, view)
+    if AGREEMENT not in spec.probes:  # else it needs both
+        first, second = _drawn(spec, alone), _drawn(spec, views.second)
+        scene = scene_of_steps(scene, first, second, steps)
+    return FigurePanel(name, scene, replace(context_of(view, spec, scene), steps=steps))
+
+
+def with_charts(panels: Sequence[FigurePanel], wanted: Sequence[str]) -> list[FigurePanel]:
+    """Return these panels with the charts of these names alone, where one names any of theirs.
+
+    Args:
+        panels: Those of the figure.
+        wanted: 'eigenvalues', or 'spectrum.eigenvalues' where several panels have such a chart.
+
+    Raises:
+        UserError: There is no such chart, or several panels have one.
+    """
+    known = {panel.name: chart_names(panel.scene) for panel in panels}
+    chosen: dict[str, set[str]] = {}
+    for words in wanted:
+        panel, _, chart = words.rpartition(".")
+        owners = [name for name in known if panel in ("", name) and chart in known[name]]
+        if not owners:
+            every = [chart for charts in known.values() for chart in charts]
+            if len(known) > 1:
+                every = [f"{name}.{chart}" for name in known for chart in known[name]]
+            raise UserError(
+                f"There is no chart {words} here; there are {', '.join(every)}."
+                f"{did_you_mean(words, every)}"
+            )
+        if len(owners) > 1:
+            ways = " or ".join(f"{name}.{chart}" for name in owners)
+            raise UserError(f"Several panels have a chart {words}; write {ways}.")
+        chosen.setdefault(owners[0], set()).add(chart)
+    return [
+        replace(panel, scene=choose_charts(panel.scene, chosen[panel.name]))
+        if panel.name in chosen
+        else panel
+        for panel in panels
+    ]
+
+
+def _check_recorded(loaded: LoadedRun, spec: PanelSpec, two: bool) -> None:
+    recorded = set(loaded.frame.readings) if loaded.frame is not None else set()
+    missing = [probe for probe in spec.probes if probe not in recorded and probe != AGREEMENT]
+    if missing:
+        here = f"; recorded are {', '.join(sorted(recorded))}" if recorded else ""
+        raise UserError(
+            f"{spec.title} needs {', '.join(missing)}, which {loaded.name} did not record by "
+            f"step {loaded.step:,}{here}."
+        )
+    if AGREEMENT in spec.probes and not two:
+        raise UserError(f"{spec.title} compares two steps; name both, for example 0,{loaded.step}.")
+
+
+def _drawn(spec: PanelSpec, view: View) -> Scene:
+    shown = spec.draw(view)
+    if isinstance(shown, Empty):
+        raise UserError(f"{spec.title} shows nothing at step {view.step:,}: {shown.reason}")
+    return shown
+
+
+def _read_at(spec: PanelSpec, view: View) -> int:
+    """The step of what the panel shows, which may be an earlier one than was asked for."""
+    steps = [one.step for one in readings_of(spec, view) if one.probe != AGREEMENT]
+    return max(steps, default=view.step)
