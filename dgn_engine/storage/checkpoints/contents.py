@@ -41,6 +41,7 @@ class ParsedFile:
     metadata: dict[str, str] = field(default_factory=dict)
     kind: str = ""
     layers: tuple[StatedLayer, ...] = ()
+    module: str = ""
     part: str = ""
     others: tuple[str, ...] = ()
     would_call: tuple[str, ...] = ()
@@ -54,8 +55,9 @@ class CheckpointContents:
     `dtypes`: as the file had them. `ignored`: what is not a dense tensor of numbers, in words.
     `metadata`: text notes of a safetensors file, untrusted, so only to be compared. `kind`: what
     sort of file it is, whatever it is called. `layers`: those of a saved `nn.Sequential`, as it
-    states them. `picked`: a user chose the arrays and their order, so that names and numbers of
-    layers say nothing more. `layout`: how the arrays are not as the file has them, sentences or ''.
+    states them; `module`: the class of a whole saved module, 'nets.Net'. `picked`: a user chose
+    the arrays and their order, so that names and numbers of layers say nothing more. `layout`: how
+    the arrays are not as the file has them, sentences or ''.
     `part`: the key of the file's dictionary that they were taken from, where `others` beside it
     hold the same network's averaged weights (ema), or where a user chose it; otherwise ''.
     `would_call`: what Python would call to load the file, apart from what is known to be harmless,
@@ -69,6 +71,7 @@ class CheckpointContents:
     metadata: dict[str, str] = field(default_factory=dict)
     kind: str = ""
     layers: tuple[StatedLayer, ...] = ()
+    module: str = ""
     picked: bool = False
     layout: str = ""
     part: str = ""

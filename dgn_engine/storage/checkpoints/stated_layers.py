@@ -171,6 +171,14 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
     return layers if len(layers) <= LAYERS else ()
 
 
+def module_class(tree: Any) -> str:
+    """The class of a whole saved module, 'nets.Net'; '' where the tree is something else."""
+    if not isinstance(tree, InertObject) or not isinstance(tree.state, InertDict):
+        return ""
+    parts = (tree.state.get("_modules"), tree.state.get("_parameters"))
+    return tree.callee if all(isinstance(part, InertDict) for part in parts) else ""
+
+
 def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
     """Without recursion; a sequence that contains itself ends at the deepest level allowed."""
     open_ones = [iter(_children(sequence))]

@@ -26,7 +26,7 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
     is_array,
     read_leaf,
 )
-from dgn_engine.storage.checkpoints.stated_layers import stated_layers
+from dgn_engine.storage.checkpoints.stated_layers import module_class, stated_layers
 
 _WRAPPINGS = (
     "state_dict",
@@ -94,6 +94,7 @@ def parsed_tree(
         ignored,
         kind=file_kind,
         layers=stated_layers(tree),
+        module=module_class(tree),
         part=taken,
         others=others,
     )

@@ -24,6 +24,7 @@ def head(**changed: Any) -> dict[str, Any]:
     rest |= {
         "metadata": {},
         "kind": "safetensors",
+        "module": "",
         "part": "",
         "would_call": [],
         "would_import": [],
