@@ -230,7 +230,8 @@ class Stack(nn.Module):
         """
         for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
             if isinstance(layer, arch.ChannelScale):
-                continue  # no weights that are drawn
+                weight.fill_(1.0)  # as γ of a new BatchNorm
+                continue
             before_layer(weight.numel())
             dtype = torch.float32 if weight.dtype == torch.float32 else torch.get_default_dtype()
             weight.copy_(_fresh(layer, init, generator, sigma, dtype))

@@ -22,13 +22,6 @@ from dgn_engine.text.printable import plain
 Door = Literal["command", "window"]
 """Who asked for a network: a command, whose options a sentence may name, or the window."""
 
-WAYS_OUT: dict[Door, str] = {
-    "command": "Name the network with --net, or save the whole nn.Sequential (torch.save(module)): "
-    "it states its layers; for a module of your own code there is dgn kernels --model.",
-    "window": "Open it beside a run of the network that it is of, or save the whole nn.Sequential "
-    "(torch.save(module)): it states its layers.",
-}
-
 OWN_CODE: dict[Door, str] = {  # the way out where a file's layers are known, and have no gates here
     "command": "K of a module of your own code is computed by dgn kernels --model.",
     "window": "",
@@ -44,7 +37,7 @@ _OR_PART: dict[Door, str] = {
 class UnnamedNetwork(UserError):  # noqa: N818 - a verdict about a file, as `UnreadableFile` is
     """The file does not say what network it is, and it cannot be told from its tensors.
 
-    The text is one sentence without a way out; whoever made the request adds it (`WAYS_OUT`).
+    The text is one sentence without a way out; whoever made the request adds it (`ways_out`).
     """
 
 

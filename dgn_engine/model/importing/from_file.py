@@ -16,16 +16,17 @@ import torch
 from dgn_engine.config import OF_FILE, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense, is_gated, weight_shape
+from dgn_engine.model.importing.adapted_network import is_adapted, read_adapted
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED
 from dgn_engine.model.importing.foreign_keys import (
     OWN_CODE,
-    WAYS_OUT,
     Door,
     UnknownGates,
     UnnamedNetwork,
     check_keys,
+    foreign_keys,
 )
-from dgn_engine.model.importing.from_sequential import stack_of_layers
+from dgn_engine.model.importing.from_sequential import check_kinds, stack_of_layers
 from dgn_engine.model.importing.from_tensors import (
     dense_architecture,
     guesses_of_order,
@@ -36,16 +37,24 @@ from dgn_engine.model.importing.from_tensors import (
     named_architecture,
 )
 from dgn_engine.model.importing.infer_sequential import infer
-from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers
+from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers, matching_of
 from dgn_engine.model.importing.numbered_keys import numbered_sequence
 from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
-from dgn_engine.model.importing.torchvision_nets import recognise, understood_as
+from dgn_engine.model.importing.torchvision_nets import (
+    known_network,
+    recognise,
+    understood_as,
+)
+from dgn_engine.model.importing.ways_out import own_class, sequential_line, way_out
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.text.printable import plain
+
+OF_FOLDED = "Its tangent kernel is that of the folded weights."
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,9 @@ def network_of(
         state, title = state_of(listing), understood_as(listing)
         network = our_network(listing, input_shape, dtype, architecture_for)
         return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
+    if is_adapted(listing):
+        _check_unnamed(listing, net)
+        return _adapted(listing, input_shape, dtype)
     try:
         found = _found_in(listing, input_shape, net, dtype, epsilon, otherwise, door)
     except UnknownGates as verdict:
@@ -122,11 +134,20 @@ def network_of(
     if listing.layout:
         remarks = (listing.layout, *remarks)
     if any(FOLDED in remark for remark in remarks):
-        remarks = (*remarks, "Its tangent kernel is that of the folded weights.")
+        remarks = (*remarks, OF_FOLDED)
     return ImportedNetwork(
         _relu_network(found.stack), only_regime("standard"), 0, title, remarks, found.assuming,
         found.taken_for,
     )  # fmt: skip
+
+
+def _adapted(
+    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
+) -> ImportedNetwork:
+    found = read_adapted(listing, input_shape, dtype)
+    remarks = (f"{FOLDED}.", OF_FOLDED) if found.folded else ()
+    network = _relu_network(found.stack)
+    return ImportedNetwork(network, only_regime("standard"), 0, found.title, remarks)
 
 
 def _found_in(
@@ -153,6 +174,76 @@ def beside_in_words(listing: CheckpointContents) -> str:
     """Which weights of a file with averaged ones were taken, one sentence."""
     others = ", ".join(f"'{name}'" for name in listing.others)
     return f"Its weights are those under '{listing.part}', not those under {others}."
+
+
+@dataclass(frozen=True)
+class FileVerdict:
+    """What a file is, and whether a network is made of it.
+
+    Attributes:
+        title: what it is; of what is taken for a network, that it is so.
+        reason: why no network is made of it as it is, and what to do, sentences; '' where one is.
+        code: the line of code that saves it as a file which says what it is, or ''.
+    """
+
+    title: str
+    reason: str = ""
+    code: str = ""
+
+
+def verdict_on(listing: CheckpointContents) -> FileVerdict:
+    """Return what a file is before there are inputs: the reader itself is asked, with such as fit
+    the first layer."""
+    title, reason = understood_as(listing), ""
+    if is_ours(listing) or is_adapted(listing):
+        return FileVerdict(title)
+    try:
+        if unsaid := _unsaid_geometry(listing):
+            said = f"{unsaid} {way_out(listing, 'command')}"
+            return FileVerdict(title, said, sequential_line(listing))
+        if listing.layers and any(layer.kind == "Conv2d" for layer in listing.layers):
+            check_keys(listing.file_name, listing.arrays)
+            check_kinds(listing.file_name, listing.layers)
+            return FileVerdict(title)
+    except UnknownGates as verdict:
+        return FileVerdict(title, f"{verdict} {OWN_CODE['command']}")
+    except UserError as refusal:
+        return FileVerdict(title, str(refusal))
+    for shape in _shapes_that_fit(listing):
+        try:
+            found = network_of(listing, shape, None)
+        except UserError as refusal:
+            reason = reason or str(refusal)
+        else:
+            said = f"{found.title}, which the file does not say"
+            return FileVerdict(said if found.title.startswith("taken as") else title)
+    return FileVerdict(title, reason, "" if listing.layers else sequential_line(listing))
+
+
+def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
+    """Shapes of inputs for the first layer of a file; images of several sizes."""
+    first = next((a.shape for a in listing.arrays.values() if a.ndim in (2, 4)), (1, 1))
+    if len(first) == 2:
+        return [(first[1],)]
+    return [(first[1], side, side) for side in (224, 32, 64)]
+
+
+def _unsaid_geometry(listing: CheckpointContents) -> str:
+    """What the keys of a numbered sequence with convolutions leave open, a sentence; or ''."""
+    if listing.layers or listing.picked or own_class(listing):
+        return ""
+    shapes = {name: array.shape for name, array in listing.arrays.items()}
+    if known_network(shapes) or foreign_keys(shapes):
+        return ""
+    chain = numbered_sequence(listing.arrays, listing.file_name)
+    if chain is None or not chain.convolutions:
+        return ""
+    return (
+        f"{listing.file_name} is a numbered sequence and does not say padding, stride and pooling: "
+        "with --data they are taken where just one usual choice leads from the images to the "
+        f"{chain.weighted[chain.convolutions].shape[1]:,} inputs of layer "
+        f"{chain.weighted[chain.convolutions].name}."
+    )
 
 
 def taken_as(architecture: Architecture) -> str:
@@ -211,7 +302,7 @@ def matched(
         except UserError:
             return match_layers(listing, architecture, part)
         if found.architecture.nodes[:-1] == architecture.nodes[:-1]:
-            return match_layers(_as_listing(found.value, listing), architecture, part)
+            return matching_of(found.value, architecture, listing.file_name)
     return match_layers(listing, architecture, part)
 
 
@@ -222,7 +313,7 @@ def gates_for(
     epsilon: float = EPSILON,
 ) -> tuple[Stack, tuple[str, ...]]:
     """The network of another file that makes the gates of this architecture, and notes on it."""
-    if not is_ours(listing) and listing.layers:
+    if listing.layers or is_adapted(listing):
         found = network_of(listing, architecture.input_shape, None, dtype, epsilon)
         listing = _as_listing(found.network.value, listing)
     ordered = in_order(listing)
@@ -286,6 +377,7 @@ def _unnamed(
         if known := recognise(listing, input_shape, epsilon):
             stack = imported_stack(known.listing, known.architecture, dtype, epsilon)
             return _Found(stack, known.remarks, known.title)
+        _check_not_own(listing)
         return _by_numbers(listing, input_shape, dtype, epsilon) or _chain(
             listing, input_shape, dtype, epsilon
         )
@@ -296,7 +388,16 @@ def _unnamed(
                 return replace(taken, taken_for=otherwise)
             except UserError:
                 pass
-        raise UserError(f"{doubt} {WAYS_OUT[door]}") from None
+        raise UserError(f"{doubt} {way_out(listing, door)}") from None
+
+
+def _check_not_own(listing: CheckpointContents) -> None:
+    """Raise `UnnamedNetwork` for a whole module whose code, which is not here, says what it is."""
+    if own := own_class(listing):
+        raise UnnamedNetwork(
+            f"{listing.file_name} is a whole saved module of the class {plain(own, 80)}: what it "
+            "computes is in the code of that class, and nothing of the file is run."
+        )
 
 
 def _by_numbers(

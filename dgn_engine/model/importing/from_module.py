@@ -91,7 +91,10 @@ def adapted_stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stack:
     read = _read(module, input_shape)
     chain = read.chain
     if chain.slopes:
-        raise UserError("Activations with a slope for negative inputs are not supported in a file.")
+        raise UserError(
+            "Activations with a slope for negative inputs (LeakyReLU, PReLU, abs) are no gates "
+            "that open and close; only their kernels are computed (dgn kernels --model)."
+        )
     weights, biases = read.stack().tensors()
     stack = Stack(chain.architecture, bias=[bias is not None for bias in biases]).to(weights[0])
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):

@@ -41,12 +41,7 @@ def stack_of_layers(
         remarks.append(f"The {shown.pop().kind} at its end is left out: logits are shown.")
     if any(layer.kind.startswith("BatchNorm") for layer in shown):
         remarks.append(f"{FOLDED}.")
-    for layer in shown:
-        if layer.kind not in KINDS or layer.kind in _ENDS:
-            raise UnknownGates(
-                f"{listing.file_name}: its layer {layer.name} ({layer.kind.rpartition('.')[2]}) is "
-                "not supported; Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout and Flatten are."
-            )
+    check_kinds(listing.file_name, shown)
     shape = _arriving(listing.file_name, shown, input_shape)
     if shown and shown[0].kind == "Flatten" and len(shape) == 1:
         del shown[0]
@@ -60,6 +55,18 @@ def stack_of_layers(
     except (ValueError, RuntimeError) as error:  # torch's own checks of sizes and groups
         raise UserError(f"{listing.file_name}: its layers do not fit each other: {error}") from None
     return stack.to(dtype), tuple(remarks)
+
+
+def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
+    """Raise `UnknownGates` for the first layer that is of no supported kind."""
+    last = len(layers) - 1
+    for place, layer in enumerate(layers):
+        ends = layer.kind in _ENDS and place < last
+        if layer.kind not in KINDS or ends:
+            raise UnknownGates(
+                f"{file}: its layer {layer.name} ({layer.kind.rpartition('.')[2]}) is not "
+                "supported; Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout and Flatten are."
+            )
 
 
 def _arriving(

@@ -50,7 +50,15 @@ def dense_architecture(listing: CheckpointContents) -> Architecture:
     matrices = [(name, a.shape) for name, a in arrays if a.ndim == 2 and a.dtype.kind == "f"]
     other = next((name for name, a in listing.arrays.items() if a.ndim > 2), "")
     if other:
-        raise UnnamedNetwork(f"{listing.file_name} holds '{other}', which is no dense layer.")
+        if listing.arrays[other].ndim == 4:
+            raise UnnamedNetwork(
+                f"{listing.file_name} holds convolutions ('{plain(other, 80)}') and does not say "
+                "what lies between its layers: activations, strides, padding and pooling are in no "
+                "state dict."
+            )
+        raise UnnamedNetwork(
+            f"{listing.file_name} holds '{plain(other, 80)}', which is no dense layer."
+        )
     if len(matrices) < 2:
         raise UnnamedNetwork(
             f"{listing.file_name} holds {len(matrices)} weight matrices; "

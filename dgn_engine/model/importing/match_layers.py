@@ -23,6 +23,7 @@ from dgn_engine.model.importing.fold_batchnorm import (
 )
 from dgn_engine.model.importing.foreign_keys import foreign_keys
 from dgn_engine.model.importing.torchvision_nets import has_skips, known_network
+from dgn_engine.model.stack import Stack
 from dgn_engine.protocol.events import LayerMatch
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
@@ -117,22 +118,45 @@ def match_layers(
             f"{_known(listing)} Nothing was changed."
         )
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
+    norms = [pair.row.tensor for pair in pairs if not pair.reason]
+    folded = any(tensor in folding.into for tensor in norms)
+    over = len(names) - len(layers)
+    return _taken(pairs, architecture, file, over, epsilon if folded else None)
+
+
+def _taken(
+    pairs: list[_Pair],
+    architecture: Architecture,
+    file: str,
+    over: int = 0,
+    epsilon: float | None = None,
+) -> LayerMatching:
+    """The verdict where every gated layer fits; an output layer that does not is left out."""
     taken = pairs if not pairs[-1].reason else pairs[:-1]
     biases = tuple(pair.bias for pair in taken)
-    norms = [pair.row.tensor for pair in taken if pair.row.tensor in folding.into]
     return LayerMatching(
         rows=tuple(pair.row for pair in pairs),
         fits=True,
-        verdict=_praise(
-            file,
-            len(architecture.gated),
-            len(names) - len(layers),
-            biases,
-            epsilon if norms else None,
-        ),
+        verdict=_praise(file, len(architecture.gated), over, biases, epsilon),
         weights=tuple(pair.weight for pair in taken if pair.weight is not None),
         biases=biases,
     )
+
+
+def matching_of(stack: Stack, architecture: Architecture, file: str) -> LayerMatching:
+    """Return the weights of a network that was read from a file as those of an architecture with
+    the same nodes, of which only the number of logits may be another."""
+    arrays: dict[str, Array] = {}
+    for place, (weight, bias) in enumerate(zip(*stack.tensors(), strict=True)):
+        arrays[f"{place}.weight"] = weight.detach().numpy()
+        if bias is not None:
+            arrays[f"{place}.bias"] = bias.detach().numpy()
+    unfolded = FoldedBatchNorm(arrays, {})
+    pairs = [
+        _pair(place, layer, f"{place}.weight", unfolded, architecture)
+        for place, layer in enumerate(architecture.weighted)
+    ]
+    return _taken(pairs, architecture, file)
 
 
 def left_over(listing: CheckpointContents, architecture: Architecture) -> str:

@@ -22,11 +22,12 @@ from dgn_engine.model.stack import Stack
 from dgn_engine.model.tiling import tiled
 from dgn_engine.model.wiring import check_shifts, check_wiring, routes, turned
 from dgn_engine.regimes import Regime, find_regime
-from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
 from dgn_engine.text.printable import plain
 
 BuildArchitecture = Callable[[NetConfig, tuple[int, ...], int], Architecture]
 FORMAT = "dgn-viewer weights 2"
+_PARTS = ("value.", "feature.", "random_input")
 _NOT_WRITTEN = (
     "It was written before files said β, value input, rotation and shift: those of its "
     "configuration are taken; a change while it trained is not known."
@@ -134,9 +135,19 @@ def split_of_own(listing: CheckpointContents, data: DataConfig) -> DataConfig:
 def listing_of_checkpoint(
     name: str, tensors: Mapping[str, Tensor], state: NetworkState
 ) -> CheckpointContents:
-    """A run's checkpoint as a file of ours would hold it."""
-    arrays = {key: tensor.numpy() for key, tensor in tensors.items()}
-    return CheckpointContents(name, arrays, {}, metadata=state.metadata())
+    """A run's checkpoint as a file of ours would hold it: without what trains the network."""
+    arrays = {
+        key: tensors[key].numpy() for key in sorted(tensors, key=natural) if key.startswith(_PARTS)
+    }
+    others = len(tensors) - len(arrays)
+    return CheckpointContents(
+        name,
+        arrays,
+        {key: array.dtype.name for key, array in arrays.items()},
+        ignored=(f"{others:,} tensors of the optimiser and the random numbers",) * bool(others),
+        metadata=state.metadata(),
+        kind="checkpoint of a run",
+    )
 
 
 def state_of(listing: CheckpointContents) -> NetworkState:
@@ -234,7 +245,7 @@ def _architecture(
 def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
     """Every tensor by its name; neither may the file lack one nor hold another of a network."""
     wanted = network.state_dict()
-    held = {n for n in listing.arrays if n.startswith(("value.", "feature.", "random_input"))}
+    held = {n for n in listing.arrays if n.startswith(_PARTS)}
     file = listing.file_name
     for name in sorted(held ^ set(wanted)):
         which = "lacks" if name in wanted else "holds the strange tensor"

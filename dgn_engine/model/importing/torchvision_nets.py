@@ -13,6 +13,7 @@ import numpy as np
 
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
+from dgn_engine.model.importing.adapted_network import adapted_title, is_adapted
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED, fold_normalisation
 from dgn_engine.model.importing.foreign_keys import foreign_keys, shortcut_in
 from dgn_engine.model.importing.resnet_keys import (
@@ -51,7 +52,8 @@ class RecognisedNet:
 
 
 def understood_as(listing: CheckpointContents) -> str:
-    """What the file is, as the end of a sentence 'It is …'."""
+    """What the file says that it is, as the end of a sentence 'It is …'; whether a network is made
+    of it is the reader's to say (`from_file.verdict_on`)."""
     if listing.metadata.get("format", "").startswith("dgn-viewer"):
         return (
             f"both networks of dgn-viewer, regime {plain(listing.metadata.get('regime', '?'), 20)}"
@@ -59,7 +61,9 @@ def understood_as(listing: CheckpointContents) -> str:
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     if network := known_network(shapes):
         return network
-    if listing.layers and (chain := _chain(shapes)):
+    if is_adapted(listing):
+        return adapted_title(listing)
+    if listing.layers and (chain := chain_in_words(shapes)):
         return f"a saved nn.Sequential, {chain}"
     if twice := averaged_beside(listing.arrays):
         raw, averaged = (plain(name, 60) for name in twice)
@@ -67,12 +71,9 @@ def understood_as(listing: CheckpointContents) -> str:
     unknown = _counted(len(shapes), "tensor") + " of no network that is known here"
     if foreign := foreign_keys(shapes):
         return f"{unknown}: '{plain(foreign.name, 80)}' is of {foreign.what}"
-    if shortcut_in(shapes) or not (chain := _chain(shapes)):
+    if shortcut_in(shapes) or not (chain := chain_in_words(shapes)):
         return unknown
-    weights = [shape for shape in shapes.values() if len(shape) in (2, 4)]
-    if all(len(shape) == 2 for shape in weights):
-        chain = "-".join(str(size) for size in (weights[0][1], *(shape[0] for shape in weights)))
-    return f"taken as {chain} with ReLU between, which the file does not say"
+    return f"{chain}, by the shapes of its tensors"
 
 
 def known_network(shapes: Shapes) -> str:
@@ -250,7 +251,7 @@ def _windows(outputs: int, inputs: int) -> Array:
     return windows
 
 
-def _chain(shapes: Shapes) -> str:
+def chain_in_words(shapes: Shapes) -> str:
     """Dense layers and convolutions each of which takes what the one before gives; or ''."""
     weights = [shape for shape in shapes.values() if len(shape) in (2, 4)]
     norms = sum(name.endswith("running_mean") for name in shapes)
@@ -266,11 +267,11 @@ def _chain(shapes: Shapes) -> str:
             return ""
     convolutions = sum(len(shape) == 4 for shape in weights)
     dense = len(weights) - convolutions
-    parts = [_counted(convolutions, "convolution")] if convolutions else []
-    parts += [_counted(dense, "dense layer")] if dense else []
-    parts += [_counted(norms, "BatchNorm")] if norms else []
-    inputs = "channels" if convolutions else "inputs"
-    return f"a chain of {' and '.join(parts)}, {weights[0][1]} {inputs}, {weights[-1][0]} outputs"
+    counts = {"convolution": convolutions, "dense layer": dense, "BatchNorm": norms}
+    *parts, last = [_counted(number, thing) for thing, number in counts.items() if number]
+    layers = f"{', '.join(parts)} and {last}" if parts else last
+    inputs = _counted(weights[0][1], "channel" if convolutions else "input")
+    return f"a chain of {layers}, {inputs}, {_counted(weights[-1][0], 'output')}"
 
 
 def _counted(number: int, thing: str) -> str:

@@ -87,8 +87,8 @@ def test_a_chain_is_described() -> None:
     )
     said = understood_as(listing(shapes_of(network)))
     assert said == (
-        "taken as a chain of 2 convolutions and 1 dense layer and 1 BatchNorm, 3 channels, "
-        "10 outputs with ReLU between, which the file does not say"
+        "a chain of 2 convolutions, 1 dense layer and 1 BatchNorm, 3 channels, 10 outputs, by the "
+        "shapes of its tensors"
     )
 
 

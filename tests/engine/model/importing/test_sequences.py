@@ -211,7 +211,7 @@ def test_a_network_that_is_named_and_does_not_fit_says_what_it_wants() -> None:
     net = NetConfig(name="cnn4", options=(("channels", 4),))
     with pytest.raises(UserError, match=r"cnn4 on these examples wants 4×3×3×3, 4×4×3×3"):
         network_of(listing, SHAPE, net)
-    with pytest.raises(UserError, match="Name the network with --net"):
+    with pytest.raises(UserError, match="name it with --net"):
         network_of(listing, SHAPE, None, otherwise=net)  # nobody named it: the first verdict stands
 
 

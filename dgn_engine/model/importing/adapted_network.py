@@ -1,0 +1,192 @@
+"""The file of a network that `adapt` read from a module: its weights, and its nodes as JSON.
+
+Nothing of the module's code is in it, so that other processes compute the network without it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import torch
+from torch import nn
+
+from dgn_engine.errors import UserError
+from dgn_engine.model import architecture as arch
+from dgn_engine.model.stack import Stack
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+from dgn_engine.storage.plain_data import parse_json
+from dgn_engine.text.printable import plain
+
+KEY = "dgn_network"  # the only metadata: several would be written in any order
+FORMAT = "dgn-viewer network 1"
+_NODES = 5000
+_LONGEST = 100_000  # letters of metadata that the reader keeps
+_LARGEST = 1 << 24  # of a side, a number of channels, a kernel
+_TITLE = 200
+_KINDS: Mapping[str, type[arch.Node]] = {kind.__name__: kind for kind in get_args(arch.Node)}
+
+
+@dataclass(frozen=True)
+class AdaptedNetwork:
+    """A network that was read from a module.
+
+    Attributes:
+        stack: its weights, BatchNorm and constants folded in.
+        title: which module it was, and whose weights: 'Net of nets.py, with the weights of a.pt'.
+        folded: whether BatchNorm was folded in.
+    """
+
+    stack: Stack
+    title: str
+    folded: bool
+
+
+def is_adapted(listing: CheckpointContents) -> bool:
+    return KEY in listing.metadata
+
+
+def adapted_title(listing: CheckpointContents) -> str:
+    """Return which module the file is of; raises `UserError` where it does not say so."""
+    return _description(listing)[0]
+
+
+def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
+    """Return what a file of this network holds, under the file name `name`.
+
+    Raises `UserError` where it has more nodes than a file describes.
+    """
+    arrays: dict[str, Array] = {}
+    for place, (weight, bias) in enumerate(zip(*network.stack.tensors(), strict=True)):
+        arrays[f"weights.{place}"] = weight.detach().numpy()
+        if bias is not None:
+            arrays[f"biases.{place}"] = bias.detach().numpy()
+    architecture = network.stack.architecture
+    text = json.dumps(
+        {
+            "format": FORMAT,
+            "module": plain(network.title, _TITLE),
+            "folded": network.folded,
+            "input_shape": list(architecture.input_shape),
+            "nodes": [_to_plain(node) for node in architecture.nodes],
+        },
+        separators=(",", ":"),
+    )
+    if len(architecture.nodes) > _NODES or len(text) > _LONGEST:
+        raise UserError(
+            f"{network.title} has {len(architecture.nodes):,} layers, pools and additions, more "
+            "than a file of it can describe."
+        )
+    dtypes = {key: array.dtype.name for key, array in arrays.items()}
+    return CheckpointContents(name, arrays, dtypes, metadata={KEY: text}, kind="adapted module")
+
+
+def read_adapted(
+    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
+) -> AdaptedNetwork:
+    """Return the network of such a file for inputs of this shape (C, H, W) or (d,).
+
+    Raises `UserError` where it takes other inputs, or is not what it says.
+    """
+    file = listing.file_name
+    title, folded, architecture = _description(listing)
+    taken = architecture.input_shape
+    if taken != input_shape and taken != (math.prod(input_shape),):
+        raise UserError(
+            f"{file} takes inputs of shape {_sides(taken)}, but these examples have "
+            f"{_sides(input_shape)}."
+        )
+    layers = architecture.weighted
+    biased = [f"biases.{place}" in listing.arrays for place in range(len(layers))]
+    wanted = {f"weights.{place}": arch.weight_shape(layer) for place, layer in enumerate(layers)}
+    wanted |= {f"biases.{p}": (layer.outputs,) for p, layer in enumerate(layers) if biased[p]}
+    for name in sorted(set(wanted) ^ set(listing.arrays)):
+        which = "lacks" if name in wanted else "holds the strange tensor"
+        raise UserError(f"{file} {which} '{plain(name, 60)}': it is not the network it describes.")
+    for name, shape in wanted.items():
+        array = listing.arrays[name]
+        if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise UserError(
+                f"'{name}' of {file} is not {_sides(shape)} finite numbers, as its network needs."
+            )
+    with torch.device("meta"):
+        stack = Stack(architecture, biased)
+    for place in range(len(layers)):
+        stack.weights[place] = _parameter(listing.arrays[f"weights.{place}"], dtype)
+        if biased[place]:
+            stack.biases[place] = _parameter(listing.arrays[f"biases.{place}"], dtype)
+    return AdaptedNetwork(stack, title, folded)
+
+
+def _parameter(array: Array, dtype: torch.dtype) -> nn.Parameter:
+    return nn.Parameter(torch.from_numpy(np.array(array)).to(dtype))
+
+
+def _description(listing: CheckpointContents) -> tuple[str, bool, arch.Architecture]:
+    """Return the title, whether BatchNorm was folded, and the nodes, all of them checked."""
+    file = listing.file_name
+    try:
+        tree = parse_json(listing.metadata[KEY].encode())
+        if tree["format"] != FORMAT:
+            raise UserError(f"{file} was written by another version of dgn-viewer.")
+        title, folded, nodes = tree["module"], tree["folded"], tree["nodes"]
+        if type(title) is not str or type(folded) is not bool or len(nodes) > _NODES:
+            raise ValueError("its description")
+        shape = tuple(_whole(side, 1) for side in tree["input_shape"])
+        architecture = arch.Architecture(shape, tuple(_from_plain(node) for node in nodes))
+        if architecture.normalised:
+            raise ValueError("a BatchNorm")
+    except UserError as refusal:
+        raise UserError(f"{file} describes a network that cannot be: {refusal}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise UserError(
+            f"{file} describes a network in a way that makes no sense ({plain(str(error), 80)})."
+        ) from None
+    return plain(title, _TITLE), folded, architecture
+
+
+def _to_plain(node: arch.Node) -> list[Any]:
+    """A node as its kind and the values that are not the usual ones."""
+    given = {
+        each.name: getattr(node, each.name)
+        for each in fields(node)
+        if each.default is MISSING or getattr(node, each.name) != each.default
+    }
+    return [type(node).__name__, given]
+
+
+def _from_plain(entry: Any) -> arch.Node:
+    name, given = entry
+    kind = _KINDS[name]
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {key: _value(key, hints[key], value) for key, value in given.items()}
+    node = kind(**values)
+    if isinstance(node, arch.Conv) and node.padding > node.kernel:  # maps of any size
+        raise ValueError("a padding larger than its kernel")
+    return node
+
+
+def _value(name: str, kind: type, value: Any) -> bool | int | float:
+    if kind is int:
+        return _whole(value, 0 if name == "padding" else 1)
+    if kind is bool:
+        if type(value) is not bool:
+            raise ValueError(name)
+        return value
+    if type(value) not in (int, float) or not math.isfinite(value) or value == 0:
+        raise ValueError(name)
+    return float(value)
+
+
+def _whole(value: Any, least: int) -> int:
+    if type(value) is not int or not least <= value <= _LARGEST:
+        raise ValueError("a number")
+    return value
+
+
+def _sides(shape: tuple[int, ...]) -> str:
+    return "×".join(str(side) for side in shape)
