@@ -21,6 +21,8 @@ from dgn_engine.storage.atomic_write import check_output_folder
 from dgn_engine.text.printable import console
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from dgn_engine.config import DataConfig
     from dgn_engine.data import Examples
     from dgn_engine.data._preprocessing import Preprocessing
@@ -158,6 +160,20 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     if arguments.out is not None:
         _write(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
     return inspection
+
+
+def first_examples(arguments: argparse.Namespace) -> Tensor:
+    """Return a few training examples of --data (n, C, H, W) or (n, d), prepared as the options
+    say."""
+    import torch
+
+    from dgn_engine.config import DataConfig
+    from dgn_engine.data import load_examples
+    from dgn_engine.data._preprocessing import Preprocessing
+
+    data = _split_as_typed(DataConfig(arguments.data, arguments.data_root or ""), arguments)
+    prepare = Preprocessing(arguments.size or 0, arguments.normalise or "none")
+    return prepare(torch.from_numpy(load_examples(data).train_x[:2]))
 
 
 def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSettings:

@@ -1,8 +1,9 @@
-"""What `dgn kernels` reads of our own networks: files of weights, run folders and their steps."""
+"""Read the network that a command is given: a file of weights, a run at a step, a session."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +27,47 @@ def examples_wanted(text: str) -> str:
 
 
 def read_listing(path: Path, part: str = "") -> CheckpointContents:
-    """A file of weights, of which one `part` may be named, or a checkpoint of a run: RUN, its
-    newest, or RUN@STEP, where RUN is a folder or the name of one of the user's runs."""
+    """Read the network that a command was given, nothing of which is run.
+
+    Args:
+        path: a file of weights; a run, by its folder or by its name among the user's; a session
+            (.dgn). RUN@STEP is the checkpoint of that step, RUN the newest.
+        part: which of several networks in a file.
+
+    Raises:
+        UserError: it cannot be read.
+    """
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
-    folder = _run_folder(path)
-    name, at, step = str(path).rpartition("@")
-    of_step = bool(at) and step.isdecimal() and not path.exists()
-    if part and (of_step or folder.is_dir()):
+    run = _find_run(path)
+    if run is None:
+        return read_tensors(path, part=part)
+    if part:
         raise UserError(f"--part needs a file: {path} is a run, which holds one network.")
-    if folder.is_dir():
-        return _read_run(folder, None)
-    if of_step:
-        return _read_run(_run_folder(Path(name)), int(step))
-    return read_tensors(path, part=part)
+    folder, step = run
+    return _read_run(folder, step) if folder.is_dir() else _read_session(folder, step)
+
+
+def is_run(path: Path) -> bool:
+    """Whether `read_listing` takes a path for a run or a session, not for a file of weights."""
+    return _find_run(path) is not None
+
+
+def named_by_path(path: Path) -> bool:
+    """Whether a run is named by its folder or session, not by its name among the user's."""
+    name, at, step = str(path).rpartition("@")
+    return path.exists() or bool(at and step.isdecimal() and Path(name).exists())
+
+
+def _find_run(path: Path) -> tuple[Path, int | None] | None:
+    """The folder or session that a path names, and the step; None where it is another file."""
+    from dgn_engine.storage.session_file.session_reader import is_session
+
+    name, at, step = str(path).rpartition("@")
+    stepped = bool(at) and step.isdecimal() and not path.exists()
+    place, wanted = (Path(name), int(step)) if stepped else (path, None)
+    folder = _run_folder(place)
+    return (folder, wanted) if stepped or folder.is_dir() or is_session(folder) else None
 
 
 def _run_folder(path: Path) -> Path:
@@ -47,7 +75,30 @@ def _run_folder(path: Path) -> Path:
     return path if path.exists() or not (there / folder_layout.RUN).is_file() else there
 
 
-def _read_run(folder: Path, step: int | None) -> CheckpointContents:
+def _read_session(file: Path, step: int | None) -> CheckpointContents:
+    """Unpack a session where nobody else can write, and read its run."""
+    from dgn_engine.storage.session_file.session_reader import is_session, unpack
+    from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir
+
+    if not is_session(file):
+        what = "is neither a run nor a session" if file.exists() else "does not exist"
+        raise UserError(f"{file} {what}; @STEP needs one of them.")
+    try:
+        place = PrivateTempDir()
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be unpacked: {error.strerror}.") from None
+    try:
+        folder = unpack(file, place.path).folder
+        try:
+            return _read_run(folder, step, file.name)
+        except UserError as refusal:  # nobody has heard of the folder that it was unpacked to
+            said = str(refusal).replace(str(folder), file.name)
+            raise UserError(re.sub(rf"^{folder.name}\b", file.name, said)) from None
+    finally:
+        place.remove()
+
+
+def _read_run(folder: Path, step: int | None, name: str = "") -> CheckpointContents:
     from dgn_engine.model.importing.saved_network import NetworkState, listing_of_checkpoint
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
     from dgn_engine.storage.runs import run_checkpoints
@@ -62,7 +113,8 @@ def _read_run(folder: Path, step: int | None) -> CheckpointContents:
         state = NetworkState.of_checkpoint(snapshot.state, data)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"The checkpoint of {folder} does not fit its run: {error}.") from None
-    return listing_of_checkpoint(f"{folder.name}@{state.step}", snapshot.tensors, state)
+    shown = f"{name or folder.name}@{state.step}"
+    return listing_of_checkpoint(shown, snapshot.tensors, state)
 
 
 def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace) -> OwnExamples:

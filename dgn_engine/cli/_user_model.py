@@ -1,8 +1,9 @@
-"""`dgn kernels --model`: every kernel of a module that the user's own code makes, or K alone."""
+"""A module that the user's own code makes (--model): its kernels, or the network that it is."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -62,29 +63,41 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_model_options(arguments: argparse.Namespace) -> None:
-    """Refuse what contradicts --model or would have no effect beside it."""
+def check_network_named(arguments: argparse.Namespace, path: Path | None) -> None:
+    """Refuse a command without a network, and one with two: a file or run, and --model."""
     if arguments.model is None:
-        if arguments.network is None:
+        if path is None:
             raise UserError(
-                "Name a network: a file, a run's folder, or your own code with --model "
-                + FORM
-                + "."
+                f"Name a network: a file, a run, a session, or your own code with --model {FORM}."
             )
         if arguments.weights is not None:
             raise UserError("--weights needs --model; a file of weights alone is named as it is.")
-        return
-    if arguments.network is not None:
+    elif path is not None:
         raise UserError(
-            f"--model makes the network; leave out {arguments.network}, or give the file as "
-            "--weights."
+            f"--model makes the network; leave out {path}, or give the file as --weights."
         )
-    for option, is_given, why in (
+
+
+def check_no_net(arguments: argparse.Namespace) -> None:
+    """Refuse options that describe the network of a file beside --model, which says all of it."""
+    says = "the code says what the network is"
+    _refuse_beside_model(
+        ("--net", getattr(arguments, "net", None) is not None, says),
+        ("--option", bool(getattr(arguments, "option", None)), says),
+        ("--norm-eps", getattr(arguments, "norm_eps", None) is not None, "its BatchNorms say it"),
+        ("--part", getattr(arguments, "part", None) is not None, "it is of a file"),
+    )
+
+
+def check_model_options(arguments: argparse.Namespace) -> None:
+    """Refuse what contradicts --model or would have no effect beside it."""
+    check_network_named(arguments, arguments.network)
+    if arguments.model is None:
+        return
+    check_no_net(arguments)
+    _refuse_beside_model(
         ("--examples", arguments.examples is not None, "they are those of a run; give --inputs"),
         ("--data-root", arguments.data_root is not None, "it is for --examples"),
-        ("--net", arguments.net is not None, "the code says what the network is"),
-        ("--option", bool(arguments.option), "the code says what the network is"),
-        ("--norm-eps", arguments.norm_eps is not None, "its BatchNorms say it"),
         ("--gates", arguments.gates is not None, "the module makes its own gates"),
         ("--beta", arguments.beta is not None, "the module makes its own gates"),
         ("--eps", arguments.eps != 0, "the module makes its own gates"),
@@ -95,9 +108,76 @@ def check_model_options(arguments: argparse.Namespace) -> None:
             arguments.feature_activation == "linear",
             "the module makes its own gates",
         ),
-    ):
+    )
+
+
+def _refuse_beside_model(*options: tuple[str, bool, str]) -> None:
+    for option, is_given, why in options:
         if is_given:
             raise UserError(f"{option} has no effect beside --model: {why}.")
+
+
+@dataclass(frozen=True)
+class FollowedModel:
+    """A module of the user's code as a file of it would hold it, and what is to be said of it."""
+
+    listing: CheckpointContents
+    notes: list[str]
+
+
+def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
+    """Run the user's code and follow the module that it makes.
+
+    Args:
+        arguments: `model` and `weights`, as `add_model` has them.
+        x: examples (n, C, H, W) or (n, d); a module that takes vectors gets images flattened.
+
+    Raises:
+        UserError: the module cannot be made, takes other inputs, or does something that is not
+            supported.
+    """
+    import torch
+
+    from dgn_engine.model.importing.adapted_network import AdaptedNetwork, as_listing
+    from dgn_engine.model.importing.from_module import adapted_stack
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+
+    listing = None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
+    with code_of_the_user(arguments.model):
+        made = _unwrapped(made_model(arguments.model))
+        torch.set_grad_enabled(True)  # their code may have switched it off
+        module = _placed(made, torch.device("cpu"), torch.float64)
+        remark = _load(made, listing) if listing is not None else ""
+        module.eval()
+        inputs = _examples_that_fit(made, x.double())
+        try:
+            stack = adapted_stack(module, tuple(inputs.shape[1:]))
+        except UserError as refusal:
+            raise UserError(f"{made.title} has no gates that are known here. {refusal}") from None
+    title = f"{made.title} {_state_in_words(arguments)}"
+    norms = any(
+        isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in module.modules()
+    )
+    network = AdaptedNetwork(stack.double(), title, norms)
+    followed = (
+        "It was followed and compared with the module, outputs and gradients, in float64: its "
+        "gates are those of the module."
+    )
+    notes = [*([remark] if remark else []), followed]
+    return FollowedModel(as_listing(network, made.title), notes)
+
+
+def _examples_that_fit(made: MadeModel, x: Tensor) -> Tensor:
+    """A few examples as the module takes them: as they are, or else flattened."""
+    import torch
+
+    try:
+        return _inputs_that_fit(made, x[:2], torch.float64)[0]
+    except UserError:
+        if x.ndim > 2:
+            with contextlib.suppress(UserError):
+                return _inputs_that_fit(made, x[:2].flatten(1), torch.float64)[0]
+        raise
 
 
 def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
@@ -434,11 +514,14 @@ def _over(module: nn.Module) -> str:
 
 def _title(made: MadeModel, arguments: argparse.Namespace) -> str:
     count = sum(p.numel() for p in made.module.parameters())
-    if arguments.weights is not None:
-        state = f"with the weights of {arguments.weights.name}"
-    else:
-        state = "with the weights that it was made with (torch's seed was 0)"
+    state = _state_in_words(arguments)
     return f"It is {made.title}, {count:,} parameters, in evaluation mode, {state}."
+
+
+def _state_in_words(arguments: argparse.Namespace) -> str:
+    if arguments.weights is not None:
+        return f"with the weights of {arguments.weights.name}"
+    return "with the weights that it was made with (torch's seed was 0)"
 
 
 def _counted(made: MadeModel) -> dict[str, Any]:

@@ -1,10 +1,12 @@
-"""`dgn gate-information FILE`: what the gates of a checkpoint know ([NPF] Definition 5.1)."""
+"""`dgn gate-information`: what the gates of a trained network know ([NPF] Definition 5.1)."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,17 +19,21 @@ from dgn_engine.cli._options import (
     run_config,
     typed_places,
 )
+from dgn_engine.cli._own_network import is_run, named_by_path, read_listing
 from dgn_engine.cli._reader_options import IF_NOT, add_expected, check_expected
-from dgn_engine.config import TrainingConfig
+from dgn_engine.cli._user_model import add_model, check_network_named, check_no_net, follow_model
+from dgn_engine.config import OF_FILE, TrainingConfig
 from dgn_engine.errors import UserError
 from dgn_engine.session.stop_signals import StopSignals
+from dgn_engine.storage.atomic_write import check_output_folder
 from dgn_engine.text.printable import complain, say_json
 
 if TYPE_CHECKING:
-    from dgn_engine.config import RunConfig
+    from dgn_engine.config import NetConfig, RunConfig
     from dgn_engine.data import Examples
     from dgn_engine.experiments.report.document import Document
     from dgn_engine.model.importing.from_file import ImportedNetwork
+    from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 SEEDS, EPOCHS, PATIENCE = 5, 200, 20  # where nobody says; enough on digits
 _FIXED = (
@@ -38,7 +44,14 @@ ARRAYS = "gate-information.npz"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help="any checkpoint, RUN[@STEP] or a session (.dgn); none of it is run",
+    )
+    add_model(parser)
     add_run_options(parser)
     for action in parser._actions:
         if action.dest in _FIXED:
@@ -67,18 +80,35 @@ def run(arguments: argparse.Namespace) -> int:
             raise UserError(f"Leave out --{name.replace('_', '-')}: it follows from the measure.")
     if arguments.seeds < 1:
         raise UserError(f"--seeds is {arguments.seeds}; it must be at least 1.")
+    _move_config(arguments)
+    check_network_named(arguments, arguments.file)
+    if arguments.model is not None:
+        check_no_net(arguments)
 
     from dgn_engine.data import load_examples
     from dgn_engine.experiments import Request
-    from dgn_engine.experiments._gate_information import gate_information, network_for
+    from dgn_engine.experiments._gate_information import (
+        GateSource,
+        gate_information,
+        network_for,
+    )
     from dgn_engine.experiments.report.write_report import ReproductionTask
     from dgn_engine.storage.runs.folder_layout import CONFIG
     from dgn_engine.sweep.workers import works_here
 
-    file: Path = arguments.file.absolute()
-    config = _config(arguments, file)
-    experiment = gate_information(file, config, arguments.seeds)
-    folder = (arguments.out or _default_folder(file, config)).absolute()
+    config = run_config(arguments)
+    with options_named(arguments):
+        examples = load_examples(config.data)
+    given = _given_network(arguments, examples)
+    listing = given.listing
+    config = _fitted(arguments, config, listing, given.file, examples)
+    folder = (arguments.out or _default_folder(given, config)).absolute()
+    source = GateSource(given.file, given.name)
+    if given.made_from:
+        file = _stored(given, folder, arguments.report_only)
+        source = GateSource(file, given.name, given.made_from)
+        config = replace(config, net=_net_in(file, config.net, given.file))
+    experiment = gate_information(source, config, arguments.seeds)
     request = Request(
         scale="full",
         seeds=arguments.seeds,
@@ -87,21 +117,117 @@ def run(arguments: argparse.Namespace) -> int:
         data_root=config.data.root,
         device=config.device,
     )
-    again = ("gate-information", str(file), str(folder / CONFIG), "--seeds", str(arguments.seeds))
+    again = ("gate-information", *given.words, str(folder / CONFIG))
+    again = (*again, "--seeds", str(arguments.seeds))
     fed = () if arguments.value_input is None else ("--value-input", arguments.value_input)
     command = (*again, *fed, "--out", str(folder))
     files = {CONFIG: config.to_toml().encode()}  # so that the same command can go on
     task = ReproductionTask("gate-information", experiment, request, folder, command, files)
     if not arguments.report_only and works_here(arguments.cluster):
-        examples = load_examples(config.data)
-        found = network_for(file, config.net, examples)  # refuse it before it begins
-        _check_accuracy(file.name, found, examples, arguments.expect_accuracy)
+        found = network_for(listing, config.net, examples)  # refuse it before it begins
+        for sentence in given.notes:
+            complain(f"{given.name}: {sentence}")
+        _check_accuracy(given.name, found, examples, arguments.expect_accuracy)
         for sentence in _ignored(arguments, config, examples):
             complain(f"dgn gate-information: {sentence}")
     stop = StopSignals()
     document = carry_out(arguments, task, stop, _print_json if arguments.json else None)
     _write_arrays(document, folder)
     return exit_code(document, stop)
+
+
+@dataclass(frozen=True)
+class _GivenNetwork:
+    """The network that the command was given.
+
+    `file`: where it lies, or, where it is still to be written, just the name that it gets, which
+    changes with its weights; then `made_from` says what it is written from. `words`: the network
+    as it was typed, with absolute paths. `stem`: of the results' folder.
+    """
+
+    listing: CheckpointContents
+    file: Path
+    name: str
+    words: tuple[str, ...]
+    stem: str
+    made_from: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def _move_config(arguments: argparse.Namespace) -> None:
+    """With --model a single path is that of CONFIG.toml, which argparse takes for the file."""
+    path = arguments.file
+    if arguments.model and path and arguments.config is None and path.suffix == ".toml":
+        arguments.config, arguments.file = arguments.file, None
+
+
+def _given_network(arguments: argparse.Namespace, examples: Examples) -> _GivenNetwork:
+    """Read it, or run the user's code that makes it."""
+    import torch
+
+    if arguments.model is not None:
+        model = follow_model(arguments, torch.from_numpy(examples.train_x[:2]))
+        words: tuple[str, ...] = ("--model", arguments.model)
+        made_from = f"{model.listing.file_name} (--model {arguments.model}), as it was made"
+        if arguments.weights is not None:
+            weights = arguments.weights.absolute()
+            words += ("--weights", str(weights))
+            made_from = f"{model.listing.file_name} (--model {arguments.model}), weights {weights}"
+        name, stem = model.listing.file_name, arguments.model
+        file = _written_name(model.listing)
+        return _GivenNetwork(model.listing, file, name, words, stem, made_from, tuple(model.notes))
+    path: Path = arguments.file
+    listing = read_listing(path)
+    if not is_run(path):
+        file = path.absolute()
+        return _GivenNetwork(listing, file, file.name, (str(file),), file.stem)
+    name = listing.file_name
+    run = str(path.absolute()) if named_by_path(path) else str(path)
+    _, at, step = name.rpartition("@")
+    if at and not run.endswith(f"@{step}"):  # the newest; a run that goes on has a newer one
+        run += f"@{step}"
+    return _GivenNetwork(listing, _written_name(listing), name, (run,), name, f"{name} ({run})")
+
+
+def _written_name(listing: CheckpointContents) -> Path:
+    """A name that another network does not get."""
+    digest = hashlib.sha256(json.dumps(sorted(listing.metadata.items())).encode())
+    for name, array in sorted(listing.arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return Path(f"network-{digest.hexdigest()[:16]}.safetensors")
+
+
+def _stored(given: _GivenNetwork, folder: Path, there: bool) -> Path:
+    """Write the network into the folder of the results, once; every process reads it there.
+
+    `there`: it must have been written before. Raises `UserError` where the folder holds the
+    results of another network.
+    """
+    import torch
+
+    from dgn_engine.experiments.report.result_layout import PLAN
+    from dgn_engine.storage.checkpoints.save_network import save_network
+
+    file = folder / given.file
+    if file.exists():
+        return file
+    if there or (folder / PLAN).exists():
+        why = (
+            "holds no results yet"
+            if not (folder / PLAN).exists()
+            else (f"holds the results of another network, or of {given.name} before it changed")
+        )
+        raise UserError(f"{folder} {why}; choose another folder with --out.")
+    check_output_folder(folder, (file.name,))
+    state = {name: torch.from_numpy(array) for name, array in given.listing.arrays.items()}
+    save_network(file, state, given.listing.metadata)
+    return file
+
+
+def _net_in(file: Path, net: NetConfig, named: Path) -> NetConfig:
+    """The network of the file, where it is named by it, by its path."""
+    return replace(net, name=f"{OF_FILE}{file}") if net.name == f"{OF_FILE}{named}" else net
 
 
 def _check_accuracy(
@@ -122,21 +248,23 @@ def _check_accuracy(
         complain(f"{name} is {found.title}. {found.assumption}{right}")
 
 
-def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
+def _fitted(
+    arguments: argparse.Namespace,
+    config: RunConfig,
+    listing: CheckpointContents,
+    file: Path,
+    examples: Examples,
+) -> RunConfig:
     """The options, with the network that the file is of; where it does not say it, the one that
     --net or CONFIG.toml names."""
-    from dgn_engine.data import load_examples
     from dgn_engine.experiments._gate_information import gating_of, net_of
 
-    config = run_config(arguments)
     net = config.net
     named = net if arguments.net or arguments.config else None
-    with options_named(arguments):
-        shape = load_examples(config.data).train_x.shape[1:]
-    found = net_of(file, shape, otherwise=named)
+    found = net_of(listing, file, examples.train_x.shape[1:], otherwise=named)
     if not arguments.net:
         net = replace(net, name=found.name, options=found.options)
-    gating = gating_of(file)
+    gating = gating_of(listing)
     if arguments.value_input is not None:
         gating = replace(gating, value_input=arguments.value_input)
     return replace(
@@ -159,13 +287,13 @@ def _training(arguments: argparse.Namespace, training: TrainingConfig) -> Traini
     )
 
 
-def _default_folder(file: Path, config: RunConfig) -> Path:
+def _default_folder(given: _GivenNetwork, config: RunConfig) -> Path:
     """Among the user's results; more seeds go on in the same."""
     from dgn_engine.experiments.report.result_layout import measurement_folder
 
     where = replace(config, device="auto", data=replace(config.data, download=False))
-    name = f"gate-information-{file.stem}-{config.data.name}"
-    return measurement_folder(name, file, where.to_toml())
+    name = f"gate-information-{given.stem}-{config.data.name}"
+    return measurement_folder(name, given.file, where.to_toml())
 
 
 def _ignored(arguments: argparse.Namespace, config: RunConfig, examples: Examples) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`dgn inspect FILE`: what a checkpoint holds; with --data, its network on examples."""
+"""`dgn inspect FILE`: what a checkpoint, run or session holds; with --data, its network at work."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from dgn_engine.cli import Subcommand
 from dgn_engine.cli._inspection import (
     add_inspection_options,
     check_inspection_options,
+    first_examples,
     inspect_network,
     print_inspection,
 )
+from dgn_engine.cli._own_network import read_listing
 from dgn_engine.cli._reader_options import add_part, part_in_words
+from dgn_engine.cli._user_code import FORM
+from dgn_engine.cli._user_model import add_model, check_network_named, check_no_net, follow_model
 from dgn_engine.errors import UserError
 from dgn_engine.text.printable import printable_name, say, say_json
 
@@ -23,8 +27,13 @@ if TYPE_CHECKING:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", type=Path, nargs="?", metavar="FILE", help="any checkpoint; none of it is run"
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help="any checkpoint, RUN[@STEP] or a session (.dgn); none of it is run",
     )
+    add_model(parser)
     parser.add_argument(
         "--confinement",
         action="store_true",
@@ -36,14 +45,23 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-
     if arguments.confinement:
         return _print_confinement(arguments)
-    if arguments.file is None:
-        raise UserError("No file is named: dgn inspect FILE, or dgn inspect --confinement.")
+    if arguments.file is None and arguments.model is None:
+        raise UserError(
+            f"No network is named: dgn inspect FILE, --model {FORM} for your own code, or dgn "
+            "inspect --confinement."
+        )
+    check_network_named(arguments, arguments.file)
     check_inspection_options(arguments)
-    listing = read_tensors(arguments.file, part=arguments.part or "")
+    if arguments.model is not None:
+        check_no_net(arguments)
+        if arguments.data is None:
+            raise UserError("--model needs --data: a module is followed while examples pass it.")
+        model = follow_model(arguments, first_examples(arguments))
+        listing, notes = model.listing, model.notes
+    else:
+        listing, notes = read_listing(arguments.file, arguments.part or ""), []
     tree = contents_of(listing)
     if arguments.data is None:
         if arguments.json:
@@ -54,12 +72,10 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     inspection = inspect_network(listing, arguments)
     if arguments.json:
-        say_json(tree | {"inspection": inspection})
+        say_json(tree | {"inspection": inspection, "notes": notes})
     else:
         say(_head(tree))
-        if said := part_in_words(listing):
-            say(said)
-        for line in _warnings(tree):
+        for line in (*filter(None, [part_in_words(listing)]), *_warnings(tree), *notes):
             say(line)
         print_inspection(inspection)
     return 0
@@ -69,7 +85,7 @@ def _print_confinement(arguments: argparse.Namespace) -> int:
     """What holds the reading process here; 1 where something that was tried was not refused."""
     from dgn_engine.confinement.trial import confinement_here
 
-    if arguments.file is not None or arguments.data is not None:
+    if any(given is not None for given in (arguments.file, arguments.data, arguments.model)):
         raise UserError("--confinement is asked alone, without a file and without --data.")
     found = confinement_here()
     if arguments.json:
@@ -87,7 +103,7 @@ def _print_confinement(arguments: argparse.Namespace) -> int:
 
 def contents_of(listing: CheckpointContents) -> dict[str, Any]:
     """What a checkpoint holds, as plain data for JSON."""
-    from dgn_engine.model.importing.torchvision_nets import understood_as
+    from dgn_engine.model.importing.from_file import verdict_on
     from dgn_engine.storage.checkpoints.stated_layers import in_words
 
     tensors = [
@@ -99,10 +115,13 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
         }
         for name, array in listing.arrays.items()
     ]
+    verdict = verdict_on(listing)
     return {
         "file": listing.file_name,
         "kind": listing.kind,
-        "understood_as": understood_as(listing),
+        "understood_as": verdict.title,
+        "not_read_because": verdict.reason or None,
+        "sequential": verdict.code or None,
         "numbers": sum(array.size for array in listing.arrays.values()),
         "finite": all(tensor["finite"] for tensor in tensors),
         "tensors": tensors,
@@ -128,8 +147,9 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
     wide = min(max(map(len, names)), 60)
     shaped = max(len(shape) for shape in shapes)
     title = tree["understood_as"]
-    guess = title.startswith("taken as")
-    lines = [_head(tree), title if guess else f"understood as {title}", *filter(None, [part]), ""]
+    plain_title = title.startswith("taken as") or tree["not_read_because"]
+    lines = [_head(tree), title if plain_title else f"understood as {title}"]
+    lines += [*filter(None, [part]), ""]
     for name, tensor, shape in zip(names, tensors, shapes, strict=True):
         finite = "" if tensor["finite"] else "  not finite"
         lines.append(f"  {name:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
@@ -141,6 +161,8 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
     lines.append("all finite" if tree["finite"] else "some values are not finite")
     lines.extend(f"ignored: {name}" for name in tree["ignored"])
     lines.extend(_warnings(tree))
+    if reason := tree["not_read_because"]:
+        lines += ["", reason]
     return lines
 
 

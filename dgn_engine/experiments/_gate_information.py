@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,10 @@ from dgn_engine.experiments._configurations import with_gating
 from dgn_engine.experiments._gate_share import (
     CurveEnding,
     SeedCurves,
+    answer_of,
     ending,
     epochs_enough,
     gate_share,
-    in_one_sentence,
     mean_curve,
     why_not_converged,
 )
@@ -53,27 +53,43 @@ INTERVAL = "Fieller, 95 %, over seeds; the chance error of the test set is not i
 _GATES, _RANDOM_GATES = "its gates", "random gates"
 
 
-def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
-    """Return the experiment for a file; raises `UserError` where it cannot be read.
+@dataclass(frozen=True)
+class GateSource:
+    """The network whose gates are measured.
+
+    Attributes:
+        file: where every process reads it.
+        name: what it is called in the report: 'net.pt', 'run@430', 'Net of nets.py'.
+        made_from: what the file was written from, where it was for the measurement; else ''.
+    """
+
+    file: Path
+    name: str
+    made_from: str = ""
+
+
+def gate_information(source: GateSource, config: RunConfig, seeds: int) -> Experiment:
+    """Return the experiment for a network; raises `UserError` where its file cannot be read.
 
     Args:
-        file: a checkpoint.
+        source: the network whose gates they are.
         config: how value networks are trained; `config.net` is the network that the gates fit
             (see `net_of`), `config.gating` where they go (see `gating_of`).
         seeds: how many networks of each kind.
     """
+    file, name = source.file, source.name
     digest = _digest(file)
     regime = config.gating.regime if config.gating.regime in RANDOM else "FL"
 
     def plan(request: Request) -> Plan:
         units = tuple(_units(file, digest, config, regime, seeds))
-        return Plan(units, choices=tuple(_choices(file, config)))
+        return Plan(units, choices=tuple(_choices(source, config)))
 
     def findings(request: Request, results: UnitResults) -> Findings:
-        return _findings(results, file.name, config, regime, seeds)
+        return _findings(results, name, config, regime, seeds)
 
     return Experiment(
-        title=f"Gate information of {file.name}",
+        title=f"Gate information of {name}",
         paper="[NPF] Definition 5.1",
         about="Value networks trained from scratch with its gates, and with random ones.",
         plan=plan,
@@ -85,12 +101,14 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
 
 
 def net_of(
-    file: Path, input_shape: tuple[int, ...], otherwise: NetConfig | None = None
+    listing: CheckpointContents,
+    file: Path,
+    input_shape: tuple[int, ...],
+    otherwise: NetConfig | None = None,
 ) -> NetConfig:
-    """Return the network that the file's gates fit: a network of ours by its name, else that of
-    the file itself ('file:PATH'), else `otherwise`; raises `UserError` where the file cannot be
-    read as a network for such inputs."""
-    listing = read_tensors(file)
+    """Return the network that the gates of a file fit: a network of ours by its name, else that of
+    the file itself ('file:PATH'), else `otherwise`; raises `UserError` where what it holds
+    (`listing`) is no network for such inputs."""
     if saved_network.is_ours(listing):
         state = saved_network.state_of(listing)
         if state.regime.own_gates and state.config.gating.tiling:  # its gates are of a wide network
@@ -107,13 +125,12 @@ def net_of(
     return replace(net, bias=bool(len(network.value.biases)))
 
 
-def gating_of(file: Path) -> GatingConfig:
+def gating_of(listing: CheckpointContents) -> GatingConfig:
     """Return how a file's gates are held and where its value network has them.
 
     A file of ours has its wiring, rotation, shift, tiling and value input, and a feature network
     that may be linear; others gate themselves. Raises `UserError` where there are no gates to hold.
     """
-    listing = read_tensors(file)
     if not saved_network.is_ours(listing):
         return GatingConfig(regime="FL")
     state = saved_network.state_of(listing)
@@ -135,7 +152,8 @@ def own_accuracy(work: CalculationInputs) -> Any:
     how many examples tested it, and the share of the commonest class among them."""
     config = RunConfig.from_dict(work.arguments["config"])
     examples = load_examples(config.data)
-    found = network_for(Path(work.arguments["file"]), config.net, examples)
+    listing = read_tensors(Path(work.arguments["file"]))
+    found = network_for(listing, config.net, examples)
     network = found.network.requires_grad_(False)
     set_threads(network.architecture)
     device = choose_device(config.device)
@@ -155,10 +173,9 @@ def own_accuracy(work: CalculationInputs) -> Any:
     }
 
 
-def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwork:
+def network_for(listing: CheckpointContents, net: NetConfig, examples: Examples) -> ImportedNetwork:
     """Return the network in a file, where it does not say it itself the one that was named; raises
     `UserError` where it does not fit these examples."""
-    listing = read_tensors(file)
     otherwise = None if net.of_file else net
     found = network_of(listing, examples.train_x.shape[1:], None, otherwise=otherwise)
     _check_gates(listing, found.regime.name)
@@ -225,17 +242,18 @@ def _findings(
     converged = all(end.converged for end in ends)
     left_out = _left_out(kinds)
     chance = _chance(own["commonest"], own["examples"])
-    answer = in_one_sentence(share, left_out, chance, converged)
+    answer = answer_of(share, left_out, chance, converged)
     more = _longer(list(cells.values()), ends, config, own["examples"])
     also = "" if converged else f"Not converged. {why_not_converged(kinds, ends)} {more}"
     itself = Row(f"{name} itself ({own['regime']})", (share.own,), remark="as it is")
     rows = [
-        _row(f"a value network behind {label} ({regime_})", cells[label], kind)
+        _row(f"value networks behind {label} ({regime_})", cells[label], kind)
         for label, kind, regime_ in zip(cells, kinds, (regime, RANDOM[regime]), strict=True)
     ]
     details = {
         "own": {"percent": share.own, "regime": own["regime"], "test_examples": own["examples"]},
         "share": {**asdict(share), "defined": share.bounded, "interval": INTERVAL},
+        "verdict": answer.kind,
         "left_out": left_out,
         "converged": converged,
         "kinds": {
@@ -248,7 +266,7 @@ def _findings(
         (itself, *rows),
         figures=(_figure(kinds, share.own, name),),
         remarks=tuple(_remarks(name, config, own)),
-        answer=tuple(filter(None, (answer, also))),
+        answer=tuple(filter(None, (answer.sentence, also))),
         details=details,
     )
 
@@ -340,8 +358,10 @@ def _remarks(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[s
         yield str(own["assumption"])
 
 
-def _choices(file: Path, config: RunConfig) -> Iterator[str]:
-    yield f"the file: {file}"
+def _choices(source: GateSource, config: RunConfig) -> Iterator[str]:
+    if source.made_from:
+        yield f"the network: {source.made_from}"
+    yield f"the file: {source.file}"
     changed = _changed(config.data)
     if changed:
         yield f"the data: {changed}"

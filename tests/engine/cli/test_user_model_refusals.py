@@ -216,7 +216,7 @@ def test_options_without_effect_beside_a_model_are_refused(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--inputs", "x.npy"], "Name a network: a file, a run's folder, or your own code with"),
+        (["--inputs", "x.npy"], "Name a network: a file, a run, a session, or your own code with"),
         (["--inputs", "x.npy", "net.pt", "--weights", "f.pt"], "--weights needs --model; "),
         (
             ["--model", "user_nets:Smooth", "--examples", "probe"],

@@ -1,0 +1,440 @@
+"""Whatever network a command is given, a file, a run, a session or the user's own code: what one
+command reads every command reads, and what none reads is refused with a way that works.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.cli import main
+from dgn_engine.config import DataConfig
+from dgn_engine.data import load_examples
+from dgn_engine.experiments.report import document
+from dgn_engine.model.importing.from_module import adapted_stack
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+
+NETS = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Mine(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c1, self.b1 = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.c2 = nn.Conv2d(4, 4, 3, padding=1)
+        self.fc = nn.Linear(4 * 4, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.b1(self.c1(x))), 2)
+        x = F.relu(x + self.c2(x))
+        return self.fc(F.max_pool2d(x, 2).flatten(1))
+
+
+class Smooth(Mine):
+    def forward(self, x):
+        return self.fc(F.max_pool2d(F.gelu(self.c2(self.c1(x))), 4).flatten(1))
+
+
+def steep():
+    return nn.Sequential(nn.Linear(64, 8), nn.LeakyReLU(), nn.Linear(8, 10))
+
+
+def vectors():
+    return nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+"""
+FEW = ["--data", "digits", "--train-limit", "64", "--test-limit", "60", "--device", "cpu"]
+SHORT = ["--epochs", "1", "--seeds", "1"]
+IN_LINE = ["--executor", "serial", "--quiet"]  # where what is asked is not how it is typed
+SEEN = ["--data", "digits", "--examples", "10", "--scored", "60"]
+
+
+@pytest.fixture
+def mine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The folder's own module, its weights in mine.pt and the whole of it in whole.pt."""
+    import importlib
+    import sys
+
+    (folder / "own_nets.py").write_text(NETS)
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(folder / "results"))
+    monkeypatch.syspath_prepend(str(folder))
+    nets = importlib.import_module("own_nets")
+    torch.manual_seed(0)
+    module = nets.Mine()
+    for _ in range(3):
+        module(torch.rand(8, 1, 8, 8))  # statistics of its BatchNorm
+    module.eval()
+    torch.save(module.state_dict(), "mine.pt")
+    torch.save(module, "whole.pt")
+    sys.path.remove(str(folder))
+    return nets, module
+
+
+def refused(capsys: pytest.CaptureFixture[str], *asked: str) -> str:
+    capsys.readouterr()
+    assert main([*asked]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+def shown(capsys: pytest.CaptureFixture[str], *asked: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["inspect", *asked, "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def own_test_accuracy(module: nn.Module) -> float:
+    examples = load_examples(DataConfig(test_limit=60, train_limit=64))
+    with torch.no_grad():
+        right = module(torch.from_numpy(examples.test_x)).argmax(1).numpy() == examples.test_y
+    return float(np.mean(right))
+
+
+def test_gates_of_the_users_own_module_are_measured_by_processes_that_never_run_it(
+    mine: Any, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, module = mine
+    out = folder / "out"
+    asked = ["gate-information", "--model", "own_nets:Mine", "--weights", "mine.pt"]
+    assert main([*asked, *FEW, *SHORT, "--out", str(out)]) == 0
+    made = document.read(out)
+    assert made.state == "done"
+    assert "Mine of own_nets.py" in made.title
+    assert any("mine.pt" in each and "Mine of own_nets.py" in each for each in made.choices)
+    assert made.details["own"]["percent"] == pytest.approx(100 * own_test_accuracy(module))
+    weights, biases = adapted_stack(module.double(), (1, 8, 8)).tensors()
+    held = read_tensors(out / "units" / "FL-s0" / "weights.safetensors").arrays
+    for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        expected = weight.detach().numpy()
+        np.testing.assert_allclose(held[f"feature.weights.{place}"], expected, atol=1e-6)
+        assert bias is not None
+    capsys.readouterr()
+    words = made.command
+    assert [*words[:5]] == [*asked[:4], str(folder / "mine.pt")]
+    trained = (out / "units" / "FL-s0" / "weights.safetensors").stat().st_mtime_ns
+    assert main([*words]) == 0  # the same command goes on: nothing is left to train
+    assert (out / "units" / "FL-s0" / "weights.safetensors").stat().st_mtime_ns == trained
+    assert repr(document.read(out).details) == repr(made.details)
+    (stored,) = out.glob("network-*.safetensors")
+    assert shown(capsys, str(stored), *SEEN)["inspection"]["accuracy"]["test"] == pytest.approx(
+        shown(capsys, *asked[1:], *SEEN)["inspection"]["accuracy"]["test"]
+    )
+    np.save("x.npy", np.random.default_rng(0).random((4, 1, 8, 8)))
+    assert main(["kernels", str(stored), "--inputs", "x.npy", "--out", "of-file.npz"]) == 0
+    assert main(["kernels", *asked[1:], "--inputs", "x.npy", "--out", "of-code.npz"]) == 0
+    with np.load("of-file.npz") as one, np.load("of-code.npz") as other:
+        np.testing.assert_allclose(one["npk"], other["npk"], rtol=1e-6)
+        np.testing.assert_array_equal(one["overlap"], other["overlap"])
+
+
+def test_results_of_other_weights_are_never_gone_on_with(
+    mine: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nets, _ = mine
+    asked = ["gate-information", "--model", "own_nets:Mine", "--weights", "mine.pt"]
+    asked += [*FEW, *SHORT, *IN_LINE]
+    assert main(asked) == 0
+    assert main([*asked, "--out", "here"]) == 0
+    torch.manual_seed(1)
+    torch.save(nets.Mine().state_dict(), "mine.pt")
+    capsys.readouterr()
+    assert "--out" in refused(capsys, *asked, "--out", "here")
+    assert "--out" in refused(capsys, *asked, "--out", "nowhere", "--report-only")
+    assert not (folder / "nowhere").exists()
+    assert main(asked) == 0
+    assert len(list((folder / "results").iterdir())) == 2
+
+
+def test_a_module_that_takes_vectors_gets_images_flattened(
+    mine: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = shown(capsys, "--model", "own_nets:vectors", *SEEN)
+    assert told["inspection"]["data"]["input_shape"] == [64]
+    assert told["inspection"]["network"]["assuming"] is None
+
+
+@pytest.mark.parametrize(("name", "why"), [("Smooth", "gelu"), ("steep", "slope")])
+def test_a_module_without_gates_is_refused_with_the_reason(
+    name: str, why: str, mine: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ["--model", f"own_nets:{name}"]
+    for asked in (["gate-information", *model, *FEW, "--out", "o"], ["inspect", *model, *SEEN]):
+        assert why in refused(capsys, *asked)
+    assert not (folder / "o").exists()
+
+
+@pytest.mark.parametrize("command", ["gate-information", "inspect"])
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--model", "own_nets:Mine", "--net", "cnn4"], "--net"),
+        (["--model", "own_nets:Mine", "mine.pt"], "--weights"),
+        (["--weights", "mine.pt", "whole.pt"], "--model"),
+        ([], "--model"),
+        (["--model", "own_nets:Nobody"], "Nobody"),
+    ],
+)
+def test_what_makes_no_sense_beside_a_model_is_refused(
+    command: str,
+    options: list[str],
+    named: str,
+    mine: Any,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert named in refused(capsys, command, "--data", "digits", *options)
+    assert not (folder / "results").exists()
+
+
+def test_a_whole_module_of_ones_own_class_is_refused_with_the_options_that_read_it(
+    mine: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("images.npy", np.zeros((2, 1, 8, 8)))
+    said = {
+        refused(capsys, "inspect", "whole.pt", *SEEN).partition(": ")[2],
+        refused(capsys, "kernels", "whole.pt", "--inputs", "images.npy").partition(": ")[2],
+        refused(capsys, "gate-information", "whole.pt", *FEW, "--out", "o").partition(": ")[2],
+    }
+    (sentence,) = said
+    offered = re.search(r"--model \S+ --weights [^\s:,]+", sentence)
+    assert offered is not None
+    assert offered[0] == "--model own_nets:Mine --weights whole.pt"
+    told = shown(capsys, *offered[0].split(), *SEEN)
+    assert told["inspection"]["network"]["gate_layers"] == 2
+    assert shown(capsys, "whole.pt")["not_read_because"] == sentence.strip()
+
+
+def named(module: nn.Sequential, *names: str) -> OrderedDict[str, torch.Tensor]:
+    """The state dict with the layers under other names."""
+    state = module.state_dict()
+    heads = list(dict.fromkeys(key.rpartition(".")[0] for key in state))
+    new = dict(zip(heads, names, strict=True))
+    return OrderedDict(
+        (f"{new[key.rpartition('.')[0]]}.{key.rpartition('.')[2]}", value)
+        for key, value in state.items()
+    )
+
+
+def convolutional() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, stride=2, padding=1), nn.BatchNorm2d(3), nn.ReLU(),
+        nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def pooled() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 3, padding=1),
+        nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10),
+    )  # fmt: skip
+
+
+def dense() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 8), nn.ReLU(), nn.Linear(8, 10))
+
+
+FILES: dict[str, Callable[[], object]] = {
+    "a whole dense Sequential": dense,
+    "a whole convolutional Sequential": convolutional,
+    "a whole Sequential with GELU": lambda: nn.Sequential(
+        nn.Linear(64, 8), nn.GELU(), nn.Linear(8, 10)
+    ),
+    "a whole convolutional Sequential with GELU": lambda: nn.Sequential(
+        nn.Conv2d(1, 3, 3), nn.GELU(), nn.Flatten(), nn.Linear(108, 10)
+    ),
+    "dense layers by number": lambda: dense().state_dict(),
+    "dense layers by name": lambda: named(dense(), "one", "two", "three"),
+    "dense layers with a skip": lambda: named(dense(), "one", "skip", "three"),
+    "one dense layer": lambda: nn.Linear(64, 10).state_dict(),
+    "dense layers that do not chain": lambda: {
+        "a.weight": torch.ones(9, 64), "b.weight": torch.ones(10, 8)
+    },
+    "values that are not finite": lambda: {
+        "a.weight": torch.full((9, 64), torch.nan), "b.weight": torch.ones(10, 9)
+    },
+    "tied layers": lambda: {
+        "a.weight": torch.arange(64.0 * 64).reshape(64, 64),
+        "b.weight": torch.arange(64.0 * 64).reshape(64, 64),
+        "c.weight": torch.ones(10, 64),
+    },
+    "convolutions by name": lambda: named(convolutional(), "c1", "b1", "c2", "fc"),
+    "convolutions by number": lambda: pooled().state_dict(),
+    "an attention": lambda: {f"{name}.weight": torch.ones(64, 64) for name in "qkvo"},
+    "one vector": lambda: {"a": torch.ones(4)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_what_inspect_takes_for_a_network_it_shows_on_data_and_nothing_else(
+    kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    content = FILES[kind]()
+    if isinstance(content, nn.Module):
+        content.eval()
+    torch.save(content, "file.pt")
+    told = shown(capsys, "file.pt")
+    reads = main(["inspect", "file.pt", *SEEN]) == 0
+    capsys.readouterr()
+    assert reads == (told["not_read_because"] is None)
+    assert reads or not told["understood_as"].startswith("taken as")
+
+
+LATE = (
+    "torch.save(nn.Sequential(model.late.conv1, model.late.bn1, nn.ReLU(), model.late.conv2, "
+    'nn.ReLU(), nn.Flatten(), model.late.fc), "mine-sequential.pt")'
+)
+LAYERS = "model.c1, model.b1, nn.ReLU(), model.c2, nn.ReLU(), nn.Flatten(), model.fc"
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        (("c1", "b1", "c2", "fc"), f'torch.save(nn.Sequential({LAYERS}), "mine-sequential.pt")'),
+        (
+            ("features.0", "features.1", "features.3", "head"),
+            "torch.save(nn.Sequential(model.features, nn.ReLU(), nn.Flatten(), model.head), "
+            '"mine-sequential.pt")',
+        ),
+        (
+            ("stem.conv", "stem.bn", "blocks.0", "head"),
+            "torch.save(nn.Sequential(model.stem.conv, model.stem.bn, nn.ReLU(), model.blocks[0], "
+            'nn.ReLU(), nn.Flatten(), model.head), "mine-sequential.pt")',
+        ),
+        (("net.0", "net.1", "net.3", "net.6"), 'torch.save(model.net, "mine-sequential.pt")'),
+        (("late.conv1", "late.bn1", "late.conv2", "late.fc"), LATE),
+        (("c 1", "b1", "c2", "fc"), None),
+        (("encoder", "b1", "decoder", "fc"), None),
+    ],
+)
+def test_the_line_that_saves_a_sequential_names_the_layers_of_the_file_and_works(
+    names: tuple[str, ...],
+    code: str | None,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    torch.manual_seed(0)
+    layers = convolutional().eval()
+    state = named(layers, *names)
+    if code == LATE:  # all BatchNorms behind all convolutions
+        state = OrderedDict(sorted(state.items(), key=lambda item: ".bn" in item[0]))
+    torch.save(state, "mine.pt")
+    told = shown(capsys, "mine.pt")
+    assert told["sequential"] == code
+    assert main(["inspect", "mine.pt", *SEEN]) == 2 or names[0] == "net.0"
+    said = capsys.readouterr().err
+    if code is None:
+        return
+    assert code in told["not_read_because"]
+    assert code in said or names[0] == "net.0"
+    exec(code, {"torch": torch, "nn": nn, "model": model_of(layers, names)})
+    inspection = shown(capsys, "mine-sequential.pt", *SEEN)["inspection"]
+    with torch.no_grad():
+        x = torch.from_numpy(load_examples(DataConfig()).test_x[:60])
+        right = layers(x).argmax(1).numpy() == load_examples(DataConfig()).test_y[:60]
+    assert inspection["accuracy"]["test"] == pytest.approx(float(np.mean(right)))
+
+
+def model_of(layers: nn.Sequential, names: tuple[str, ...]) -> nn.Module:
+    """A module with the layers under these names; numbers are those of a sequence that holds its
+    activations, too."""
+    model = nn.Module()
+    weighted = [each for each in layers if any(True for _ in each.parameters())]
+    for name, layer in zip(names, weighted, strict=True):
+        *path, last = name.split(".")
+        where: nn.Module = model
+        for part in path:
+            if not hasattr(where, part):
+                where.add_module(part, layers if part == "net" else nn.Sequential())
+            where = getattr(where, part)
+        if isinstance(where, nn.Sequential) and last.isdecimal():
+            while len(where) < int(last):
+                where.append(nn.ReLU())
+            if len(where) == int(last):
+                where.append(layer)
+        else:
+            where.add_module(last, layer)
+    return model.eval()
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DGN_RUNS_ROOT", str(folder / "runs"))
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(folder / "results"))
+    path = folder / "runs" / "small"
+    net = ["--net", "fc", "--width", "8", "--depth", "3", "--regime", "DL", "--quiet"]
+    assert main(["train", *net, *FEW, "--epochs", "2", "--out", str(path)]) == 0
+    assert main(["runs", "export", "small", "small.dgn"]) == 0
+    return path
+
+
+def test_a_run_its_step_its_name_and_its_session_are_answered_alike(
+    run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(run), f"{run}@4", "small", "small@4", "small.dgn", "small.dgn@4"]
+    for more in ([], SEEN):
+        told = [shown(capsys, each, *more) for each in given]
+        files = [each.pop("file") for each in told]
+        assert set(files) == {"small@4", "small.dgn@4"}
+        assert all(each == told[0] for each in told)
+    file = shown(capsys, str(run / "weights.safetensors"), *SEEN)
+    assert told[0]["inspection"] == file["inspection"]
+    assert {"file", *told[0]} == set(file)
+    for each in given:
+        assert main(["inspect", each, *SEEN]) == 0
+        assert "Test accuracy" in capsys.readouterr().out
+    assert main(["kernels", "small.dgn", "--examples", "4"]) == 0
+    for each in ("small@3", "small.dgn@3"):
+        assert "4" in refused(capsys, "inspect", each)
+    assert "run" in refused(capsys, "inspect", "x.npy@3")
+    assert "--part" in refused(capsys, "inspect", "small.dgn", "--part", "ema")
+
+
+def test_gates_of_a_run_and_of_a_session_are_measured_as_those_of_its_file(
+    run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = []
+    for place, given in enumerate((str(run / "weights.safetensors"), "small", "small.dgn")):
+        out = folder / f"out{place}"
+        asked = ["gate-information", given, *FEW, *SHORT, *IN_LINE, "--out", str(out), "--json"]
+        assert main(asked) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    file, *others = told
+    for other in others:
+        assert other["own"] == file["own"]
+        for kind, of in other["kinds"].items():
+            assert of["last"] == file["kinds"][kind]["last"]
+    made = document.read(folder / "out1")
+    assert made.command[1] == "small@4"  # a run that goes on has a newer step than this
+    assert "small@4" in made.title
+    assert main([*made.command, *IN_LINE]) == 0
+    assert repr(document.read(folder / "out1").details) == repr(made.details)
+
+
+@pytest.mark.parametrize("kind", ["a whole convolutional Sequential", "dense layers by number"])
+def test_gates_of_a_file_are_measured_as_it_is_typed(
+    kind: str, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(folder / "results"))
+    torch.manual_seed(0)
+    content = FILES[kind]()
+    torch.save(content, "file.pt")
+    assert main(["gate-information", "file.pt", *FEW, *SHORT]) == 0
+    (results,) = (folder / "results").iterdir()
+    made = document.read(results)
+    assert made.state == "done"
+    assert all(np.isfinite(kind["last"]).all() for kind in made.details["kinds"].values())
