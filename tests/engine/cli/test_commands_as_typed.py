@@ -1,0 +1,295 @@
+"""Every command of `dgn` as a stranger types it: with its defaults, in a process of its own.
+
+Other tests give options that make a command quicker (`--executor serial`, `--epochs 1`,
+`--seeds 1`, `--quiet`, `--out`). Here none is given: the data and the networks are small instead.
+The quicker options must then give the same numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.cli import OFFERED, _own_commands, main
+from dgn_engine.cli.gate_information import EPOCHS, PATIENCE, SEEDS
+from dgn_engine.config import RunConfig
+from dgn_engine.experiments.report import document
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.storage.config_file import read_config
+from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.run_reader import RunReader
+from tests.architecture.examples import examples
+from tests.engine.cli.stranger import Stranger, save_numbered
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="terminals and homes of POSIX"),
+]
+FEW = ("--train-limit", "60", "--test-limit", "30")
+QUICKLY = ("--executor", "serial", "--quiet")  # as other tests do it, in their own process
+# A network in a stack rounds otherwise than alone: the bound of test_train_stack.py.
+STACKED = 3e-3
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Stranger:
+    """One for all tests: what matplotlib keeps in a home takes seconds to make."""
+    return Stranger(tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(scope="module")
+def run(stranger: Stranger) -> Path:
+    """The run of `dgn train`."""
+    done = stranger.types("train")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    (folder,) = stranger.home.rglob("runs/*-DL-fc-digits")
+    assert f"Recorded in {folder}." in done.stderr
+    return folder
+
+
+def small_relu(stranger: Stranger) -> Path:
+    """A run of ours: so narrow that its value networks are trained as a stack."""
+    few = (*FEW, "--regime", "ReLU", "--width", "12", "--depth", "3", "--out", "relu")
+    assert stranger.types("train", *few).returncode == 0
+    return stranger.folder / "relu" / "weights.safetensors"
+
+
+def numbered(stranger: Stranger) -> Path:
+    """A state dict of dense layers of unequal widths, by their numbers."""
+    return save_numbered(stranger.folder / "numbered.pt")
+
+
+def convolutional(stranger: Stranger) -> Path:
+    """A whole module with convolutions, BatchNorm and pooling."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(4, 10),
+    )  # fmt: skip
+    path = stranger.folder / "convolutional.pt"
+    torch.save(net.eval(), path)
+    return path
+
+
+def test_train_takes_all_of_its_defaults(run: Path) -> None:
+    reader = RunReader(run)
+    usual = RunConfig()
+    assert (reader.status, reader.outcome) == ("finished", "finished")
+    assert reader.config.training == usual.training
+    assert reader.config.net == usual.net
+    assert reader.summary.step == usual.training.epochs * 45
+    scores = [one.test_accuracy for one in reader.measured if one.test_accuracy is not None]
+    assert max(scores) > 0.9
+    assert verify(run) == []
+
+
+def test_a_terminal_shows_a_bar_and_then_the_result_alone(stranger: Stranger) -> None:
+    code, shown = stranger.types_on_a_terminal("train", *FEW)
+    assert code == 0, shown
+    assert "steps/s" in shown
+    assert "40 steps, best test accuracy" in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("make", [numbered, convolutional, small_relu])
+def test_gate_information_of_a_file_with_all_defaults(
+    make: Callable[[Stranger], Path], stranger: Stranger
+) -> None:
+    file = make(stranger)
+    done = stranger.types("gate-information", file, *FEW)
+    assert done.returncode == 0, done.stderr
+    folder = stranger.result_of(f"gate-information-{file.stem}-digits")
+    made = document.read(folder)
+    assert (made.state, len(made.units)) == ("done", 2 * SEEDS + 1)
+    assert done.stdout.startswith(made.answer[0][:40])
+    assert "11/11" in done.stderr, "each run is a line of the progress"
+    training = read_config(folder / "config.toml").training
+    assert (training.epochs, training.patience) == (EPOCHS, PATIENCE)
+    if make is convolutional:
+        return
+    other = stranger.folder / f"{file.stem}-serial"
+    assert main(["gate-information", str(file), *FEW, *QUICKLY, "--out", str(other)]) == 0
+    one, two = scores(made), scores(document.read(other))
+    assert one.keys() == two.keys()
+    for name, values in one.items():
+        assert values == (
+            pytest.approx(two[name], abs=STACKED) if make is small_relu else two[name]
+        )
+
+
+def scores(made: Document) -> dict[str, tuple[float, ...]]:
+    return {row.label: row.values for row in made.rows}
+
+
+SWEEP = """
+[base]
+[base.data]
+train_limit = 60
+test_limit = 30
+[[list]]
+net.name = "file:FILE"
+[[list]]
+net.options.width = 8
+[grid]
+seed = [0, 1]
+"""
+
+
+def test_a_sweep_of_files_and_of_networks_by_name_with_all_defaults(stranger: Stranger) -> None:
+    """Those of a file are trained in processes, the narrow ones in a stack."""
+    path = stranger.folder / "sweep.toml"
+    path.write_text(SWEEP.replace("FILE", str(numbered(stranger))), "utf-8")
+    done = stranger.types("sweep", path)
+    assert done.returncode == 0, done.stderr
+    assert "4/4" in done.stderr
+    found = trained(stranger.result_of("sweep-sweep"))
+    assert len(found) == 4
+    out = stranger.folder / "sweep-serial"
+    assert main(["sweep", str(path), *QUICKLY, "--out", str(out)]) == 0
+    other = trained(out)
+    assert found.keys() == other.keys()
+    for name, one in found.items():
+        in_stack = name.startswith("width=8")
+        assert one == (pytest.approx(other[name], abs=STACKED) if in_stack else other[name]), name
+
+
+def trained(folder: Path) -> dict[str, tuple[float, float]]:
+    tree = json.loads((folder / "results.json").read_text("utf-8"))
+    assert {run["state"] for run in tree["runs"]} == {"done"}
+    return {run["id"]: (run["best"], run["last"]) for run in tree["runs"]}
+
+
+def test_an_experiment_of_the_papers_with_all_defaults(stranger: Stranger) -> None:
+    """Runs and calculations, to the report with its figures."""
+    done = stranger.types("reproduce", "npf-nu")
+    assert done.returncode == 0, done.stderr
+    folder = stranger.result_of("npf-nu-quick")
+    made = document.read(folder)
+    assert (made.state, made.scale) == ("done", "quick")
+    assert f"{len(made.units)}/{len(made.units)}" in done.stderr
+    for name in ("report.html", "report.md", "results.json"):
+        assert (folder / name).stat().st_size > 1000
+    assert [*(folder / "figures").glob("*.svg")]
+    out = stranger.folder / "npf-nu-serial"
+    assert main(["reproduce", "npf-nu", *QUICKLY, "--out", str(out)]) == 0
+    one, two = scores(made), scores(document.read(out))
+    assert one.keys() == two.keys()
+    for name, values in one.items():
+        assert values == pytest.approx(two[name], rel=1e-3), name
+    listed = stranger.types("reproduce", "--list")
+    (line,) = [line for line in listed.stdout.splitlines() if line.startswith("npf-nu ")]
+    assert "done" in line
+
+
+def test_inspect_lists_a_file_and_shows_its_network_on_data(stranger: Stranger, run: Path) -> None:
+    for file in (numbered(stranger), convolutional(stranger), run / "weights.safetensors"):
+        listed = stranger.types("inspect", file)
+        assert listed.returncode == 0, listed.stderr
+        assert listed.stdout.startswith(f"{file.name}: ")
+    for file in (convolutional(stranger), run / "weights.safetensors"):
+        shown = stranger.types("inspect", file, "--data", "digits")
+        assert shown.returncode == 0, shown.stderr
+        assert "On 50 training examples of digits" in shown.stdout
+        assert "Test accuracy" in shown.stdout
+
+
+def test_kernels_of_a_file_and_of_a_run(stranger: Stranger, run: Path) -> None:
+    np.save(stranger.folder / "x.npy", np.random.default_rng(0).normal(size=(6, 64)))
+    of_file = stranger.types("kernels", numbered(stranger), "--inputs", "x.npy")
+    of_run = stranger.types("kernels", run.name, "--examples", "probe")
+    for done, kernels in ((of_file, ("npk", "ntk")), (of_run, ("npk", "ntk_feature"))):
+        assert done.returncode == 0, done.stderr
+        assert all(f"│ {name} " in done.stdout for name in kernels)
+
+
+def test_each_verb_of_runs(stranger: Stranger, run: Path) -> None:
+    def verb(*words: str | Path) -> str:
+        done = stranger.types("runs", *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run.name in verb("list")
+    assert "finished, step 900 of 900" in verb("show", run.name)
+    assert "is sound" in verb("verify", run.name)
+    assert "is sound" in verb("repair", run.name)
+    assert "is kept" in verb("keep", run.name)
+    verb("export", run.name, "run.dgn")
+    verb("export", run.name, "run.csv")
+    assert (stranger.folder / "run.csv").read_text("utf-8").count("\n") > 100
+    imported = Path(verb("import", "run.dgn").strip())
+    assert verify(imported) == []
+    assert RunReader(imported).measured == RunReader(run).measured
+    assert "all runs together" in verb("limits")
+    assert "nothing has to be thinned out" in verb("thin")
+    assert stranger.types("runs", "delete", imported.name).returncode == 2, "it is asked first"
+    assert imported.exists()
+    verb("delete", imported.name, "--yes")
+    assert not imported.exists()
+
+
+def test_a_run_is_served_and_mirrored_and_the_token_is_asked_for(
+    stranger: Stranger, run: Path
+) -> None:
+    with stranger.starts("serve", run.name) as server:
+        assert server.stdout is not None
+        lines = [server.stdout.readline() for _ in range(4)]
+        (address,) = [word for word in " ".join(lines).split() if word.startswith("dgn://")]
+        token = lines[-1].split()[-1]
+        code, shown = stranger.types_on_a_terminal(
+            "mirror", address, "mirrored", asked="Token: ", answer=token
+        )
+    assert code == 0, shown
+    assert token not in shown
+    mirrored = stranger.folder / "mirrored"
+    assert (mirrored / "log.jsonl").read_bytes() == (run / "log.jsonl").read_bytes()
+    assert RunReader(mirrored).status == "finished"
+
+
+@pytest.mark.skipif(not entry_points(group=OFFERED), reason="the viewer is not installed")
+def test_figure_draws_a_panel_of_a_run_into_the_current_folder(stranger: Stranger) -> None:
+    probes = ("--record", "gates,overlap,npk,ntk")
+    assert stranger.types("train", *FEW, *probes, "--out", "recorded").returncode == 0
+    for panel in ("training", "overlap"):
+        done = stranger.types("figure", "recorded", "--panel", panel)
+        assert done.returncode == 0, done.stderr
+        written = stranger.folder / f"{panel}-step40.pdf"
+        assert written.read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("more", [(), ("--devices",)])
+def test_doctor_finds_no_fault(more: tuple[str, ...], stranger: Stranger) -> None:
+    done = stranger.types("doctor", *more)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith("no faults")
+
+
+def test_docs_opens_the_site_or_prints_the_guide(stranger: Stranger) -> None:
+    opened = stranger.types("docs")
+    assert opened.returncode == 0, opened.stderr
+    assert opened.stdout.strip()
+    assert stranger.types("docs", "guide").stdout.startswith("# User guide")
+
+
+def test_every_command_is_typed_here() -> None:
+    """What is added later has its defaults tried too; the examples of docs/adding.md are apart."""
+    tree = ast.parse(Path(__file__).read_text("utf-8"))
+    typed = {
+        call.args[0].value
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("types", "starts", "types_on_a_terminal")
+        and isinstance(call.args[0], ast.Constant)
+    }
+    assert {*_own_commands(), "figure"} - {one.name for one in examples()} == typed
