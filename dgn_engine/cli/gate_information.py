@@ -88,7 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
     from dgn_engine.data import load_examples
     from dgn_engine.experiments import Request
     from dgn_engine.experiments._gate_information import (
-        GateSource,
         gate_information,
         network_for,
     )
@@ -103,12 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
     listing = given.listing
     config = _fitted(arguments, config, listing, given.file, examples)
     folder = (arguments.out or _default_folder(given, config)).absolute()
-    source = GateSource(given.file, given.name)
+    file = given.file
     if given.made_from:
         file = _stored(given, folder, arguments.report_only)
-        source = GateSource(file, given.name, given.made_from)
         config = replace(config, net=_net_in(file, config.net, given.file))
-    experiment = gate_information(source, config, arguments.seeds)
+    experiment = gate_information(file, config, arguments.seeds, given.name, given.made_from)
     request = Request(
         scale="full",
         seeds=arguments.seeds,

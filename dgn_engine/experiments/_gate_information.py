@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,37 +53,27 @@ INTERVAL = "Fieller, 95 %, over seeds; the chance error of the test set is not i
 _GATES, _RANDOM_GATES = "its gates", "random gates"
 
 
-@dataclass(frozen=True)
-class GateSource:
-    """The network whose gates are measured.
-
-    Attributes:
-        file: where every process reads it.
-        name: what it is called in the report: 'net.pt', 'run@430', 'Net of nets.py'.
-        made_from: what the file was written from, where it was for the measurement; else ''.
-    """
-
-    file: Path
-    name: str
-    made_from: str = ""
-
-
-def gate_information(source: GateSource, config: RunConfig, seeds: int) -> Experiment:
+def gate_information(
+    file: Path, config: RunConfig, seeds: int, name: str = "", made_from: str = ""
+) -> Experiment:
     """Return the experiment for a network; raises `UserError` where its file cannot be read.
 
     Args:
-        source: the network whose gates they are.
+        file: the network whose gates are measured, where every process reads it.
         config: how value networks are trained; `config.net` is the network that the gates fit
             (see `net_of`), `config.gating` where they go (see `gating_of`).
         seeds: how many networks of each kind.
+        name: what the network is called in the report, where that is not the name of the file:
+            'run@430', 'Net of nets.py'.
+        made_from: what the file was written from, where it was written for the measurement.
     """
-    file, name = source.file, source.name
+    name = name or file.name
     digest = _digest(file)
     regime = config.gating.regime if config.gating.regime in RANDOM else "FL"
 
     def plan(request: Request) -> Plan:
         units = tuple(_units(file, digest, config, regime, seeds))
-        return Plan(units, choices=tuple(_choices(source, config)))
+        return Plan(units, choices=tuple(_choices(file, made_from, config)))
 
     def findings(request: Request, results: UnitResults) -> Findings:
         return _findings(results, name, config, regime, seeds)
@@ -358,10 +348,10 @@ def _remarks(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[s
         yield str(own["assumption"])
 
 
-def _choices(source: GateSource, config: RunConfig) -> Iterator[str]:
-    if source.made_from:
-        yield f"the network: {source.made_from}"
-    yield f"the file: {source.file}"
+def _choices(file: Path, made_from: str, config: RunConfig) -> Iterator[str]:
+    if made_from:
+        yield f"the network: {made_from}"
+    yield f"the file: {file}"
     changed = _changed(config.data)
     if changed:
         yield f"the data: {changed}"

@@ -197,6 +197,7 @@ class _Kind:
     data: str
     optimiser: str
     loss: str
+    until: str
     batch: int
     gates: str
 
@@ -215,7 +216,7 @@ def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
             f"{kind.net} on {kind.data}: {kind.optimiser}, "
             f"step {' or '.join(sorted(steps, key=float, reverse=True))}, batch {kind.batch}, "
             f"{' or '.join(f'{number:,}' for number in epochs)} "
-            f"{'epoch' if epochs == [1] else 'epochs'}, {kind.loss}"
+            f"{'epoch' if epochs == [1] else 'epochs'}{kind.until}, {kind.loss}"
             f"{f'; soft gates are {kind.gates}' if soft else ''}"
         )
 
@@ -223,13 +224,14 @@ def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
 def _kind(config: RunConfig) -> _Kind:
     training = config.training
     until = f", to a train accuracy of {100 * training.until:g} %" if training.until else ""
-    if training.patience:
-        until += f" at most, ended by {training.patience} epochs in which train accuracy is flat"
+    if 0 < training.patience < training.epochs:
+        until += f" at most, ended by {training.patience} in which train accuracy is flat"
     return _Kind(
         _net(config.net),
         _data(config.data),
         _OPTIMISERS[training.optimiser],
-        training.loss.replace("-", " ").replace("squared", "squared loss") + until,
+        training.loss.replace("-", " ").replace("squared", "squared loss"),
+        until,
         training.batch,
         _gate(config.gating),
     )
@@ -247,7 +249,8 @@ def _net(net: NetConfig) -> str:
     options = ", ".join(f"{name} {value}" for name, value in net.options)
     start = _STARTS[net.init] + (f" with σ = {net.sigma:.4g}" if net.sigma else "")
     biases = "biases" if net.bias else "no biases"
-    return f"{net.name} ({', '.join(part for part in (options, biases, start) if part)})"
+    name = f"the network of {net.short}" if net.of_file else net.name
+    return f"{name} ({', '.join(part for part in (options, biases, start) if part)})"
 
 
 def _gate(gating: GatingConfig) -> str:

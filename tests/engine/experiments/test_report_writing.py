@@ -199,7 +199,7 @@ def test_a_plan_says_how_each_kind_of_network_is_trained() -> None:
         "fc (depth 6, width 64, biases, Glorot's start) on digits: Adam, step 0.0003, batch 32, "
         "40 epochs, cross entropy; soft gates are 1.1/(1 + exp(−4q))",
         f"{network}, ±σ with σ = 0.25) on mnist (classes 4 and 7): RMSprop, step 0.0001, "
-        "batch 64, 1 epoch, squared loss, to a train accuracy of 99.9 %",
+        "batch 64, 1 epoch, to a train accuracy of 99.9 %, squared loss",
     )
 
 
