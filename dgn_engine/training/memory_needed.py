@@ -333,5 +333,5 @@ def _with_option(config: RunConfig, name: str, value: int) -> RunConfig:
 
 def _rounded_down(count: int) -> int:
     """To two digits."""
-    unit = 10 ** max(0, len(str(count)) - 2)
+    unit = int(10 ** max(0, len(str(count)) - 2))
     return count // unit * unit

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QWidget
 
 from dgn_engine.config import PARTS, SETTINGS, NetConfig, RunConfig
@@ -19,6 +19,7 @@ from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, value_of
 from dgn_viewer.widgets.form_section import Holds, SettingSection
 from dgn_viewer.widgets.layouts import column, plain_label
+from dgn_viewer.widgets.number_entry import problem_in
 
 _TITLES = {"data": "Data", "net": "Network", "gating": "Gating", "training": "Training", "": "Run"}
 
@@ -26,8 +27,10 @@ _TITLES = {"data": "Data", "net": "Network", "gating": "Gating", "training": "Tr
 class RunForm(QWidget):
     """Fields for what decides a run. Rows that do not matter are hidden, advanced ones folded.
 
-    `fields` holds them by place ('gating.beta').
+    `fields` holds them by place ('gating.beta'). `changed`: something was filled in, or refused.
     """
+
+    changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +61,10 @@ class RunForm(QWidget):
         for place in {"data.name", "gating.regime", *_compared()} & self.fields.keys():
             changes_of(self.fields[place]).connect(self._show_rows)
         self.advanced.button.toggled.connect(self._say_unusual)
+        options = (self.data.options, self.net.options)
+        for section in (*(section for _, section in self._sections), *options):
+            section.changed.connect(self.changed)
+        self.keep_wiring.toggled.connect(self._pass_on)
         self._show_rows()
 
     def offer(self, catalogue: Catalogue) -> None:
@@ -93,6 +100,14 @@ class RunForm(QWidget):
         values["gating"]["wiring"] = self._wiring if self.keep_wiring.isChecked() else ()
         parts = {part: kind(**values[part]) for part, kind in PARTS.items()}
         return RunConfig(**parts, **values[""])
+
+    @property
+    def problem(self) -> str:
+        """Why a number that is filled in cannot be taken; '' where all can."""
+        return problem_in(self)
+
+    def _pass_on(self) -> None:
+        self.changed.emit()
 
     def _show_rows(self) -> None:
         for _, section in self._sections:

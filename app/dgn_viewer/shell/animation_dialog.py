@@ -18,6 +18,7 @@ from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.number_entry import problem_in
 from dgn_viewer.widgets.number_field import NumberField
 
 PAGES, MOST_PAGES = 100, 1000
@@ -64,8 +65,6 @@ class AnimationDialog(QDialog):
         self.writing = False
         self.panels = {name: QCheckBox(title) for name, title in titles.items()}
         self.first, self.last = IntegerField(0, _MOST_STEP), IntegerField(0, _MOST_STEP)
-        for field in (self.first, self.last):
-            field.setGroupSeparatorShown(True)
         self.pages = IntegerField(2, MOST_PAGES)
         self.rate = NumberField(0.5, 50.0, rungs=_RATES, unit="a second")
         self.width_ = PickBox(_WIDTHS)
@@ -168,9 +167,9 @@ class AnimationDialog(QDialog):
         for field in (self.first, self.last):
             field.setKeyboardTracking(False)
             field.valueChanged.connect(lambda _: self.reach_chosen.emit(*self.reach()))
-        for field in (self.first, self.last, self.pages):
-            field.valueChanged.connect(self._count)
-        self.rate.valueChanged.connect(self._count)
+        for number in (self.first, self.last, self.pages, self.rate):
+            number.valueChanged.connect(self._count)
+            number.refused.connect(self._count)
         for box in self.panels.values():
             box.toggled.connect(self._count)
 
@@ -187,6 +186,8 @@ class AnimationDialog(QDialog):
             return "The recorded steps are being read …", False
         if not any(box.isChecked() for box in self.panels.values()):
             return "No panel is chosen; tick at least one.", False
+        if problem := problem_in(self):
+            return problem, False
         first, last = self.reach()
         count = bisect_right(self._steps, last) - bisect_left(self._steps, first)
         steps = f"{count:,} recorded step{'' if count == 1 else 's'} from {first:,} to {last:,}"

@@ -29,6 +29,7 @@ from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import column
+from dgn_viewer.widgets.number_entry import problem_in
 from dgn_viewer.widgets.number_field import NumberField
 
 KINDS = {
@@ -70,7 +71,7 @@ class ExportForm(QWidget):
         self._font = NumberField(LEAST_FONT, MOST_FONT, rungs=_RUNGS, unit="pt", no_limit="usual")
         self._caption, self._letters = QCheckBox("Caption"), QCheckBox("Letters")
         self._kind = PickBox(list(KINDS.items()))
-        self._dpi = IntegerField(LEAST_DPI, MOST_DPI)
+        self._dpi = IntegerField(LEAST_DPI, MOST_DPI, unit="dpi")
         size.add("Width", self._width)
         size.add("Inches", self._inches, "Of the whole figure, at its size on the page")
         size.add("Height", self._height, "As needed: as high as its charts and words")
@@ -79,7 +80,6 @@ class ExportForm(QWidget):
         words.add("", self._letters, "(a), (b) … before panels, or before the charts of one")
         file.add("Kind", self._kind)
         file.add("Resolution", self._dpi, "Dots an inch of a PNG")
-        self._dpi.setSuffix(" dpi")
         parts = (self._which, size, words, self._legend, file)
         column(*parts, 1, into=self, margins=(0, 0, 8, 0), spacing=12)
         self._connect()
@@ -128,6 +128,8 @@ class ExportForm(QWidget):
 
     def figure_style(self) -> FigureStyle:
         """What is filled in; raises `UserError`."""
+        if problem := problem_in(self):
+            raise UserError(problem)
         return FigureStyle(
             width=_FIXED.get(self._width.value(), self._inches.value()),
             height=self._height.value(),
@@ -193,6 +195,7 @@ class ExportForm(QWidget):
     def _connect(self) -> None:
         for field in (self._inches, self._height, self._font, self._dpi):
             field.valueChanged.connect(self.changed)
+            field.refused.connect(self.changed)
         for box in (self._caption, self._letters):
             box.toggled.connect(self.changed)
         for pick in (self._width, self._kind):

@@ -87,9 +87,13 @@ class RunToolbar(QToolBar):
                 field.show_nothing()
         elif settings is not None:
             self.value_input.show_value(settings.value_input if wired else "image")
-            self.beta.show_value(settings.beta)
-            self.learning_rate.show_value(settings.learning_rate)
-            self.pace.show_value(settings.pace)
+            for number, value in (
+                (self.beta, settings.beta),
+                (self.learning_rate, settings.learning_rate),
+                (self.pace, settings.pace),
+            ):
+                if not (number.problem and number.value() == value):  # what was refused stays
+                    number.show_value(value)
         self._say()
 
     def _say(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import QSize, Qt, SignalInstance
+from PySide6.QtCore import QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -26,6 +26,7 @@ from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import row
 from dgn_viewer.widgets.listed_item import GROUP, ListedItem
+from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import LADDER, NumberField
 
 _ARROW = 44  # pixels of a combo box that are not text
@@ -114,7 +115,10 @@ class PathField(QWidget):
 
 
 class ListField(QLineEdit):
-    """Whole numbers, one for each layer; empty where there are none."""
+    """Whole numbers, one for each layer; empty where there are none. `refused`: as of a
+    `NumberEntry`."""
+
+    refused = Signal(str)
 
     def __init__(self, name: str, hint: str) -> None:
         super().__init__()
@@ -122,6 +126,22 @@ class ListField(QLineEdit):
         self.setPlaceholderText(hint)
         self.setAccessibleName(f"{name}, a whole number for each gate layer")
         self.setAcceptDrops(False)
+        self.shown_beside = False
+        self.textChanged.connect(self._tell)
+
+    @property
+    def problem(self) -> str:
+        """Why what is filled in cannot be taken, one sentence; '' where it can."""
+        try:
+            self.value()
+        except UserError as refusal:
+            return str(refusal)
+        return ""
+
+    def _tell(self) -> None:
+        self.setProperty("refused", bool(self.problem))
+        self.style().polish(self)  # a style sheet reads properties only then
+        self.refused.emit(self.problem)
 
     def value(self) -> tuple[int, ...]:
         """What is filled in; raises `UserError` where it is no list of whole numbers."""
@@ -140,6 +160,8 @@ class ListField(QLineEdit):
 class PairField(QWidget):
     """Two classes as a ±1 problem, or all of them."""
 
+    changed = Signal()
+
     def __init__(self) -> None:
         super().__init__()
         self.only = QCheckBox("only")
@@ -147,6 +169,8 @@ class PairField(QWidget):
         self.first, self.second = IntegerField(0, 9999), IntegerField(0, 9999)
         for field in (self.first, self.second):
             field.setMinimumWidth(48)
+            field.valueChanged.connect(self._pass_on)
+            field.refused.connect(self._pass_on)
         self.first.setAccessibleName("Class that becomes -1")
         self.second.setAccessibleName("Class that becomes +1")
         row(self.only, (self.first, 1), (self.second, 1), into=self, spacing=8)
@@ -157,7 +181,7 @@ class PairField(QWidget):
         """The classes that become -1 and +1; None where all are kept."""
         if not self.only.isChecked():
             return None
-        return self.first.value(), self.second.value()
+        return value_of(self.first), value_of(self.second)
 
     def show_value(self, pair: tuple[int, int] | None) -> None:
         self.only.setChecked(pair is not None)
@@ -169,6 +193,10 @@ class PairField(QWidget):
     def _show(self) -> None:
         for field in (self.first, self.second):
             field.setEnabled(self.only.isChecked())
+        self.changed.emit()
+
+    def _pass_on(self) -> None:
+        self.changed.emit()
 
 
 # the field of a setting
@@ -213,7 +241,10 @@ def value_of(field: QWidget) -> Any:
     match field:
         case QCheckBox():
             return field.isChecked()
-        case PickBox() | IntegerField() | NumberField() | PathField() | ListField() | PairField():
+        case NumberEntry() if field.problem:
+            shown = field.text()[:20]
+            raise UserError(f"{field.accessibleName()} is '{shown}': {field.problem}")
+        case PickBox() | NumberEntry() | PathField() | ListField() | PairField():
             return field.value()
         case QLineEdit():
             return field.text()
@@ -226,9 +257,7 @@ def show_value(field: QWidget, value: Any) -> None:
             field.setChecked(bool(value))
         case PickBox():
             field.pick(str(value))
-        case IntegerField():
-            field.setValue(int(value))
-        case NumberField() | PathField() | ListField() | PairField():
+        case NumberEntry() | PathField() | ListField() | PairField():
             field.show_value(value)
         case QLineEdit():
             field.setText(str(value))
@@ -240,6 +269,8 @@ def is_changed(field: QWidget, setting: Setting) -> bool:
     """Whether something else than the default is filled in, readable or not."""
     if isinstance(field, ListField):
         return bool(field.text().strip())
+    if isinstance(field, NumberEntry) and field.problem:
+        return True
     return bool(value_of(field) != setting.default)
 
 
@@ -250,10 +281,12 @@ def changes_of(field: QWidget) -> SignalInstance:
             return field.toggled
         case PickBox():
             return field.currentIndexChanged
-        case IntegerField() | NumberField():
+        case NumberEntry():
             return field.valueChanged
         case PathField():
             return field.line.textChanged
+        case PairField():
+            return field.changed
         case QLineEdit():
             return field.textChanged
     raise _not_a_field(field)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QFormLayout, QVBoxLayout, QWidget
 
 from dgn_engine.setting import Conditions, Setting
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.widgets.form_fields import field_for, is_changed, show_value, value_of
+from dgn_viewer.widgets.form_fields import (
+    ListField,
+    changes_of,
+    field_for,
+    is_changed,
+    show_value,
+    value_of,
+)
 from dgn_viewer.widgets.layouts import PlainLabel
+from dgn_viewer.widgets.number_entry import NumberEntry
 
 LABELS = 116  # width of the column of labels
 
@@ -25,6 +34,7 @@ class Section(QWidget):
     def __init__(self, title: str = "") -> None:
         super().__init__()
         self._rows = QFormLayout()
+        self._refusals: dict[QWidget, PlainLabel] = {}  # below fields
         self._rows.setContentsMargins(0, 0, 0, 0)
         self._rows.setHorizontalSpacing(8)
         self._rows.setVerticalSpacing(6)
@@ -40,7 +50,8 @@ class Section(QWidget):
         column.addLayout(self._rows)
 
     def add(self, text: str, field: QWidget, about: str = "") -> None:
-        """Add a row; a check box says its own name and has no label."""
+        """Add a row; a check box says its own name and has no label. Below a field of numbers
+        stands why what was typed there cannot be taken."""
         label = PlainLabel(text)
         label.setProperty("role", "small")
         label.setFixedWidth(LABELS)
@@ -53,20 +64,50 @@ class Section(QWidget):
         if text and not field.accessibleName():
             field.setAccessibleName(text)
         self._rows.addRow(label, field)
+        if isinstance(field, NumberEntry | ListField):
+            field.shown_beside = True
+            field.refused.connect(partial(self._show_refusal, field))
 
     def append(self, group: Section) -> None:
         self._column.addWidget(group)
 
     def show_row(self, field: QWidget, wanted: bool) -> None:
         self._rows.setRowVisible(field, wanted)
+        if field in self._refusals:
+            below = self._refusals[field]
+            self._rows.setRowVisible(below, wanted and bool(below.text()))
+
+    def _show_refusal(self, field: QWidget, problem: str) -> None:
+        """In a row of its own, which is made when it is needed."""
+        if field not in self._refusals:
+            if not problem:
+                return
+            below = self._refusals[field] = PlainLabel()
+            below.setProperty("role", "refused")
+            below.setWordWrap(True)
+            rows = range(self._rows.rowCount())
+            at = next(row for row in rows if self._field_in(row) is field)
+            self._rows.insertRow(at + 1, "", below)
+        self._refusals[field].setText(problem)
+        self._rows.setRowVisible(self._refusals[field], bool(problem))
+
+    def _field_in(self, row: int) -> QWidget | None:
+        item = self._rows.itemAt(row, QFormLayout.ItemRole.FieldRole)
+        return item.widget() if item is not None else None
 
     def clear(self) -> None:
+        self._refusals.clear()
         while self._rows.rowCount():
             self._rows.removeRow(0)
 
 
 class SettingSection(Section):
-    """A section with a row for each of some settings, made from what they declare."""
+    """A section with a row for each of some settings, made from what they declare.
+
+    `changed`: something was filled in, or refused.
+    """
+
+    changed = Signal()
 
     def __init__(self, title: str = "", settings: Iterable[Setting] = ()) -> None:
         super().__init__(title)
@@ -80,13 +121,20 @@ class SettingSection(Section):
             field = field_for(setting)
             self.add("" if isinstance(field, QCheckBox) else setting.label, field, setting.tip)
             show_value(field, setting.default)
+            changes_of(field).connect(self._pass_on)
+            if isinstance(field, NumberEntry | ListField):
+                field.refused.connect(self._pass_on)
             self.settings[setting.name], self.fields[setting.name] = setting, field
+
+    def _pass_on(self) -> None:
+        self.changed.emit()
 
     def offer(self, settings: Sequence[Setting]) -> None:
         self.clear()
         self.settings, self.fields = {}, {}
         self.extend(settings)
         self.setVisible(bool(settings))
+        self._pass_on()
 
     def show_values(self, values: Mapping[str, Any]) -> None:
         """Fill these in; names without a row are left out."""

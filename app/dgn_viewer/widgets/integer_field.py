@@ -1,25 +1,23 @@
-"""A field for whole numbers that a passing wheel does not change."""
+"""A field for whole numbers."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QSpinBox
+from dgn_viewer.widgets.number_entry import NumberEntry
 
 
-class IntegerField(QSpinBox):
+class IntegerField(NumberEntry):
     """A whole number; `zero` is the word that stands for 0."""
 
-    def __init__(self, least: int, most: int, zero: str = "") -> None:
-        super().__init__()
-        self.setRange(least, most)
-        self.setSpecialValueText(zero)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.lineEdit().setTextMargins(4, 0, 0, 0)
+    def __init__(self, least: int, most: int, zero: str = "", unit: str = "") -> None:
+        super().__init__(least, most, unit=unit, zero=zero)
+        self.setDecimals(0)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Only with the focus."""
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
+    def value(self) -> int:
+        """The last whole number that could be taken."""
+        return round(super().value())
+
+    def number_text(self, value: float) -> str:
+        return f"{value:.0f}"
+
+    def reason_not_taken(self, number: float) -> str:
+        return "" if number.is_integer() else "It must be a whole number."

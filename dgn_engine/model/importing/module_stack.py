@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -76,9 +76,15 @@ class ModuleStack(Stack):
                 bias = source.bias
                 self.biases[place] = None if bias is None else _parameter(self._held(bias))
 
-    def draw(self, init: Initialisation, generator: torch.Generator, sigma: float = 0.0) -> None:
+    def draw(
+        self,
+        init: Initialisation,
+        generator: torch.Generator,
+        sigma: float = 0.0,
+        before_layer: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self._bind()
-        super().draw(init, generator, sigma)
+        super().draw(init, generator, sigma, before_layer)
 
     def take(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
         self._bind()

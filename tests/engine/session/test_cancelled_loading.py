@@ -112,3 +112,26 @@ def test_only_what_reads_data_says_that_it_can_be_cancelled(tmp_path: Path) -> N
     assert RunState().after(events.Working("Saving")).can_cancel is False
     assert reading.after(events.Refused("start this run", "No.")).working == ""
     assert reading.after(events.Failed("It failed", "")).working == ""
+
+
+def test_a_network_that_is_being_made_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "LARGE_LAYER", 1)
+    cancelled = threading.Event()
+    heard: list[events.Event] = []
+
+    def hear(event: events.Event) -> None:
+        heard.append(event)
+        if isinstance(event, events.Working) and event.what == run_module.MAKING:
+            assert event.can_cancel
+            cancelled.set()
+
+    engine = Engine(hear, lambda _: None, cancelled=cancelled)
+    engine.obey(do.StartRun(small()))
+    refused = [event for event in heard if isinstance(event, events.Refused)]
+    assert [event.what for event in refused] == ["start this run"]
+    assert engine.run is None
+    engine.obey(do.CancelLoading())
+    monkeypatch.setattr(run_module, "LARGE_LAYER", 1 << 30)
+    engine.obey(do.StartRun(small()))
+    assert engine.run is not None
+    engine.close()

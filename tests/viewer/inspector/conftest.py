@@ -10,12 +10,14 @@ from dgn_engine.protocol.events import (
     EngineReady,
 )
 from dgn_viewer.inspector.inspector_column import Inspector
+from dgn_viewer.inspector.pages import run_page
 from dgn_viewer.inspector.pages.run_page import RunPage
 from tests.viewer.inspector.inspected import CATALOGUE, tell
 
 
 @pytest.fixture
-def inspector(qtbot: QtBot, sent: list[Command]) -> Inspector:
+def inspector(qtbot: QtBot, sent: list[Command], monkeypatch: pytest.MonkeyPatch) -> Inspector:
+    monkeypatch.setattr(run_page, "PAUSE", 10**6)  # nothing is estimated unless a test asks
     column = Inspector(sent.append)
     qtbot.addWidget(column)
     column.resize(column.sizeHint())

@@ -207,14 +207,17 @@ def test_a_learning_rate_may_be_typed_in_powers_of_ten(
     assert sent == [SetLearningRate(1.5e-3)]
 
 
-def test_nonsense_in_a_field_leaves_the_value(live: RunToolbar, sent: list[Command]) -> None:
+def test_nonsense_in_a_field_stays_and_changes_nothing(live: RunToolbar, sent: list[Command]) -> None:
     field = live.learning_rate
     field.setFocus()
     field.selectAll()
     QTest.keyClicks(field, "3e-e")
     QTest.keyClick(field, Qt.Key.Key_Return)
     assert sent == []
-    assert field.text() == "3e-4"
+    assert (field.text(), field.value()) == ("3e-e", 3e-4)
+    assert field.problem
+    QTest.keyClick(field, Qt.Key.Key_Escape)
+    assert (field.text(), field.problem) == ("3e-4", "")
 
 
 def test_a_rate_above_what_the_field_offers_is_shown_as_it_is(live: RunToolbar) -> None:

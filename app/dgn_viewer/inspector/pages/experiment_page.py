@@ -19,6 +19,7 @@ from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.number_entry import NumberEntry, problem_in
 
 Start = Callable[[ExperimentEntry, ReproduceRequest], str]
 
@@ -53,8 +54,11 @@ class ExperimentPage(QWidget):
         self.begin = push_button("Start", self._begin, "primary")
         self.message = plain_label(busy, "refused")
         self.message.setVisible(bool(busy))
-        self.begin.setEnabled(not busy)
+        self._busy = bool(busy)
         self._lay_out()
+        for field in self.findChildren(NumberEntry):
+            field.refused.connect(self._allow)
+        self._allow()
 
     def request(self) -> ReproduceRequest:
         request = ReproduceRequest(
@@ -71,6 +75,9 @@ class ExperimentPage(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         self.advanced.set_theme(theme)
+
+    def _allow(self) -> None:
+        self.begin.setEnabled(not (self._busy or problem_in(self)))
 
     def _begin(self) -> None:
         try:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtWidgets import QFrame
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QFrame, QLabel, QSizePolicy
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import Command, StartRun
+from dgn_engine.protocol.commands import Command, EstimateRun, StartRun
+from dgn_engine.protocol.engine_events import RunEstimated
 from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunStarted, Working
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.notices import in_form_words
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+
+PAUSE = 300  # milliseconds without a change, after which it is asked what the run would take
 
 
 class RunPage(QFrame):
@@ -32,6 +37,13 @@ class RunPage(QFrame):
         about = "Fill in the settings of the present run, as they are now"
         self.as_now = push_button("As now", self._fill_as_now, about=about)
         self.message = plain_label()
+        self.estimate = plain_label(role="muted")  # what the filled-in run would take
+        self._estimated: RunConfig | None = None  # what was asked about
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(PAUSE)
+        self._pause.timeout.connect(self._ask_estimate)
+        self.form.changed.connect(self._on_filled)
         self._lay_out()
         self._show()
 
@@ -49,11 +61,40 @@ class RunPage(QFrame):
                     self.form.fill(event.config)
             case Refused(reason=reason) if self.awaiting:
                 self._answered(in_form_words(reason))
+                if self.estimate.property("role") == "refused":  # the same, said before
+                    _show_text(self.estimate, "", "muted")
             case Failed(what=what) if self.awaiting:
                 self._answered(f"{what}.")
             case Working() if self.awaiting:
                 self._say(event.sentence, "muted")
+            case RunEstimated(config=config) if config is not None and config == self._estimated:
+                _show_text(self.estimate, in_form_words(event.sentence),
+                           "refused" if event.refusal else "muted")  # fmt: skip
         self._show()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._on_filled()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._pause.stop()
+
+    def _on_filled(self) -> None:
+        """Ask what it takes once nothing more is typed for a moment."""
+        self._show()
+        if self.isVisible():
+            self._pause.start()
+
+    def _ask_estimate(self) -> None:
+        try:
+            self._estimated = self.form.config()
+        except UserError:  # which Start, or the field, says
+            self._estimated = None
+            _show_text(self.estimate, "", "muted")
+            return
+        if self.state.ready:
+            self._send(EstimateRun(self._estimated))
 
     def set_theme(self, theme: Theme) -> None:
         self.form.set_theme(theme)
@@ -81,7 +122,8 @@ class RunPage(QFrame):
 
     def _show(self) -> None:
         self.form.setEnabled(self.state.ready)
-        self.start.setEnabled(self.state.ready and not self.awaiting)
+        mended = not self.form.problem
+        self.start.setEnabled(self.state.ready and not self.awaiting and mended)
         self.as_now.setEnabled(self.state.run is not None)
         if not self.state.ready:
             self._say("loading torch…" if self.state.phase == "starting" else "", "muted")
@@ -89,13 +131,20 @@ class RunPage(QFrame):
             self._say("", "muted")
 
     def _say(self, text: str, role: str) -> None:
-        if self.message.property("role") != role:
-            self.message.setProperty("role", role)
-            self.message.style().polish(self.message)  # a style sheet reads roles only then
-        self.message.setText(text)
-        self.message.setVisible(bool(text))
+        _show_text(self.message, text, role)
 
     def _lay_out(self) -> None:
         buttons = row(self.start, self.as_now, 1, spacing=8)
-        foot = column(self.message, buttons, margins=(16, 8, 16, 12), spacing=8)
-        column((scrolling(self.form), 1), foot, into=self, spacing=0)
+        foot = column(self.estimate, self.message, buttons, margins=(16, 8, 16, 12), spacing=8)
+        form = scrolling(self.form)
+        # It gives way to what is said below it, so that Start stays in sight.
+        form.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
+        column((form, 1), foot, into=self, spacing=0)
+
+
+def _show_text(label: QLabel, text: str, role: str) -> None:
+    if label.property("role") != role:
+        label.setProperty("role", role)
+        label.style().polish(label)  # a style sheet reads roles only then
+    label.setText(text)
+    label.setVisible(bool(text))

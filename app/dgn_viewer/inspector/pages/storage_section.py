@@ -38,17 +38,15 @@ class StorageSection(Section):
         super().__init__("Recorded runs")
         self._root = root
         self._changed = changed
-        self.run = IntegerField(SMALLEST_RUN // _MIB, _MOST)
-        self.run.setSuffix(" MiB")
+        self.run = IntegerField(SMALLEST_RUN // _MIB, _MOST, unit="MiB")
         self.run.setSingleStep(64)
-        self.run.setGroupSeparatorShown(True)
         self.run.setKeyboardTracking(False)
         self.all = NumberField(SMALLEST_RUN / _GIB, _MOST, unit="GiB")
         self.message = plain_label(role="refused")
         self._lay_out()
         self.message.hide()
         self._show()
-        self.run.valueChanged.connect(lambda mebibytes: self._keep(run=mebibytes * _MIB))
+        self.run.valueChanged.connect(lambda mebibytes: self._keep(run=round(mebibytes) * _MIB))
         self.all.chosen.connect(lambda gibibytes: self._keep(all=round(gibibytes * _GIB)))
 
     def _show(self) -> None:
