@@ -145,12 +145,12 @@ deb:
 
 
 # Strict: a lost link, a page outside the navigation or anything from the net is an error. Then the
-# commands of tutorial and how-to pages are run, in a small form.
+# commands of the documents that take longer than a test are run, as they stand.
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: export OMP_NUM_THREADS := 1
 docs: $(VENV)/installed-docs
 	$(IN) -m mkdocs build --quiet
-	$(IN) -m documentation.shell_blocks
+	$(IN) -m documentation.shell_commands
 	@echo "build/site/index.html"
 
 screenshots: ready $(VENV)/installed-test

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from dgn_engine import __version__
-from dgn_engine.cli import _offered_commands, _own_commands, _parser, main
+from dgn_engine.cli import main
 from dgn_viewer import system_libraries
-from dgn_viewer.__main__ import parser as viewer_parser
 from dgn_viewer.experiments.papers import PAPERS
 
 ROOT = Path(__file__).parents[2]
@@ -148,37 +146,6 @@ def test_continuous_integration_installs_every_library_that_qt_needs() -> None:
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     needed = {*system_libraries.NEEDED.values(), *system_libraries.NEEDED_FOR_X11.values()}
     assert needed - set(re.findall(r"[\w.+-]+", script)) == set()
-
-
-def shell_lines(text: str) -> list[str]:
-    """The commands of ours in the blocks of code of a document; without what follows a pipe."""
-    blocks = re.findall(r"^```(?:sh|console|)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    blocks += re.findall(r"^ {4,}(?:\$ )?dgn(?:.*\\\n)*.*", text, re.MULTILINE)
-    lines = [line.strip().removeprefix("$ ") for b in blocks for line in joined(b).splitlines()]
-    return [line for line in lines if re.match(r"dgn(?:-viewer)? (?!\w+: )", line)]
-
-
-def joined(text: str) -> str:
-    return re.sub(r"\\\n\s*", " ", text)
-
-
-def test_every_command_in_the_documents_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
-    commands = {name: load() for name, load in {**_own_commands(), **_offered_commands()}.items()}
-    dgn, viewer = _parser(commands), viewer_parser()
-    wrong, seen = [], 0
-    for document in DOCUMENTS:
-        for line in shell_lines(document.read_text("utf-8")):
-            program, *words = shlex.split(re.split(r" [|>] ", line)[0], comments=True)
-            if "…" in line or "NAME" in words:
-                continue
-            seen += 1
-            try:
-                dgn.parsed(words) if program == "dgn" else viewer.parse_args(words)
-            except SystemExit as end:
-                if end.code:
-                    wrong.append(f"{name(document)}: {line}: {capsys.readouterr().err.strip()}")
-    assert wrong == []
-    assert seen > 40
 
 
 def test_the_navigation_of_the_site_has_every_document() -> None:

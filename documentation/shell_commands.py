@@ -1,0 +1,349 @@
+"""Runs every command of ours that a document shows, exactly as it is shown.
+
+    python -m documentation.shell_commands [DOCUMENT…]    # what the test suite leaves to make docs
+
+A command is a line of a block of code that begins with `dgn` or `dgn-viewer`, or such words in a
+code span that the program's own parser accepts as complete. Each document has an empty folder, in
+which its commands run in their order; files that a command names and that are not there yet are
+small stand-ins (`documentation/stand_ins.py`). No word of a command is changed. What is not run
+stands in `NOT_RUN`, with the reason and what covers it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+from dgn_engine.cli import _offered_commands, _own_commands, _parser
+from dgn_engine.cli import main as dgn
+from dgn_viewer.__main__ import parser as viewer_parser
+from documentation.stand_ins import StandIns
+
+ROOT = Path(__file__).parents[1]
+_BLOCK = re.compile(r"^ *```(?P<kind>[^\n]*)\n(?P<body>.*?)^ *```[ ]*$", re.DOTALL | re.MULTILINE)
+_INDENTED = re.compile(r"^ {4,}(?:\$ )?dgn(?:.*\\\n)*.*", re.MULTILINE)
+_SPAN = re.compile(r"`((?:dgn|dgn-viewer)(?: [^`]+)?)`")
+_FILE = re.compile(
+    r"^```\w+ title=\"(?P<name>[\w.]+)\"\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
+)
+RECORDS = {
+    "CHANGELOG.md": "what has changed",
+    "docs/decisions/": "why, at their time",
+    "docs/results.md": "what was run; its results are kept",
+}
+# Names that sentences mention: without a word more they are refused, but not by the parser.
+MENTIONS = frozenset({"dgn gate-information", "dgn inspect", "dgn reproduce"})
+# Words that stand for something else; RUN and FILE are names of stand-ins.
+_PLACEHOLDER = re.compile(r"…|\b(?:NAME|ID|DIR|PORT|TOPIC|COMMAND|FOLDER|NUMBER)\b")
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Commands that cannot be run as they stand: why, and the tests that cover them."""
+
+    reason: str
+    tests: str  # a module or a folder of tests
+    lines: tuple[str, ...]
+
+
+NOT_RUN = (
+    NotRun(
+        "opens a window that stays",
+        "tests/viewer/test_window_start.py",
+        (
+            "dgn-viewer", "dgn-viewer --portable", "dgn-viewer --process", "dgn-viewer RUN",
+            "dgn-viewer relu", "dgn-viewer runs/first", "dgn-viewer runs/mine",
+            "dgn-viewer dgn://127.0.0.1:40123",
+        ),
+    ),
+    NotRun(
+        "serves until it is stopped, or needs such a server",
+        "tests/engine/storage/remote",
+        (
+            "dgn serve RUN", "dgn serve runs/mine", "dgn serve first",
+            "dgn mirror dgn://127.0.0.1:40123 copy",
+        ),
+    ),
+    NotRun(
+        "reads CIFAR-10 in processes that know only its published files",
+        "tests/engine/cli/test_cli_gate_information.py",
+        (
+            "dgn gate-information mine.pt --data cifar10 --normalise cifar10 "
+            "--expect-accuracy 92.9",
+        ),
+    ),
+    NotRun(
+        "needs a cluster",
+        "tests/engine/sweep/test_dask.py",
+        (
+            "dgn sweep beta.toml --executor dask --cluster tls://node0:8786 --tls-ca-file ca.pem "
+            "--tls-cert me.pem --tls-key me-key.pem --out /shared/beta",
+            "dgn sweep sweep.toml --cluster tls://node0:8786 --tls-ca-file ca.pem "
+            "--tls-cert me.pem --tls-key me-key.pem --out /shared/sweep",
+        ),
+    ),
+    NotRun(
+        "needs Slurm",
+        "tests/engine/sweep/test_slurm.py",
+        (
+            "dgn sweep beta.toml --executor dask --out /shared/beta "
+            "--cluster slurm:jobs=16,cores=4,memory=8GB,walltime=04:00:00",
+            "dgn sweep sweep.toml --cluster slurm:jobs=16,cores=4,memory=8GB,walltime=04:00:00 "
+            "--out /shared/sweep",
+        ),
+    ),
+    NotRun(
+        "needs two cards",
+        "tests/engine/sweep/test_sweep_devices.py",
+        ("dgn sweep beta.toml --devices cuda:0,cuda:1 --out beta",),
+    ),
+    NotRun(
+        "takes minutes to days",
+        "tests/engine/experiments/test_reproduce.py",
+        (
+            "dgn reproduce npf-table2",
+            "dgn reproduce npf-table2 --full",
+            "dgn reproduce npf-table2 --full --only Adam/MNIST --seeds 5",
+            "dgn reproduce npf-table2 --full --only Adam/MNIST --seeds 2 --seed-start 3 --out R",
+            "dgn reproduce npf-table2 --full --only GCONV/Adam --train-limit 10000",
+            "dgn reproduce npf-table2 --full --only Adam/MNIST --data-root ~/data --out table2",
+            "dgn reproduce duality-tiling --full --only FC --executor packed",
+            "dgn reproduce composite-davidnet --full --augmentation davidnet",
+            "dgn reproduce all --quick",
+            "dgn reproduce all",
+        ),
+    ),
+    NotRun(
+        "run with the rest of its page by a test of its own",
+        "tests/engine/kernels/test_own_network_document.py",
+        (
+            "dgn kernels --model nets:relu --weights relu.pt --inputs x.npy --labels y.npy "
+            "--out relu.npz",
+            "dgn kernels --model nets:smooth --weights smooth.pt --inputs x.npy --labels y.npy "
+            "--out smooth.npz",
+        ),
+    ),
+)  # fmt: skip
+# What takes longer than a test should; the others are run by tests/documentation.
+IN_MAKE_DOCS = (
+    "docs/guide/gate-information.md",
+    "docs/guide/papers.md",
+    "docs/how-to/gates-of-a-checkpoint.md",
+    "docs/start/questions.md",
+    "docs/start/tutorial.md",
+)
+TIMEOUT = 300.0  # seconds, of a program that is started
+
+
+@dataclass(frozen=True)
+class Outcome:
+    line: str
+    code: int
+    output: str
+    seconds: float
+
+    @property
+    def succeeded(self) -> bool:
+        return self.code == 0
+
+
+@dataclass(frozen=True)
+class DocumentedCommand:
+    document: str  # relative to the root
+    line: str  # as it is typed, without a prompt or a comment
+
+
+def document_paths() -> list[Path]:
+    """Return the documents whose commands are run, in the order in which they are run."""
+    paths = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in paths if not _name(path).startswith(tuple(RECORDS))]
+
+
+def _name(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
+
+
+def block_commands(text: str) -> Iterator[str]:
+    """Yield the commands in the blocks of code of a document, in their order."""
+    blocks = [
+        (found.start(), found["body"])
+        for found in _BLOCK.finditer(text)
+        if found["kind"] in ("", "sh", "console")
+    ]
+    blocks += [(found.start(), found[0]) for found in _INDENTED.finditer(_without_blocks(text))]
+    for _, block in sorted(blocks):
+        for line in re.sub(r"\\\n\s*", "", block).splitlines():
+            command = re.sub(r" #(?: .*)?$", "", " ".join(line.split()).removeprefix("$ "))
+            if is_command(command):
+                yield command
+
+
+def span_commands(text: str) -> Iterator[str]:
+    """Yield the code spans of a document that are complete commands."""
+    for span in _SPAN.findall(_INDENTED.sub("", _without_blocks(text))):
+        command = " ".join(span.split())
+        if command not in MENTIONS and is_command(command) and is_complete(command):
+            yield command
+
+
+def _without_blocks(text: str) -> str:
+    return _BLOCK.sub(lambda found: " " * len(found[0]), text)
+
+
+def is_command(line: str) -> bool:
+    """Return whether a line calls one of our programs, and stands for itself."""
+    begins = re.match(r"(dgn|dgn-viewer)(?: (?!\w+: )|$)", line)  # 'dgn train: …' is an answer
+    return begins is not None and not _PLACEHOLDER.search(line)
+
+
+def is_complete(line: str) -> bool:
+    """Return whether the parser of the program accepts a command as it stands."""
+    program, *words = shlex.split(line.partition(" > ")[0])
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            if program == "dgn":
+                _dgn_parser().parsed(words)
+            else:
+                viewer_parser().parse_args(words)
+        except SystemExit as end:
+            return not end.code
+    return True
+
+
+@cache
+def _dgn_parser() -> argparse.ArgumentParser:
+    commands = {name: load() for name, load in {**_own_commands(), **_offered_commands()}.items()}
+    return _parser(commands)
+
+
+@cache
+def documented_commands() -> list[DocumentedCommand]:
+    """Return every distinct command of the documents; one in a block goes before one in a span."""
+    texts = {_name(path): path.read_text("utf-8") for path in document_paths()}
+    shown: dict[str, DocumentedCommand] = {}
+    for commands in (block_commands, span_commands):
+        for name, text in texts.items():
+            for line in commands(text):
+                shown.setdefault(line, DocumentedCommand(name, line))
+    order = {name: place for place, name in enumerate(texts)}
+    return sorted(shown.values(), key=lambda command: order[command.document])
+
+
+def subcommand(line: str) -> str:
+    """Return the part of a command that names what it does: `dgn train`, `dgn runs list`."""
+    words = line.split()
+    return " ".join(words[: 3 if words[1:2] == ["runs"] else 2])
+
+
+def commands_to_run(slow: bool) -> dict[str, list[str]]:
+    """Return the commands of each document that are run.
+
+    Args:
+        slow: whether those that `make docs` runs, else those that the test suite runs.
+    """
+    left_out = {line for entry in NOT_RUN for line in entry.lines}
+    found: dict[str, list[str]] = {}
+    for command in documented_commands():
+        if command.line not in left_out and (command.document in IN_MAKE_DOCS) == slow:
+            found.setdefault(command.document, []).append(command.line)
+    return found
+
+
+@cache
+def real_starts() -> frozenset[str]:
+    """Return the commands that are started as a user starts them: one of each subcommand.
+
+    The others are calls of the same `main`, which saves the import of torch. The small CIFAR-10 is
+    known to this process alone.
+    """
+    chosen: dict[str, str] = {}
+    for lines in (*commands_to_run(slow=False).values(), *commands_to_run(slow=True).values()):
+        for line in lines:
+            if "cifar" not in line:
+                chosen.setdefault(" ".join(line.split()[:2]), line)
+    return frozenset(chosen.values())
+
+
+def run_commands(document: str, lines: Sequence[str], stand_ins: StandIns) -> Iterator[Outcome]:
+    """Run commands of a document in a folder of their own, in their order."""
+    with tempfile.TemporaryDirectory() as name, stand_ins.installed(Path(name) / "home"):
+        folder = Path(name) / "here"
+        folder.mkdir()
+        for file in _FILE.finditer((ROOT / document).read_text("utf-8")):
+            (folder / file["name"]).write_text(file["text"], "utf-8")
+        with contextlib.chdir(folder):
+            for line in lines:
+                for file in _files_named_in(line):
+                    if not (folder / file).exists():
+                        stand_ins.put(document, file, folder)
+                yield _run(line)
+
+
+def _files_named_in(line: str) -> Iterator[str]:
+    """Yield what may be the files that a command reads, in the words that name them."""
+    words = shlex.split(line)
+    for before, word in pairwise(words):
+        if before in ("--out", "-o", ">"):
+            continue
+        yield re.sub(r"^(?:file|folder):|@\d+$", "", word)
+        if word == "sweep.toml":
+            yield "base.toml"
+        if before == "--model":
+            yield f"{word.partition(':')[0].replace('.', '/')}.py"
+
+
+def _run(line: str) -> Outcome:
+    words, begin = shlex.split(line), time.monotonic()
+    if words[0] != "dgn" or ">" in words or line in real_starts():
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            line, shell=True, check=False, capture_output=True, encoding="utf-8",
+            stdin=subprocess.DEVNULL, env={**os.environ, "PATH": programs}, timeout=TIMEOUT,
+        )  # fmt: skip
+        return Outcome(line, done.returncode, done.stdout + done.stderr, time.monotonic() - begin)
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            code = dgn(words[1:])
+        except SystemExit as end:  # of the parser
+            code = int(end.code or 0)
+        except Exception:  # a fault of the program: the exit code that Python has for it
+            code = 1
+            traceback.print_exc()
+    return Outcome(line, code, output.getvalue(), time.monotonic() - begin)
+
+
+def main(names: Sequence[str]) -> int:
+    """Run the commands of these documents, else of all that `make docs` runs."""
+    chosen = {**commands_to_run(slow=True), **(commands_to_run(slow=False) if names else {})}
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        stand_ins = StandIns(Path(folder))
+        for document, lines in chosen.items():
+            if names and document not in names:
+                continue
+            for outcome in run_commands(document, lines, stand_ins):
+                sign = "ok" if outcome.succeeded else f"exit code {outcome.code}"
+                print(f"{sign}, {outcome.seconds:.1f} s: {outcome.line}", flush=True)
+                if not outcome.succeeded:
+                    failed += 1
+                    print(outcome.output, file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

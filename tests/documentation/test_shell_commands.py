@@ -1,0 +1,142 @@
+"""Every command that a document shows is run exactly as it stands, or is known not to be."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.cli import _offered_commands, _own_commands
+from documentation.shell_commands import (
+    IN_MAKE_DOCS,
+    NOT_RUN,
+    ROOT,
+    block_commands,
+    commands_to_run,
+    documented_commands,
+    is_complete,
+    real_starts,
+    run_commands,
+    span_commands,
+    subcommand,
+)
+from documentation.stand_ins import StandIns
+
+LEFT_OUT = {line for entry in NOT_RUN for line in entry.lines}
+SHOWN = {command.line for command in documented_commands()}
+
+
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> StandIns:
+    return StandIns(tmp_path_factory.mktemp("stand-ins"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", commands_to_run(slow=False))
+def test_the_commands_of_a_document_run_as_they_stand(document: str, stand_ins: StandIns) -> None:
+    lines = commands_to_run(slow=False)[document]
+    ends = {
+        outcome.line: (outcome.code, outcome.output)
+        for outcome in run_commands(document, lines, stand_ins)
+        if not outcome.succeeded
+    }
+    assert ends == {}
+
+
+def test_a_command_is_run_in_the_suite_or_by_make_docs_or_has_a_reason() -> None:
+    suite = [line for lines in commands_to_run(slow=False).values() for line in lines]
+    make_docs = [line for lines in commands_to_run(slow=True).values() for line in lines]
+    assert sorted([*suite, *make_docs, *LEFT_OUT]) == sorted(SHOWN)
+    assert set(commands_to_run(slow=True)) == set(IN_MAKE_DOCS)
+    assert len(suite) > 60
+
+
+def test_what_is_said_of_a_command_is_of_one_that_is_shown() -> None:
+    assert LEFT_OUT <= SHOWN
+    assert [entry.tests for entry in NOT_RUN if not (ROOT / entry.tests).exists()] == []
+
+
+def test_every_command_in_the_documents_is_understood() -> None:
+    assert [line for line in sorted(SHOWN) if not is_complete(line)] == []
+
+
+@pytest.mark.discovery
+def test_every_subcommand_is_shown_and_started_as_a_user_starts_it() -> None:
+    started = {" ".join(line.split()[:2]) for line in real_starts()}
+    run = {
+        subcommand(line)
+        for slow in (True, False)
+        for lines in commands_to_run(slow).values()
+        for line in lines
+    }
+    not_run = set(subcommands()) - run
+    assert not_run == {"dgn serve", "dgn mirror"}
+    assert not_run <= {subcommand(line) for line in LEFT_OUT}
+    assert {" ".join(name.split()[:2]) for name in run} == started
+
+
+def subcommands() -> Iterator[str]:
+    for name, load in {**_own_commands(), **_offered_commands()}.items():
+        parser = argparse.ArgumentParser()
+        load().add_arguments(parser)
+        below = [
+            verb
+            for action in parser._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for verb in action.choices
+        ]
+        yield from (f"dgn {name} {verb}" for verb in below) if below else (f"dgn {name}",)
+
+
+def test_commands_are_found_in_blocks_of_every_kind() -> None:
+    text = """Text.
+
+```sh
+dgn train --seed 1 \\
+    --quiet   # a comment
+make run
+```
+
+```python
+dgn = train()
+```
+
+```
+dgn runs list
+```
+
+    dgn doctor
+    $ dgn sweep a.toml \\
+        --list
+
+```console
+$ dgn docs
+dgn docs: an answer
+```
+"""
+    assert list(block_commands(text)) == [
+        "dgn train --seed 1 --quiet", "dgn runs list", "dgn doctor", "dgn sweep a.toml --list",
+        "dgn docs",
+    ]  # fmt: skip
+
+
+def test_a_code_span_is_a_command_if_its_parser_takes_it() -> None:
+    text = (
+        "`dgn runs list`, `dgn figure`, `dgn train --seed`, `dgn reproduce NAME`, "
+        "`dgn train\n--seed 1`, `dgn-viewer RUN`"
+    )
+    assert list(span_commands(text)) == ["dgn runs list", "dgn train --seed 1", "dgn-viewer RUN"]
+
+
+def test_files_that_a_document_shows_or_names_are_there(
+    stand_ins: StandIns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("net.pt", "images", "mypackage/module.py"):
+        stand_ins.put("README.md", name, tmp_path)
+        assert (tmp_path / name).exists()
+    stand_ins.put("README.md", "no stand-in", tmp_path)
+    assert not (tmp_path / "no stand-in").exists()
+    (refused,) = run_commands("README.md", ["dgn inspect gone.pt"], stand_ins)
+    assert (refused.code, refused.succeeded) == (2, False)
