@@ -55,7 +55,7 @@ def checked_executor(
     from dgn_engine.sweep.workers import works_here
 
     executor = named_executor(arguments, units)
-    check_start(units, folder, works_here(arguments.cluster))
+    check_start(units, folder, works_here(arguments.cluster), arguments.workers or 1)
     return executor
 
 

@@ -62,7 +62,7 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     units = [run.unit for run in sweep.runs]
     check_folder(root, (FIGURES, TABLES))
     executor = named_executor(arguments, units)
-    sizes = check_start(units, root, works_here(arguments.cluster))
+    sizes = check_start(units, root, works_here(arguments.cluster), arguments.workers or 1)
     for sentence in ignored_in(sweep.runs, sweep.fields, sizes):
         complain(f"dgn sweep: {sentence}")
     tally = ProgressTally("sweep", units)

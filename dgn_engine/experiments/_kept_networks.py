@@ -35,7 +35,8 @@ class KeptNetworks:
     def __init__(self, folder: Path, per_class: int) -> None:
         config = RunReader(folder).config
         config = replace(config, device=choose_float64_device(config.device))
-        run = Run(1, config, lambda _: None, lambda *_: None, live=False, recorded=True)
+        quiet = (lambda _: None, lambda *_: None)
+        run = Run(1, config, *quiet, live=False, recorded=True, checkpoints=False)
         data = run.trainer.data
         chosen = first_of_each_class(data.train_y, per_class)
         self.x, self.y = data.train_x[chosen].double(), data.train_y[chosen]

@@ -11,9 +11,11 @@ import torch
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes, Examples, load_examples, options_of, quiet
-from dgn_engine.errors import UserError
+from dgn_engine.errors import DoesNotFitError, UserError
 from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.protocol.engine_events import bytes_in_words
 from dgn_engine.regimes import find_regime
+from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.sweep_file import SweepRun
@@ -57,13 +59,14 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
 
 
 def check_start(
-    units: Sequence[Unit], root: Path, here: bool = True
+    units: Sequence[Unit], root: Path, here: bool = True, workers: int = 1
 ) -> Mapping[DataConfig, tuple[int, int]]:
     """Raise `UserError`, one sentence with the id, for the first training that cannot be done.
 
     Regime, network, options and epochs are checked; and, where the work is done on this machine
-    (`here`), device, data, the files that it names, and that all of them fit each other. What is
-    done already needs nothing any more. Calculations are taken as they are. Returns the numbers of
+    (`here`), device, data, memory, the files that it names, and that all of them fit each other;
+    memory also of as many alike as `workers` train at a time. What is done already needs nothing
+    any more. Calculations are taken as they are. Returns the numbers of
     training and test examples of the data that were looked at.
     """
     alike: dict[object, list[Training]] = {}
@@ -73,13 +76,14 @@ def check_start(
     loaded: dict[DataConfig, Examples] = {}
     sizes: dict[DataConfig, tuple[int, int]] = {}
     for trainings in alike.values():
-        wanted = next((unit for unit in trainings if not _is_done(unit, root)), None)
-        if wanted is None:
+        left = [unit for unit in trainings if not _is_done(unit, root)]
+        if not left:
             continue
+        wanted = left[0]
         try:
             _check_names(wanted.config)
             if here:
-                _check_here(wanted, loaded, sizes)
+                _check_here(wanted, loaded, sizes, min(workers, len(left)))
             elif not wanted.config.net.of_file:  # it lies there, not here
                 architecture_for(wanted.config.net, _SHAPE, _CLASSES)
         except UserError as refusal:
@@ -136,6 +140,7 @@ def _check_here(
     unit: Training,
     loaded: dict[DataConfig, Examples],
     sizes: dict[DataConfig, tuple[int, int]],
+    at_once: int,
 ) -> None:
     """Begin the run on the CPU with next to no examples."""
     config = unit.config
@@ -145,11 +150,19 @@ def _check_here(
         whole = load_examples(data)
         sizes[data] = (len(whole.train_y), len(whole.test_y))
         loaded[data] = _few(whole)
+        del whole
     examples = loaded[data]
     logits = 1 if examples.signed else len(examples.class_names)
     shape = examples.train_x.shape[1:]
     architecture = architecture_for(config.net, shape, logits)
-    check_memory(config, architecture, DataSizes(*sizes[data], shape, logits), device, RunUse())
+    whole_sizes = DataSizes(*sizes[data], shape, logits)
+    needed = check_memory(config, architecture, whole_sizes, device, RunUse())
+    if device.type != "cuda" and at_once * needed.total > (free := free_memory()):
+        raise DoesNotFitError(
+            f"{at_once} of its kind at a time need about {bytes_in_words(at_once * needed.total)} "
+            f"and {bytes_in_words(free)} are free; --workers {max(1, int(free // needed.total))} "
+            "would fit."
+        )
     regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
     copies = read_initial_weights(config, regime, architecture, quiet)
     learns = regime.takes_gates and not config.gating.gates_from and unit.gates_from is None

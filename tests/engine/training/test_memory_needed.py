@@ -23,6 +23,7 @@ from dgn_engine.model.nets import all_nets
 from dgn_engine.protocol import events
 from dgn_engine.protocol.engine_events import RunEstimated, bytes_in_words
 from dgn_engine.regimes import find_regime
+from dgn_engine.sweep import checks
 from dgn_engine.sweep.checks import check_start
 from dgn_engine.sweep.unit import Training
 from dgn_engine.training import memory_needed as module
@@ -240,6 +241,20 @@ def test_a_sweep_is_refused_before_it_begins(
     config = replace(small("fc", "DL"), net=NetConfig("fc", (("width", 20_000),)))
     with pytest.raises(UserError, match="The run wide is not possible"):
         check_start([Training("wide", config)], tmp_path)
+
+
+def test_a_sweep_of_more_workers_than_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = replace(small("fc", "DL", epochs=1), device="cpu")
+    runs = [Training(f"s{seed}", replace(config, seed=seed)) for seed in range(3)]
+    check_start(runs, tmp_path, workers=8)
+    one = Run(1, config, lambda _: None, lambda *_: None, live=False).memory.total
+    monkeypatch.setattr(checks, "free_memory", lambda: 2.5 * one)
+    check_start(runs, tmp_path, workers=2)
+    check_start(runs[:2], tmp_path, workers=8)  # there are no more to begin
+    with pytest.raises(UserError, match="--workers 2 would fit"):
+        check_start(runs, tmp_path, workers=3)
 
 
 def test_a_run_says_what_it_takes_before_it_starts() -> None:
