@@ -58,7 +58,7 @@ def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(
     assert any("engine process died" in notice.text for notice in window.notices.recent)
     again = window.registry["run.start_engine"]
     assert again.isEnabled()
-    again.trigger()
+    window.registry["run.start_engine"].trigger()
     qtbot.waitUntil(lambda: window.run_state.has_run)
     assert not again.isEnabled()
     assert window.run_state.step == 0

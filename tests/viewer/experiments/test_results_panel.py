@@ -272,6 +272,10 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     assert window.run_state.run is run, "the live run is untouched"
     results.panel.go_on.click()
     assert experiments.running
+    window.registry["experiments.stop"].trigger()
+    qtbot.waitUntil(lambda: not experiments.running)
+    results.panel.go_on.click()
+    assert experiments.running
     window.close()
     assert not experiments.running
 
