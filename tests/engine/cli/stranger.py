@@ -93,9 +93,13 @@ class Stranger:
             os.close(ours)
         return code, _CONTROL.sub("", shown.decode("utf-8", "replace"))
 
+    def results(self) -> list[Path]:
+        """The folders of all their results."""
+        return [*self.home.rglob("results/*")]
+
     def result_of(self, name: str) -> Path:
-        """The one folder among their results whose name begins so."""
-        (found,) = self.home.rglob(f"results/{name}*")
+        """The one whose name begins so."""
+        (found,) = (path for path in self.results() if path.name.startswith(name))
         return found
 
     def _environment(self) -> dict[str, str]:

@@ -57,29 +57,55 @@ def run(stranger: Stranger) -> Path:
     return folder
 
 
-def small_relu(stranger: Stranger) -> Path:
-    """A run of ours: so narrow that its value networks are trained as a stack."""
-    few = (*FEW, "--regime", "ReLU", "--width", "12", "--depth", "3", "--out", "relu")
-    assert stranger.types("train", *few).returncode == 0
-    return stranger.folder / "relu" / "weights.safetensors"
-
-
-def numbered(stranger: Stranger) -> Path:
+def a_file(stranger: Stranger) -> tuple[str | Path, ...]:
     """A state dict of dense layers of unequal widths, by their numbers."""
-    return save_numbered(stranger.folder / "numbered.pt")
+    return (save_numbered(stranger.folder / "numbered.pt"),)
 
 
-def convolutional(stranger: Stranger) -> Path:
-    """A whole module with convolutions, BatchNorm and pooling."""
+def a_module(stranger: Stranger) -> tuple[str | Path, ...]:
+    """A file of a whole module with convolutions, BatchNorm and pooling."""
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
         nn.Flatten(), nn.Linear(4, 10),
     )  # fmt: skip
-    path = stranger.folder / "convolutional.pt"
+    path = stranger.folder / "module.pt"
     torch.save(net.eval(), path)
-    return path
+    return (path,)
+
+
+def a_run(stranger: Stranger) -> tuple[str | Path, ...]:
+    """The folder of a run of ours."""
+    few = (*FEW, "--regime", "ReLU", "--width", "12", "--depth", "3", "--out", "relu")
+    if not (stranger.folder / "relu").exists():
+        assert stranger.types("train", *few).returncode == 0
+    return ("relu",)
+
+
+def weights_of_a_run(stranger: Stranger) -> tuple[str | Path, ...]:
+    """So narrow a network that its value networks are trained as a stack."""
+    return (stranger.folder.joinpath(*a_run(stranger), "weights.safetensors"),)
+
+
+MINE = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(64, 8), nn.Linear(8, 8), nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = self.a(x.flatten(1)).relu()
+        return self.c(x + self.b(x).relu())
+"""
+
+
+def own_code(stranger: Stranger) -> tuple[str | Path, ...]:
+    """A residual network of a class of the user's."""
+    (stranger.folder / "mine.py").write_text(MINE, "utf-8")
+    return ("--model", "mine:Net")
 
 
 def test_train_takes_all_of_its_defaults(run: Path) -> None:
@@ -102,30 +128,29 @@ def test_a_terminal_shows_a_bar_and_then_the_result_alone(stranger: Stranger) ->
     assert "Traceback" not in shown
 
 
-@pytest.mark.parametrize("make", [numbered, convolutional, small_relu])
-def test_gate_information_of_a_file_with_all_defaults(
-    make: Callable[[Stranger], Path], stranger: Stranger
+@pytest.mark.parametrize("given", [a_file, a_module, weights_of_a_run, a_run, own_code])
+def test_gate_information_with_all_defaults(
+    given: Callable[[Stranger], tuple[str | Path, ...]], stranger: Stranger, tmp_path: Path
 ) -> None:
-    file = make(stranger)
-    done = stranger.types("gate-information", file, *FEW)
+    network = given(stranger)
+    before = set(stranger.results())
+    done = stranger.types("gate-information", *network, *FEW)
     assert done.returncode == 0, done.stderr
-    folder = stranger.result_of(f"gate-information-{file.stem}-digits")
+    (folder,) = set(stranger.results()) - before
     made = document.read(folder)
     assert (made.state, len(made.units)) == ("done", 2 * SEEDS + 1)
     assert done.stdout.startswith(made.answer[0][:40])
     assert "11/11" in done.stderr, "each run is a line of the progress"
     training = read_config(folder / "config.toml").training
     assert (training.epochs, training.patience) == (EPOCHS, PATIENCE)
-    if make is convolutional:
+    if given not in (a_file, weights_of_a_run):
         return
-    other = stranger.folder / f"{file.stem}-serial"
-    assert main(["gate-information", str(file), *FEW, *QUICKLY, "--out", str(other)]) == 0
-    one, two = scores(made), scores(document.read(other))
+    out = str(tmp_path / "out")
+    assert main(["gate-information", str(*network), *FEW, *QUICKLY, "--out", out]) == 0
+    one, two, stacked = scores(made), scores(document.read(Path(out))), given is not a_file
     assert one.keys() == two.keys()
     for name, values in one.items():
-        assert values == (
-            pytest.approx(two[name], abs=STACKED) if make is small_relu else two[name]
-        )
+        assert values == (pytest.approx(two[name], abs=STACKED) if stacked else two[name]), name
 
 
 def scores(made: Document) -> dict[str, tuple[float, ...]]:
@@ -149,7 +174,7 @@ seed = [0, 1]
 def test_a_sweep_of_files_and_of_networks_by_name_with_all_defaults(stranger: Stranger) -> None:
     """Those of a file are trained in processes, the narrow ones in a stack."""
     path = stranger.folder / "sweep.toml"
-    path.write_text(SWEEP.replace("FILE", str(numbered(stranger))), "utf-8")
+    path.write_text(SWEEP.replace("FILE", str(*a_file(stranger))), "utf-8")
     done = stranger.types("sweep", path)
     assert done.returncode == 0, done.stderr
     assert "4/4" in done.stderr
@@ -192,13 +217,13 @@ def test_an_experiment_of_the_papers_with_all_defaults(stranger: Stranger) -> No
     assert "done" in line
 
 
-def test_inspect_lists_a_file_and_shows_its_network_on_data(stranger: Stranger, run: Path) -> None:
-    for file in (numbered(stranger), convolutional(stranger), run / "weights.safetensors"):
-        listed = stranger.types("inspect", file)
+def test_inspect_lists_a_network_and_shows_it_on_data(stranger: Stranger, run: Path) -> None:
+    for network in (a_file(stranger), a_module(stranger), (run.name,)):
+        listed = stranger.types("inspect", *network)
         assert listed.returncode == 0, listed.stderr
-        assert listed.stdout.startswith(f"{file.name}: ")
-    for file in (convolutional(stranger), run / "weights.safetensors"):
-        shown = stranger.types("inspect", file, "--data", "digits")
+        assert listed.stdout.startswith(Path(network[0]).name)
+    for network in (a_module(stranger), (run.name,), own_code(stranger)):
+        shown = stranger.types("inspect", *network, "--data", "digits")
         assert shown.returncode == 0, shown.stderr
         assert "On 50 training examples of digits" in shown.stdout
         assert "Test accuracy" in shown.stdout
@@ -206,7 +231,7 @@ def test_inspect_lists_a_file_and_shows_its_network_on_data(stranger: Stranger, 
 
 def test_kernels_of_a_file_and_of_a_run(stranger: Stranger, run: Path) -> None:
     np.save(stranger.folder / "x.npy", np.random.default_rng(0).normal(size=(6, 64)))
-    of_file = stranger.types("kernels", numbered(stranger), "--inputs", "x.npy")
+    of_file = stranger.types("kernels", *a_file(stranger), "--inputs", "x.npy")
     of_run = stranger.types("kernels", run.name, "--examples", "probe")
     for done, kernels in ((of_file, ("npk", "ntk")), (of_run, ("npk", "ntk_feature"))):
         assert done.returncode == 0, done.stderr
