@@ -17,7 +17,7 @@ from dgn_engine.config import OF_FILE, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense, is_gated, weight_shape
 from dgn_engine.model.importing.adapted_network import is_adapted, read_adapted
-from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED
+from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED, fold_normalisation
 from dgn_engine.model.importing.foreign_keys import (
     OWN_CODE,
     Door,
@@ -425,6 +425,12 @@ def _chain(
         raise UserError(
             f"{listing.file_name} takes {inputs} inputs, but these examples have "
             f"{math.prod(input_shape)}."
+        )
+    unfolded = fold_normalisation(ordered.arrays, epsilon).arrays
+    if norm := next((name for name in unfolded if name.endswith(".running_mean")), ""):
+        raise UnnamedNetwork(
+            f"{listing.file_name} holds the BatchNorm '{plain(norm.rpartition('.')[0], 80)}', and "
+            "neither names nor order say behind which layer it stands."
         )
     stack = imported_stack(ordered, architecture, dtype, epsilon)
     notes = import_notes(ordered, architecture, gates=False, epsilon=epsilon)

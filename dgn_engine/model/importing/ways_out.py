@@ -7,6 +7,8 @@ whole states them all, and so does the user's own code.
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -24,7 +26,7 @@ from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 MODEL = "MODULE:NAME"
 _WITHOUT_NAMES: Mapping[Door, str] = {
     "command": "Name the network with --net, or save the whole nn.Sequential (torch.save(module)): "
-    f"it states its layers. For a module of your own code say --model {MODEL}.",
+    "it states its layers. Or let your own code make it: ",
     "window": "Open it beside a run of the network that it is of, or save the whole nn.Sequential "
     "(torch.save(module)): it states its layers.",
 }
@@ -42,31 +44,36 @@ def own_class(listing: CheckpointContents) -> str:
 
 
 def code_options(listing: CheckpointContents) -> str:
-    """Return the options with which the user's own code makes the network of a file."""
+    """Return the options with which the user's own code makes the network of a file.
+
+    The class is named by the file, which may be a stranger's: a module of Python's own library is
+    not offered, and nothing that is no name.
+    """
     module, _, name = own_class(listing).rpartition(".")
     known = module if module not in ("", "__main__") else "MODULE"
-    made = f"{known}:{name}" if _is_dotted(f"{known}.{name}") else MODEL
-    weights = listing.file_name
-    return f"--model {made} --weights {weights if ' ' not in weights else repr(weights)}"
+    sound = known.partition(".")[0] not in sys.stdlib_module_names and _is_dotted(f"{known}.{name}")
+    made = f"{known}:{name}" if sound else MODEL
+    return f"--model {made} --weights {shlex.quote(listing.file_name)}"
 
 
 def way_out(listing: CheckpointContents, door: Door) -> str:
     """Return what can be done about a file that does not say its network, as sentences."""
-    code = f"Or name it with --net, or let your own code make it: {code_options(listing)}."
     if own_class(listing):
         if door == "window":
             return "Save an nn.Sequential (torch.save(module)) instead: it states its layers."
+        code = code_options(listing)
         unknown = " MODULE is the file that defines it, without '.py'." * ("MODULE:" in code)
-        return (
-            f"In the place of the file say {code_options(listing)}: your code is run, the file is "
-            f"not.{unknown}"
-        )
+        return f"In the place of the file say {code}: your code is run, the file is not.{unknown}"
     if line := sequential_line(listing):
-        save = f"Save an nn.Sequential, which states its layers: {line}"
+        save = f"save an nn.Sequential, which states its layers: {line}"
         if "nn.Sequential(" in line:
             save += ", with ReLU, pooling and Flatten in it as the network has them"
-        return f"{save}. {code}" if door == "command" else f"{save}."
-    return _WITHOUT_NAMES[door]
+        if door == "window":
+            return f"Open it beside a run of the network that it is of, or {save}."
+        code = f"Or name it with --net, or let your own code make it: {code_options(listing)}."
+        return f"{save[0].upper()}{save[1:]}. {code}"
+    code = f"{code_options(listing)}." if door == "command" else ""
+    return f"{_WITHOUT_NAMES[door]}{code}"
 
 
 def sequential_line(listing: CheckpointContents) -> str:
@@ -78,7 +85,10 @@ def sequential_line(listing: CheckpointContents) -> str:
         return ""
     if shortcut_in(names) or two_networks_in(names) or listing.module:
         return ""
-    parts = _parts(listing.arrays)
+    folding = fold_normalisation(listing.arrays)
+    if any(name.endswith(".running_mean") for name in folding.arrays):  # of no layer before it
+        return ""
+    parts = _parts(listing.arrays, folding.into)
     codes = [_code_of(part.path) for part in parts]
     if not parts or not all(codes) or len(set(codes)) < len(codes):
         return ""
@@ -102,9 +112,9 @@ class _SavedLayers:
     whole: bool = False
 
 
-def _parts(arrays: Mapping[str, Array]) -> list[_SavedLayers]:
+def _parts(arrays: Mapping[str, Array], norms: Mapping[str, str]) -> list[_SavedLayers]:
     """The layers in their order; those of a sequence whose numbers skip some, which are its
-    activations, as one."""
+    activations, as one. `norms`: the BatchNorm behind each weight."""
     kinds: dict[_Path, str] = {}
     for name, array in arrays.items():
         head, _, word = name.rpartition(".")
@@ -114,7 +124,7 @@ def _parts(arrays: Mapping[str, Array]) -> list[_SavedLayers]:
             kind = "norm"
         kinds[path] = kind or kinds.get(path, "")
     parts: list[_SavedLayers] = []
-    for path in _in_order(kinds, arrays):
+    for path in _in_order(kinds, norms):
         kind = kinds[path]
         sequence = path[:-1] if path and path[-1].isdecimal() else None
         last = parts[-1] if parts else None
@@ -128,12 +138,12 @@ def _parts(arrays: Mapping[str, Array]) -> list[_SavedLayers]:
     return parts
 
 
-def _in_order(kinds: Iterable[_Path], arrays: Mapping[str, Array]) -> list[_Path]:
+def _in_order(kinds: Iterable[_Path], norms: Mapping[str, str]) -> list[_Path]:
     """The layers with each BatchNorm behind the one that it normalises by its name: a program that
     names all convolutions first and then all BatchNorms keeps them so in its file."""
-    behind: dict[_Path, _Path] = {}
-    for weight, norm in fold_normalisation(arrays).into.items():
-        behind[tuple(weight.split(".")[:-1])] = tuple(norm.split("."))
+    behind = {
+        tuple(weight.split(".")[:-1]): tuple(norm.split(".")) for weight, norm in norms.items()
+    }
     moved = set(behind.values())
     ordered: list[_Path] = []
     for path in kinds:

@@ -4,8 +4,10 @@ command reads every command reads, and what none reads is refused with a way tha
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -63,9 +65,6 @@ SEEN = ["--data", "digits", "--examples", "10", "--scored", "60"]
 @pytest.fixture
 def mine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The folder's own module, its weights in mine.pt and the whole of it in whole.pt."""
-    import importlib
-    import sys
-
     (folder / "own_nets.py").write_text(NETS)
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(folder / "results"))
     monkeypatch.syspath_prepend(str(folder))
@@ -216,6 +215,19 @@ def test_a_whole_module_of_ones_own_class_is_refused_with_the_options_that_read_
     told = shown(capsys, *offered[0].split(), *SEEN)
     assert told["inspection"]["network"]["gate_layers"] == 2
     assert shown(capsys, "whole.pt")["not_read_because"] == sentence.strip()
+
+
+@pytest.mark.parametrize("module", ["os", "own nets; true", "__main__", "own_nets"])
+def test_a_strangers_file_does_not_choose_what_is_offered_to_be_run(
+    module: str, mine: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nets, net = mine
+    monkeypatch.setattr(nets.Mine, "__module__", module)
+    monkeypatch.setitem(sys.modules, module, nets)
+    torch.save(net, "a b.pt")
+    said = refused(capsys, "inspect", "a b.pt", *SEEN)
+    offered = {"__main__": "MODULE:Mine", "own_nets": "own_nets:Mine"}.get(module, "MODULE:NAME")
+    assert f"--model {offered} --weights 'a b.pt'" in said
 
 
 def named(module: nn.Sequential, *names: str) -> OrderedDict[str, torch.Tensor]:
