@@ -42,6 +42,8 @@ def file(folder: Path, text: str) -> Path:
 
 
 def sweep(path: Path, out: Path, *more: str) -> int:
+    """In this process, as others load torch for seconds; test_commands_as_typed.py takes the
+    default executor, and comes to the numbers of this one."""
     return cli.main(["sweep", str(path), "--out", str(out), "--executor", "serial", *more])
 
 
