@@ -173,6 +173,27 @@ def test_what_a_refusal_offers_fits_and_a_little_more_does_not(
     assert offered(refusal(wide(math.ceil(1.1 * width))), "net.options.width") == width
 
 
+def test_a_card_and_main_memory_are_each_asked_for_what_lies_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = replace(small("fc", "DL"), net=NetConfig("fc", (("width", 2000),)))
+    architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
+    needed = memory_needed(config, architecture, SIZES, RunUse(card=True))
+    on_card = needed.total - needed.checkpoints
+    for host, card, where in (
+        (needed.checkpoints, on_card, ""),
+        (needed.checkpoints, on_card - 1, "on the card"),
+        (needed.checkpoints - 1, on_card, "of main memory"),
+    ):
+        free(monkeypatch, host)
+        monkeypatch.setattr(module, "_free_on_card", lambda _, card=card: card)
+        if not where:
+            check_memory(config, architecture, SIZES, torch.device("cuda"), RunUse())
+            continue
+        with pytest.raises(DoesNotFitError, match=where):
+            check_memory(config, architecture, SIZES, torch.device("cuda"), RunUse())
+
+
 def test_a_batch_is_offered_where_activations_take_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
