@@ -49,7 +49,7 @@ from dgn_engine.training.metrics import TestPass
 RANDOM = {"FL": "FR-II", "FL-linear": "FR-linear"}
 """The regime of copied gates, and that of random gates that are made in the same way."""
 ITSELF = "file"
-INTERVAL = "Fieller, 95 %, over seeds; the chance error of the test set is not in it"
+INTERVAL = "Fieller, 95 %, over seeds; the sampling error of the test set is not in it"
 _GATES, _RANDOM_GATES = "its gates", "random gates"
 
 
@@ -333,14 +333,14 @@ def _kind_details(kind: SeedCurves, cell: TrainedCell, end: CurveEnding) -> dict
 
 def _remarks(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        "Accuracies are those after the last epoch; nothing is chosen by the "
-        f"{own['examples']:,} test examples of {config.data.name}."
+        "Accuracies are those after the last epoch, on the "
+        f"{own['examples']:,} test examples of {config.data.name}; no choice was made by them."
     )
     yield (
-        "A seed draws a value network's first weights, the order of its examples and, in its pair, "
-        f"the random gates; the gates of {name} are those of one network. So the interval is "
-        "over seeds alone: it says nothing about other networks, and the chance error of the "
-        f"{own['examples']:,} test examples is not in it."
+        "Each seed draws the initial weights of a value network, the order of its examples and, "
+        f"for the other of its pair, the random gates. The gates of {name} are those of a single "
+        "network, so the interval covers seeds only: not other networks, and not the sampling "
+        f"error of the {own['examples']:,} test examples."
     )
     if own["soft"]:
         yield f"The gates of {name} are soft ({own['regime']}); they are held as hard ones."

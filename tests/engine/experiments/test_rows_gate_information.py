@@ -146,9 +146,8 @@ def test_the_answer_is_the_share_of_the_accuracies_after_the_last_epoch(tmp_path
     each = [100 * (g - r) / (91.23 - r) for g, r in zip(gates, random, strict=True)]
     assert found.details["share"]["by_seed"] == pytest.approx(each)
     told = " ".join(found.remarks)
-    assert "the gates of x.pt are those of one network" in told
-    assert "nothing about other networks" in told
-    assert "the chance error of the 360 test examples is not in it" in told
+    assert "The gates of x.pt are those of a single network" in told
+    assert "the sampling error of the 360 test examples" in told
     assert "the test set is not in it" in found.details["share"]["interval"]
     assert "360 test examples of digits" in told
     assert "soft (DL); they are held as hard ones" in told
