@@ -207,7 +207,9 @@ def test_a_learning_rate_may_be_typed_in_powers_of_ten(
     assert sent == [SetLearningRate(1.5e-3)]
 
 
-def test_nonsense_in_a_field_stays_and_changes_nothing(live: RunToolbar, sent: list[Command]) -> None:
+def test_nonsense_in_a_field_stays_and_changes_nothing(
+    live: RunToolbar, sent: list[Command]
+) -> None:
     field = live.learning_rate
     field.setFocus()
     field.selectAll()
