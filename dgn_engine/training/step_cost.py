@@ -81,7 +81,10 @@ def seconds_to_test(
 def time_steps(
     config: RunConfig, input_shape: tuple[int, ...], architecture: Architecture
 ) -> float:
-    """Train on noise for a third of a second of CPU time; return the CPU seconds of a step."""
+    """Train on noise for a third of a second of CPU time; return the seconds of a step of one core.
+
+    One thread: several that wait for each other on a busy machine would count as work.
+    """
     batch, logits = config.training.batch, architecture.classes
     noise = np.random.default_rng(0)
     count, classes = 2 * batch, max(logits, 2)
@@ -98,13 +101,18 @@ def time_steps(
     cpu = torch.device("cpu")
     data = to_device(examples, architecture, cpu)
     trainer = Trainer(config, architecture, data, find_regime(config.gating.regime), cpu)
-    for _ in range(_WARM):
-        trainer.step()
-    began, steps = time.process_time(), 0
-    while not steps or time.process_time() - began < _TIMED:
-        trainer.step()
-        steps += 1
-    return (time.process_time() - began) / steps
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(_WARM):
+            trainer.step()
+        began, steps = time.process_time(), 0
+        while not steps or time.process_time() - began < _TIMED:
+            trainer.step()
+            steps += 1
+        return (time.process_time() - began) / steps
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _seconds_a_pass(architecture: Architecture, examples: int) -> float:

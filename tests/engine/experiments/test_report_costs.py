@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
@@ -30,6 +31,7 @@ from dgn_engine.model.nets import build_architecture
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Calculation, Training, UnitFile
 from dgn_engine.training.step_cost import operations, seconds_a_step, time_steps
+from dgn_engine.training.trainer import Trainer
 from tests.engine.experiments.documents import result
 from tests.engine.experiments.made_up import near
 
@@ -115,6 +117,26 @@ def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
     numbers = examples * 4 * 3 * 64 * 1e-9  # four layers of three maps
     fixed = 8 * 1.5e-4 + 2 * 5e-3
     assert made.seconds == near(fixed + nodes + numbers + once * examples / 9e10)
+
+
+def test_steps_are_timed_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several count as work while they wait for each other: a minute was told as four hours."""
+    used = []
+    step = Trainer.step
+
+    def noted(trainer: Trainer) -> None:
+        used.append(torch.get_num_threads())
+        step(trainer)
+
+    monkeypatch.setattr(Trainer, "step", noted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        time_steps(CONFIG, (1, 8, 8), build_architecture(NET, (1, 8, 8), 10))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(used) == {1}
 
 
 @pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])
