@@ -117,7 +117,8 @@ def _check_recorded(loaded: LoadedRun, spec: PanelSpec, two: bool) -> None:
         here = f"; recorded are {', '.join(sorted(recorded))}" if recorded else ""
         raise UserError(
             f"{spec.title} needs {', '.join(missing)}, which {loaded.name} did not record by "
-            f"step {loaded.step:,}{here}."
+            f"step {loaded.step:,}{here}. dgn train --record {','.join(missing)} keeps it from the "
+            "start."
         )
     if AGREEMENT in spec.probes and not two:
         raise UserError(f"{spec.title} compares two steps; name both, for example 0,{loaded.step}.")

@@ -1,4 +1,4 @@
-"""The share that gates carry of what lies between random gates and a network, and its sentence."""
+"""The share that gates recover of the gap between random gates and a network, and its sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The share that gates carry: number, interval and sentence, in worlds with it and without."""
+"""The share that gates recover: number, interval and sentence, in worlds with it and without."""
 
 from __future__ import annotations
 
