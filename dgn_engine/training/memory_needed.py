@@ -308,7 +308,7 @@ def _what_fits(
         while most - least > 1:
             middle = (least + most) // 2
             least, most = (middle, most) if fits(needed(change.to(middle))) else (least, middle)
-        return f"{change.place} of about {_rounded_down(least):,} would fit."
+        return f"it would fit with {change.place} at most {_rounded_down(least):,}."
     return "choose a smaller network, fewer or smaller images, or another device."
 
 

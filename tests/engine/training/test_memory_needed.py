@@ -150,7 +150,7 @@ def refusal(config: RunConfig) -> str:
 
 
 def offered(sentence: str, place: str) -> int:
-    found = re.search(rf"{re.escape(place)} of about ([\d,]+)", sentence)
+    found = re.search(rf"{re.escape(place)} at most ([\d,]+)", sentence)
     assert found is not None, sentence
     return int(found[1].replace(",", ""))
 
@@ -252,7 +252,7 @@ def test_the_command_refuses_and_leaves_no_folder(
     assert not out.exists()
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["train", "--width", "30000", "--out", str(out)]) == 2
-    assert "--width of about" in capsys.readouterr().err
+    assert "--width at most" in capsys.readouterr().err
 
 
 def test_a_sweep_is_refused_before_it_begins(
