@@ -232,7 +232,7 @@ def broken(folder, kind):
         ("chain", "1.weight"),
         ("nan", "not finite"),
         ("conv", "--net"),
-        ("norm", "running_mean"),
+        ("norm", "BatchNorm '1'"),
     ],
 )
 def test_a_network_that_cannot_be_is_refused(files, capsys, kind, named):

@@ -18,7 +18,7 @@ from dgn_engine.model.architecture import (
     GlobalAveragePool,
     Merge,
 )
-from dgn_engine.model.stack import Stack
+from dgn_engine.model.stack import Stack, apply_weight
 
 SCALED = Architecture(
     (6,), (Dense(6, 5), ChannelScale(5), Gating(), Dense(5, 4), Dense(4, 2, gated=False))
@@ -30,16 +30,29 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def layer_of(stack: Stack, place: int) -> tuple[Tensor, Tensor | None]:
+    weights, biases = stack.tensors()
+    return weights[place], biases[place]
+
+
 def copies(stack: Stack) -> list[Tensor]:
     return [weight.detach().clone() for weight in stack.weights]
 
 
-def test_scaled_channels_keep_their_factors_and_all_other_layers_are_drawn() -> None:
+@pytest.mark.parametrize("init", ["kaiming", "bernoulli", "glorot"])
+def test_scaled_channels_start_as_the_identity_and_all_other_layers_are_drawn(init: str) -> None:
+    """They start as γ = 1, β = 0 of a new BatchNorm, whatever they were before."""
     stack = Stack(SCALED, bias=True)
-    before = copies(stack)
-    stack.draw("kaiming", generator())
-    kept = [torch.equal(a, b) for a, b in zip(before, copies(stack), strict=True)]
-    assert kept == [isinstance(layer, ChannelScale) for layer in SCALED.weighted]
+    with torch.no_grad():
+        for parameter in stack.parameters():
+            parameter.fill_(3.0)
+    stack.draw(init, generator())  # type: ignore[arg-type]
+    scaled = [place for place, layer in enumerate(SCALED.weighted) if layer == ChannelScale(5)]
+    assert [p for p, weight in enumerate(copies(stack)) if bool((weight == 1).all())] == scaled
+    assert all(not bool((weight == 3).any()) for weight in copies(stack))
+    z = torch.randn(7, 5, generator=generator())
+    for place in scaled:
+        assert torch.equal(apply_weight(SCALED.weighted[place], *layer_of(stack, place), z), z)
 
 
 @pytest.mark.parametrize("init", ["kaiming", "bernoulli", "glorot"])

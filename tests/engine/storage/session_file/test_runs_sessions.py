@@ -131,15 +131,22 @@ def test_the_command_line_imports_and_shows(
     assert "b.dgn" in told
 
 
-@pytest.mark.parametrize("command", [["inspect"], ["gate-information"]])
-def test_a_session_in_the_place_of_weights_is_told_from_them(
-    command: list[str], recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", ["inspect", "gate-information"])
+def test_a_session_is_read_as_its_run_and_a_damaged_one_is_refused(
+    command: str, recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export_run(recorded, tmp_path / "a.dgn")
-    assert main([*command, str(tmp_path / "a.dgn")]) == 2
-    told = capsys.readouterr().err
-    assert "a.dgn is a session file" in told
-    assert "dgn runs import" in told
+    session = tmp_path / "a.dgn"
+    export_run(recorded, session)
+    short = ["--seeds", "1", "--epochs", "1", "--executor", "serial", "--quiet"]
+    few = ["--train-limit", "64", "--test-limit", "60", *short, "--out", str(tmp_path / "out")]
+    options = few if command == "gate-information" else []
+    assert main([command, str(session), *options]) == 0
+    assert f"a.dgn@{RunReader(recorded).step}" in capsys.readouterr().out
+    (tmp_path / "b.dgn").write_bytes(session.read_bytes()[:-200])
+    assert main([command, str(tmp_path / "b.dgn"), *options[:4]]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "b.dgn" in said
 
 
 # What a stranger may send.
