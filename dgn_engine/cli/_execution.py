@@ -15,6 +15,7 @@ from dgn_engine.text.printable import complain
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.document import Document
     from dgn_engine.experiments.report.write_report import ReproductionTask
+    from dgn_engine.sweep.checks import StartCheck
     from dgn_engine.sweep.scheduler import Executor
     from dgn_engine.sweep.unit import Unit
 
@@ -51,12 +52,25 @@ def checked_executor(
     arguments: argparse.Namespace, units: Sequence[Unit], folder: Path
 ) -> Executor:
     """The executor that the options name, once the units are known to be possible."""
+    return checked_start(arguments, units, folder)[0]
+
+
+def checked_start(
+    arguments: argparse.Namespace, units: Sequence[Unit], folder: Path
+) -> tuple[Executor, StartCheck]:
+    """The executor that the options name, with as many workers as fit in memory where they do not
+    say how many, and what is known of the units."""
+    from dgn_engine.confinement.child import usable_cores
     from dgn_engine.sweep.checks import check_start
     from dgn_engine.sweep.workers import works_here
 
     executor = named_executor(arguments, units)
-    check_start(units, folder, works_here(arguments.cluster), arguments.workers or 1)
-    return executor
+    check = check_start(units, folder, works_here(arguments.cluster), arguments.workers)
+    if not arguments.workers and 0 < check.at_once < usable_cores():
+        arguments.workers = check.at_once
+        complain(f"dgn {arguments.command}: --workers {check.at_once}: no more fit in memory.")
+        executor = named_executor(arguments, units)
+    return executor, check
 
 
 def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Executor:

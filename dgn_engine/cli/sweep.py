@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.cli import FAILED, Subcommand
-from dgn_engine.cli._execution import add_executor_options, named_executor
+from dgn_engine.cli._execution import add_executor_options, checked_start
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.runs.folder_layout import results_root
 from dgn_engine.text.printable import complain, console, say
@@ -54,16 +54,14 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.cli._progress_bar import UnitProgressBar
     from dgn_engine.experiments.report.reproduction_progress import ProgressTally
     from dgn_engine.experiments.report.result_layout import FIGURES, TABLES
-    from dgn_engine.sweep.checks import check_folder, check_start, ignored_in
+    from dgn_engine.sweep.checks import check_folder, ignored_in
     from dgn_engine.sweep.schedule import OVER, UnitProgress
     from dgn_engine.sweep.summary import rows_of
-    from dgn_engine.sweep.workers import works_here
 
     units = [run.unit for run in sweep.runs]
     check_folder(root, (FIGURES, TABLES))
-    executor = named_executor(arguments, units)
-    sizes = check_start(units, root, works_here(arguments.cluster), arguments.workers or 1)
-    for sentence in ignored_in(sweep.runs, sweep.fields, sizes):
+    executor, check = checked_start(arguments, units, root)
+    for sentence in ignored_in(sweep.runs, sweep.fields, check.sizes):
         complain(f"dgn sweep: {sentence}")
     tally = ProgressTally("sweep", units)
     stop = StopSignals()

@@ -47,7 +47,9 @@ def estimate_run(
         return RunEstimated(refusal=str(refusal), config=config)
     measured = seconds is not None and run is not None and config.same_run(run.config)
     if not measured:
-        seconds = seconds_a_step(config, architecture) if device.type == "cpu" else None
+        seconds = (
+            seconds_a_step(config, architecture, sizes.train) if device.type == "cpu" else None
+        )
     return RunEstimated(needed.weights // NUMBER, needed.total, seconds, measured, config=config)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -58,16 +59,30 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
         )
 
 
+@dataclass(frozen=True)
+class StartCheck:
+    """What is known of trainings that can be done.
+
+    Attributes:
+        sizes: the numbers of training and test examples of the data that were looked at.
+        at_once: how many of the largest trainings fit in main memory together; 0: all of them.
+    """
+
+    sizes: Mapping[DataConfig, tuple[int, int]]
+    at_once: int
+
+
 def check_start(
-    units: Sequence[Unit], root: Path, here: bool = True, workers: int = 1
-) -> Mapping[DataConfig, tuple[int, int]]:
+    units: Sequence[Unit], root: Path, here: bool = True, workers: int = 0
+) -> StartCheck:
     """Raise `UserError`, one sentence with the id, for the first training that cannot be done.
 
     Regime, network, options and epochs are checked; and, where the work is done on this machine
-    (`here`), device, data, memory, the files that it names, and that all of them fit each other;
-    memory also of as many alike as `workers` train at a time. What is done already needs nothing
-    any more. Calculations are taken as they are. Returns the numbers of
-    training and test examples of the data that were looked at.
+    (`here`), device, data, memory, the files that it names, and that all of them fit each other.
+    What is done already needs nothing any more. Calculations are taken as they are.
+
+    Args:
+        workers: how many train at a time, which must fit together; 0: as many as fit.
     """
     alike: dict[object, list[Training]] = {}
     for unit in units:
@@ -75,6 +90,7 @@ def check_start(
             alike.setdefault(_what_counts(unit), []).append(unit)
     loaded: dict[DataConfig, Examples] = {}
     sizes: dict[DataConfig, tuple[int, int]] = {}
+    needs: list[float] = []
     for trainings in alike.values():
         left = [unit for unit in trainings if not _is_done(unit, root)]
         if not left:
@@ -83,12 +99,29 @@ def check_start(
         try:
             _check_names(wanted.config)
             if here:
-                _check_here(wanted, loaded, sizes, min(workers, len(left)))
+                needs += [_check_here(wanted, loaded, sizes)] * len(left)
             elif not wanted.config.net.of_file:  # it lies there, not here
                 architecture_for(wanted.config.net, _SHAPE, _CLASSES)
         except UserError as refusal:
             raise UserError(f"The run {wanted.id} is not possible: {refusal}") from None
-    return sizes
+    return StartCheck(sizes, _fitting_at_once(needs, workers))
+
+
+def _fitting_at_once(needs: Sequence[float], workers: int) -> int:
+    """Return how many of the largest fit in main memory together, at least 1; 0: all do.
+
+    Raises `DoesNotFitError` where `workers` of them do not.
+    """
+    free = free_memory()
+    totals = list(itertools.accumulate(sorted(needs, reverse=True)))
+    fitting = max(1, sum(total <= free for total in totals))
+    wanted = min(workers, len(totals))
+    if wanted > fitting:
+        raise DoesNotFitError(
+            f"{wanted} runs at a time need about {bytes_in_words(totals[wanted - 1])} and "
+            f"{bytes_in_words(free)} are free; --workers {fitting} would fit."
+        )
+    return fitting if fitting < len(totals) else 0
 
 
 def ignored_in(
@@ -140,9 +173,9 @@ def _check_here(
     unit: Training,
     loaded: dict[DataConfig, Examples],
     sizes: dict[DataConfig, tuple[int, int]],
-    at_once: int,
-) -> None:
-    """Begin the run on the CPU with next to no examples."""
+) -> float:
+    """Begin the run on the CPU with next to no examples; return the bytes of main memory that it
+    needs with all of them."""
     config = unit.config
     device = choose_device(config.device)
     data = _whole(config.data)
@@ -157,12 +190,6 @@ def _check_here(
     architecture = architecture_for(config.net, shape, logits)
     whole_sizes = DataSizes(*sizes[data], shape, logits)
     needed = check_memory(config, architecture, whole_sizes, device, RunUse())
-    if device.type != "cuda" and at_once * needed.total > (free := free_memory()):
-        raise DoesNotFitError(
-            f"{at_once} of its kind at a time need about {bytes_in_words(at_once * needed.total)} "
-            f"and {bytes_in_words(free)} are free; --workers {max(1, int(free // needed.total))} "
-            "would fit."
-        )
     regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
     copies = read_initial_weights(config, regime, architecture, quiet)
     learns = regime.takes_gates and not config.gating.gates_from and unit.gates_from is None
@@ -171,6 +198,7 @@ def _check_here(
     copies.copy_into(trainer)
     if learns:
         trainer.swap(regime, restart_value=True)
+    return needed.total if device.type != "cuda" else 0.0
 
 
 def _few(examples: Examples) -> Examples:

@@ -188,7 +188,7 @@ class Run:
         """Return what it takes: weights, memory and, on a CPU, the time of a step."""
         seconds = None
         if self.device.type == "cpu":
-            seconds = seconds_a_step(self.config, self.architecture)
+            seconds = seconds_a_step(self.config, self.architecture, self.trainer.examples)
         return RunEstimated(self.memory.weights // NUMBER, self.memory.total, seconds)
 
     def ignored(

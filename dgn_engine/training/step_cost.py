@@ -46,26 +46,29 @@ def weights_of(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], in
 def feature_passes(config: RunConfig) -> int:
     """Return the passes of the feature network in a step: 0 without one, 1 frozen, 3 trained."""
     regime = find_regime(config.gating.regime)
-    if regime.own_gates or regime.open_gates:
+    if regime.own_gates or regime.open_gates or regime.drawn_gates:
         return 0
     return 3 if regime.trains_feature else 1
 
 
-def seconds_a_step(config: RunConfig, architecture: Architecture, stack: int = 1) -> float:
+def seconds_a_step(
+    config: RunConfig, architecture: Architecture, examples: int, stack: int = 1
+) -> float:
     """Estimate the seconds that one CPU core takes for a step of one full batch.
 
     Args:
         architecture: of the configuration's network.
+        examples: of the training set; a batch has no more.
         stack: how many networks are trained side by side; the seconds are those of one of them.
     """
-    feature = feature_passes(config)
+    feature, batch = feature_passes(config), min(config.training.batch, examples)
     if stack > 1:
         passes = 3 + (0 if feature == 1 else feature)  # a stack computes frozen gates once
         layers = len(architecture.weighted)
-        work = passes * operations(architecture) * config.training.batch
+        work = passes * operations(architecture) * batch
         return passes * layers * PACKED_LAYER / stack + work / PACKED
     passes = 3 + feature  # backward is twice forward
-    return STEP + passes * _seconds_a_pass(architecture, config.training.batch)
+    return STEP + passes * _seconds_a_pass(architecture, batch)
 
 
 def seconds_to_test(
@@ -79,16 +82,16 @@ def seconds_to_test(
 
 
 def time_steps(
-    config: RunConfig, input_shape: tuple[int, ...], architecture: Architecture
+    config: RunConfig, input_shape: tuple[int, ...], architecture: Architecture, examples: int
 ) -> float:
     """Train on noise for a third of a second of CPU time; return the seconds of a step of one core.
 
     One thread: several that wait for each other on a busy machine would count as work.
     """
-    batch, logits = config.training.batch, architecture.classes
+    logits = architecture.classes
     noise = np.random.default_rng(0)
-    count, classes = 2 * batch, max(logits, 2)
-    examples = Examples(
+    count, classes = min(2 * config.training.batch, examples), max(logits, 2)
+    made = Examples(
         name="noise",
         train_x=noise.random((count, *input_shape), np.float32),
         train_y=noise.integers(0, classes, count),
@@ -99,7 +102,7 @@ def time_steps(
         signed=logits == 1,
     )
     cpu = torch.device("cpu")
-    data = to_device(examples, architecture, cpu)
+    data = to_device(made, architecture, cpu)
     trainer = Trainer(config, architecture, data, find_regime(config.gating.regime), cpu)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

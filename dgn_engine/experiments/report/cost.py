@@ -102,10 +102,10 @@ def _pace(
     for kind, weight in longest:
         size = sizes(shape[kind])
         architecture = architecture_for(kind.net, size.shape, size.classes)
-        step = seconds_a_step(kind, architecture)
+        step = seconds_a_step(kind, architecture, size.train)
         if step <= _LONGEST:
             estimated += weight
-            measured += weight * time_steps(kind, size.shape, architecture) / step
+            measured += weight * time_steps(kind, size.shape, architecture, size.train) / step
     return measured / estimated if estimated else None
 
 
@@ -147,7 +147,7 @@ def _run_cost(unit: Training, sizes: DataSizes, stack: int = 1) -> tuple[float, 
     config = unit.config
     architecture = architecture_for(config.net, sizes.shape, sizes.classes)
     steps = math.ceil(sizes.train / config.training.batch)
-    epoch = steps * seconds_a_step(config, architecture, stack)
+    epoch = steps * seconds_a_step(config, architecture, sizes.train, stack)
     epoch += seconds_to_test(config, architecture, sizes.test, stack)
     return work_of(unit) * epoch, _storage(config, architecture)
 

@@ -63,6 +63,7 @@ def task(*units: Any, quick_minutes: float = 1.5, **request: Any) -> Reproductio
     [
         ("ReLU", 3, 1),  # forward, and backward twice as dear
         ("soft-ReLU", 3, 1),
+        ("FRG", 3, 1),  # its gates are coins, thrown once
         ("DLN", 3, 1),
         ("FR-II", 4, 2),  # and the feature network forward
         ("DL", 6, 2),  # which is trained as well
@@ -119,6 +120,13 @@ def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
     assert made.seconds == near(fixed + nodes + numbers + once * examples / 9e10)
 
 
+def test_a_batch_has_no_more_examples_than_there_are() -> None:
+    large = replace(CONFIG, training=replace(CONFIG.training, batch=50_000))
+    network = build_architecture(NET, (1, 8, 8), 10)
+    whole = replace(CONFIG, training=replace(CONFIG.training, batch=100))
+    assert seconds_a_step(large, network, 100) == seconds_a_step(whole, network, 100)
+
+
 def test_steps_are_timed_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several count as work while they wait for each other: a minute was told as four hours."""
     used = []
@@ -132,7 +140,7 @@ def test_steps_are_timed_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> Non
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        time_steps(CONFIG, (1, 8, 8), build_architecture(NET, (1, 8, 8), 10))
+        time_steps(CONFIG, (1, 8, 8), build_architecture(NET, (1, 8, 8), 10), 100)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -146,7 +154,7 @@ def test_steps_of_every_kind_of_network_are_timed(name: str, regime: str) -> Non
     config = of(regime, config=replace(CONFIG, net=net)).config
     for classes in (10, 1):
         shape = (1, 8, 8)
-        assert time_steps(config, shape, build_architecture(net, shape, classes)) > 0
+        assert time_steps(config, shape, build_architecture(net, shape, classes), 100) > 0
 
 
 def test_a_cost_by_timed_steps_is_the_estimate_times_how_slow_this_machine_is(
@@ -158,8 +166,9 @@ def test_a_cost_by_timed_steps_is_the_estimate_times_how_slow_this_machine_is(
     single = [cost_of(task(of("ReLU"))).seconds, cost_of(task(of("ReLU", "w", wide))).seconds]
     slower = {16: 2.0, 64: 5.0}
 
-    def timed(config: RunConfig, _shape: object, architecture: Any) -> float:
-        return slower[dict(config.net.options)["width"]] * seconds_a_step(config, architecture)  # type: ignore[index]
+    def timed(config: RunConfig, _shape: object, architecture: Any, examples: int) -> float:
+        width = dict(config.net.options)["width"]
+        return slower[int(width)] * seconds_a_step(config, architecture, examples)
 
     monkeypatch.setattr("dgn_engine.experiments.report.cost.time_steps", timed)
     estimate, made = cost_of(work), cost_of(work, timed=True)

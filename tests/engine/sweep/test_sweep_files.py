@@ -11,7 +11,7 @@ import pytest
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.sweep import checks
-from dgn_engine.sweep.checks import check_folder, check_start, ignored_in
+from dgn_engine.sweep.checks import StartCheck, check_folder, check_start, ignored_in
 from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.sweep_file import Sweep, read_sweep, sweep_of
 from dgn_engine.sweep.unit import Training
@@ -173,10 +173,10 @@ def test_data_are_loaded_once_and_their_sizes_told(monkeypatch: pytest.MonkeyPat
     noisy = replace(SMALL.data, label_noise=0.5, pixels="random", variant_seed=3)
     fewer = replace(SMALL.data, train_limit=50)
     units = [small(0), small(1), trained("n", data=noisy), trained("f", data=fewer)]
-    sizes = check_start(units, Path("/nowhere"))
+    sizes = check_start(units, Path("/nowhere")).sizes
     assert sizes == {SMALL.data: (200, 100), fewer: (50, 100)}
     assert loaded == [SMALL.data, fewer]
-    assert check_start(units, Path("/nowhere"), here=False) == {}
+    assert check_start(units, Path("/nowhere"), here=False) == StartCheck({}, 0)
 
 
 def test_a_network_of_a_file_on_another_machine_is_not_looked_for() -> None:
@@ -195,7 +195,7 @@ def test_what_is_done_is_not_checked_and_what_is_left_of_its_kind_is(
         raise UserError("Its device is gone.")
 
     monkeypatch.setattr(checks, "choose_device", absent)
-    assert check_start([done], tmp_path) == {}
+    assert check_start([done], tmp_path) == StartCheck({}, 0)
     said = f"The run {left.id} is not possible: Its device is gone."
     assert refused(done, left, root=tmp_path) == said
 

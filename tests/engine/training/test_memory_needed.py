@@ -273,7 +273,10 @@ def test_a_sweep_of_more_workers_than_fit_is_refused(
     one = Run(1, config, lambda _: None, lambda *_: None, live=False).memory.total
     monkeypatch.setattr(checks, "free_memory", lambda: 2.5 * one)
     check_start(runs, tmp_path, workers=2)
-    check_start(runs[:2], tmp_path, workers=8)  # there are no more to begin
+    assert check_start(runs[:2], tmp_path, workers=8).at_once == 0  # there are no more to begin
+    assert check_start(runs, tmp_path).at_once == 2
+    wide = replace(config, net=NetConfig("fc", (("width", 500),)))
+    assert check_start([*runs, Training("wide", wide)], tmp_path).at_once == 1
     with pytest.raises(UserError, match="--workers 2 would fit"):
         check_start(runs, tmp_path, workers=3)
 
