@@ -80,7 +80,7 @@ NOT_RUN = (
     ),
     NotRun(
         "reads CIFAR-10 in processes that know only its published files",
-        "tests/engine/cli/test_cli_gate_information.py",
+        "tests/engine/cli/test_assumptions.py",
         (
             "dgn gate-information mine.pt --data cifar10 --normalise cifar10 "
             "--expect-accuracy 92.9",

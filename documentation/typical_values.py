@@ -231,7 +231,8 @@ def disagreement(cell: str, values: Values, unit: float = 1.0) -> str:
     """Return why the values of a run do not fit a cell, or an empty string.
 
     They do not fit if one is beyond its range by more than `FACTOR`, if there is a value where the
-    page has none (or the reverse), or if the run changes the other way by more than `TURN`.
+    page has none (or the reverse), or if the run changes the other way by more than `TURN`. Shares
+    are compared as odds: 32 % is as far from 60 % as 68 % is from 40 %.
 
     Args:
         cell: ranges as `write_cell` writes them.
@@ -246,13 +247,20 @@ def disagreement(cell: str, values: Values, unit: float = 1.0) -> str:
         return "there is a number on one side only"
     for (low, high), side in zip(ranges, sides, strict=True):
         for value in side:
-            if not low / FACTOR <= value / unit <= high * FACTOR:
+            least, most, now = low, high, value / unit
+            if unit != 1.0:
+                least, most, now = (_odds(percent) for percent in (low, high, value / unit))
+            if not least / FACTOR <= now <= most * FACTOR:
                 return f"{value / unit:.4g} is of another order of magnitude"
     if direction:
         start, end = (float(np.mean(side)) for side in sides)
         if direction * (end - start) < -TURN * abs(start):
             return f"it goes from {start / unit:.4g} to {end / unit:.4g}"
     return ""
+
+
+def _odds(percent: float) -> float:
+    return percent / max(100.0 - percent, 0.1)
 
 
 def row_cells(page: str, name: str) -> list[str]:

@@ -103,6 +103,14 @@ def test_typical_values_are_compared_by_order_of_magnitude_and_direction(
     assert (typical_values.disagreement(cell, values) == "") == fits
 
 
+@pytest.mark.parametrize(
+    ("percent", "fits"), [(96.0, True), (90.0, True), (98.5, True), (85.0, False), (99.9, False)]
+)
+def test_shares_are_compared_as_odds(percent: float, fits: bool) -> None:
+    """By size alone no accuracy from 32 % to 100 % would be another one than 96 %."""
+    assert (typical_values.disagreement("95 to 97", ([percent / 100],), 0.01) == "") == fits
+
+
 def test_a_row_of_typical_values_is_written_and_words_in_brackets_stay() -> None:
     page = "| run | ν |\n| --- | --- |\n| digits, DL (a) | 1 ↗ 2 (soft) | 0 |\n| other | 1 |\n"
     changed = typical_values.with_row(page, "digits, DL", ["3 ↗ 4", "5"])

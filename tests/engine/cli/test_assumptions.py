@@ -117,6 +117,9 @@ def test_another_accuracy_than_expected_is_refused_and_nothing_is_written(
         assert not (tmp_path / "out").exists()
     for door in doors[:2]:
         assert main([*door[: -len(out)], "--expect-accuracy", right]) == 0
+    measured = [*doors[2], "--seeds", "1", "--normalise", "none", "--expect-accuracy", right]
+    assert main(measured) == 0
+    assert (tmp_path / "out" / "results.json").exists()
     capsys.readouterr()
 
 
