@@ -16,10 +16,9 @@ from dgn_engine.setting import Conditions, Setting, meets
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.collapsible import Collapsible
-from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, value_of
+from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, problem_in, value_of
 from dgn_viewer.widgets.form_section import Holds, SettingSection
 from dgn_viewer.widgets.layouts import column, plain_label
-from dgn_viewer.widgets.number_entry import problem_in
 
 _TITLES = {"data": "Data", "net": "Network", "gating": "Gating", "training": "Training", "": "Run"}
 
@@ -103,7 +102,7 @@ class RunForm(QWidget):
 
     @property
     def problem(self) -> str:
-        """Why a number that is filled in cannot be taken; '' where all can."""
+        """Why a field cannot be taken as it is filled in; '' where all can."""
         return problem_in(self)
 
     def _pass_on(self) -> None:

@@ -115,7 +115,7 @@ def _typed(text: str) -> float:
     except ValueError:
         value = float("nan")
     if not np.isfinite(value):
-        raise UserError(f"'{text.strip()}' is no number; type one such as 0.5 or 1e-3.")
+        raise UserError(f"'{text.strip()}' is not a number; type one such as 0.5 or 1e-3.")
     return value
 
 

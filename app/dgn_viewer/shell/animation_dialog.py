@@ -14,11 +14,10 @@ from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWi
 from dgn_viewer.figures.animation_format import waits
 from dgn_viewer.figures.figure_style import COLUMN, TEXT
 from dgn_viewer.shell.file_dialogs import ask_new_file
-from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row, scrolling
-from dgn_viewer.widgets.number_entry import problem_in
 from dgn_viewer.widgets.number_field import NumberField
 
 PAGES, MOST_PAGES = 100, 1000

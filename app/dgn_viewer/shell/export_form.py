@@ -25,11 +25,10 @@ from dgn_viewer.figures.figure_style import (
 )
 from dgn_viewer.figures.provenance import FigurePanel
 from dgn_viewer.scene.typeset import plain
-from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import column
-from dgn_viewer.widgets.number_entry import problem_in
 from dgn_viewer.widgets.number_field import NumberField
 
 KINDS = {

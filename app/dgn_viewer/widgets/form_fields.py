@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import LADDER, NumberField
 
 _ARROW = 44  # pixels of a combo box that are not text
+_WHOLE = re.compile(r"[+-]?[0-9]+")  # int() takes '1_0' and the digits of every script
 
 
 class PickBox(QComboBox):
@@ -127,7 +129,7 @@ class ListField(QLineEdit):
         self.setAccessibleName(f"{name}, a whole number for each gate layer")
         self.setAcceptDrops(False)
         self.shown_beside = False
-        self.textChanged.connect(self._tell)
+        self.textChanged.connect(self._show_problem)
 
     @property
     def problem(self) -> str:
@@ -138,20 +140,20 @@ class ListField(QLineEdit):
             return str(refusal)
         return ""
 
-    def _tell(self) -> None:
+    def _show_problem(self) -> None:
         self.setProperty("refused", bool(self.problem))
         self.style().polish(self)  # a style sheet reads properties only then
         self.refused.emit(self.problem)
 
     def value(self) -> tuple[int, ...]:
         """What is filled in; raises `UserError` where it is no list of whole numbers."""
-        try:
-            return tuple(int(part) for part in self.text().replace(",", " ").split())
-        except ValueError:
+        parts = self.text().replace(",", " ").split()
+        if not all(map(_WHOLE.fullmatch, parts)):
             raise UserError(
                 f"{self._name} is '{self.text()}'; it must be whole numbers, one for each gate "
                 "layer, such as 0 3 0."
-            ) from None
+            )
+        return tuple(map(int, parts))
 
     def show_value(self, numbers: Sequence[int]) -> None:
         self.setText(" ".join(str(number) for number in numbers))
@@ -192,6 +194,8 @@ class PairField(QWidget):
 
     def _show(self) -> None:
         for field in (self.first, self.second):
+            if field.problem and not self.only.isChecked():  # what cannot be mended there
+                field.setValue(field.value())
             field.setEnabled(self.only.isChecked())
         self.changed.emit()
 
@@ -263,6 +267,18 @@ def show_value(field: QWidget, value: Any) -> None:
             field.setText(str(value))
         case _:
             raise _not_a_field(field)
+
+
+def problem_in(form: QWidget) -> str:
+    """Why a form cannot be taken as it is filled in, one sentence; '' where it can.
+
+    Of its first field with a problem; those that are hidden or disabled do not matter.
+    """
+    for field in form.findChildren(QWidget):
+        matters = isinstance(field, NumberEntry | ListField) and field.isVisibleTo(form)
+        if matters and field.isEnabledTo(form) and field.problem:
+            return field.problem
+    return ""
 
 
 def is_changed(field: QWidget, setting: Setting) -> bool:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-import math
 import re
+from dataclasses import dataclass
+from typing import Literal
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QValidator, QWheelEvent
 from PySide6.QtWidgets import QDoubleSpinBox, QToolTip, QWidget
 
 # '1,000' is a thousand or one, by the language: neither is taken for the other. '0,001' is clear.
-_AMBIGUOUS = re.compile(r"[1-9]\d{0,2}(,\d{3})+")
-_BEGUN = re.compile(r"[+-]?\d*[.,]?\d*([eE][+-]?\d*)?")  # what may become a number
+_AMBIGUOUS = re.compile(r"[1-9][0-9]{0,2}(,[0-9]{3})+")
+# Only what is also shown: float() takes '1_000' and the digits of every script, '١,٠٠٠' as 1.
+_NUMBER = re.compile(r"[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?")
+_BEGUN = re.compile(r"[+-]?[0-9]*[.,]?[0-9]*([eE][+-]?[0-9]*)?")  # what may become a number
 _NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class NumberProblem:
+    """Why what was typed cannot be taken: its kind, and one sentence.
+
+    `too small` and `unreadable` may end as more is typed.
+    """
+
+    kind: Literal["unreadable", "ambiguous", "too small", "too large", "other"]
+    sentence: str
 
 
 class NumberEntry(QDoubleSpinBox):
@@ -39,7 +53,8 @@ class NumberEntry(QDoubleSpinBox):
         self.unit, self.zero = unit, zero
         self.shown_beside = False
         self._least, self._most = least, most
-        self._typed = self._problem = self._told = ""
+        self._typed = self._announced = ""
+        self._problem: NumberProblem | None = None
         self._empty = False
         self._ends = min(least, 0.0) if zero else least, most
         self.setRange(*self._ends)
@@ -50,13 +65,13 @@ class NumberEntry(QDoubleSpinBox):
     @property
     def problem(self) -> str:
         """Why what stands in the field cannot be taken, one sentence; '' where it can."""
-        return self._problem
+        return "" if self._problem is None else self._problem.sentence
 
     def setValue(self, value: float) -> None:
         """Show a number within the range, in the place of whatever was typed."""
-        self._typed, self._problem, self._empty = "", "", False
+        self._typed, self._problem, self._empty = "", None, False
         super().setValue(value)
-        self._tell()
+        self._announce_problem()
 
     def show_value(self, value: float) -> None:
         """Show a number, also one that is outside of what can be typed here."""
@@ -102,7 +117,7 @@ class NumberEntry(QDoubleSpinBox):
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
-        self._tell()
+        self._announce_problem()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape and self._problem:
@@ -111,7 +126,7 @@ class NumberEntry(QDoubleSpinBox):
             return
         super().keyPressEvent(event)
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self._tell()
+            self._announce_problem()
 
     def number_text(self, value: float) -> str:
         """A number as it is shown and may be typed."""
@@ -134,28 +149,32 @@ class NumberEntry(QDoubleSpinBox):
         self._typed, self._empty = (bare if self._problem else ""), False
         return None if self._problem else number
 
-    def _parsed(self, bare: str) -> tuple[float, str]:
+    def _parsed(self, bare: str) -> tuple[float, NumberProblem | None]:
         if self.zero and bare == self.zero:
-            return 0.0, ""
+            return 0.0, None
         if not bare:
-            return 0.0, "Type a number."
+            return 0.0, NumberProblem("unreadable", "Type a number.")
         if _AMBIGUOUS.fullmatch(bare):
-            return 0.0, f"'{bare}' may be read in two ways: type it without the comma."
-        try:
-            number = float(bare.replace(",", "."))
-        except ValueError:
-            number = math.nan
-        if math.isnan(number):
-            return 0.0, f"'{bare[:20]}' is no number."
+            return 0.0, NumberProblem(
+                "ambiguous", f"'{bare}' is ambiguous: type it without the comma."
+            )
+        if not _NUMBER.fullmatch(bare):
+            return 0.0, NumberProblem("unreadable", f"'{bare[:20]}' is not a number.")
+        number = float(bare.replace(",", "."))
         if (self.zero and number == 0) or number == self.value():
-            return number, ""
+            return number, None
+        return number, self._problem_of(number)
+
+    def _problem_of(self, number: float) -> NumberProblem | None:
         if reason := self.reason_not_taken(number):
-            return number, reason
+            return NumberProblem("other", reason)
         if number > self._most:
-            return number, f"It must be at most {self._in_words(self._most)}."
+            most = self._in_words(self._most)
+            return NumberProblem("too large", f"It must be at most {most}.")
         if number < self._least:
-            return number, f"It must be at least {self._in_words(self._least)}."
-        return number, ""
+            least = self._in_words(self._least)
+            return NumberProblem("too small", f"It must be at least {least}.")
+        return None
 
     def _in_words(self, number: float) -> str:
         return self.number_text(number) if number < 10_000 else f"{number:,.0f}"
@@ -163,29 +182,23 @@ class NumberEntry(QDoubleSpinBox):
     def _on_edited(self, text: str) -> None:
         self._read(text)
         bare = text.removesuffix(self._suffix).strip()
-        begun = _BEGUN.fullmatch(bare) or (bare and self.zero.startswith(bare))
-        small = self._problem.startswith("It must be at least")
-        unreadable = "no number" in self._problem or not bare
-        if not (begun and (small or unreadable)):  # it may become a number yet
-            self._tell()
+        begun = not bare or _BEGUN.fullmatch(bare) or self.zero.startswith(bare)
+        kind = None if self._problem is None else self._problem.kind
+        if not (begun and kind in ("too small", "unreadable")):  # it may become a number yet
+            self._announce_problem()
 
-    def _tell(self) -> None:
+    def _announce_problem(self) -> None:
         """Say what has become of the problem since it was last said."""
-        if self._problem == self._told:
+        problem = self.problem
+        if problem == self._announced:
             return
-        self._told = self._problem
-        self.setProperty("refused", bool(self._problem))
+        self._announced = problem
+        self.setProperty("refused", bool(problem))
         self.style().polish(self)  # a style sheet reads properties only then
-        self.setAccessibleDescription(self._problem)
+        self.setAccessibleDescription(problem)
         if not self.shown_beside:
-            if self._problem and self.isVisible():
-                QToolTip.showText(self.mapToGlobal(QPoint(0, self.height())), self._problem, self)
+            if problem and self.isVisible():
+                QToolTip.showText(self.mapToGlobal(QPoint(0, self.height())), problem, self)
             else:
                 QToolTip.hideText()
-        self.refused.emit(self._problem)
-
-
-def problem_in(form: QWidget) -> str:
-    """The first problem of a field of a form that is shown; '' where all numbers can be taken."""
-    fields = (field for field in form.findChildren(NumberEntry) if field.isVisibleTo(form))
-    return next((field.problem for field in fields if field.problem), "")
+        self.refused.emit(problem)

@@ -4,7 +4,8 @@ nothing."""
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
@@ -17,16 +18,18 @@ from dgn_engine.protocol.engine_events import RunEstimated
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.run_page import RunPage
-from dgn_viewer.widgets.form_fields import value_of
+from dgn_viewer.widgets.form_fields import ListField, PairField, problem_in, value_of
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.number_entry import NumberEntry, problem_in
+from dgn_viewer.widgets.number_entry import NumberEntry
 from dgn_viewer.widgets.number_field import NumberField
 from tests.viewer.inspector.inspected import CATALOGUE, tell
 
 
 def fill(field: NumberEntry, text: str) -> None:
     field.lineEdit().selectAll()
-    QTest.keyClicks(field.lineEdit(), text)
+    for letter in text:  # QTest.keyClicks ends the process at a letter that is not ASCII
+        pressed = QKeyEvent(QEvent.Type.KeyPress, 0, Qt.KeyboardModifier.NoModifier, letter)
+        QApplication.sendEvent(field.lineEdit(), pressed)
     QTest.keyClick(field, Qt.Key.Key_Return)
 
 
@@ -49,7 +52,26 @@ def rate(qtbot: QtBot) -> NumberField:
     return field
 
 
-@pytest.mark.parametrize("typed", ["200000", "1", "1.5", "abc", "1e99", "-3", "nan", "1,000"])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "200000",
+        "1",
+        "1.5",
+        "abc",
+        "1e99",
+        "-3",
+        "nan",
+        "1,000",
+        "inf",
+        "1_000",
+        "٦٤",
+        "١,٠٠٠",
+        "6 4",
+        "0x40",
+        "e3",
+    ],
+)
 def test_what_cannot_be_taken_stays_and_is_refused(width: IntegerField, typed: str) -> None:
     width.setKeyboardTracking(False)  # 2 of 200000 would be taken on the way
     told: list[str] = []
@@ -95,6 +117,17 @@ def test_escape_and_the_arrows_bring_the_number_back(width: IntegerField) -> Non
     assert (width.text(), width.problem) == ("129", "")
 
 
+@pytest.mark.parametrize(
+    ("typed", "kind"),
+    [("", "unreadable"), ("abc", "unreadable"), ("1,000", "ambiguous"), ("1", "too small"),
+     ("70000", "too large"), ("2.5", "other")],
+)  # fmt: skip
+def test_each_problem_has_its_kind(width: IntegerField, typed: str, kind: str) -> None:
+    problem = width._parsed(typed)[1]
+    assert problem is not None
+    assert problem.kind == kind
+
+
 def test_a_number_that_is_being_typed_is_not_refused_yet(rate: NumberField) -> None:
     told: list[str] = []
     rate.refused.connect(told.append)
@@ -133,6 +166,38 @@ def test_the_form_says_it_below_the_field_and_start_is_off(form: RunPage) -> Non
     assert form.start.isEnabled()
     assert not said[0].isVisibleTo(form)
     assert form.form.config().training.learning_rate == 0.01
+
+
+def test_a_list_that_cannot_be_read_turns_start_off(form: RunPage) -> None:
+    tiling = form.form.fields["gating.tiling"]
+    assert isinstance(tiling, ListField)
+    form.form.advanced.open(True)
+    for typed in ("1,x", "1_0 2", "١ ٢"):
+        tiling.setText(typed)
+        assert not form.start.isEnabled()
+        assert problem_in(form) == tiling.problem != ""
+        tiling.setText("1 2")
+        assert form.start.isEnabled()
+        assert value_of(tiling) == (1, 2)
+
+
+def test_a_field_that_is_disabled_does_not_matter(form: RunPage) -> None:
+    pair = form.form.fields["data.binary"]
+    assert isinstance(pair, PairField)
+    pair.only.setChecked(True)
+    fill(pair.first, "abc")
+    assert not form.start.isEnabled()
+    pair.only.setChecked(False)
+    assert form.start.isEnabled()
+    assert form.form.config().data.binary is None
+    assert pair.first.text() == "4"  # as it was before: what was typed could not be mended there
+    width = IntegerField(2, 9)
+    width.setParent(form.form)
+    width.show()
+    fill(width, "1")
+    assert problem_in(form.form) == width.problem != ""
+    width.setEnabled(False)
+    assert problem_in(form.form) == ""
 
 
 def test_as_now_puts_numbers_in_the_place_of_what_was_refused(form: RunPage) -> None:

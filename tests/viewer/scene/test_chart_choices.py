@@ -150,10 +150,10 @@ def test_typed_ends_make_a_range() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "log", "why"),
     [
-        ("one", "2", False, "'one' is no number; type one such as 0.5 or 1e-3."),
-        ("", "2", False, "'' is no number; type one such as 0.5 or 1e-3."),
-        ("0", "1,5", False, "'1,5' is no number; type one such as 0.5 or 1e-3."),
-        ("0", "inf", False, "'inf' is no number; type one such as 0.5 or 1e-3."),
+        ("one", "2", False, "'one' is not a number; type one such as 0.5 or 1e-3."),
+        ("", "2", False, "'' is not a number; type one such as 0.5 or 1e-3."),
+        ("0", "1,5", False, "'1,5' is not a number; type one such as 0.5 or 1e-3."),
+        ("0", "inf", False, "'inf' is not a number; type one such as 0.5 or 1e-3."),
         ("2", "2", False, "The upper end has to be above 2."),
         ("0", "2", True, "A logarithmic axis begins above 0; type a positive lower end."),
     ],

@@ -43,7 +43,7 @@ class ExperimentAdvanced(Collapsible):
         page = QWidget()
         column(self._rows(entry), into=page)
         super().__init__("Advanced", page)
-        self.button.toggled.connect(self._tell)
+        self.button.toggled.connect(self._show_changed)
 
     def put_into(self, request: ReproduceRequest) -> ReproduceRequest:
         """Add what is filled in here; raises `UserError` where a learning rate is none."""
@@ -80,7 +80,7 @@ class ExperimentAdvanced(Collapsible):
         rows.show_row(self.augmentation, "augmentation" in entry.asks)
         return rows
 
-    def _tell(self) -> None:
+    def _show_changed(self) -> None:
         changed = {
             "SGD's steps": bool(self.steps.text().strip()),
             "augmentation": self.augmentation.value() != "none",

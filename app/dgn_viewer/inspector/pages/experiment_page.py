@@ -15,11 +15,11 @@ from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 from dgn_viewer.inspector.pages.experiment_advanced import ExperimentAdvanced
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
-from dgn_viewer.widgets.number_entry import NumberEntry, problem_in
+from dgn_viewer.widgets.number_entry import NumberEntry
 
 Start = Callable[[ExperimentEntry, ReproduceRequest], str]
 
