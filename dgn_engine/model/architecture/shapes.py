@@ -13,7 +13,7 @@ def shape_after(node: nodes.Node, shape: tuple[int, ...], place: int) -> tuple[i
         case nodes.Fork() | nodes.Skip() | nodes.Merge() | nodes.Gating():
             return shape
         case nodes.ChannelScale():
-            if shape[0] != node.channels:
+            if shape[:1] != (node.channels,):
                 raise UserError(f"{where} takes {node.channels} channels, but {shape} arrives.")
             return shape
         case nodes.Dense():
@@ -23,6 +23,11 @@ def shape_after(node: nodes.Node, shape: tuple[int, ...], place: int) -> tuple[i
         case nodes.Conv():
             if len(shape) != 3 or shape[0] != node.inputs:
                 raise UserError(f"{where} takes {node.inputs} channels, but {shape} arrives.")
+            if node.circular and node.padding > min(shape[1:]):  # more than once around
+                raise UserError(
+                    f"{where}: a map of {shape[1]}×{shape[2]} is smaller than its circular padding "
+                    f"of {node.padding}; use less padding or larger images."
+                )
             sides = tuple(
                 (side + 2 * node.padding - node.kernel) // node.stride + 1 for side in shape[1:]
             )

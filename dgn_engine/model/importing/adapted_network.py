@@ -27,6 +27,8 @@ FORMAT = "dgn-viewer network 1"
 _NODES = 5000
 _LONGEST = 100_000  # letters of metadata that the reader keeps
 _LARGEST = 1 << 24  # of a side, a number of channels, a kernel
+_WIDEST = 1 << 26  # numbers that one example has after a layer: padding could make any
+_FACTORS = (float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max))
 _TITLE = 200
 _KINDS: Mapping[str, type[arch.Node]] = {kind.__name__: kind for kind in get_args(arch.Node)}
 
@@ -58,7 +60,7 @@ def adapted_title(listing: CheckpointContents) -> str:
 def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
     """Return what a file of this network holds, under the file name `name`.
 
-    Raises `UserError` where it has more nodes than a file describes.
+    Raises `UserError` where it has more nodes, or other values, than a file describes.
     """
     arrays: dict[str, Array] = {}
     for place, (weight, bias) in enumerate(zip(*network.stack.tensors(), strict=True)):
@@ -82,7 +84,9 @@ def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
             "than a file of it can describe."
         )
     dtypes = {key: array.dtype.name for key, array in arrays.items()}
-    return CheckpointContents(name, arrays, dtypes, metadata={KEY: text}, kind="adapted module")
+    listing = CheckpointContents(name, arrays, dtypes, metadata={KEY: text}, kind="adapted module")
+    _description(listing)  # what is written can be read
+    return listing
 
 
 def read_adapted(
@@ -140,9 +144,11 @@ def _description(listing: CheckpointContents) -> tuple[str, bool, arch.Architect
         architecture = arch.Architecture(shape, tuple(_from_plain(node) for node in nodes))
         if architecture.normalised:
             raise ValueError("a BatchNorm")
+        if max(math.prod(after) for _, after in architecture.shapes()) > _WIDEST:
+            raise ValueError(f"more than {_WIDEST:,} numbers of one example")
     except UserError as refusal:
         raise UserError(f"{file} describes a network that cannot be: {refusal}") from None
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise UserError(
             f"{file} describes a network in a way that makes no sense ({plain(str(error), 80)})."
         ) from None
@@ -164,10 +170,7 @@ def _from_plain(entry: Any) -> arch.Node:
     kind = _KINDS[name]
     hints = get_type_hints(kind)
     values: dict[str, Any] = {key: _value(key, hints[key], value) for key, value in given.items()}
-    node = kind(**values)
-    if isinstance(node, arch.Conv) and node.padding > node.kernel:  # maps of any size
-        raise ValueError("a padding larger than its kernel")
-    return node
+    return kind(**values)
 
 
 def _value(name: str, kind: type, value: Any) -> bool | int | float:
@@ -177,7 +180,8 @@ def _value(name: str, kind: type, value: Any) -> bool | int | float:
         if type(value) is not bool:
             raise ValueError(name)
         return value
-    if type(value) not in (int, float) or not math.isfinite(value) or value == 0:
+    least, most = _FACTORS  # compared first: an int may be too large for a float
+    if type(value) not in (int, float) or not least <= abs(value) <= most:
         raise ValueError(name)
     return float(value)
 

@@ -7,7 +7,6 @@ has the value that torch used then.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,7 +77,7 @@ def _yes(value: Any) -> bool:
 
 
 def _small(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= 1:
+    if type(value) not in (int, float) or not 0 <= value <= 1:
         raise ValueError
     return float(value)
 

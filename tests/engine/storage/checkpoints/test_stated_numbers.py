@@ -66,6 +66,7 @@ REFUSED: list[tuple[str, str, Any]] = [
     ("Conv2d", "padding", "other"), ("Conv2d", "padding_mode", "other"),
     ("BatchNorm2d", "eps", "x"), ("BatchNorm2d", "eps", math.nan), ("BatchNorm2d", "eps", -0.1),
     ("BatchNorm2d", "eps", 1.5), ("BatchNorm2d", "eps", True), ("BatchNorm2d", "eps", math.inf),
+    ("BatchNorm2d", "eps", 10**400),
     ("MaxPool2d", "ceil_mode", 1), ("MaxPool2d", "ceil_mode", "left out"),
     ("AdaptiveAvgPool2d", "output_size", 0), ("AdaptiveAvgPool2d", "output_size", "left out"),
     ("Flatten", "end_dim", 17), ("Flatten", "end_dim", -17), ("Flatten", "start_dim", 1.0),
