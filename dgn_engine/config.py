@@ -122,6 +122,11 @@ class DataConfig:
         object.__setattr__(self, "options", _sorted_options(self.options))
         _check(self, "data.")
 
+    def without_variant(self) -> DataConfig:
+        """Return these data with true labels and pixels: the sizes, shape and classes of any
+        variant are the same."""
+        return replace(self, label_noise=0.0, pixels="true", variant_seed=0)
+
 
 @dataclass(frozen=True)
 class NetConfig:

@@ -52,8 +52,8 @@ def _print_table(lines: list[RowCost]) -> None:
 
 
 def _cells(line: RowCost) -> tuple[str, ...]:
-    from dgn_engine.experiments.report.cost import storage_in_words
     from dgn_engine.experiments.report.formatting import duration
+    from dgn_engine.text.byte_counts import bytes_in_words
 
     cost = line.cost
     if cost is None:
@@ -61,7 +61,7 @@ def _cells(line: RowCost) -> tuple[str, ...]:
     more = f"and {cost.calculations:,} calculations, not counted" if cost.calculations else ""
     if not cost.runs:
         return (line.label, "0", "", "", "", more)
-    times = (duration(cost.seconds), duration(cost.packed), storage_in_words(cost.storage))
+    times = (duration(cost.seconds), duration(cost.packed), bytes_in_words(cost.storage))
     return (line.label, f"{cost.runs:,}", *times, more)
 
 

@@ -14,9 +14,9 @@ from dgn_engine.storage.runs.storage_limits import (
     limits_that_hold,
     parse_size,
     read_limits,
-    size_in_words,
     write_limits,
 )
+from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import complain, say
 
 
@@ -42,7 +42,8 @@ def limits(arguments: argparse.Namespace) -> int:
         )
         write_limits(root, chosen)
     now = read_limits(root)
-    say(f"one run: {size_in_words(now.run)}, all runs together: {size_in_words(now.all)}")
+    run, everything = binary_size_in_words(now.run), binary_size_in_words(now.all)
+    say(f"one run: {run}, all runs together: {everything}")
     say(f"They stand in {root / FILE}; without it the usual ones hold.")
     return 0
 
@@ -69,7 +70,7 @@ def thin(arguments: argparse.Namespace) -> int:
             say("Nothing was thinned out.")
             return 0
     freed = thin_runs.thin(found.folders, say)
-    say(f"{size_in_words(freed)} freed.")
+    say(f"{binary_size_in_words(freed)} freed.")
     return 0
 
 
@@ -81,7 +82,7 @@ def say_if_too_much(root: Path, total: int) -> None:
 
 
 def _total(total: int, limit: int) -> str:
-    return f"All runs together take {size_in_words(total)} of {size_in_words(limit)}"
+    return f"All runs together take {binary_size_in_words(total)} of {binary_size_in_words(limit)}"
 
 
 VERBS = {"limits": limits, "thin": thin}

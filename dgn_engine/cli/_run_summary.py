@@ -7,6 +7,7 @@ from pathlib import Path
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol import events
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
+from dgn_engine.text.byte_counts import binary_size_in_words
 
 _CHANGES = 1000  # so many are told
 
@@ -98,7 +99,8 @@ def _checkpoints(reader: RunReader) -> list[str]:
 
 def _frames(reader: RunReader) -> list[str]:
     """What there is, and where it was thinned out, how much went and why."""
-    words, size = frames_in_words(reader.frames), _size(sum(f.bytes for f in reader.frames))
+    words = frames_in_words(reader.frames)
+    size = binary_size_in_words(sum(f.bytes for f in reader.frames))
     found = [f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")]
     frames, checkpoints, limit = reader.summary.thinned
     gone = [f"{frames:,} frames"] * bool(frames) + [f"{checkpoints:,} checkpoints"] * bool(
@@ -106,14 +108,7 @@ def _frames(reader: RunReader) -> list[str]:
     )
     if gone:
         found.append(
-            f"  thinned out by age: {' and '.join(gone)} (limit of the folder {_size(limit)})"
+            f"  thinned out by age: {' and '.join(gone)} "
+            f"(limit of the folder {binary_size_in_words(limit)})"
         )
     return found
-
-
-def _size(amount: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
-        amount /= 1024
-    return f"{amount:,.1f} GiB"

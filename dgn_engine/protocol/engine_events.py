@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import RunEnding
 from dgn_engine.protocol.events import Event
+from dgn_engine.text.byte_counts import bytes_in_words
 
 
 @dataclass(frozen=True)
@@ -125,15 +126,6 @@ class DiscardConfirmation(Event):
     name: str
     shown: bool
     anyway: RunEnding
-
-
-def bytes_in_words(count: float) -> str:
-    """Return a number of bytes to two or three digits: '7.6 MB', '310 MB', '43 GB'."""
-    count, unit = count / 1000, "kB"
-    for larger in ("MB", "GB", "TB"):
-        if count >= 999.5:
-            count, unit = count / 1000, larger
-    return f"{count:.1f} {unit}" if count < 9.95 else f"{count:,.0f} {unit}"
 
 
 def _seconds_in_words(seconds: float) -> str:

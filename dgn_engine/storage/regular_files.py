@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from io import FileIO
 
 from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside
+from dgn_engine.text.byte_counts import binary_size_in_words
 
 JSON = 64 << 20  # bytes of a JSON or TOML file
 FILE = 2 << 30  # bytes of a log, or of a file of tensors
@@ -123,7 +124,4 @@ def check_file(path: FilePath, written: Digest, thorough: bool = True) -> str:
 
 
 def _too_large(most: int) -> NotRegular:
-    units = (("GiB", 30), ("MiB", 20), ("KiB", 10))
-    unit, bits = next(((unit, bits) for unit, bits in units if most >> bits), units[-1])
-    size = f"{most >> bits} {unit}"
-    return NotRegular(errno.EFBIG, f"is larger than {size}")
+    return NotRegular(errno.EFBIG, f"is larger than {binary_size_in_words(most)}")

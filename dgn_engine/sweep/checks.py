@@ -14,7 +14,6 @@ from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes, Examples, load_examples, options_of, quiet
 from dgn_engine.errors import DoesNotFitError, UserError
 from dgn_engine.model.importing.from_file import architecture_for
-from dgn_engine.protocol.engine_events import bytes_in_words
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.storage.inner_path import inside
@@ -23,6 +22,7 @@ from dgn_engine.sweep.sweep_file import SweepRun
 from dgn_engine.sweep.unit import UNITS, Training, Unit
 from dgn_engine.sweep.unit_results import state_of
 from dgn_engine.sweep.workers.attempt import LOGS
+from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.ignored_settings import (
@@ -133,7 +133,7 @@ def ignored_in(
     """
     told: dict[str, list[str]] = {}
     for run in runs:
-        facts = RunFacts(sizes.get(_whole(run.unit.config.data)))
+        facts = RunFacts(sizes.get(run.unit.config.data.without_variant()))
         for one in ignored_settings(run.unit.config, facts, fields):
             told.setdefault(one.sentence, []).append(run.unit.id)
     return [
@@ -146,13 +146,8 @@ def _what_counts(unit: Training) -> object:
     """Return a key that is the same for runs which differ only in numbers that fit everywhere."""
     config = unit.config
     training = replace(config.training, learning_rate=1.0, momentum=0.0)
-    shown = replace(config, seed=0, data=_whole(config.data), training=training)
+    shown = replace(config, seed=0, data=config.data.without_variant(), training=training)
     return shown, unit.gates_from is None
-
-
-def _whole(data: DataConfig) -> DataConfig:
-    """Return the data without settings that change neither shapes nor classes."""
-    return replace(data, label_noise=0.0, pixels="true", variant_seed=0)
 
 
 def _is_done(unit: Training, root: Path) -> bool:
@@ -178,7 +173,7 @@ def _check_here(
     needs with all of them."""
     config = unit.config
     device = choose_device(config.device)
-    data = _whole(config.data)
+    data = config.data.without_variant()
     if data not in loaded:
         whole = load_examples(data)
         sizes[data] = (len(whole.train_y), len(whole.test_y))

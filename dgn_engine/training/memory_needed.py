@@ -14,7 +14,7 @@ from functools import partial
 
 import torch
 
-from dgn_engine.config import RunConfig, TrainingConfig
+from dgn_engine.config import RunConfig
 from dgn_engine.data import DataSizes
 from dgn_engine.errors import DoesNotFitError
 from dgn_engine.model import architecture as arch
@@ -22,13 +22,13 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.model.nets import find_net, options_of
 from dgn_engine.model.tiling import tiled
-from dgn_engine.protocol.engine_events import bytes_in_words
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.free_memory import free_memory
+from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.training.conv_step import is_convolution_architecture
 from dgn_engine.training.dense_step import is_dense_architecture
 from dgn_engine.training.metrics import examples_at_once
-from dgn_engine.training.out_of_memory import MOMENTS
+from dgn_engine.training.optimizer import count_moments
 
 NUMBER = 4  # bytes of a float32
 _LABEL = 8  # and of an int64
@@ -121,7 +121,7 @@ def memory_needed(
     regime = find_regime(gating.regime)
     by_hand = value.by_hand and training.precision != "bf16" and not regime.drawn_gates
     trained = (value.weights * regime.trains_value, feature.weights * regime.trains_feature)
-    both, moments = value.weights + feature.weights, _moments(training)
+    both, moments = value.weights + feature.weights, count_moments(training)
     optimiser = moments * sum(trained)
     # By hand, weights and room for gradients are buffers of both networks. Weights are laid there
     # before the first step, Adam's moments, one network after the other, at the second.
@@ -204,11 +204,6 @@ class _Network:
             by_hand=dense or is_convolution_architecture(architecture),
             dense=dense,
         )
-
-
-def _moments(training: TrainingConfig) -> int:
-    """Copies of the trained weights that the optimiser keeps."""
-    return MOMENTS[training.optimiser] + (training.optimiser == "sgd" and training.momentum > 0)
 
 
 def check_memory(

@@ -208,6 +208,17 @@ def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torc
             return _RMSprop(groups, lr=rate, alpha=config.smoothing)
 
 
+def count_moments(config: TrainingConfig) -> int:
+    """Return how many numbers the optimiser keeps of each weight that it trains."""
+    match config.optimiser:
+        case "adam":
+            return 2
+        case "sgd":
+            return int(config.momentum > 0)
+        case "rmsprop":
+            return 1
+
+
 def make_capturable(optimiser: torch.optim.Optimizer) -> None:
     """Rates as tensors that kernels read, counts of steps on the card; before the first step."""
     for group in optimiser.param_groups:

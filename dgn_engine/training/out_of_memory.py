@@ -11,13 +11,13 @@ import torch
 
 from dgn_engine.errors import DoesNotFitError
 from dgn_engine.training.losses import loss
+from dgn_engine.training.optimizer import count_moments
 
 if TYPE_CHECKING:
     from dgn_engine.training.trainer import Trainer
 
 # What torch says where it has no type of its own for it: on the CPU, in cuBLAS and cuDNN, on MPS.
 _WORDS = ("can't allocate memory", "not enough memory", "out of memory", "STATUS_ALLOC_FAILED")
-MOMENTS = {"adam": 2, "rmsprop": 1, "sgd": 0}  # copies of the weights that the optimiser keeps
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -89,7 +89,7 @@ def _try(trainer: Trainer, size: int) -> None:
     """As a step of `size` examples, with room for what the optimiser will keep."""
     network, training = trainer.network, trainer.config.training
     trained = [weight for weight in network.parameters() if weight.requires_grad]
-    copies = 0 if trainer.optimizer.torch.state else MOMENTS[training.optimiser]
+    copies = 0 if trainer.optimizer.torch.state else count_moments(training)
     room = [torch.empty_like(weight) for weight in trained for _ in range(copies)]
     rows = torch.arange(size, device=trainer.data.train_x.device)
     logits = trainer.network_at(rows)(trainer.data.train_x[rows])

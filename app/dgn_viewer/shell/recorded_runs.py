@@ -16,7 +16,7 @@ from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.run_removal import check_removable
-from dgn_engine.storage.runs.storage_limits import size_in_words
+from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.run_text import ago
 from dgn_viewer.settings import Settings
@@ -179,7 +179,7 @@ class RecordedRuns(QObject):
             self._over = 0
         elif self._over != listed.limit:
             self._over = listed.limit
-            taken, limit = size_in_words(total), size_in_words(listed.limit)
+            taken, limit = binary_size_in_words(total), binary_size_in_words(listed.limit)
             offers = (
                 NoticeButton("Thin out the oldest", self._thin, self._is_over),
                 NoticeButton("Settings…", self.settings_wanted.emit, self._is_over),

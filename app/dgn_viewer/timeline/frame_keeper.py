@@ -7,7 +7,7 @@ import time
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.held_frames import HeldFrames
-from dgn_engine.storage.runs.storage_limits import size_in_words
+from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_viewer.timeline.past_reader import PastReader
 
 EVERY = 1.0  # seconds between two frames that are held, or more where packing takes long:
@@ -72,7 +72,7 @@ class FrameKeeper:
         held = self.held
         if held is None:
             return ""
-        taken, most = size_in_words(held.bytes), size_in_words(held.most)
+        taken, most = binary_size_in_words(held.bytes), binary_size_in_words(held.most)
         words = (
             f"This run is not recorded: what its panels showed at {len(held.steps):,} steps is "
             f"held in memory ({taken} of at most {most})"

@@ -19,7 +19,9 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers.batched_workers import find_stacks
+from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.training.devices import choose_device
+from dgn_engine.training.optimizer import count_moments
 from dgn_engine.training.step_cost import (
     feature_passes,
     seconds_a_step,
@@ -125,21 +127,13 @@ def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
         if cost.packed < WORTH * cost.seconds:
             parts.append(f", {formatting.duration(cost.packed)} packed")
         how = "by steps timed here" if cost.timed else "estimated"
-        parts.append(f", {storage_in_words(cost.storage)} of storage ({how})")
+        parts.append(f", {bytes_in_words(cost.storage)} of storage ({how})")
         parts += [f"; {words}" for words in epochs_in_words(task, plan_of(task))]
     else:
         quick = task.request.quick
         own = quick_words(task.experiment) if quick else full_words(task.experiment)
         parts.append("; how long is not measured" if own == UNKNOWN else f"; about {own}")
     return "".join([*parts, f". In {task.folder}."])
-
-
-def storage_in_words(size: float) -> str:
-    for unit in ("kB", "MB", "GB"):
-        size /= 1000
-        if size < 999.5:
-            return f"{size:.2g} {unit}" if size < 10 else f"{size:.0f} {unit}"
-    return f"{size / 1000:.1f} TB"
 
 
 def _run_cost(unit: Training, sizes: DataSizes, stack: int = 1) -> tuple[float, float]:
@@ -157,5 +151,5 @@ def _storage(config: RunConfig, architecture: Architecture) -> float:
     networks = 1 + bool(feature_passes(config))
     training = config.training
     kept = 1 + len(training.keep_epochs) * (1 + training.keep_best) + training.keep_best
-    moments = {"adam": 2, "rmsprop": 1, "sgd": 0}[config.training.optimiser]
+    moments = count_moments(training)
     return BYTES * weights * networks * (kept + _CHECKPOINTS * (1 + moments)) + 3e4

@@ -13,6 +13,7 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folders, write_file
 from dgn_engine.storage.regular_files import read_regular
+from dgn_engine.text.byte_counts import binary_size_in_words
 
 FILE = "limits.toml"
 SMALLEST_RUN = 16 << 20  # bytes
@@ -31,13 +32,13 @@ class StorageLimits:
     def __post_init__(self) -> None:
         if not SMALLEST_RUN <= self.run <= LARGEST:
             raise UserError(
-                f"the limit of a run is {size_in_words(self.run)}; it must be "
-                f"{size_in_words(SMALLEST_RUN)} or more."
+                f"the limit of a run is {binary_size_in_words(self.run)}; it must be "
+                f"{binary_size_in_words(SMALLEST_RUN)} or more."
             )
         if not self.run <= self.all <= LARGEST:
             raise UserError(
-                f"the limit of all runs is {size_in_words(self.all)}; it must be that of one run, "
-                f"{size_in_words(self.run)}, or more."
+                f"the limit of all runs is {binary_size_in_words(self.all)}; it must be that of "
+                f"one run, {binary_size_in_words(self.run)}, or more."
             )
 
 
@@ -89,17 +90,5 @@ def parse_size(text: str) -> int:
     """Bytes of '512 MiB' or '1.5 GiB'; raises `UserError`."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise UserError(f"'{text}' is no size; write it as 512 MiB, 1.5 GiB or 2 TiB.")
+        raise UserError(f"'{text}' is not a size; write it as 512 MiB, 1.5 GiB or 2 TiB.")
     return int(float(found[1]) * _UNITS[found[2]])
-
-
-def size_in_words(amount: float) -> str:
-    """'512 MiB', '1.5 GiB': no more digits than are needed, at most two after the point."""
-    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30)):
-        if amount >= size:
-            return f"{_digits(amount / size)} {unit}"
-    return f"{_digits(amount / (1 << 20))} MiB"
-
-
-def _digits(amount: float) -> str:
-    return f"{amount:,.2f}".rstrip("0").rstrip(".")

@@ -18,7 +18,8 @@ from dgn_engine.storage.runs.index import read_index
 from dgn_engine.storage.runs.index_entry import IndexEntry
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import read_notes
-from dgn_engine.storage.runs.storage_limits import limits_that_hold, size_in_words
+from dgn_engine.storage.runs.storage_limits import limits_that_hold
+from dgn_engine.text.byte_counts import binary_size_in_words
 
 SHARE = 1 / 8  # of a run's frames, and of its checkpoints before changes, that are left
 ROOM = 0.9  # runs are thinned to this share of the limit, so that it is not done every day
@@ -41,23 +42,24 @@ class ThinningPlan:
     @property
     def sentence(self) -> str:
         """Where the runs take too much: how much, and what can be done about it."""
-        taken, limit = size_in_words(self.total), size_in_words(self.limit)
+        taken, limit = binary_size_in_words(self.total), binary_size_in_words(self.limit)
         words = f"All recorded runs together take {taken}, over their limit of {limit}."
         if not self.folders:
             return f"{words} None of them can be thinned out: delete some, or raise the limit."
         runs = "oldest run" if len(self.folders) == 1 else f"{len(self.folders)} oldest runs"
-        return f"{words} Thinning out the {runs} would free about {size_in_words(self.freed)}."
+        freed = binary_size_in_words(self.freed)
+        return f"{words} Thinning out the {runs} would free about {freed}."
 
     def outcome(self, freed: int) -> str:
         """What came of thinning out its runs; `freed`: bytes."""
-        left = f"All runs together take {size_in_words(self.total - freed)}"
-        left = f"{left} of {size_in_words(self.limit)}."
+        left = f"All runs together take {binary_size_in_words(self.total - freed)}"
+        left = f"{left} of {binary_size_in_words(self.limit)}."
         if not self.over:
             return f"Nothing has to be thinned out. {left}"
         if not self.folders:
             return self.sentence
         runs = "The oldest run was" if len(self.folders) == 1 else f"{len(self.folders)} runs were"
-        words = f"{runs} thinned out, {size_in_words(freed)} freed. {left}"
+        words = f"{runs} thinned out, {binary_size_in_words(freed)} freed. {left}"
         if self.total - freed <= self.limit:
             return words
         return f"{words} That is still too much: delete some, or raise the limit."
@@ -99,7 +101,7 @@ def thin(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None
             continue
         spared = max(0, before - bytes_of(path))
         freed += spared
-        report(f"{path.name}: {size_in_words(spared)} freed.")
+        report(f"{path.name}: {binary_size_in_words(spared)} freed.")
     return freed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dgn_engine.config import RunConfig
 from dgn_engine.model.nets import all_nets, find_net, options_of
@@ -73,9 +73,9 @@ def packable(configs: Sequence[RunConfig]) -> StackGroups:
 
 def pack_key(config: RunConfig) -> object:
     """What all networks of a pack have in common."""
-    training, data = config.training, config.data
+    training = config.training
     return (
-        replace(data, label_noise=0.0, pixels="true", variant_seed=0),
+        config.data.without_variant(),
         config.net.name,
         tuple(sorted(options_of(config.net).items())),
         config.net.bias,

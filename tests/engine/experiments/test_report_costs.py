@@ -18,7 +18,6 @@ from dgn_engine.experiments.report import reproduction_progress as progress
 from dgn_engine.experiments.report.cost import (
     cost_in_words,
     cost_of,
-    storage_in_words,
 )
 from dgn_engine.experiments.report.reproduction_progress import (
     FailedUnit,
@@ -197,22 +196,9 @@ def test_gates_that_are_learnt_first_are_epochs_too() -> None:
     assert work_of(of("ReLU", config=endless)) == 1
 
 
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [
-        (12, "0.012 kB"), (9_940, "9.9 kB"), (31_400, "31 kB"), (999_400, "999 kB"),
-        (999_500, "1 MB"),
-        (3.14e6, "3.1 MB"), (12e9, "12 GB"), (1.25e12, "1.2 TB"),
-        (45e12, "45.0 TB"),
-    ],
-)  # fmt: skip
-def test_storage_in_words(size: float, words: str) -> None:
-    assert storage_in_words(size) == words
-
-
 def test_a_cost_is_said_in_a_sentence() -> None:
     assert cost_in_words(task(of("ReLU"))) == (
-        "tiny, quick: 1 run; about 0.0 s of one CPU core to train, 70 kB of storage "
+        "tiny, quick: 1 run; about 0.0 s of one CPU core to train, 70.3 kB of storage "
         "(estimated); epochs: 2 (chosen for --quick). In /there."
     )
     three = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(3)]

@@ -21,7 +21,7 @@ from dgn_engine.errors import DoesNotFitError, UserError
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.model.nets import all_nets
 from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import RunEstimated, bytes_in_words
+from dgn_engine.protocol.engine_events import RunEstimated
 from dgn_engine.regimes import find_regime
 from dgn_engine.sweep import checks
 from dgn_engine.sweep.checks import check_start
@@ -299,12 +299,3 @@ def test_a_run_says_what_it_takes_before_it_starts() -> None:
     assert said.weights == started.parameters_value + started.parameters_feature
     assert said.seconds is not None
     assert not said.measured
-
-
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [(0, "0.0 kB"), (7.64e6, "7.6 MB"), (310.4e6, "310 MB"), (999.7e6, "1.0 GB"), (43e9, "43 GB"),
-     (2.1e15, "2,100 TB")],
-)  # fmt: skip
-def test_bytes_are_said_in_two_or_three_digits(size: float, words: str) -> None:
-    assert bytes_in_words(size) == words

@@ -19,6 +19,7 @@ from PySide6.QtGui import QColor
 
 from dgn_engine.experiments.report.formatting import duration
 from dgn_engine.protocol.run_list import RecordedRun
+from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.printable import printable, printable_name
 from dgn_viewer.scene.elements import OVERLAYS
 from dgn_viewer.scene.number_style import written
@@ -49,14 +50,6 @@ def best_in_words(run: RecordedRun) -> str:
     return "" if math.isnan(run.best) else f"{100 * run.best:.1f} % at {run.best_step:,}"
 
 
-def size_in_words(count: int) -> str:
-    """'640 kB', '12.3 MB', '1.2 GB' (thousands, as file managers count)."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6)):
-        if count >= 0.95 * size:
-            return f"{count / size:.1f} {unit}"
-    return f"{math.ceil(count / 1000):,} kB"
-
-
 COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("name", lambda run: run.shown_name, lambda run: run.shown_name.casefold(), 180,
               "Double click, or F2, to call it otherwise; its folder keeps its name"),
@@ -69,7 +62,7 @@ COLUMNS: tuple[RunColumn, ...] = (
     RunColumn("time", lambda run: duration(run.seconds), lambda run: run.seconds, 54,
               "How long it was written to; what lies between an end and going on is left out",
               True),
-    RunColumn("size", lambda run: size_in_words(run.bytes), lambda run: run.bytes, 62,
+    RunColumn("size", lambda run: bytes_in_words(run.bytes), lambda run: run.bytes, 62,
               "Of all its files", True),
     RunColumn("status", lambda run: run.status, lambda run: run.status, 80),
     RunColumn("notes", lambda run: " ".join(run.notes.split()),

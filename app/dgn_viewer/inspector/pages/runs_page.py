@@ -22,12 +22,12 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
+from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_viewer.inspector.pages.run_table import (
     COLUMNS,
     NAME,
     RunFilter,
     RunTable,
-    size_in_words,
     trouble_in_words,
     words_of,
 )
@@ -245,7 +245,7 @@ class RunsPage(QWidget):
             return
         if not runs:
             return
-        size = size_in_words(sum(run.bytes for run in runs))
+        size = bytes_in_words(sum(run.bytes for run in runs))
         what = runs[0].shown_name if len(runs) == 1 else f"{len(runs)} runs"
         where = "There is no trash for" if for_good else "Move"
         rest = f" ({size}). Delete for good?" if for_good else f" ({size}) to the trash?"

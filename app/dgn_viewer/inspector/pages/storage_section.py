@@ -13,9 +13,9 @@ from dgn_engine.storage.runs.storage_limits import (
     StorageLimits,
     limits_that_hold,
     read_limits,
-    size_in_words,
     write_limits,
 )
+from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import printable
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
@@ -75,7 +75,7 @@ class StorageSection(Section):
         self.message.setVisible(bool(refusal))
 
     def _lay_out(self) -> None:
-        run, everything = size_in_words(_USUAL.run), size_in_words(_USUAL.all)
+        run, everything = binary_size_in_words(_USUAL.run), binary_size_in_words(_USUAL.all)
         self.add(
             "one run, at most",
             self.run,
