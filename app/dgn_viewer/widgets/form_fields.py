@@ -274,11 +274,9 @@ def problem_in(form: QWidget) -> str:
 
     Of its first field with a problem; those that are hidden or disabled do not matter.
     """
-    for field in form.findChildren(QWidget):
-        matters = isinstance(field, NumberEntry | ListField) and field.isVisibleTo(form)
-        if matters and field.isEnabledTo(form) and field.problem:
-            return field.problem
-    return ""
+    fields = (f for f in form.findChildren(QWidget) if isinstance(f, NumberEntry | ListField))
+    asked = (f for f in fields if f.isVisibleTo(form) and f.isEnabledTo(form))
+    return next((field.problem for field in asked if field.problem), "")
 
 
 def is_changed(field: QWidget, setting: Setting) -> bool:
