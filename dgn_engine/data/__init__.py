@@ -8,6 +8,7 @@ from pathlib import Path
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report
 from dgn_engine.data._normalisation import normalisation, normalised
+from dgn_engine.data._sizes import sizes_left
 from dgn_engine.data._split import resplit, split_in_words
 from dgn_engine.data._variants import (
     noisy_labels,
@@ -29,6 +30,7 @@ __all__ = [
     "catalogue",
     "data_sets",
     "find_data_set",
+    "known_sizes",
     "load_examples",
     "options_of",
     "quiet",
@@ -67,6 +69,25 @@ def options_of(config: DataConfig) -> dict[str, OptionValue]:
     name = config.name.partition(":")[0]
     known = find_data_set(config).options
     return filled(f"Data set '{name}'", "data.options", known, config.options)
+
+
+def known_sizes(config: DataConfig, *, balanced: bool = False) -> DataSizes | None:
+    """Return the sizes of what a configuration names, without loading it.
+
+    Args:
+        balanced: Take all classes to have as many examples, where two of several are asked for.
+
+    Returns:
+        None where the data have to be read to know them: files, or a pair of several classes.
+
+    Raises:
+        UserError: There is no such data set or option, or it cannot be drawn.
+    """
+    entry, options = find_data_set(config), options_of(config)
+    if entry.sizes is None:
+        return None
+    config = replace(config, options=tuple(options.items()))
+    return sizes_left(entry.sizes(config), config, balanced)
 
 
 def load_examples(config: DataConfig, report: Report = quiet) -> Examples:

@@ -52,7 +52,7 @@ class CifarSet:
         hint = "Allow the download, or name the data root that holds it."
         classes = {"labels": 10, "fine_labels": 100}[self.labels]
         sizes = DataSizes(50_000, 10_000, SHAPE[1:], classes)
-        return DataSet(self.title, self.load, hint, available=self.available, published=sizes)
+        return DataSet(self.title, self.load, hint, available=self.available, sizes=lambda _: sizes)
 
     def available(self, root: Path | None) -> bool:
         return (data_root(root) / self.folder).is_dir()

@@ -66,7 +66,8 @@ class DataSet:
 
     `load` finds every one of `options` answered in `config.options`. `available` takes the folder
     that data sets lie in (None: the default one); what comes with the program is always there.
-    `published`: the sizes of a set that everybody has alike, for estimates where it is not there.
+    `sizes`: of all of it, where they follow from its options and nothing has to be read or drawn
+    to know them; estimates take them.
     """
 
     title: str
@@ -75,7 +76,7 @@ class DataSet:
     options: tuple[Setting, ...] = ()
     takes_path: bool = False  # a configuration names it as name:PATH
     available: Callable[[Path | None], bool] = _always
-    published: DataSizes | None = None
+    sizes: Callable[[DataConfig], DataSizes] | None = None
     plane: bool = False  # points of the plane, for teaching: (x, y) or (x, y, 1)
     splits: bool = False  # `load` holds the test part out itself, by `_split.held_out`
 

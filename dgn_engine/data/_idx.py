@@ -37,7 +37,7 @@ class IdxSet:
     def data_set(self) -> DataSet:
         hint = "Allow the download, or name the data root that holds it."
         sizes = DataSizes(60_000, 10_000, (1, 28, 28), len(self.class_names))
-        return DataSet(self.title, self.load, hint, available=self.available, published=sizes)
+        return DataSet(self.title, self.load, hint, available=self.available, sizes=lambda _: sizes)
 
     def folder(self, root: str | Path | None) -> Path:
         return data_root(root) / self.kind / "raw"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data._dataset import DataSet, Examples, Labels, Report
+from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Labels, Report
 from dgn_engine.data._variants import frozen_stream
 from dgn_engine.setting import Setting
 
@@ -45,7 +45,11 @@ def plane_set(name: str, title: str, draw: Draw) -> DataSet:
         classes = ("first", "second")
         return Examples(train_x, train_y, test_x, test_y, classes, name, digest.hexdigest())
 
-    return DataSet(title, load, "It is drawn when it is needed.", (COUNT, NOISE), plane=True)
+    def sizes(config: DataConfig) -> DataSizes:
+        return DataSizes(int(dict(config.options)["n"]), TEST, (3,), 2)
+
+    hint = "It is drawn when it is needed."
+    return DataSet(title, load, hint, (COUNT, NOISE), sizes=sizes, plane=True)
 
 
 def _drawn(

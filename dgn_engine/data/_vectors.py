@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data._dataset import Examples
+from dgn_engine.data._dataset import DataSizes, Examples
 from dgn_engine.data._variants import frozen_stream
 from dgn_engine.errors import UserError
 from dgn_engine.setting import Setting
@@ -20,7 +20,13 @@ COUNT = Setting("n", "vectors n", 200, least=2, most=100_000)
 DIMENSION = Setting("dim", "dimension", 256, least=2, most=100_000)
 
 
-def sizes(config: DataConfig) -> tuple[int, int]:
+def vector_sizes(config: DataConfig) -> DataSizes:
+    """The sizes of a ±1 problem with the answers to `COUNT` and `DIMENSION`."""
+    n, dim = counts(config)
+    return DataSizes(n, n, (dim,), 1)
+
+
+def counts(config: DataConfig) -> tuple[int, int]:
     """The answers to `COUNT` and `DIMENSION`; refuses what would not fit into 1 GiB."""
     options = dict(config.options)
     n, dim = int(options["n"]), int(options["dim"])

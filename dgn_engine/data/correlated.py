@@ -12,16 +12,17 @@ from dgn_engine.data._vectors import (
     DIMENSION,
     Vectors,
     balanced_labels,
+    counts,
     signed_examples,
-    sizes,
     unit_vector,
+    vector_sizes,
 )
 from dgn_engine.setting import Setting
 
 
 def load(config: DataConfig, _report: Report) -> Examples:
     """(n, dim), drawn by `variant_seed`."""
-    n, dim = sizes(config)
+    n, dim = counts(config)
     rho = float(dict(config.options)["rho"])
     x = drawn(n, dim, rho, frozen_stream("correlated", config.variant_seed))
     return signed_examples("correlated", x, balanced_labels("correlated", n, config.variant_seed))
@@ -48,4 +49,5 @@ DATA = DataSet(
     load,
     "It is drawn when it is needed.",
     (COUNT, DIMENSION, Setting("rho", "correlation ρ", 0.9, least=0.0, most=1.0)),
+    sizes=vector_sizes,
 )

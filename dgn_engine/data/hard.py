@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data._dataset import DataSet, Examples, Report
+from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report
 from dgn_engine.data._variants import frozen_stream
 from dgn_engine.data._vectors import signed_examples, unit_vector
 from dgn_engine.setting import Setting
@@ -21,9 +21,14 @@ def load(config: DataConfig, _report: Report) -> Examples:
     return signed_examples("hard", np.stack([x, x / 2]), np.array([1, 0]))
 
 
+def _sizes(config: DataConfig) -> DataSizes:
+    return DataSizes(2, 2, (int(dict(config.options)["dim"]),), 1)
+
+
 DATA = DataSet(
     "Two points on one ray",
     load,
     "It is drawn when it is needed.",
     (Setting("dim", "dimension", 2, least=1, most=100_000),),
+    sizes=_sizes,
 )

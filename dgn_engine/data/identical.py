@@ -14,19 +14,26 @@ from dgn_engine.data._vectors import (
     COUNT,
     DIMENSION,
     balanced_labels,
+    counts,
     signed_examples,
-    sizes,
     unit_vector,
+    vector_sizes,
 )
 
 
 def load(config: DataConfig, _report: Report) -> Examples:
     """(n, dim), drawn by `variant_seed`."""
-    n, dim = sizes(config)
+    n, dim = counts(config)
     x = unit_vector(dim, frozen_stream("identical", config.variant_seed))
     return signed_examples(
         "identical", np.tile(x, (n, 1)), balanced_labels("identical", n, config.variant_seed)
     )
 
 
-DATA = DataSet("Identical inputs", load, "It is drawn when it is needed.", (COUNT, DIMENSION))
+DATA = DataSet(
+    "Identical inputs",
+    load,
+    "It is drawn when it is needed.",
+    (COUNT, DIMENSION),
+    sizes=vector_sizes,
+)

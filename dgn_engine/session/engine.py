@@ -162,8 +162,9 @@ class Engine:
     def _step(self, run: Run) -> None:
         if not run.step_count:
             self._show_due(run, running=False)  # before the first step
+        began = time.perf_counter()
         if run.advance():
-            self._publisher.rate.tick(run.pace)
+            self._publisher.rate.tick(run.pace, time.perf_counter() - began)
         self._stop_where_due(run)
 
     def _look(self) -> None:
@@ -275,17 +276,25 @@ class Engine:
             self._emit,
             self._report,
             live=True,
+            examples=None if self.run is None else self.run.examples_for(command.config.data),
             checkpoints=bool(self._runs_root),
             reclaimed=self._reclaimed,
         )
         self._begin(run, command.paused)
 
     def _estimate(self, command: do.EstimateRun) -> None:
-        rate = self._publisher.rate.per_second() if self.running else 0.0
-        estimated = estimate_run(
-            command.config, self.run, bool(self._runs_root), 1.0 / rate if rate else None
-        )
-        self._emit_unrecorded(estimated)
+        recorded, seconds = bool(self._runs_root), self._seconds_a_step()
+        self._emit_unrecorded(estimate_run(command.config, self.run, recorded, seconds))
+
+    def _seconds_a_step(self) -> float | None:
+        """Return what a step of the run in progress takes; None where that is not known."""
+        run, rate = self.run, self._publisher.rate
+        if run is None or not self.running:
+            return None
+        if run.device.type == "cpu":
+            return rate.seconds_a_step()
+        # Steps on a card end after they were taken here: only at full speed their rate says it.
+        return 1.0 / rate.per_second() if rate.per_second() and not run.pace else None
 
     @property
     def _reclaimed(self) -> float:

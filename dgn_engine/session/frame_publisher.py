@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable
@@ -80,15 +81,18 @@ WINDOW = 2.0  # seconds
 class StepRate:
     def __init__(self) -> None:
         self._times: deque[float] = deque()
+        self._lengths: deque[float] = deque()
         self._began = time.monotonic()
         self._next = self._began
 
-    def tick(self, pace: float) -> None:
-        """A step was taken; `pace`: steps a second at most, 0 for no limit."""
+    def tick(self, pace: float, seconds: float) -> None:
+        """A step was taken, in so many seconds; `pace`: steps a second at most, 0 for no limit."""
         now = time.monotonic()
         self._times.append(now)
+        self._lengths.append(seconds)
         while len(self._times) > 1 and self._times[1] < now - WINDOW:
             self._times.popleft()  # the last one before the window stays
+            self._lengths.popleft()
         # Steps that were missed are not made up for: a pause is not caught up with.
         self._next = max(self._next + 1.0 / pace, now) if pace > 0.0 else now
 
@@ -98,6 +102,10 @@ class StepRate:
         earlier = tuple(itertools.takewhile(lambda t: t < now - WINDOW, self._times))
         before = earlier[-1] if earlier else self._began
         return (len(self._times) - len(earlier)) / max(now - before, 1e-3)
+
+    def seconds_a_step(self) -> float | None:
+        """Median of the steps themselves, whatever lies between them; None before the first."""
+        return statistics.median(self._lengths) if self._lengths else None
 
     def wait(self) -> float:
         return max(0.0, self._next - time.monotonic())

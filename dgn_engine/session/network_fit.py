@@ -9,6 +9,7 @@ from math import isqrt
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
+from dgn_engine.data._sizes import shape_shown
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.importing.saved_network import is_ours, split_of_own, state_of
@@ -47,21 +48,6 @@ def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ..
     if wanted > 1 and len(shape) == 3 and shape[0] == 1 and not data.image_channels:
         data = replace(data, image_channels=wanted)
     return data
-
-
-def shape_shown(data: DataConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Of one example, once it is in the channels and of the size that are asked for.
-
-    Raises `UserError` where that cannot be.
-    """
-    if len(shape) != 3:
-        if data.image_size:
-            raise UserError("Only images can be resized; these examples are vectors.")
-        return shape
-    channels, *sides = shape
-    if data.image_channels > 1 and channels == 1:
-        channels = data.image_channels
-    return (channels, *([data.image_size] * 2 if data.image_size else sides))
 
 
 def fit_of(

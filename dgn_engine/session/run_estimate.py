@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dgn_engine.config import DataConfig, RunConfig
-from dgn_engine.data import DataSizes, find_data_set
+from dgn_engine.data import DataSizes, known_sizes
 from dgn_engine.errors import UserError
-from dgn_engine.experiments.report.data_sizes import sizes_of
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.protocol.engine_events import RunEstimated
-from dgn_engine.session.network_fit import shape_shown
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory, memory_needed
 from dgn_engine.training.run import Run
@@ -39,9 +35,9 @@ def estimate_run(
         architecture = architecture_for(config.net, sizes.shape, sizes.classes)
         use = RunUse(live=True, recorded=recorded, card=device.type == "cuda")
         needed = memory_needed(config, architecture, sizes, use)
-        known = run is not None and run.config.data == config.data
+        at_hand = None if run is None else run.examples_for(config.data)
         reclaimed = 0 if run is None else run.memory.lasting
-        loaded = needed.data if known else 0
+        loaded = 0 if at_hand is None else needed.data
         check_memory(config, architecture, sizes, device, use, loaded, reclaimed)
     except UserError as refusal:
         return RunEstimated(refusal=str(refusal), config=config)
@@ -54,22 +50,8 @@ def estimate_run(
 
 
 def _sizes(data: DataConfig, run: Run | None) -> DataSizes | None:
-    """Those of the run in progress, those published, or counted in data that are made at once;
-    None where files would have to be read."""
-    alike = replace(data, label_noise=0.0, pixels="true", variant_seed=0)
-    if run is not None and alike == replace(
-        run.config.data, label_noise=0.0, pixels="true", variant_seed=0
-    ):
+    """Return the sizes of the run in progress where its data are alike, or those that follow from
+    the options; None where data would have to be read."""
+    if run is not None and data.without_variant() == run.config.data.without_variant():
         return DataSizes(*run.examples, run.image_shape, run.architecture.classes)
-    entry = find_data_set(data)
-    if entry.published is not None:
-        sizes = entry.published
-        return DataSizes(
-            min(sizes.train, data.train_limit or sizes.train),
-            min(sizes.test, data.test_limit or sizes.test),
-            shape_shown(data, sizes.shape),
-            1 if data.binary else sizes.classes,
-        )
-    if entry.rooted or entry.takes_path:
-        return None
-    return sizes_of(data)
+    return known_sizes(data, balanced=True)

@@ -10,8 +10,8 @@ from functools import partial
 
 import torch
 
-from dgn_engine.config import RunConfig, ValueInput
-from dgn_engine.data import DataSizes, Examples, load_examples
+from dgn_engine.config import DataConfig, RunConfig, ValueInput
+from dgn_engine.data import DataSizes, Examples, find_data_set, load_examples
 from dgn_engine.data._normalisation import normalisation
 from dgn_engine.errors import DoesNotFitError
 from dgn_engine.model.importing.from_file import architecture_for
@@ -110,7 +110,8 @@ class Run:
             len(examples.train_y), len(examples.test_y), examples.train_x.shape[1:], logits
         )
         use = RunUse(live=live, recorded=checkpoints)
-        loaded = examples.train_x.nbytes + examples.test_x.nbytes
+        parts = (examples.train_x, examples.train_y, examples.test_x, examples.test_y)
+        loaded = sum(part.nbytes for part in parts)
         self.memory = check_memory(
             config, self.architecture, sizes, self.device, use, loaded, reclaimed
         )
@@ -156,6 +157,8 @@ class Run:
         self.before_change: Callable[[str], None] = lambda _change: None  # of weights, by a user
         self.snapshot: Snapshot | None = None  # of this moment, while a change is carried out
         self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
+        # For the next run of a window. On a CPU what is trained on is the same memory.
+        self._examples = examples if live and self.device.type == "cpu" else None
         self.fingerprint = examples.fingerprint
 
     def started(self, paused: bool) -> events.RunStarted:
@@ -190,6 +193,15 @@ class Run:
         if self.device.type == "cpu":
             seconds = seconds_a_step(self.config, self.architecture, self.trainer.examples)
         return RunEstimated(self.memory.weights // NUMBER, self.memory.total, seconds)
+
+    def examples_for(self, data: DataConfig) -> Examples | None:
+        """Return the examples of this run where loading these data would give the same.
+
+        None where they are not in main memory, and for files of the user's own, which may have
+        changed.
+        """
+        own = find_data_set(data).takes_path or data.test_indices
+        return None if own or data != self.config.data else self._examples
 
     def ignored(
         self, *, live: bool, recorded: bool, named: Collection[str] = ()

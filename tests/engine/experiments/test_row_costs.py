@@ -10,7 +10,7 @@ import pytest
 
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig
-from dgn_engine.data import DataSizes, data_sets
+from dgn_engine.data import DataSizes
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Request, all_experiments
 from dgn_engine.experiments.report.data_sizes import expected_sizes, sizes_of
@@ -81,13 +81,6 @@ def test_a_data_set_that_is_not_here_is_taken_as_published(
     unknown = whole_cost(task("npf-nu", scale="full"))
     assert unknown.cost is None
     assert "MNIST is not in" in unknown.remark
-
-
-@pytest.mark.discovery
-def test_published_sizes_are_those_of_what_is_loaded() -> None:
-    for name, entry in data_sets().items():
-        if entry.published is not None and entry.available(None):
-            assert sizes_of(DataConfig(name)) == entry.published
 
 
 def test_the_command_lists_the_rows_and_runs_nothing(

@@ -206,9 +206,9 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     assert run_of(training={"pace": 4.0}).pace == 4.0
     rate = StepRate()
-    rate.tick(4.0)
+    rate.tick(4.0, 0.0)
     assert 0.0 < rate.wait() <= 0.25
-    rate.tick(0.0)
+    rate.tick(0.0, 0.0)
     assert rate.wait() == 0.0
 
 

@@ -1,0 +1,41 @@
+"""How many examples a configuration leaves of a data set, and the shape of one, without them."""
+
+from __future__ import annotations
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import DataSizes
+from dgn_engine.errors import UserError
+
+
+def sizes_left(whole: DataSizes, config: DataConfig, balanced: bool) -> DataSizes | None:
+    """Return the sizes of what a configuration takes of a whole set; None where that depends on
+    its labels or on a file. `balanced`: see `known_sizes`."""
+    train, test, classes = whole.train, whole.test, whole.classes
+    if config.test_indices:
+        return None
+    if config.binary is not None:
+        if classes > 2 and not balanced:
+            return None
+        if max(config.binary) >= max(classes, 2):
+            return None  # loading it says which classes there are
+        if classes > 2:
+            train, test = 2 * train // classes, 2 * test // classes
+        classes = 1
+    train = min(train, config.train_limit or train)
+    test = min(test, config.test_limit or test)
+    return DataSizes(train, test, shape_shown(config, whole.shape), classes)
+
+
+def shape_shown(config: DataConfig, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Of one example, once it is in the channels and of the size that are asked for.
+
+    Raises `UserError` where that cannot be.
+    """
+    if len(shape) != 3:
+        if config.image_size:
+            raise UserError("Only images can be resized; these examples are vectors.")
+        return shape
+    channels, *sides = shape
+    if config.image_channels > 1 and channels == 1:
+        channels = config.image_channels
+    return (channels, *([config.image_size] * 2 if config.image_size else sides))
