@@ -22,7 +22,8 @@ def loaded_sizes(config: DataConfig) -> DataSizes:
 
 
 def smaller(entry: DataSet) -> dict[str, int]:
-    return {one.name: 7 for one in entry.options if type(one.default) is int}
+    whole = [one for one in entry.options if type(one.default) is int]
+    return {one.name: min(7, int(one.most or 7)) for one in whole}
 
 
 @pytest.mark.parametrize("name", each(KNOWN))
