@@ -2,7 +2,7 @@
 
 The architecture of a configuration is a list of shapes; all of this is arithmetic on them. The
 numbers of copies below were counted with torch's profiler of memory: the tests hold every network
-and regime against it.
+in every regime against it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.model.nets import find_net, options_of
 from dgn_engine.model.tiling import tiled
-from dgn_engine.regimes import find_regime
+from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.training.conv_step import is_convolution_architecture
@@ -53,7 +53,8 @@ class MemoryNeeded:
         data: Training and test examples with their labels.
         probes: The pass over the probe examples and their kernels; in a window also the weights
             that readings keep.
-        gates: Of all training examples, where the regime draws them.
+        gates: Of all training examples, where the regime draws them, and what drawing them takes
+            beyond a step.
         copies: Second copies of weights or moments, while they are drawn or laid side by side.
         checkpoints: Weights and moments on their way to disk, and those that undo keeps. They lie
             in main memory wherever the run is computed.
@@ -115,76 +116,153 @@ def memory_needed(
     Raises:
         UserError: There is no such regime, or the tiling does not fit the layers.
     """
-    gating, training = config.gating, config.training
-    wide = tiled(architecture, gating.tiling) if gating.tiling else architecture
-    value, feature = (_Network.of(one, config.net.bias) for one in (wide, architecture))
-    regime = find_regime(gating.regime)
-    by_hand = value.by_hand and training.precision != "bf16" and not regime.drawn_gates
-    trained = (value.weights * regime.trains_value, feature.weights * regime.trains_feature)
-    both, moments = value.weights + feature.weights, count_moments(training)
+    networks = _Networks.of(config, architecture)
+    gradients, optimiser, copies = _count_trained(networks, config)
+    activations = NUMBER * _count_activations(networks, config, sizes, use.card)
+    kept = _CHECKPOINT * use.recorded + use.live  # in a window undo keeps one more
+    return MemoryNeeded(
+        weights=NUMBER * networks.weights,
+        gradients=NUMBER * gradients,
+        optimiser=NUMBER * optimiser,
+        activations=activations,
+        data=(sizes.train + sizes.test) * (NUMBER * math.prod(sizes.shape) + _LABEL),
+        probes=NUMBER * _count_probes(networks, config, sizes, use.live),
+        gates=_drawn_gates(networks, sizes, activations + NUMBER * (gradients + optimiser)),
+        copies=NUMBER * copies,
+        checkpoints=NUMBER * kept * (networks.weights + optimiser),
+    )
+
+
+def _count_trained(networks: _Networks, config: RunConfig) -> tuple[int, int, int]:
+    """Return the numbers of gradients, of moments, and of second copies of weights or moments."""
+    both, trained, training = networks.weights, networks.trained, config.training
+    moments = count_moments(training)
     optimiser = moments * sum(trained)
     # By hand, weights and room for gradients are buffers of both networks. Weights are laid there
     # before the first step, Adam's moments, one network after the other, at the second.
-    gradients = both if by_hand else sum(trained)
-    laid = (both - optimiser, moments * max(trained) * (training.optimiser == "adam"))
-    drawn = (
-        (5 if config.net.init == "bernoulli" else 2)
-        * max(value.largest_weight, feature.largest_weight)
-        - gradients
-        - optimiser
-    )
-    alone = regime.own_gates or regime.drawn_gates
-    passed = value.passed if alone else value.passed + feature.passed
-    batch = min(training.batch, sizes.train)
-    tests_on = min(examples_at_once(wide, use.card), sizes.test) * regime.generalises
-    if by_hand and value.dense:  # its buffers stay, and there are some for the smaller last batch
-        buffered = (_BUFFERED_ALONE if alone else _BUFFERED_BOTH) * value.units
-        active = (batch + sizes.train % batch) * buffered + tests_on * passed
-    else:
-        normalised = value.normalised if alone else value.normalised + feature.normalised
-        active = max(batch * (passed + normalised), tests_on * passed)
+    gradients = both if networks.by_hand else sum(trained)
+    laid = max(both - optimiser, moments * max(trained) * (training.optimiser == "adam"))
+    drawn = (5 if config.net.init == "bernoulli" else 2) * networks.largest_weight
+    copies = max(0, drawn - gradients - optimiser, laid * networks.by_hand)
+    return gradients, optimiser, copies
+
+
+def _count_activations(networks: _Networks, config: RunConfig, sizes: DataSizes, card: bool) -> int:
+    """Return the numbers that a step keeps of its batch, or a test pass of a chunk, if more."""
+    batch = min(config.training.batch, sizes.train)
+    at_once = min(examples_at_once(networks.wide, card), sizes.test)
+    tested = at_once * networks.regime.generalises * networks.passed
+    if networks.by_hand and networks.value.dense:
+        # Its buffers stay, and there are some for the smaller last batch.
+        buffered = _BUFFERED_ALONE if networks.alone else _BUFFERED_BOTH
+        return (batch + sizes.train % batch) * buffered * networks.value.units + tested
+    step = networks.passed + networks.normalised
+    if networks.regime.drawn_gates:  # its gates last, so what comes back needs room of its own
+        step += 2 * max(networks.value.layers, default=0)
+    return max(batch * step, tested)
+
+
+def _count_probes(networks: _Networks, config: RunConfig, sizes: DataSizes, live: bool) -> int:
+    """Return the numbers of a pass over the probe examples and of their kernels; in a window also
+    of the weights in the process that reads, and as they were at the beginning."""
     probes = min(config.probe_examples, sizes.train)
-    read = probes * passed + probes**2 * len(architecture.gated_shapes)
-    kept = _CHECKPOINT * (both + optimiser) * use.recorded
-    if use.live:  # weights in the process that reads, and as they were at the beginning
-        read += 2 * both
-        kept += both + optimiser
-    gates = sizes.train * (feature.units + NUMBER * feature.widest)  # a byte each, once drawn
-    return MemoryNeeded(
-        weights=NUMBER * both,
-        gradients=NUMBER * gradients,
-        optimiser=NUMBER * optimiser,
-        activations=NUMBER * active,
-        data=(sizes.train + sizes.test) * (NUMBER * math.prod(sizes.shape) + _LABEL),
-        probes=NUMBER * read,
-        gates=gates * regime.drawn_gates,
-        copies=NUMBER * max(0, drawn, *(laid if by_hand else ())),
-        checkpoints=NUMBER * kept,
-    )
+    layers = len(networks.wide.gated_shapes)
+    return probes * networks.passed + probes**2 * layers + 2 * networks.weights * live
+
+
+def _drawn_gates(networks: _Networks, sizes: DataSizes, trained: int) -> int:
+    """Return the bytes of the gates of all training examples, where they are drawn.
+
+    Each is a byte. While those of a layer are drawn they are numbers; what a step takes beside
+    them, `trained` bytes, is not there yet.
+    """
+    if not networks.regime.drawn_gates:
+        return 0
+    units = networks.feature.layers
+    whole = sum(units)
+    drawing = max(sum(units[: i + 1]) + NUMBER * units[i] for i in range(len(units)))
+    return max(sizes.train * whole, sizes.train * drawing - trained)
+
+
+@dataclass(frozen=True)
+class _Networks:
+    """Both networks of a run; `wide`: the architecture of the value network, after tiling.
+
+    `by_hand`: they are trained without autograd.
+    """
+
+    wide: Architecture
+    value: _Network
+    feature: _Network
+    regime: Regime
+    by_hand: bool
+
+    @staticmethod
+    def of(config: RunConfig, architecture: Architecture) -> _Networks:
+        tiling, regime = config.gating.tiling, find_regime(config.gating.regime)
+        wide = tiled(architecture, tiling) if tiling else architecture
+        value, feature = (_Network.of(one, config.net.bias) for one in (wide, architecture))
+        by_hand = value.by_hand and config.training.precision != "bf16" and not regime.drawn_gates
+        return _Networks(wide, value, feature, regime, by_hand)
+
+    @property
+    def alone(self) -> bool:
+        """Whether only the value network is computed in a step."""
+        return self.regime.own_gates or self.regime.drawn_gates
+
+    @property
+    def weights(self) -> int:
+        return self.value.weights + self.feature.weights
+
+    @property
+    def largest_weight(self) -> int:
+        return max(self.value.largest_weight, self.feature.largest_weight)
+
+    @property
+    def trained(self) -> tuple[int, int]:
+        """Weights of the value and of the feature network that are trained."""
+        regime = self.regime
+        return (
+            self.value.weights * regime.trains_value,
+            self.feature.weights * regime.trains_feature,
+        )
+
+    @property
+    def passed(self) -> int:
+        """Numbers that a pass keeps of one example."""
+        return self.value.passed + self.feature.passed * (not self.alone)
+
+    @property
+    def normalised(self) -> int:
+        """What a pass that trains keeps beside them."""
+        return self.value.normalised + self.feature.normalised * (not self.alone)
 
 
 @dataclass(frozen=True)
 class _Network:
     """Numbers of one network: its weights, and those that a pass keeps of one example.
 
-    `widest`: units of its widest gate layer; `normalised`: what a pass that trains keeps beside
+    `layers`: units of its gate layers; `normalised`: what a pass that trains keeps beside
     `passed`; `by_hand`: it is a chain that is trained without autograd, `dense` or of convolutions.
     """
 
     weights: int
     largest_weight: int
-    units: int
-    widest: int
+    layers: tuple[int, ...]
     passed: int
     normalised: int
     by_hand: bool
     dense: bool
 
+    @property
+    def units(self) -> int:
+        return sum(self.layers)
+
     @staticmethod
     def of(architecture: Architecture, bias: bool) -> _Network:
-        layers = [math.prod(arch.weight_shape(layer)) for layer in architecture.weighted]
+        weights = [math.prod(arch.weight_shape(layer)) for layer in architecture.weighted]
         outputs = sum(layer.outputs for layer in architecture.weighted) * bias
-        units = [math.prod(shape) for shape in architecture.gated_shapes]
+        units = tuple(math.prod(shape) for shape in architecture.gated_shapes)
         channels = normalised = 0
         passed = _KEPT * sum(units)
         for node, shape in architecture.shapes():
@@ -195,10 +273,9 @@ class _Network:
                 passed += math.prod(shape) * (1 + _LABEL // NUMBER)
         dense = is_dense_architecture(architecture)
         return _Network(
-            weights=sum(layers) + outputs + 4 * channels,  # γ, shift, mean and variance
-            largest_weight=max(layers),
-            units=sum(units),
-            widest=max(units, default=0),
+            weights=sum(weights) + outputs + 4 * channels,  # γ, shift, mean and variance
+            largest_weight=max(weights),
+            layers=units,
             passed=passed,
             normalised=normalised,
             by_hand=dense or is_convolution_architecture(architecture),
