@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,23 +87,19 @@ def _read_session(file: Path, step: int | None) -> CheckpointContents:
     except OSError as error:
         raise UserError(f"{file.name} cannot be unpacked: {error.strerror}.") from None
     try:
-        folder = unpack(file, place.path).folder
-        try:
-            return _read_run(folder, step, file.name)
-        except UserError as refusal:  # nobody has heard of the folder that it was unpacked to
-            said = str(refusal).replace(str(folder), file.name)
-            raise UserError(re.sub(rf"^{folder.name}\b", file.name, said)) from None
+        return _read_run(unpack(file, place.path).folder, step, file.name)
     finally:
         place.remove()
 
 
-def _read_run(folder: Path, step: int | None, name: str = "") -> CheckpointContents:
+def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointContents:
+    """`shown`: what sentences call the run, where that is not its folder."""
     from dgn_engine.model.importing.saved_network import NetworkState, listing_of_checkpoint
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
     from dgn_engine.storage.runs import run_checkpoints
     from dgn_engine.storage.runs.run_reader import RunReader
 
-    reader = RunReader(folder)
+    reader = RunReader(folder, shown)
     if step is None and not reader.checkpoints and (reader.root / folder_layout.WEIGHTS).exists():
         return read_tensors(reader.root / folder_layout.WEIGHTS)
     snapshot = run_checkpoints.load(reader.checkpoint(step))
@@ -112,9 +107,8 @@ def _read_run(folder: Path, step: int | None, name: str = "") -> CheckpointConte
         data = str(reader.info.get("data_fingerprint", ""))
         state = NetworkState.of_checkpoint(snapshot.state, data)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"The checkpoint of {folder} does not fit its run: {error}.") from None
-    shown = f"{name or folder.name}@{state.step}"
-    return listing_of_checkpoint(shown, snapshot.tensors, state)
+        raise UserError(f"The checkpoint of {reader.root} does not fit its run: {error}.") from None
+    return listing_of_checkpoint(f"{reader.name}@{state.step}", snapshot.tensors, state)
 
 
 def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace) -> OwnExamples:

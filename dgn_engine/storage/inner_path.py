@@ -42,10 +42,12 @@ class LinkInside(OSError):  # noqa: N818 - shown as a verdict
 class Anchor:
     """The folder in which paths begin. While it is held open they lead into that folder, wherever
     it is moved and whatever is put in its place; else into whatever `path` names at each use.
+    `shown`: what sentences call it, where that is not `path`: the file that it was unpacked from.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, shown: str = "") -> None:
         self.path = path
+        self.shown = Path(shown) if shown else path
         self._handle: int | None = None
 
     def hold(self) -> None:
@@ -138,14 +140,14 @@ class InnerPath:
         return hash(self.parts)
 
     def __str__(self) -> str:
-        return str(self.whole)
+        return str(self.anchor.shown.joinpath(*self.parts))
 
     def __repr__(self) -> str:
         return f"InnerPath({self})"
 
     @property
     def whole(self) -> Path:
-        """For sentences, and for whoever may follow links."""
+        """For whoever may follow links."""
         return self.anchor.path.joinpath(*self.parts)
 
     @property

@@ -21,7 +21,7 @@ from dgn_engine.protocol.events import (
     RunStarted,
 )
 from dgn_engine.storage import lock
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import Anchor, InnerPath
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import LogContents, LogLine, LogScan, event_of, read_log
 from dgn_engine.storage.runs.log_summary import (
@@ -45,11 +45,13 @@ class RunReader:
     """Raises `UserError` where there is no run, or its `run.json` is damaged.
 
     Each part is read when it is asked for, once; make another reader to see what came since.
+    `shown`: what sentences call the run, where that is not its folder: the session that it is of.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, shown: str = "") -> None:
         self.path = path
-        self.root = inside(path)  # of all that is read here
+        self.name = shown or path.name  # in sentences
+        self.root = InnerPath(Anchor(path, shown))  # of all that is read here
         folder_layout.refuse_links(path)
         self.info: dict[str, Any] = run_info.read(self.root)
         self.lines_read = 0  # of the log, by the last `each_event` that came to its end
@@ -125,10 +127,10 @@ class RunReader:
         self.__dict__.setdefault("summary", fold.summary())
 
     def _unreadable(self, error: OSError) -> UserError:
-        return UserError(f"{self.path / folder_layout.LOG} cannot be read: {error.strerror}.")
+        return UserError(f"{self.root / folder_layout.LOG} cannot be read: {error.strerror}.")
 
     def _senseless(self, error: ValueError) -> UserError:
-        return UserError(f"{self.path / folder_layout.LOG} makes no sense: {error}.")
+        return UserError(f"{self.root / folder_layout.LOG} makes no sense: {error}.")
 
     @property
     def measured(self) -> tuple[Measured, ...]:
@@ -150,11 +152,11 @@ class RunReader:
             return replace(frame, readings=of_step)
         if not self.frames:
             raise UserError(
-                f"{self.path.name} holds no frames: what probes see is recorded in the window, and "
+                f"{self.name} holds no frames: what probes see is recorded in the window, and "
                 "by `dgn train --record npk`."
             )
         near = _nearest(step, [one.step for one in self.frames])
-        raise UserError(f"{self.path.name} has no frame of step {step:,}; {near}.")
+        raise UserError(f"{self.name} has no frame of step {step:,}; {near}.")
 
     def scores(self, step: int) -> Measured:
         """The scores of just this step; raises `UserError` naming the nearest where it has none."""
@@ -163,9 +165,9 @@ class RunReader:
         if found:
             return found[-1]
         if not measured:
-            raise UserError(f"{self.path.name} holds no scores.")
+            raise UserError(f"{self.name} holds no scores.")
         near = _nearest(step, [one.step for one in measured])
-        raise UserError(f"{self.path.name} has no scores of step {step:,}; {near}.")
+        raise UserError(f"{self.name} has no scores of step {step:,}; {near}.")
 
     def latest_frame(self, step: int) -> Frame | None:
         """The last frame at or before a step; None where there is none. Each reading in it says
@@ -194,9 +196,9 @@ class RunReader:
             self._check_newest(found[-1], step)
             return found[-1]
         if step is None or not self.checkpoints:
-            raise UserError(f"{self.path.name} holds no checkpoint.")
+            raise UserError(f"{self.name} holds no checkpoint.")
         near = _nearest(step, [one.step for one in self.checkpoints])
-        raise UserError(f"{self.path.name} has no checkpoint of step {step:,}; {near}.")
+        raise UserError(f"{self.name} has no checkpoint of step {step:,}; {near}.")
 
     def _check_newest(self, found: run_checkpoints.StoredCheckpoint, step: int | None) -> None:
         """An older state is not taken for the newest, nor for the last one of its step."""
@@ -205,7 +207,7 @@ class RunReader:
             if newer and step is None:
                 raise UserError(
                     f"{one.path / one.culprit} {one.trouble}; the newest sound checkpoint of "
-                    f"{self.path.name} is of step {found.step:,}: {self.path.name}@{found.step}."
+                    f"{self.name} is of step {found.step:,}: {self.name}@{found.step}."
                 )
             if newer:
                 raise UserError(f"{one.path / one.culprit} {one.trouble}.")
