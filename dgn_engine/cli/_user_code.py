@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import dgn_engine
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.model.importing import MODEL
 
 if TYPE_CHECKING:
     from torch import nn
 
-FORM = "mypackage.module:make_net"
 SEED = 0  # of torch where a model is made, so that the same command gives the same kernels
 _LONGEST = 300  # characters of somebody else's message
 
@@ -46,8 +46,7 @@ def model_name(text: str) -> str:
         meant, _, name = module.rpartition(".")
     offer = f" Did you mean '{meant}:{name or 'make_net'}'?" if meant else ""
     raise argparse.ArgumentTypeError(
-        f"{text!r} is no name in a module, of the form {FORM}, where the module is as import has "
-        f"it.{offer}"
+        f"{text!r} is not of the form {MODEL}, with the module as in an import statement.{offer}"
     )
 
 

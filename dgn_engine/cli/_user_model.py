@@ -14,7 +14,6 @@ from dgn_engine.cli._kernel_inputs import check_labels, normalised_inputs
 from dgn_engine.cli._own_network import network_settings
 from dgn_engine.cli._reader_options import check_expected
 from dgn_engine.cli._user_code import (
-    FORM,
     MadeModel,
     code_of_the_user,
     errors_of,
@@ -23,6 +22,7 @@ from dgn_engine.cli._user_code import (
     raised,
 )
 from dgn_engine.errors import UserError
+from dgn_engine.model.importing import MODEL
 
 if TYPE_CHECKING:
     import torch
@@ -55,8 +55,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         type=model_name,
-        metavar="MODULE:NAME",
-        help=f"in the place of a file, a module of your code, which is run: {FORM}",
+        metavar=MODEL,
+        help="instead of a file: a module of your own code, or what makes it; it is run",
     )
     parser.add_argument(
         "--weights", type=Path, metavar="FILE", help="of --model: its state dict (as it is made)"
@@ -68,7 +68,7 @@ def check_network_named(arguments: argparse.Namespace, path: Path | None) -> Non
     if arguments.model is None:
         if path is None:
             raise UserError(
-                f"Name a network: a file, a run, a session, or your own code with --model {FORM}."
+                f"Name a network: a file, a run, a session, or your own code with --model {MODEL}."
             )
         if arguments.weights is not None:
             raise UserError("--weights needs --model; a file of weights alone is named as it is.")

@@ -16,9 +16,9 @@ from dgn_engine.cli._inspection import (
 )
 from dgn_engine.cli._own_network import read_listing
 from dgn_engine.cli._reader_options import add_part, part_in_words
-from dgn_engine.cli._user_code import FORM
 from dgn_engine.cli._user_model import add_model, check_network_named, check_no_net, follow_model
 from dgn_engine.errors import UserError
+from dgn_engine.model.importing import MODEL
 from dgn_engine.text.printable import printable_name, say, say_json
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _print_confinement(arguments)
     if arguments.file is None and arguments.model is None:
         raise UserError(
-            f"No network is named: dgn inspect FILE, --model {FORM} for your own code, or dgn "
+            f"No network is named: dgn inspect FILE, --model {MODEL} for your own code, or dgn "
             "inspect --confinement."
         )
     check_network_named(arguments, arguments.file)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from dgn_engine.model.importing import MODEL
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.model.importing.foreign_keys import (
     Door,
@@ -23,7 +24,6 @@ from dgn_engine.model.importing.foreign_keys import (
 from dgn_engine.model.importing.torchvision_nets import chain_in_words
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 
-MODEL = "MODULE:NAME"
 _WITHOUT_NAMES: Mapping[Door, str] = {
     "command": "Name the network with --net, or save the whole nn.Sequential (torch.save(module)): "
     "it states its layers. Or let your own code make it: ",
@@ -63,7 +63,10 @@ def way_out(listing: CheckpointContents, door: Door) -> str:
             return "Save an nn.Sequential (torch.save(module)) instead: it states its layers."
         code = code_options(listing)
         unknown = " MODULE is the file that defines it, without '.py'." * ("MODULE:" in code)
-        return f"In the place of the file say {code}: your code is run, the file is not.{unknown}"
+        return (
+            f"If that is your own code, use {code} instead of the file: the code is run, the file "
+            f"is not.{unknown}"
+        )
     if line := sequential_line(listing):
         save = f"save an nn.Sequential, which states its layers: {line}"
         if "nn.Sequential(" in line:

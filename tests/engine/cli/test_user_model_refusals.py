@@ -184,7 +184,7 @@ def test_a_path_in_the_place_of_a_module_is_answered_with_what_is_meant(
     folder: Path, typed: str, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(capsys, asked(typed))
-    assert f"'{typed}' is no name in a module, of the form mypackage.module:make_net" in said
+    assert f"'{typed}' is not of the form MODULE:NAME" in said
     assert said.endswith(f"Did you mean '{meant}'?")
 
 
