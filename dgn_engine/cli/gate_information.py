@@ -20,7 +20,13 @@ from dgn_engine.cli._options import (
     typed_places,
 )
 from dgn_engine.cli._own_network import is_run, named_by_path, read_listing
-from dgn_engine.cli._reader_options import IF_NOT, add_expected, check_expected
+from dgn_engine.cli._reader_options import (
+    IF_NOT,
+    add_expected,
+    add_part,
+    check_expected,
+    part_in_words,
+)
 from dgn_engine.cli._user_model import add_model, check_network_named, check_no_net, follow_model
 from dgn_engine.config import OF_FILE, TrainingConfig
 from dgn_engine.errors import UserError
@@ -52,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="any checkpoint, RUN[@STEP] or a session (.dgn); none of it is run",
     )
     add_model(parser)
+    add_part(parser)
     add_run_options(parser)
     for action in parser._actions:
         if action.dest in _FIXED:
@@ -98,9 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
     config = run_config(arguments)
     with options_named(arguments):
         examples = load_examples(config.data)
-    given = _given_network(arguments, examples)
+    named = config.net if arguments.net or arguments.config else None
+    given = _given_network(arguments, examples, named)
     listing = given.listing
-    config = _fitted(arguments, config, listing, given.file, examples)
+    config = _fitted(arguments, config, given, examples, named)
     folder = (arguments.out or _default_folder(given, config)).absolute()
     file = given.file
     if given.made_from:
@@ -159,9 +167,13 @@ def _move_config(arguments: argparse.Namespace) -> None:
         arguments.config, arguments.file = arguments.file, None
 
 
-def _given_network(arguments: argparse.Namespace, examples: Examples) -> _GivenNetwork:
-    """Read it, or run the user's code that makes it."""
+def _given_network(
+    arguments: argparse.Namespace, examples: Examples, named: NetConfig | None
+) -> _GivenNetwork:
+    """Read it, or run the user's code that makes it. `named`: see `_fitted`."""
     import torch
+
+    from dgn_engine.model.importing.from_file import self_contained
 
     if arguments.model is not None:
         model = follow_model(arguments, torch.from_numpy(examples.train_x[:2]))
@@ -175,10 +187,18 @@ def _given_network(arguments: argparse.Namespace, examples: Examples) -> _GivenN
         file = _written_name(model.listing)
         return _GivenNetwork(model.listing, file, name, words, stem, made_from, tuple(model.notes))
     path: Path = arguments.file
-    listing = read_listing(path)
+    part: str = arguments.part or ""
+    listing = read_listing(path, part)
+    if part:  # every process reads it alone, from a file in which there is nothing else
+        listing = self_contained(listing, examples.train_x.shape[1:], named)
+        file = path.absolute()
+        words, stem = ("--part", part, str(file)), f"{file.stem}-{part}"
+        name, made_from = f"{file.name} ({part})", f"'{part}' of {file}"
+        return _GivenNetwork(listing, _written_name(listing), name, words, stem, made_from)
     if not is_run(path):
         file = path.absolute()
-        return _GivenNetwork(listing, file, file.name, (str(file),), file.stem)
+        notes = tuple(filter(None, [part_in_words(listing)]))
+        return _GivenNetwork(listing, file, file.name, (str(file),), file.stem, notes=notes)
     name = listing.file_name
     run = str(path.absolute()) if named_by_path(path) else str(path)
     _, at, step = name.rpartition("@")
@@ -249,17 +269,16 @@ def _check_accuracy(
 def _fitted(
     arguments: argparse.Namespace,
     config: RunConfig,
-    listing: CheckpointContents,
-    file: Path,
+    given: _GivenNetwork,
     examples: Examples,
+    named: NetConfig | None,
 ) -> RunConfig:
-    """The options, with the network that the file is of; where it does not say it, the one that
-    --net or CONFIG.toml names."""
+    """The options, with the network that the file is of; where it does not say it, `named`, the
+    one that --net or CONFIG.toml names."""
     from dgn_engine.experiments._gate_information import gating_of, net_of
 
-    net = config.net
-    named = net if arguments.net or arguments.config else None
-    found = net_of(listing, file, examples.train_x.shape[1:], otherwise=named)
+    net, listing = config.net, given.listing
+    found = net_of(listing, given.file, examples.train_x.shape[1:], otherwise=named)
     if not arguments.net:
         net = replace(net, name=found.name, options=found.options)
     gating = gating_of(listing)

@@ -1,4 +1,4 @@
-"""The file of a network that `adapt` read from a module: its weights, and its nodes as JSON.
+"""The file of a network that was read from a module or another file: weights, and nodes as JSON.
 
 Nothing of the module's code is in it, so that other processes compute the network without it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -35,17 +35,19 @@ _KINDS: Mapping[str, type[arch.Node]] = {kind.__name__: kind for kind in get_arg
 
 @dataclass(frozen=True)
 class AdaptedNetwork:
-    """A network that was read from a module.
+    """A network that was read from a module or another file.
 
     Attributes:
         stack: its weights, BatchNorm and constants folded in.
         title: which module it was, and whose weights: 'Net of nets.py, with the weights of a.pt'.
         folded: whether BatchNorm was folded in.
+        assuming: the activation that the file it was read from does not state ('ReLU'), or ''.
     """
 
     stack: Stack
     title: str
     folded: bool
+    assuming: str = ""
 
 
 def is_adapted(listing: CheckpointContents) -> bool:
@@ -54,7 +56,7 @@ def is_adapted(listing: CheckpointContents) -> bool:
 
 def adapted_title(listing: CheckpointContents) -> str:
     """Return which module the file is of; raises `UserError` where it does not say so."""
-    return _description(listing)[0]
+    return _description(listing).title
 
 
 def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
@@ -73,8 +75,9 @@ def as_listing(network: AdaptedNetwork, name: str) -> CheckpointContents:
             "format": FORMAT,
             "module": plain(network.title, _TITLE),
             "folded": network.folded,
+            **({"assuming": network.assuming} if network.assuming else {}),
             "input_shape": list(architecture.input_shape),
-            "nodes": [_to_plain(node) for node in architecture.nodes],
+            "nodes": [_to_plain(_folded(node)) for node in architecture.nodes],
         },
         separators=(",", ":"),
     )
@@ -97,7 +100,8 @@ def read_adapted(
     Raises `UserError` where it takes other inputs, or is not what it says.
     """
     file = listing.file_name
-    title, folded, architecture = _description(listing)
+    described = _description(listing)
+    architecture = described.architecture
     taken = architecture.input_shape
     if taken != input_shape and taken != (math.prod(input_shape),):
         raise UserError(
@@ -123,23 +127,36 @@ def read_adapted(
         stack.weights[place] = _parameter(listing.arrays[f"weights.{place}"], dtype)
         if biased[place]:
             stack.biases[place] = _parameter(listing.arrays[f"biases.{place}"], dtype)
-    return AdaptedNetwork(stack, title, folded)
+    return AdaptedNetwork(stack, described.title, described.folded, described.assuming)
 
 
 def _parameter(array: Array, dtype: torch.dtype) -> nn.Parameter:
     return nn.Parameter(torch.from_numpy(np.array(array)).to(dtype))
 
 
-def _description(listing: CheckpointContents) -> tuple[str, bool, arch.Architecture]:
-    """Return the title, whether BatchNorm was folded, and the nodes, all of them checked."""
+@dataclass(frozen=True)
+class _Description:
+    """Fields as in `AdaptedNetwork`."""
+
+    architecture: arch.Architecture
+    title: str
+    folded: bool
+    assuming: str
+
+
+def _description(listing: CheckpointContents) -> _Description:
+    """Return what the file says of its network, all of it checked."""
     file = listing.file_name
     try:
         tree = parse_json(listing.metadata[KEY].encode())
         if tree["format"] != FORMAT:
             raise UserError(f"{file} was written by another version of dgn-viewer.")
         title, folded, nodes = tree["module"], tree["folded"], tree["nodes"]
+        assuming = tree.get("assuming", "")
         if type(title) is not str or type(folded) is not bool or len(nodes) > _NODES:
             raise ValueError("its description")
+        if assuming not in ("", "ReLU"):
+            raise ValueError("assuming")
         shape = tuple(_whole(side, 1) for side in tree["input_shape"])
         architecture = arch.Architecture(shape, tuple(_from_plain(node) for node in nodes))
         if architecture.normalised:
@@ -152,7 +169,14 @@ def _description(listing: CheckpointContents) -> tuple[str, bool, arch.Architect
         raise UserError(
             f"{file} describes a network in a way that makes no sense ({plain(str(error), 80)})."
         ) from None
-    return plain(title, _TITLE), folded, architecture
+    return _Description(architecture, plain(title, _TITLE), folded, assuming)
+
+
+def _folded(node: arch.Node) -> arch.Node:
+    """Without what the weights of `Stack.tensors` have in them: a normalisation, a constant."""
+    if isinstance(node, arch.Conv):
+        return replace(node, normal=False)
+    return replace(node, factor=1.0) if isinstance(node, arch.Dense) else node
 
 
 def _to_plain(node: arch.Node) -> list[Any]:

@@ -29,7 +29,7 @@ OWN_CODE: dict[Door, str] = {  # the way out where a file's layers are known, an
 
 
 _OR_PART: dict[Door, str] = {
-    "command": ", or say --part {} (dgn inspect and dgn kernels have it)",
+    "command": ", or use --part {}",
     "window": "",
 }
 

@@ -16,7 +16,12 @@ import torch
 from dgn_engine.config import OF_FILE, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense, is_gated, weight_shape
-from dgn_engine.model.importing.adapted_network import is_adapted, read_adapted
+from dgn_engine.model.importing.adapted_network import (
+    AdaptedNetwork,
+    as_listing,
+    is_adapted,
+    read_adapted,
+)
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED, fold_normalisation
 from dgn_engine.model.importing.foreign_keys import (
     OWN_CODE,
@@ -147,7 +152,24 @@ def _adapted(
     found = read_adapted(listing, input_shape, dtype)
     remarks = (f"{FOLDED}.", OF_FOLDED) if found.folded else ()
     network = _relu_network(found.stack)
-    return ImportedNetwork(network, only_regime("standard"), 0, found.title, remarks)
+    return ImportedNetwork(
+        network, only_regime("standard"), 0, found.title, remarks, found.assuming
+    )
+
+
+def self_contained(
+    listing: CheckpointContents, input_shape: tuple[int, ...], otherwise: NetConfig | None = None
+) -> CheckpointContents:
+    """Return the network of a file as a file of its own holds it, which says what its layers are.
+
+    Arguments and `UserError` as of `network_of`.
+    """
+    if is_ours(listing) or is_adapted(listing):
+        return listing
+    found = network_of(listing, input_shape, None, otherwise=otherwise)
+    folded = any(FOLDED in remark for remark in found.remarks)
+    network = AdaptedNetwork(found.network.value, found.title, folded, found.assuming)
+    return as_listing(network, listing.file_name)
 
 
 def _found_in(

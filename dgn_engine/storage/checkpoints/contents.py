@@ -18,8 +18,8 @@ Array = npt.NDArray[Any]
 PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile, taken off when read
 
 TAKES_A_PART = (
-    "dgn inspect and dgn kernels take a part of it (--part); for anything else save fewer tensors "
-    "in a file"
+    "dgn inspect, kernels and gate-information take a part of it (--part); for anything else save "
+    "fewer tensors in a file"
 )
 
 

@@ -218,7 +218,11 @@ def stated() -> CheckpointContents:
     """A file with a node of nearly each kind, and values that are not the usual ones."""
     stack = Stack(EVERY_NODE, bias=True)
     stack.draw("kaiming", torch.Generator().manual_seed(0))
-    return as_listing(AdaptedNetwork(stack, "Net of nets.py", False), "net.safetensors")
+    network = AdaptedNetwork(stack, "Net of nets.py", False, "ReLU")
+    listing = as_listing(network, "net.safetensors")
+    tree = json.loads(listing.metadata[KEY])
+    tree["nodes"][-2][1]["factor"] = 0.5  # what is written here is in the weights
+    return replace(listing, metadata={KEY: json.dumps(tree)})
 
 
 def paths(tree: Any, path: JsonPath = ()) -> Iterator[JsonPath]:
@@ -326,3 +330,18 @@ def test_circular_padding_goes_around_a_map_once(padding: int) -> None:
     trace = network.run(torch.ones(1, *SHAPE), lambda _, q: (q > 0).to(q.dtype))
     assert trace.inputs[0].shape == (1, *SHAPE)
     assert trace.pre[0].shape == (1, 2, 22, 22)
+
+
+def test_a_factor_and_a_batchnorm_of_the_layers_are_written_in_the_weights() -> None:
+    """Not in the nodes as well, which would count them twice."""
+    nodes = (
+        arch.Conv(1, 2, normal=True), arch.Flatten(), arch.Dense(128, 5, factor=0.5),
+        arch.Dense(5, 3, gated=False),
+    )  # fmt: skip
+    stack = Stack(arch.Architecture(SHAPE, nodes), bias=True)
+    stack.draw("kaiming", torch.Generator().manual_seed(0))
+    listing = as_listing(AdaptedNetwork(stack, "Net of nets.py", True), "net.safetensors")
+    read = network_of(listing, SHAPE, None).network.value
+    assert not read.architecture.normalised
+    for wanted, found in zip(stack.tensors()[0], read.tensors()[0], strict=True):
+        assert torch.equal(found, wanted)
