@@ -76,10 +76,11 @@ def a_module(stranger: Stranger) -> tuple[str | Path, ...]:
 
 
 def a_run(stranger: Stranger) -> tuple[str | Path, ...]:
-    """The folder of a run of ours."""
+    """The folder of a run of ours, with what probes saw."""
     few = (*FEW, "--regime", "ReLU", "--width", "12", "--depth", "3", "--out", "relu")
     if not (stranger.folder / "relu").exists():
-        assert stranger.types("train", *few).returncode == 0
+        probes = ("--record", "gates,overlap,npk,ntk")
+        assert stranger.types("train", *few, *probes).returncode == 0
     return ("relu",)
 
 
@@ -283,10 +284,9 @@ def test_a_run_is_served_and_mirrored_and_the_token_is_asked_for(
 
 @pytest.mark.skipif(not entry_points(group=OFFERED), reason="the viewer is not installed")
 def test_figure_draws_a_panel_of_a_run_into_the_current_folder(stranger: Stranger) -> None:
-    probes = ("--record", "gates,overlap,npk,ntk")
-    assert stranger.types("train", *FEW, *probes, "--out", "recorded").returncode == 0
+    (recorded,) = a_run(stranger)
     for panel in ("training", "overlap"):
-        done = stranger.types("figure", "recorded", "--panel", panel)
+        done = stranger.types("figure", recorded, "--panel", panel)
         assert done.returncode == 0, done.stderr
         written = stranger.folder / f"{panel}-step40.pdf"
         assert written.read_bytes().startswith(b"%PDF")
