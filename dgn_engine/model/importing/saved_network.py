@@ -28,6 +28,7 @@ from dgn_engine.text.printable import plain
 BuildArchitecture = Callable[[NetConfig, tuple[int, ...], int], Architecture]
 FORMAT = "dgn-viewer weights 2"
 _PARTS = ("value.", "feature.", "random_input")
+_DIGITS = 18  # of a number in a file: more would be none of 64 bits
 _NOT_WRITTEN = (
     "It was written before files said β, value input, rotation and shift: those of its "
     "configuration are taken; a change while it trained is not known."
@@ -157,7 +158,7 @@ def state_of(listing: CheckpointContents) -> NetworkState:
     gating = config.gating
     regime = regime_of(listing) or find_regime(gating.regime)
     stated = notes.get("step", "0")
-    step = int(stated) if stated.isdecimal() else 0
+    step = int(stated) if stated.isdecimal() and len(stated) <= _DIGITS else 0
     try:
         wiring = _numbers(notes.get("wiring", "")) or gating.wiring
         if "rotation" not in notes:
@@ -228,10 +229,15 @@ def _architecture(
     build: BuildArchitecture,
 ) -> Architecture:
     """That of the feature network, with as many logits as the value network's last weight."""
-    places = (name.removeprefix("value.weights.") for name in listing.arrays)
-    last = max(int(place) for place in places if place.isdecimal())
-    classes = listing.arrays[f"value.weights.{last}"].shape[0]
-    base = build(state.config.net, input_shape, classes)
+    weights = {
+        int(place): array
+        for name, array in listing.arrays.items()
+        if (place := name.removeprefix("value.weights.")).isdecimal()
+    }
+    shape = weights[max(weights)].shape
+    if not shape:
+        raise UserError(f"The last weight of {listing.file_name} is a number, not a matrix.")
+    base = build(state.config.net, input_shape, shape[0])
     if "random_input" in listing.arrays:
         trained = listing.arrays["random_input"].shape
         if math.prod(trained) != math.prod(base.input_shape):
@@ -280,7 +286,10 @@ def _whole(values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return _whole(text.split(",")) if text else ()
+    words = text.split(",") if text else ()
+    if any(len(word) > _DIGITS for word in words):
+        raise ValueError("a number of too many digits")
+    return _whole(words)
 
 
 def _text(values: tuple[int, ...]) -> str:
