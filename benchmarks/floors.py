@@ -16,7 +16,7 @@ from benchmarks.case import Amounts
 from dgn_engine.config import RunConfig
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.regimes import find_regime
-from dgn_engine.training.out_of_memory import MOMENTS
+from dgn_engine.training.optimizer import count_moments
 
 ITEM = 4  # bytes of a float32
 Bound = Literal["arithmetic", "memory"]
@@ -59,7 +59,7 @@ def training_amounts(
     layers = layer_flops(architecture)
     forward, trained = sum(layers), 3 * sum(layers) - layers[0]
     flops, weights = trained, weight_count(architecture)
-    moved = weights * 2 * (1 + MOMENTS[config.training.optimiser])  # read and written
+    moved = weights * 2 * (1 + count_moments(config.training))  # read and written
     if not (regime.own_gates or regime.open_gates or regime.drawn_gates):
         # The feature network ends at the last gate.
         last = layers[-1]
