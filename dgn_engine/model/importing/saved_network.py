@@ -229,10 +229,11 @@ def _architecture(
     build: BuildArchitecture,
 ) -> Architecture:
     """That of the feature network, with as many logits as the value network's last weight."""
+    start = "value.weights."
     weights = {
-        int(place): array
+        int(name.removeprefix(start)): array
         for name, array in listing.arrays.items()
-        if (place := name.removeprefix("value.weights.")).isdecimal()
+        if name.startswith(start) and name.removeprefix(start).isdecimal()
     }
     shape = weights[max(weights)].shape
     if not shape:

@@ -181,6 +181,9 @@ def test_an_old_file_whose_turned_gates_were_wired_anew_is_refused(
         ("value.weights.1", None, "lacks"),
         ("value.weights.1", (5, 6), "shape"),
         ("feature.weights.9", (6, 6), "strange"),
+        ("value.weights.٣", (6, 6), "strange"),
+        ("value.weights.01", (6, 6), "strange"),
+        ("value.weights.3", (), "a number, not a matrix"),
     ],
 )
 def test_a_file_that_is_not_the_network_of_its_configuration_is_refused(
@@ -194,6 +197,32 @@ def test_a_file_that_is_not_the_network_of_its_configuration_is_refused(
         arrays[name] = torch.zeros(array).numpy()
     with pytest.raises(UserError, match=named):
         our_network(replace(listing, arrays=arrays), (1, 8, 8), torch.float32)
+
+
+NUMBERS = (
+    "9" * 5000, "1" + "0" * 400, "9" * 20, "0,1," + "9" * 20, "-1", "1e400", "nan", "0", "x", "1,0",
+    "1.5", "٣", "²", "1_0", "\0", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("note", ["step", "wiring", "rotation", "shift", "beta", "epsilon", "seed"])
+def test_a_note_with_any_number_is_read_or_refused_and_what_is_read_computes(
+    make_run: Make, tmp_path: Path, note: str
+) -> None:
+    run = make_run("DL", small("fc"))
+    run.save(tmp_path / "net.safetensors")
+    listing = read(tmp_path / "net.safetensors")
+    refused = 0
+    for number in NUMBERS:
+        changed = replace(listing, metadata={**listing.metadata, note: number})
+        try:
+            network, state = our_network(changed, (1, 8, 8), torch.float32), state_of(changed)
+        except UserError:
+            refused += 1
+            continue
+        assert network(torch.rand(2, 64)).shape == (2, 10)
+        assert 0 <= state.step < 2**63
+    assert refused or note == "step"
 
 
 def test_inputs_of_another_size_are_refused(make_run: Make, tmp_path: Path) -> None:
