@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import inspect
+import os
 import sys
 import sysconfig
 import traceback
@@ -55,7 +56,7 @@ def code_of_the_user(name: str) -> Iterator[None]:
     """While it lasts, modules of the current folder can be imported, as with `python -m`.
 
     What is printed goes to stderr: stdout is for results. Code that would end the program is
-    refused, and autograd is on, whatever that code switches off.
+    refused. Autograd is on, and the current folder is the one it was, whatever that code changes.
     """
     import torch
 
@@ -68,13 +69,18 @@ def code_of_the_user(name: str) -> Iterator[None]:
         raise ended(error, name) from None
     finally:
         torch.set_grad_enabled(grad)
+        os.chdir(here)
         with contextlib.suppress(ValueError):  # their code may have taken it out
             sys.path.remove(here)
 
 
 @contextlib.contextmanager
 def errors_of(who: str, when: str = "") -> Iterator[None]:
-    """Whatever the user's code raises while it lasts becomes one `UserError` with its place."""
+    """Whatever the user's code raises while it lasts becomes one `UserError` with its place.
+
+    The current folder stays what it is: paths that the user typed belong to it.
+    """
+    here = Path.cwd()
     try:
         yield
     except UserError:
@@ -83,6 +89,8 @@ def errors_of(who: str, when: str = "") -> Iterator[None]:
         raise raised(error, who, when) from None
     except SystemExit as error:
         raise ended(error, who, when) from None
+    finally:
+        os.chdir(here)
 
 
 def ended(error: SystemExit, who: str, when: str = "") -> UserError:

@@ -114,7 +114,17 @@ class HeadlessRun:
         if config.training.epochs == 0:
             raise UserError("training.epochs is 0, which never ends; say how many.")
         recorded = folder is not None
-        run = Run(1, config, self._emit, self._report, live=False, checkpoints=recorded)
+        if folder is not None:  # before data are read: a run killed now goes on with its frames
+            self._plan_frames(folder)
+        run = Run(
+            1,
+            config,
+            self._emit,
+            self._report,
+            live=False,
+            checkpoints=recorded,
+            probed=bool(self._probes),
+        )
         self._watch(run, 0)
         self._emit(run.estimated())
         self._emit(run.started(paused=False))
@@ -123,7 +133,6 @@ class HeadlessRun:
             self._emit(events.SettingsIgnored(tuple(one.sentence for one in ignored)))
         self._keep(run, folder)
         if folder is not None:
-            self._plan_frames(folder)
             self._recording = begin_recording(folder, run, self._emit, self._every)
             self._keep_answers(run, self._recording)
         return self._to_the_end(run)

@@ -95,11 +95,13 @@ class RunUse:
         live: A window shows it, which reads probes and can undo changes.
         recorded: Checkpoints are written.
         card: It is computed on a CUDA card.
+        probed: Probes are read, though no window shows it: their frames are recorded.
     """
 
     live: bool = False
     recorded: bool = True
     card: bool = False
+    probed: bool = False
 
 
 def memory_needed(
@@ -126,7 +128,7 @@ def memory_needed(
         optimiser=NUMBER * optimiser,
         activations=activations,
         data=(sizes.train + sizes.test) * (NUMBER * math.prod(sizes.shape) + _LABEL),
-        probes=NUMBER * _count_probes(networks, config, sizes, use.live),
+        probes=NUMBER * _count_probes(networks, config, sizes, use),
         gates=_drawn_gates(networks, sizes, activations + NUMBER * (gradients + optimiser)),
         copies=NUMBER * copies,
         checkpoints=NUMBER * kept * (networks.weights + optimiser),
@@ -162,12 +164,16 @@ def _count_activations(networks: _Networks, config: RunConfig, sizes: DataSizes,
     return max(batch * step, tested)
 
 
-def _count_probes(networks: _Networks, config: RunConfig, sizes: DataSizes, live: bool) -> int:
-    """Return the numbers of a pass over the probe examples and of their kernels; in a window also
-    of the weights in the process that reads, and as they were at the beginning."""
+def _count_probes(networks: _Networks, config: RunConfig, sizes: DataSizes, use: RunUse) -> int:
+    """Return the numbers of the gates of the probe examples, which are computed chunk by chunk, and
+    of their kernels; in a window also of the weights in the process that reads, and as they were at
+    the beginning. None where nothing reads probes."""
+    if not (use.live or use.probed):
+        return 0
     probes = min(config.probe_examples, sizes.train)
-    layers = len(networks.wide.gated_shapes)
-    return probes * networks.passed + probes**2 * layers + 2 * networks.weights * live
+    gates = [math.prod(shape) for shape in networks.wide.gated_shapes]
+    kept = probes * sum(gates) + probes**2 * len(gates)
+    return kept + 2 * networks.weights * use.live
 
 
 def _drawn_gates(networks: _Networks, sizes: DataSizes, trained: int) -> int:

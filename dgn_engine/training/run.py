@@ -89,12 +89,14 @@ class Run:
         examples: Examples | None = None,
         *,
         checkpoints: bool = True,
+        probed: bool = False,
         reclaimed: float = 0.0,
     ) -> None:
         """`recorded`: its state is restored from a checkpoint after this, so read no weights.
 
         `examples`: those of the configuration, where they have been loaded already. `checkpoints`:
-        some are written. `reclaimed`: bytes that are given back before its first step.
+        some are written. `probed`: frames of probes are recorded. `reclaimed`: bytes that are given
+        back before its first step.
         """
         self.number = number
         self.recorded = recorded  # there is a folder that holds it
@@ -109,7 +111,7 @@ class Run:
         sizes = DataSizes(
             len(examples.train_y), len(examples.test_y), examples.train_x.shape[1:], logits
         )
-        use = RunUse(live=live, recorded=checkpoints)
+        use = RunUse(live=live, recorded=checkpoints, probed=probed)
         parts = (examples.train_x, examples.train_y, examples.test_x, examples.test_y)
         loaded = sum(part.nbytes for part in parts)
         self.memory = check_memory(

@@ -113,6 +113,19 @@ def test_what_the_code_prints_is_no_result(
     assert printed.err == "a net is made\n"
 
 
+def test_code_that_changes_the_current_folder_changes_no_path_of_the_command(folder: Path) -> None:
+    """Neither at import nor when it is called: other inputs would lie under the same names."""
+    (folder / "other").mkdir()
+    np.save(folder / "other" / "y.npy", np.array([2, 2, 2, 2, 2, 2]))
+    moves = "import os\nfrom user_nets import make_net as plain\nos.chdir('other')\n"
+    moves += f"def make_net():\n    os.chdir({str(folder / 'other')!r})\n    return plain()\n"
+    labels = ("--labels", "y.npy")
+    _, settings = computed(f"{code(folder, moves)}:make_net", *labels)
+    _, still = computed("user_nets:make_net", *labels)
+    assert settings["accuracy"] == still["accuracy"]
+    assert (folder / "k.npz").exists()
+
+
 def test_the_current_folder_is_importable_as_with_python_m(folder: Path) -> None:
     (folder / "pack" / "deep").mkdir(parents=True)
     (folder / "pack" / "__init__.py").touch()

@@ -356,3 +356,15 @@ def test_a_run_says_what_it_takes_before_it_starts() -> None:
     assert said.weights == started.parameters_value + started.parameters_feature
     assert said.seconds is not None
     assert not said.measured
+
+
+def test_probes_are_counted_where_they_are_read() -> None:
+    config = replace(small("cnn4", "DL"), probe_examples=64)
+    architecture = architecture_for(config.net, SIZES.shape, SIZES.classes)
+    gates = sum(math.prod(shape) for shape in architecture.gated_shapes)
+    kernels = 64 * len(architecture.gated_shapes)
+    unread = memory_needed(config, architecture, SIZES, RunUse())
+    read = memory_needed(config, architecture, SIZES, RunUse(probed=True))
+    assert (unread.probes, read.probes) == (0, 4 * 64 * (gates + kernels))
+    shown = memory_needed(config, architecture, SIZES, RunUse(live=True))
+    assert shown.probes == read.probes + 2 * shown.weights

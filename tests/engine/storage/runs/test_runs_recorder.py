@@ -9,6 +9,7 @@ import shutil
 import time
 from dataclasses import replace
 from itertools import pairwise
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -302,6 +303,19 @@ def test_a_killed_run_that_goes_on_has_the_frames_of_its_plan(tmp_path):
     HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(out))
     frames = [frame.step for frame in RunReader(out).frames]
     assert len(frames) == len(set(frames))
+    assert set(planned_steps(0, 100)) <= set(frames)
+
+
+def test_a_run_that_is_killed_while_data_are_read_goes_on_with_its_frames(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    folder, killed = RunFolder.create(out, HUNDRED_STEPS), HeadlessRun(Deaf(), bool, ("npk",))
+    with monkeypatch.context() as patch:
+        patch.setattr("dgn_engine.training.headless_run.Run", Mock(side_effect=InterruptedError))
+        with pytest.raises(InterruptedError):
+            killed.train(HUNDRED_STEPS, folder)
+    folder.close()
+    HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(out))
+    frames = [frame.step for frame in RunReader(out).frames]
     assert set(planned_steps(0, 100)) <= set(frames)
 
 
