@@ -109,12 +109,14 @@ def run(arguments: argparse.Namespace) -> int:
     given = _given_network(arguments, examples, named)
     listing = given.listing
     config = _fitted(arguments, config, given, examples, named)
-    folder = (arguments.out or _default_folder(given, config)).absolute()
+    folder = (arguments.out or _default_folder(given, config, examples.fingerprint)).absolute()
     file = given.file
     if given.made_from:
         file = _stored(given, folder, arguments.report_only)
         config = replace(config, net=_net_in(file, config.net, given.file))
-    experiment = gate_information(file, config, arguments.seeds, given.name, given.made_from)
+    experiment = gate_information(
+        file, config, arguments.seeds, examples.fingerprint, given.name, given.made_from
+    )
     request = Request(
         scale="full",
         seeds=arguments.seeds,
@@ -304,13 +306,13 @@ def _training(arguments: argparse.Namespace, training: TrainingConfig) -> Traini
     )
 
 
-def _default_folder(given: _GivenNetwork, config: RunConfig) -> Path:
-    """Among the user's results; more seeds go on in the same."""
+def _default_folder(given: _GivenNetwork, config: RunConfig, data: str) -> Path:
+    """Among the user's results; more seeds go on in the same, of the same file and examples."""
     from dgn_engine.experiments.report.result_layout import measurement_folder
 
     where = replace(config, device="auto", data=replace(config.data, download=False))
     name = f"gate-information-{given.stem}-{config.data.name}"
-    return measurement_folder(name, given.file, where.to_toml())
+    return measurement_folder(name, given.file, f"{where.to_toml()}{data}")
 
 
 def _ignored(arguments: argparse.Namespace, config: RunConfig, examples: Examples) -> Iterator[str]:

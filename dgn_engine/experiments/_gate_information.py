@@ -54,7 +54,7 @@ _GATES, _RANDOM_GATES = "its gates", "random gates"
 
 
 def gate_information(
-    file: Path, config: RunConfig, seeds: int, name: str = "", made_from: str = ""
+    file: Path, config: RunConfig, seeds: int, data: str, name: str = "", made_from: str = ""
 ) -> Experiment:
     """Return the experiment for a network; raises `UserError` where its file cannot be read.
 
@@ -63,6 +63,7 @@ def gate_information(
         config: how value networks are trained; `config.net` is the network that the gates fit
             (see `net_of`), `config.gating` where they go (see `gating_of`).
         seeds: how many networks of each kind.
+        data: the fingerprint of the examples: those of the same names may be others tomorrow.
         name: what the network is called in the report, where that is not the name of the file:
             'run@430', 'Net of nets.py'.
         made_from: what the file was written from, where it was written for the measurement.
@@ -72,7 +73,7 @@ def gate_information(
     regime = config.gating.regime if config.gating.regime in RANDOM else "FL"
 
     def plan(request: Request) -> Plan:
-        units = tuple(_units(file, digest, config, regime, seeds))
+        units = tuple(_units(file, digest, data, config, regime, seeds))
         return Plan(units, choices=tuple(_choices(file, made_from, config)))
 
     def findings(request: Request, results: UnitResults) -> Findings:
@@ -213,8 +214,11 @@ def _check_gates(listing: CheckpointContents, regime: str) -> None:
         )
 
 
-def _units(file: Path, digest: str, config: RunConfig, regime: str, seeds: int) -> Iterator[Unit]:
-    yield calculation(ITSELF, own_accuracy, file=str(file), sha256=digest, config=config.to_dict())
+def _units(
+    file: Path, digest: str, data: str, config: RunConfig, regime: str, seeds: int
+) -> Iterator[Unit]:
+    settings = {"file": str(file), "sha256": digest, "data": data, "config": config.to_dict()}
+    yield calculation(ITSELF, own_accuracy, **settings)
     for seed in range(seeds):
         for name, source in ((regime, str(file)), (RANDOM[regime], "")):
             yield training(with_gating(config, gates_from=source), name, seed)

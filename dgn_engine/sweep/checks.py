@@ -18,9 +18,10 @@ from dgn_engine.regimes import find_regime
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs.folder_layout import LOCK
+from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.sweep_file import SweepRun
 from dgn_engine.sweep.unit import UNITS, Training, Unit
-from dgn_engine.sweep.unit_results import state_of
+from dgn_engine.sweep.unit_results import state_of, unit_folder
 from dgn_engine.sweep.workers.attempt import LOGS
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.training.device_data import to_device
@@ -79,7 +80,8 @@ def check_start(
 
     Regime, network, options and epochs are checked; and, where the work is done on this machine
     (`here`), device, data, memory, the files that it names, and that all of them fit each other.
-    What is done already needs nothing any more. Calculations are taken as they are.
+    What is done already needs nothing any more, but data of the same name must be what they were.
+    Calculations are taken as they are.
 
     Args:
         workers: how many train at a time, which must fit together; 0: as many as fit.
@@ -104,7 +106,29 @@ def check_start(
                 architecture_for(wanted.config.net, _SHAPE, _CLASSES)
         except UserError as refusal:
             raise UserError(f"The run {wanted.id} is not possible: {refusal}") from None
+    if here:
+        _check_same_data(list(itertools.chain(*alike.values())), root)
     return StartCheck(sizes, _fitting_at_once(needs, workers))
+
+
+def _check_same_data(units: Sequence[Training], root: Path) -> None:
+    """Refuse runs to come on other examples than runs that are done had under the same name."""
+    done: dict[DataConfig, Training] = {}
+    left: set[DataConfig] = set()
+    for unit in units:
+        if _is_done(unit, root):
+            done.setdefault(unit.config.data, unit)
+        else:
+            left.add(unit.config.data)
+    for data, unit in done.items():
+        if data not in left:
+            continue
+        had = RunReader(unit_folder(root, unit.id)).info.get("data_fingerprint")
+        if had not in (None, load_examples(data).fingerprint):
+            raise UserError(
+                f"{data.name} has changed since the run {unit.id} was trained; results on both are "
+                "no comparison. Choose another folder with --out."
+            )
 
 
 def _fitting_at_once(needs: Sequence[float], workers: int) -> int:

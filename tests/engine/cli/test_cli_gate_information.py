@@ -51,6 +51,20 @@ def measure(file: Path, out: Path, *more: str) -> int:
     return main(["gate-information", str(file), *FEW, *SHORT, "--out", str(out), *more])
 
 
+def test_results_on_other_examples_of_the_same_name_are_not_taken(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    indices, out = tmp_path / "test.npy", tmp_path / "out"
+    typed = ("--test-indices", str(indices))
+    np.save(indices, np.arange(100))
+    assert measure(trained, out, *typed) == 0
+    assert measure(trained, out, *typed, "--report-only") == 0
+    np.save(indices, np.arange(100, 150))
+    for again in ((), ("--report-only",)):
+        assert measure(trained, out, *typed, *again) == 2
+        assert capsys.readouterr().err.count("\n") >= 1
+
+
 def test_both_of_a_pair_begin_with_the_same_value_weights_and_only_the_gates_differ(
     trained: Path, tmp_path: Path
 ) -> None:

@@ -65,7 +65,7 @@ OWN = {
 
 def read_out(file: Path, runs: dict[str, TrainedRun], seeds: int, **own: Any) -> Findings:
     results = MadeUpResults(runs, {"file": ({**OWN, **own}, 2.0)})
-    return gate_information(file, CONFIG, seeds).findings(Request(), results)
+    return gate_information(file, CONFIG, seeds, "").findings(Request(), results)
 
 
 def curved(*test: float, **given: Any) -> TrainedRun:
@@ -88,7 +88,7 @@ def flat_runs(gates: Sequence[float], random: Sequence[float]) -> dict[str, Trai
 
 def test_networks_are_trained_with_its_gates_and_with_random_ones(tmp_path: Path) -> None:
     file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
-    made = gate_information(file, CONFIG, 2).plan(Request())
+    made = gate_information(file, CONFIG, 2, "of the data").plan(Request())
     calculated, *trained = made.units
     assert calculated == Calculation(
         "file",
@@ -96,6 +96,7 @@ def test_networks_are_trained_with_its_gates_and_with_random_ones(tmp_path: Path
         {
             "file": str(file),
             "sha256": sha256(file.read_bytes()).hexdigest(),
+            "data": "of the data",
             "config": CONFIG.to_dict(),
         },
     )
@@ -179,7 +180,7 @@ def test_runs_that_ended_early_and_still_change_ask_for_patience(tmp_path: Path)
     runs = flat_runs([88.0, 88.5, 89.1], [80.0, 81.0, 80.3])
     runs["FR-II-s1"] = curved(10, 30, 50, 60, 70, 75, 78, 81)
     results = MadeUpResults(runs, {"file": (OWN, 2.0)})
-    found = gate_information(file, config, 3).findings(Request(), results)
+    found = gate_information(file, config, 3, "").findings(Request(), results)
     assert found.answer[1].endswith("try a patience of 6 epochs, not 3.")
 
 
@@ -211,7 +212,7 @@ def test_a_run_that_diverged_leaves_its_seed_out(tmp_path: Path) -> None:
 def test_gates_of_linear_features_stay_linear(tmp_path: Path) -> None:
     file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
     config = replace(CONFIG, gating=GatingConfig(regime="FL-linear"))
-    _, copied, random = gate_information(file, config, 1).plan(Request()).units
+    _, copied, random = gate_information(file, config, 1, "").plan(Request()).units
     assert isinstance(copied, Training)
     assert isinstance(random, Training)
     assert (copied.id, random.id) == ("FL-linear-s0", "FR-linear-s0")
@@ -283,4 +284,4 @@ def test_a_network_whose_gates_are_coins_of_its_examples_is_refused(
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
-        gate_information(tmp_path / "nowhere.pt", CONFIG, 1)
+        gate_information(tmp_path / "nowhere.pt", CONFIG, 1, "")

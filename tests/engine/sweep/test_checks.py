@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dgn_engine import cli
@@ -55,6 +56,26 @@ def test_what_lies_on_another_machine_is_not_looked_for_here(tmp_path: Path) -> 
     check_start(far, tmp_path, here=False)
     with pytest.raises(UserError, match="is not in /nowhere"):
         check_start(far, tmp_path)
+
+
+def test_runs_on_data_that_changed_under_the_same_name_do_not_join_those_that_are_done(
+    tmp_path: Path,
+) -> None:
+    indices = tmp_path / "test.npy"
+    np.save(indices, np.arange(50))
+
+    def of_seed(seed: int) -> Training:
+        unit = small(seed)
+        data = replace(unit.config.data, test_indices=str(indices))
+        return replace(unit, config=replace(unit.config, data=data))
+
+    run(SerialExecutor(), [of_seed(0)], tmp_path / "out")
+    both = [of_seed(0), of_seed(1)]
+    check_start(both, tmp_path / "out")
+    np.save(indices, np.arange(50, 100))
+    with pytest.raises(UserError, match=f"has changed since the run {both[0].id} was trained"):
+        check_start(both, tmp_path / "out")
+    check_start(both[1:], tmp_path / "out")
 
 
 def test_a_run_that_is_done_needs_its_file_no_more(tmp_path: Path) -> None:
