@@ -34,6 +34,7 @@ BYTES = 4
 WORTH = 0.9  # of the time: packing that saves less is not mentioned
 _CHECKPOINTS = 2  # that are there at a time
 _TIMED = 3  # kinds of runs whose steps are timed, at most: those that take longest
+_SHORT = 60.0  # seconds: starting processes is a part worth saying of what takes less
 _LONGEST = 1.0  # seconds: longer steps are not timed, but estimated
 
 
@@ -124,6 +125,8 @@ def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
     parts = [f"{task.name}{scale}: {work or 'nothing to do'}"]
     if cost.runs:
         parts.append(f"; about {formatting.duration(cost.seconds)} of one CPU core to train")
+        if cost.timed and cost.seconds < _SHORT:
+            parts.append(" (and a few seconds to start each process)")
         if cost.packed < WORTH * cost.seconds:
             parts.append(f", {formatting.duration(cost.packed)} packed")
         how = "by steps timed here" if cost.timed else "estimated"

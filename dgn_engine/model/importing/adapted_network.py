@@ -163,6 +163,7 @@ def _description(listing: CheckpointContents) -> _Description:
             raise ValueError("a BatchNorm")
         if max(math.prod(after) for _, after in architecture.shapes()) > _WIDEST:
             raise ValueError(f"more than {_WIDEST:,} numbers of one example")
+        _check_blocks(architecture)
     except UserError as refusal:
         raise UserError(f"{file} describes a network that cannot be: {refusal}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
@@ -170,6 +171,22 @@ def _description(listing: CheckpointContents) -> _Description:
             f"{file} describes a network in a way that makes no sense ({plain(str(error), 80)})."
         ) from None
     return _Description(architecture, plain(title, _TITLE), folded, assuming)
+
+
+def _check_blocks(architecture: arch.Architecture) -> None:
+    """Refuse a residual block without a weight layer: no module has one, and paths that share all
+    their weights are counted one by one, twice as many with each such block."""
+    weighted = set(map(id, architecture.weighted))
+    layers = [0]  # of each open block
+    for node in architecture.nodes:
+        if isinstance(node, arch.Fork):
+            layers.append(0)
+        elif isinstance(node, arch.Merge):
+            inside = layers.pop()
+            if not inside:
+                raise ValueError("a residual block without a weight layer")
+            layers[-1] += inside
+        layers[-1] += id(node) in weighted
 
 
 def _folded(node: arch.Node) -> arch.Node:

@@ -166,6 +166,9 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "a factor that is no number": lambda tree: tree["nodes"].insert(
         1, ["Merge", {"pre": float("nan")}]
     ),
+    "a block without a weight layer": lambda tree: tree["nodes"].__setitem__(
+        slice(1, 1), [["Fork", {}], ["Gating", {}], ["Skip", {}], ["Merge", {}]]
+    ),
     "a shape of nothing": lambda tree: tree.update(input_shape=[]),
     "a title that is a list": lambda tree: tree.update(module=["x"]),
     "a description that is a list": lambda tree: tree.update(nodes={"0": 1}),
