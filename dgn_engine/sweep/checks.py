@@ -20,8 +20,8 @@ from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.sweep_file import SweepRun
-from dgn_engine.sweep.unit import UNITS, Training, Unit
-from dgn_engine.sweep.unit_results import state_of, unit_folder
+from dgn_engine.sweep.unit import UNITS, Training, Unit, unit_folder
+from dgn_engine.sweep.unit_results import state_of
 from dgn_engine.sweep.workers.attempt import LOGS
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.training.device_data import to_device
