@@ -62,6 +62,7 @@ class RunLibrary:
         self._loaded: queue.SimpleQueue[LoadedRun] = queue.SimpleQueue()
         self._temp_dir: PrivateTempDir | None = None
         self._closing = threading.Event()
+        self._listing = threading.Lock()
         self.shown: LoadedRun | None = None
         self._followed: FollowedRun | None = None  # it, while another process writes it
         cleaner = threading.Thread(target=remove_abandoned, name="dgn-library", daemon=True)
@@ -69,12 +70,18 @@ class RunLibrary:
         cleaner.start()
 
     def list_runs(self, command: do.ListRuns) -> None:
-        self._begin(command, lambda: self._emit(list_runs(self._root)))
+        self._begin(command, self._emit_runs)
+
+    def _emit_runs(self) -> None:
+        """List and tell without a break: a list begun before a run was deleted would come after
+        the one without it."""
+        with self._listing:
+            self._emit(list_runs(self._root))
 
     def note(self, command: do.NoteRun) -> None:
         def write() -> None:
             write_notes(Path(command.folder), RunNotes(command.name, command.notes))
-            self._emit(list_runs(self._root))
+            self._emit_runs()
 
         self._begin(command, write)
 
@@ -87,7 +94,7 @@ class RunLibrary:
 
         def delete() -> None:
             delete_run(folder)
-            self._emit(list_runs(self._root))
+            self._emit_runs()
 
         self._begin(command, delete)
 
@@ -99,7 +106,7 @@ class RunLibrary:
             found = thin_runs.plan(Path(self._root))
             freed = thin_runs.thin(found.folders, told.append)
             self._emit(RunsThinned(found.outcome(freed), "\n".join(told)))
-            self._emit(list_runs(self._root))
+            self._emit_runs()
 
         self._begin(command, thin)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,3 +233,29 @@ def test_a_session_whose_run_cannot_be_shown_leaves_nothing_unpacked(
     made.wait()
     assert not folder.parent.exists()
     assert made.events == [told.Refused("open a.dgn", "there is nothing to show.")]
+
+
+def test_a_list_that_was_begun_before_a_run_was_deleted_does_not_come_after(
+    made: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, begun, go_on = ["a"], threading.Event(), threading.Event()
+
+    def slow_list(_root: str) -> Any:
+        seen = tuple(there)
+        if seen:
+            begun.set()
+            go_on.wait(60)
+        return SimpleNamespace(runs=seen)
+
+    monkeypatch.setattr(run_library, "list_runs", slow_list)
+    monkeypatch.setattr(run_library, "check_removable", lambda _folder: None)
+    monkeypatch.setattr(run_library, "delete_run", lambda _folder: there.clear())
+    made.library.list_runs(do.ListRuns())
+    assert begun.wait(60)  # the first list holds the run and is not told yet
+    made.library.delete(do.DeleteRun(str(tmp_path / "a")))
+    while there:
+        time.sleep(0.01)
+    time.sleep(0.2)  # for the second list to come first, were it not held back
+    go_on.set()
+    made.wait()
+    assert [event.runs for event in made.events] == [("a",), ()]  # type: ignore[attr-defined]
