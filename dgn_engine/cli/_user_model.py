@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._kernel_inputs import check_labels, normalised_inputs
 from dgn_engine.cli._own_network import network_settings
-from dgn_engine.cli._reader_options import check_expected
+from dgn_engine.cli._reader_options import add_part, check_expected
 from dgn_engine.cli._user_code import (
     MadeModel,
     code_of_the_user,
@@ -51,6 +51,19 @@ class ModelKernels:
     notes: list[str] = field(default_factory=list)
 
 
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """Add the network of a command: a file, run or session, or the user's own code."""
+    parser.add_argument(
+        "file",
+        type=Path,
+        nargs="?",
+        metavar="FILE",
+        help="any checkpoint, RUN[@STEP] or a session (.dgn); none of it is run",
+    )
+    add_model(parser)
+    add_part(parser)
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
@@ -63,8 +76,9 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_network_named(arguments: argparse.Namespace, path: Path | None) -> None:
-    """Refuse a command without a network, and one with two: a file or run, and --model."""
+def check_network(arguments: argparse.Namespace, path: Path | None) -> None:
+    """Refuse a command without a network, one with two (a file or run, and --model), and options
+    that describe the network of a file beside --model, which says all of it."""
     if arguments.model is None:
         if path is None:
             raise UserError(
@@ -72,14 +86,11 @@ def check_network_named(arguments: argparse.Namespace, path: Path | None) -> Non
             )
         if arguments.weights is not None:
             raise UserError("--weights needs --model; a file of weights alone is named as it is.")
-    elif path is not None:
+        return
+    if path is not None:
         raise UserError(
             f"--model makes the network; leave out {path}, or give the file as --weights."
         )
-
-
-def check_no_net(arguments: argparse.Namespace) -> None:
-    """Refuse options that describe the network of a file beside --model, which says all of it."""
     says = "the code says what the network is"
     _refuse_beside_model(
         ("--net", getattr(arguments, "net", None) is not None, says),
@@ -91,10 +102,9 @@ def check_no_net(arguments: argparse.Namespace) -> None:
 
 def check_model_options(arguments: argparse.Namespace) -> None:
     """Refuse what contradicts --model or would have no effect beside it."""
-    check_network_named(arguments, arguments.network)
+    check_network(arguments, arguments.network)
     if arguments.model is None:
         return
-    check_no_net(arguments)
     _refuse_beside_model(
         ("--examples", arguments.examples is not None, "they are those of a run; give --inputs"),
         ("--data-root", arguments.data_root is not None, "it is for --examples"),

@@ -23,11 +23,10 @@ from dgn_engine.cli._own_network import is_run, named_by_path, read_listing
 from dgn_engine.cli._reader_options import (
     IF_NOT,
     add_expected,
-    add_part,
     check_expected,
     part_in_words,
 )
-from dgn_engine.cli._user_model import add_model, check_network_named, check_no_net, follow_model
+from dgn_engine.cli._user_model import add_network, check_network, follow_model
 from dgn_engine.config import OF_FILE, TrainingConfig
 from dgn_engine.errors import UserError
 from dgn_engine.session.stop_signals import StopSignals
@@ -50,15 +49,7 @@ ARRAYS = "gate-information.npz"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="?",
-        metavar="FILE",
-        help="any checkpoint, RUN[@STEP] or a session (.dgn); none of it is run",
-    )
-    add_model(parser)
-    add_part(parser)
+    add_network(parser)
     add_run_options(parser)
     for action in parser._actions:
         if action.dest in _FIXED:
@@ -88,9 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seeds < 1:
         raise UserError(f"--seeds is {arguments.seeds}; it must be at least 1.")
     _move_config(arguments)
-    check_network_named(arguments, arguments.file)
-    if arguments.model is not None:
-        check_no_net(arguments)
+    check_network(arguments, arguments.file)
 
     from dgn_engine.data import load_examples
     from dgn_engine.experiments import Request

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli import Subcommand
@@ -15,8 +14,8 @@ from dgn_engine.cli._inspection import (
     print_inspection,
 )
 from dgn_engine.cli._own_network import read_listing
-from dgn_engine.cli._reader_options import add_part, part_in_words
-from dgn_engine.cli._user_model import add_model, check_network_named, check_no_net, follow_model
+from dgn_engine.cli._reader_options import part_in_words
+from dgn_engine.cli._user_model import add_network, check_network, follow_model
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing import MODEL
 from dgn_engine.text.printable import printable_name, say, say_json
@@ -26,21 +25,13 @@ if TYPE_CHECKING:
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="?",
-        metavar="FILE",
-        help="any checkpoint, RUN[@STEP] or a session (.dgn); none of it is run",
-    )
-    add_model(parser)
+    add_network(parser)
     parser.add_argument(
         "--confinement",
         action="store_true",
         help="say what confines the process that reads files here, and try it",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    add_part(parser)
     add_inspection_options(parser)
 
 
@@ -52,10 +43,9 @@ def _run(arguments: argparse.Namespace) -> int:
             f"No network is named: dgn inspect FILE, --model {MODEL} for your own code, or dgn "
             "inspect --confinement."
         )
-    check_network_named(arguments, arguments.file)
+    check_network(arguments, arguments.file)
     check_inspection_options(arguments)
     if arguments.model is not None:
-        check_no_net(arguments)
         if arguments.data is None:
             raise UserError("--model needs --data: a module is followed while examples pass it.")
         model = follow_model(arguments, first_examples(arguments))
