@@ -80,8 +80,8 @@ def check_start(
 
     Regime, network, options and epochs are checked; and, where the work is done on this machine
     (`here`), device, data, memory, the files that it names, and that all of them fit each other.
-    What is done already needs nothing any more, but data of the same name must be what they were.
-    Calculations are taken as they are.
+    Runs that are done need none of this, but runs to come must not have other examples under the
+    same name. Calculations are taken as they are.
 
     Args:
         workers: how many train at a time, which must fit together; 0: as many as fit.
@@ -126,8 +126,8 @@ def _check_same_data(units: Sequence[Training], root: Path) -> None:
         had = RunReader(unit_folder(root, unit.id)).info.get("data_fingerprint")
         if had not in (None, load_examples(data).fingerprint):
             raise UserError(
-                f"{data.name} has changed since the run {unit.id} was trained; results on both are "
-                "no comparison. Choose another folder with --out."
+                f"{data.name} has changed since the run {unit.id} was trained, and results on both "
+                "cannot be compared; choose another folder with --out."
             )
 
 

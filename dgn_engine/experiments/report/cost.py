@@ -90,20 +90,19 @@ def _pace(
     Of the kinds of runs that take longest; each counts by the time that its runs take.
     """
     share: dict[RunConfig, float] = {}
-    shape: dict[RunConfig, DataConfig] = {}
     for unit, each in zip(runs, seconds, strict=True):
         config = unit.config
         gating = replace(config.gating, gates_from="")
-        kind = replace(config, seed=0, data=DataConfig(), gating=gating, device="cpu")
-        kind = replace(kind, training=replace(kind.training, learning_rate=1e-6, weights_from=""))
+        training = replace(config.training, learning_rate=1e-6, weights_from="")
+        data = config.data.without_variant()
+        kind = RunConfig(data=data, net=config.net, gating=gating, training=training, device="cpu")
         share[kind] = share.get(kind, 0.0) + each
-        shape[kind] = config.data
         if choose_device(config.device).type != "cpu":
             return None
     estimated = measured = 0.0
     longest = sorted(share.items(), key=lambda item: -item[1])[:_TIMED]
     for kind, weight in longest:
-        size = sizes(shape[kind])
+        size = sizes(kind.data)
         architecture = architecture_for(kind.net, size.shape, size.classes)
         step = seconds_a_step(kind, architecture, size.train)
         if step <= _LONGEST:
