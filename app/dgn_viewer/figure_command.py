@@ -92,7 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         check_output(_named_path(arguments))
     specs = _specs(arguments.panel)
-    steps, style = _steps(arguments.step or ""), _style(arguments)
+    steps = () if arguments.step is None else _steps(arguments.step)
+    style = _style(arguments)
     panels = _panels(arguments.run, steps, specs, arguments.choose, arguments.chart)
     style = _with_legend(style, panels, arguments.legend)
     for file in save_panels(panels, _path(arguments, panels), style):
@@ -147,10 +148,10 @@ def _reach(wanted: str) -> tuple[int, int | None]:
 
 
 def _steps(text: str) -> tuple[int, ...]:
-    """'900', or '0,900'; none of ''."""
-    parts = [part.strip() for part in text.split(",")] if text else []
+    """The steps of '900' or '0,900'."""
+    parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and part.isascii() for part in parts):
-        raise UserError(f"--step {text} is no step; write a recorded one, 900, or two, 0,900.")
+        raise UserError(f"--step '{text}' is not a step; name a recorded one, 900, or two, 0,900.")
     return _checked(tuple(map(int, parts)))
 
 

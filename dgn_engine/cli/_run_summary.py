@@ -18,10 +18,10 @@ def describe(folder: Path, name: str) -> list[str]:
     config, info = reader.config, reader.info
     versions = ", ".join(f"{name} {word}" for name, word in info.get("versions", {}).items())
     options = ", ".join(f"{name} {value}" for name, value in config.net.options)
+    net = f"{config.net.short} ({options})" if options else config.net.short
     return [
         f"{name}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
-        f"  {config.gating.regime} · {config.net.short} ({options}) · {_data(config.data)} · "
-        f"seed {config.seed}",
+        f"  {config.gating.regime} · {net} · {_data(config.data)} · seed {config.seed}",
         f"  begun {info.get('created', 'at an unknown time')} on "
         f"{info.get('device', 'an unknown device')}, {info.get('threads', '?')} threads",
         f"  {versions}",

@@ -351,9 +351,10 @@ def test_options_and_names_are_as_in_the_window(run: Path, tmp_path: Path) -> No
             ("--panel", "spectrum", "--step", "0,7,45"),
             "A figure shows one step or two, not 3",
         ),
-        (("--panel", "spectrum", "--step", "0,"), "--step 0, is no step; write a recorded one,"),
-        (("--panel", "spectrum", "--step", "x"), "--step x is no step; write a recorded one,"),
-        (("--panel", "spectrum", "--step=-1"), "--step -1 is no step; write a recorded one,"),
+        (("--panel", "spectrum", "--step", "0,"), "--step '0,' is not a step"),
+        (("--panel", "spectrum", "--step", "x"), "--step 'x' is not a step"),
+        (("--panel", "spectrum", "--step=-1"), "--step '-1' is not a step"),
+        (("--panel", "spectrum", "--step="), "--step '' is not a step"),
         (("--panel", "agreement"), "A and B compares two steps; name both, for example 0,45."),
         (
             ("--panel", "spectrum", "--chart", "x"),
