@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QCheckBox, QFormLayout, QVBoxLayout, QWidget
 
 from dgn_engine.setting import Conditions, Setting
@@ -82,9 +83,7 @@ class Section(QWidget):
         if field not in self._refusals:
             if not problem:
                 return
-            below = self._refusals[field] = PlainLabel()
-            below.setProperty("role", "refused")
-            below.setWordWrap(True)
+            below = self._refusals[field] = _Refusal()
             rows = range(self._rows.rowCount())
             at = next(row for row in rows if self._field_in(row) is field)
             self._rows.insertRow(at + 1, "", below)
@@ -99,6 +98,26 @@ class Section(QWidget):
         self._refusals.clear()
         while self._rows.rowCount():
             self._rows.removeRow(0)
+
+
+class _Refusal(PlainLabel):
+    """Why a field cannot be taken; as high as its lines, which the rows of a form do not ask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "refused")
+        self.setWordWrap(True)
+
+    def setText(self, text: str) -> None:
+        super().setText(text)
+        self._fit_height()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        self.setMinimumHeight(max(0, self.heightForWidth(self.width())))  # -1 of no text
 
 
 class SettingSection(Section):

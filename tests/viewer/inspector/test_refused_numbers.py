@@ -181,6 +181,18 @@ def test_a_list_that_cannot_be_read_turns_start_off(form: RunPage) -> None:
         assert value_of(tiling) == (1, 2)
 
 
+def test_a_refusal_of_several_lines_is_seen_whole(form: RunPage) -> None:
+    tiling = form.form.fields["gating.tiling"]
+    assert isinstance(tiling, ListField)
+    form.form.advanced.open(True)
+    tiling.setText("1,x")
+    (below,) = [each for each in form.findChildren(QLabel) if each.text() == tiling.problem]
+    for width in range(320, 500, 10):  # the rows of a form ask for no height of a width
+        form.resize(width, 600)
+        QApplication.processEvents()
+        assert below.minimumHeight() >= below.heightForWidth(below.width()), width
+
+
 def test_a_field_that_is_disabled_does_not_matter(form: RunPage) -> None:
     pair = form.form.fields["data.binary"]
     assert isinstance(pair, PairField)
