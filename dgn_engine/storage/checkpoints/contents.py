@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ class ParsedFile:
     others: tuple[str, ...] = ()
     would_call: tuple[str, ...] = ()
     would_import: tuple[str, ...] = ()
+    children: tuple[StatedLayer, ...] = ()
+    said: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,9 @@ class CheckpointContents:
     states them; `module`: the class of a whole saved module, 'nets.Net'. `picked`: a user chose
     the arrays and their order, so that names and numbers of layers say nothing more. `layout`: how
     the arrays are not as the file has them, sentences or ''.
+    `children`: all modules of a whole saved module in the order in which they were registered,
+    which need not be that in which they compute (`saved_children`). `said`: text and numbers beside
+    the tensors, by their dotted keys (`stated_entries`).
     `part`: the key of the file's dictionary that they were taken from, where `others` beside it
     hold the same network's averaged weights (ema), or where a user chose it; otherwise ''.
     `would_call`: what Python would call to load the file, apart from what is known to be harmless,
@@ -78,6 +84,8 @@ class CheckpointContents:
     others: tuple[str, ...] = ()
     would_call: tuple[str, ...] = ()
     would_import: tuple[str, ...] = ()
+    children: tuple[StatedLayer, ...] = ()
+    said: tuple[tuple[str, str], ...] = ()
 
 
 def is_sound(shape: tuple[Any, ...]) -> bool:
@@ -85,6 +93,17 @@ def is_sound(shape: tuple[Any, ...]) -> bool:
     whole = all(type(side) is int and side >= 0 for side in shape)
     small = len(shape) <= limits.DIMENSIONS
     return whole and small and math.prod(max(side, 1) for side in shape) <= limits.EXTENT
+
+
+def common_prefix(names: Iterable[str]) -> str:
+    """The prefixes of DataParallel and torch.compile that all names begin with; or ''."""
+    rest, found = list(names), ""
+    while rest and (
+        prefix := next((p for p in PREFIXES if all(n.startswith(p) and n != p for n in rest)), "")
+    ):
+        rest = [name.removeprefix(prefix) for name in rest]
+        found += prefix
+    return found
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:

@@ -23,15 +23,16 @@ from dgn_engine.confinement.process import confine, cut_off, end_with_parent
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import (
-    PREFIXES,
     TAKES_A_PART,
     ParsedFile,
     UnreadableFile,
+    common_prefix,
     sent_as,
 )
 from dgn_engine.storage.checkpoints.file_content import Content, content_of
 from dgn_engine.storage.checkpoints.numpy_file import NPY, read_npy, read_npz
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
+from dgn_engine.storage.checkpoints.saved_children import children_below
 from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
 from dgn_engine.storage.checkpoints.torch_zip import read_torch_zip
 from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
@@ -149,14 +150,13 @@ def _check_whole(content: Content) -> None:
         )
 
 
-def tidy(contents: ParsedFile, calls: CallRecorder | None = None) -> ParsedFile:
-    """Make names printable, take off the prefixes of DataParallel and torch.compile, and add what
-    was recorded of calls."""
-    names, layers = list(contents.arrays), contents.layers
-    while names and any(all(n.startswith(p) and n != p for n in names) for p in PREFIXES):
-        names = [n.partition(".")[2] for n in names]
-        layers = tuple(replace(one, name=one.name.partition(".")[2]) for one in layers)
-    shown = {old: plain(new) for old, new in zip(contents.arrays, names, strict=True)}
+def tidy(
+    contents: ParsedFile, calls: CallRecorder | None = None, *, bare: bool = True
+) -> ParsedFile:
+    """Make names printable, take off the prefixes of DataParallel and torch.compile where they are
+    to be `bare`, and add what was recorded of calls."""
+    prefix = common_prefix(contents.arrays) if bare else ""
+    shown = {name: plain(name.removeprefix(prefix)) for name in contents.arrays}
     if len(set(shown.values())) != len(shown):
         raise UnreadableFile("holds tensors whose names cannot be told apart")
     ignored = [plain(line) for line in contents.ignored[:MOST_IGNORED]]
@@ -169,7 +169,10 @@ def tidy(contents: ParsedFile, calls: CallRecorder | None = None) -> ParsedFile:
         dtypes={shown[old]: dtype for old, dtype in contents.dtypes.items()},
         ignored=tuple(ignored),
         metadata={plain(k): v[:100_000] for k, v in notes},
-        layers=layers,
+        layers=tuple(
+            replace(layer, name=layer.name.removeprefix(prefix)) for layer in contents.layers
+        ),
+        children=children_below(contents.children, prefix),
         would_call=tuple(plain(name) for name in calls.would_call) if calls else (),
         would_import=tuple(plain(name) for name in calls.would_import) if calls else (),
     )
@@ -189,6 +192,7 @@ def _part(contents: ParsedFile, part: str) -> ParsedFile:
         contents,
         arrays={name.removeprefix(start): contents.arrays[name] for name in names},
         dtypes={name.removeprefix(start): contents.dtypes[name] for name in names},
+        children=children_below(contents.children, start),
         part=part,
     )
 

@@ -159,7 +159,7 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
     for _ in range(3):
         if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
             break
-        children = _children(tree)
+        children = children_of(tree)
         if len(children) != 1:
             return ()
         name, tree = children[0]
@@ -171,7 +171,12 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
 
 
 def module_class(tree: Any) -> str:
-    """The class of a whole saved module, 'nets.Net'; '' where the tree is something else."""
+    """The class of a whole saved module, 'nets.Net', that within a DataParallel; '' where the tree
+    is something else."""
+    for _ in range(3):
+        if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
+            break
+        tree = next((child for _, child in children_of(tree)), None)
     if not isinstance(tree, InertObject) or not isinstance(tree.state, InertDict):
         return ""
     parts = (tree.state.get("_modules"), tree.state.get("_parameters"))
@@ -180,7 +185,7 @@ def module_class(tree: Any) -> str:
 
 def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
     """Without recursion; a sequence that contains itself ends at the deepest level allowed."""
-    open_ones = [iter(_children(sequence))]
+    open_ones = [iter(children_of(sequence))]
     names = [prefix]
     steps = 0
     while open_ones:
@@ -193,13 +198,14 @@ def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
         whole = f"{names[-1]}{name}"[: limits.NAME + 1]
         hooked = isinstance(child, InertObject) and _hooked(child)
         if child.callee == _SEQUENTIAL and len(names) < _DEPTH and not hooked:
-            open_ones.append(iter(_children(child)))
+            open_ones.append(iter(children_of(child)))
             names.append(f"{whole}.")
         else:
-            yield StatedLayer(whole, *_described(child))
+            yield StatedLayer(whole, *described(child))
 
 
-def _children(module: InertObject) -> list[tuple[str, InertObject]]:
+def children_of(module: InertObject) -> list[tuple[str, InertObject]]:
+    """The modules that were registered in a module, by their names there, in their order."""
     inner = module.state.get("_modules") if isinstance(module.state, InertDict) else None
     pairs = inner.pairs if isinstance(inner, InertDict) else []
     return [(key_text(key), value) for key, value in pairs if isinstance(value, InertObject)]
@@ -216,11 +222,12 @@ def _hooked(module: InertObject) -> bool:
     )
 
 
-def _described(module: InertObject) -> tuple[str, dict[str, Value]]:
+def described(module: InertObject) -> tuple[str, dict[str, Value]]:
+    """The kind and the numbers of a module, as `StatedLayer` has them."""
     kind = _CLASSES.get(module.callee, "")
     if not kind or not isinstance(module.state, InertDict):
         return module.callee, {}
-    if _hooked(module) or _children(module):
+    if _hooked(module) or children_of(module):
         return f"{kind} with hooks", {}
     numbers: dict[str, Value] = {}
     for name, check in KINDS[kind].items():
@@ -236,13 +243,19 @@ def _described(module: InertObject) -> tuple[str, dict[str, Value]]:
     return kind, numbers
 
 
+def is_activation(kind: str) -> bool:
+    """Whether a kind is an activation of single numbers, which a softmax is not."""
+    return kind in _MODULES["activation"] and not kind.endswith("Softmax")
+
+
 def as_json(layers: tuple[StatedLayer, ...]) -> list[dict[str, Any]]:
     return [{"name": one.name, "kind": one.kind, "numbers": one.numbers} for one in layers]
 
 
-def received(entries: Any) -> tuple[StatedLayer, ...]:
-    """Check the layers of the child's answer again; raises `ValueError` or `TypeError`."""
-    if not isinstance(entries, list) or len(entries) > LAYERS:
+def received(entries: Any, most: int = LAYERS) -> tuple[StatedLayer, ...]:
+    """Check the layers of the child's answer again, of which there may be `most`; raises
+    `ValueError` or `TypeError`."""
+    if not isinstance(entries, list) or len(entries) > most:
         raise ValueError("these are no layers")
     return tuple(_received(one["name"], one["kind"], one["numbers"]) for one in entries)
 

@@ -26,6 +26,8 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
     is_array,
     read_leaf,
 )
+from dgn_engine.storage.checkpoints.saved_children import saved_children
+from dgn_engine.storage.checkpoints.stated_entries import stated_entries
 from dgn_engine.storage.checkpoints.stated_layers import module_class, stated_layers
 
 _WRAPPINGS = (
@@ -56,6 +58,7 @@ def parsed_tree(
     """
     walk = _TensorCollector()
     try:
+        said = stated_entries(tree)
         taken, others = "", tuple[str, ...]()
         for _ in range(4):
             name, inner = _model_in(tree, "" if taken else part)
@@ -97,6 +100,8 @@ def parsed_tree(
         module=module_class(tree),
         part=taken,
         others=others,
+        children=saved_children(tree),
+        said=said,
     )
 
 

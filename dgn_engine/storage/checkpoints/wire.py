@@ -24,6 +24,8 @@ from dgn_engine.storage.checkpoints.contents import (
     whole_bytes,
 )
 from dgn_engine.storage.checkpoints.file_content import Content, sliced
+from dgn_engine.storage.checkpoints.saved_children import received_children
+from dgn_engine.storage.checkpoints.stated_entries import received_entries
 from dgn_engine.storage.checkpoints.stated_layers import as_json, received
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.text.printable import plain
@@ -48,6 +50,8 @@ def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -
         "others": contents.others,
         "would_call": contents.would_call,
         "would_import": contents.would_import,
+        "children": as_json(contents.children),
+        "said": contents.said,
     }
     pipe.write(json.dumps(head).encode() + b"\n")
     for name, array in contents.arrays.items():  # one at a time, because decoding may copy
@@ -100,6 +104,8 @@ def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointConten
         others=tuple(plain(str(name)) for name in head["others"]),
         would_call=tuple(plain(str(name)) for name in head["would_call"]),
         would_import=tuple(plain(str(name)) for name in head["would_import"]),
+        children=received_children(head["children"]),
+        said=received_entries(head["said"]),
     )
 
 

@@ -14,13 +14,15 @@ from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside, is_averaged
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.reader_child import answer
+from dgn_engine.storage.checkpoints.saved_children import CHILDREN
+from dgn_engine.storage.checkpoints.stated_entries import LONGEST, MOST
 
 ONE = np.ones((2, 3), np.float32)
 
 
 def head(**changed: Any) -> dict[str, Any]:
     tensor = {"name": "w", "shape": [2, 3], "dtype": "float32"}
-    rest: dict[str, Any] = dict.fromkeys(("ignored", "layers", "others"), ())
+    rest: dict[str, Any] = dict.fromkeys(("ignored", "layers", "others", "children", "said"), ())
     rest |= {
         "metadata": {},
         "kind": "safetensors",
@@ -52,6 +54,28 @@ def test_a_sound_answer_is_taken() -> None:
 def test_an_answer_that_cannot_be_is_not_believed(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         received(head(**changed))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("children", [{"name": "0", "kind": "Linear", "numbers": {"in_features": 3}}]),
+        ("children", [{"name": "0", "kind": "a.B", "numbers": {"x": 1}}]),
+        ("children", [{"name": "0", "kind": "a.B", "numbers": {}}] * (CHILDREN + 1)),
+        ("said", [["key", 3]]),
+        ("said", [["key"]]),
+        ("said", {"key": "text"}),
+        ("said", [["key", "text"]] * (MOST + 1)),
+    ],
+)
+def test_what_a_file_says_crosses_only_as_it_may(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"these are no|this is no|numbers of such"):
+        received({**head(), field: value})
+
+
+def test_entries_that_cross_are_short_and_printable() -> None:
+    found = received({**head(), "said": [["a\x1b" * 99, "\n" * 999]]})
+    assert all(len(text) <= LONGEST and text.isprintable() for text in found.said[0])
 
 
 def test_an_answer_that_is_cut_is_no_answer() -> None:

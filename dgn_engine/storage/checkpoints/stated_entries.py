@@ -1,0 +1,199 @@
+"""What a file says in text and numbers beside its tensors: settings, an architecture's name, the
+groups of an optimiser. It is read as data and shown short; what it says need not be true.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, InertObject, members
+from dgn_engine.storage.checkpoints.stated_layers import module_class
+from dgn_engine.text.printable import plain
+
+if TYPE_CHECKING:
+    from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+
+Entries = tuple[tuple[str, str], ...]
+MOST = 60  # entries of one file
+LONGEST = 120  # characters of a key, and of a value
+_COLLECTED = 2000  # entries of which those are chosen
+_DEPTH = 5  # containers in each other
+_ITEMS = 16  # of a list that is shown
+_GROUPS = 8  # of an optimiser
+_OF_GROUP = ("lr", "weight_decay", "momentum", "betas")
+_WORDS = frozenset(
+    (
+        *("activation", "activations", "act", "nonlinearity", "nonlin", "norm", "normalization"),
+        *("normalisation", "bn", "batchnorm", "dropout", "drop", "padding", "pad", "stride"),
+        *("strides", "kernel", "dilation", "pool", "pooling", "hidden", "arch", "model"),
+        *("architecture", "network", "backbone", "layers", "widths", "residual", "bias"),
+    )
+)
+_ELSEWHERE = frozenset(("path", "dir", "file", "folder", "ckpt", "checkpoint", "url", "version"))
+_OF_MODULE = ("training", "dump_patches")  # values that every module has
+_TOKEN = re.compile(r"[a-z]+")
+_HINTS = 8  # entries that are named
+_COUNT, _MEAN, _VARIANCE = ".num_batches_tracked", ".running_mean", ".running_var"
+
+
+def stated_entries(tree: Any) -> Entries:
+    """Return what stands beside the tensors of a file, dotted keys and short text, the outermost
+    first; where they are too many, those that bear on how a network is read go before others.
+
+    Of an optimiser only the settings of its groups are taken, with how many parameters each has; of
+    a module of torch nothing, for its numbers are those of `saved_children`.
+    """
+    found: dict[str, str] = {}
+    entered = {id(tree)}
+    queue = deque([("", tree, 0)])
+    steps = 0
+    while queue and len(found) < _COLLECTED:
+        path, node, depth = queue.popleft()
+        if groups := _groups_of(node):
+            found |= _of_groups(f"{path}." if path else "", groups)
+            continue
+        shown = _shows_values(node)
+        hidden = _OF_MODULE if module_class(node) else ()
+        for name, value in members(node):
+            steps += 1
+            if steps > limits.NODES:
+                return _chosen(found)
+            whole = f"{path}.{name}" if path else name
+            text = _in_short(value)
+            if text:
+                named = name[:1] != "_" and not name.isdecimal() and name not in hidden
+                if shown and named and len(whole) <= LONGEST:
+                    found.setdefault(whole, text)
+            elif depth < _DEPTH and _is_container(value) and id(value) not in entered:
+                entered.add(id(value))
+                queue.append((whole, value, depth + 1))
+    return _chosen(found)
+
+
+def received_entries(pairs: Any) -> Entries:
+    """Check the entries of the child's answer again; raises `ValueError`."""
+    if not isinstance(pairs, list) or len(pairs) > MOST:
+        raise ValueError("these are no entries")
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(type(w) is str for w in pair):
+            raise ValueError("this is no entry")
+    return tuple((plain(key, LONGEST), plain(text, LONGEST)) for key, text in pairs)
+
+
+def hints(listing: CheckpointContents) -> tuple[str, ...]:
+    """Return, as sentences, what a file says beside its tensors that bears on how its network is
+    read: entries by their names, and what its BatchNorms counted. They are the file's own words."""
+    ours = listing.metadata.get("format", "").startswith("dgn-viewer")
+    notes = () if ours else listing.metadata.items()
+    named = [(key, text) for key, text in (*listing.said, *notes) if bears_on_reading(key)]
+    sentences = []
+    if named:
+        words = [f"{plain(key, LONGEST)} = {plain(text, LONGEST)}" for key, text in named[:_HINTS]]
+        more = f", and {len(named) - _HINTS} more" if len(named) > _HINTS else ""
+        sentences.append(f"Beside its tensors it says {', '.join(words)}{more}.")
+    return (*sentences, *_of_counts(listing.arrays))
+
+
+def bears_on_reading(key: str) -> bool:
+    """Whether an entry called so may say how a network is read: 'args.act_fn', 'hidden_sizes'."""
+    last = _TOKEN.findall(key.rpartition(".")[2].lower()[: limits.NAME])
+    words = set(last) | {word.removesuffix("s") for word in last}
+    return bool(words & _WORDS) and not words & _ELSEWHERE
+
+
+def batches_counted(arrays: Mapping[str, Array]) -> dict[str, int]:
+    """Return how many batches each BatchNorm of a file counted while it was trained."""
+    return {
+        name.removesuffix(_COUNT): int(array.reshape(-1)[0])
+        for name, array in arrays.items()
+        if name.endswith(_COUNT) and array.size == 1 and array.dtype.kind in "iu"
+    }
+
+
+def _of_counts(arrays: Mapping[str, Array]) -> Iterator[str]:
+    counts = batches_counted(arrays)
+    fresh = [norm for norm, count in counts.items() if not count and _is_fresh(norm, arrays)]
+    if fresh:
+        others = f" and {len(fresh) - 1} more of its BatchNorms" if len(fresh) > 1 else ""
+        yield (
+            f"'{plain(fresh[0], 80)}'{others} never saw a batch: num_batches_tracked is 0, and the "
+            "statistics are those that a BatchNorm begins with."
+        )
+    different: dict[int, str] = {}
+    for norm, count in counts.items():
+        if norm not in fresh:
+            different.setdefault(count, norm)
+    if len(different) > 1:
+        words = [f"'{plain(norm, 80)}' {count:,}" for count, norm in islice(different.items(), 4)]
+        yield (
+            f"Its BatchNorms saw different numbers of batches: {', '.join(words)}"
+            f"{', …' if len(different) > 4 else ''}."
+        )
+
+
+def _is_fresh(norm: str, arrays: Mapping[str, Array]) -> bool:
+    mean, variance = arrays.get(norm + _MEAN), arrays.get(norm + _VARIANCE)
+    if mean is None or variance is None:
+        return False
+    return not np.any(mean) and bool(np.all(variance == 1))
+
+
+def _chosen(found: Mapping[str, str]) -> Entries:
+    first = sorted(found, key=lambda key: not bears_on_reading(key))[:MOST]
+    taken = set(first)
+    return tuple((plain(k, LONGEST), text) for k, text in found.items() if k in taken)
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, (InertDict, InertObject, list, tuple))
+
+
+def _shows_values(node: Any) -> bool:
+    """Whether the values of a node are settings: not those of a module of torch, nor of a list."""
+    if not isinstance(node, InertObject):
+        return isinstance(node, InertDict)
+    return not node.callee.startswith(("torch.", "numpy."))
+
+
+def _groups_of(node: Any) -> list[Any]:
+    """The groups of an optimiser, or of its state dict; of anything else none."""
+    table = node.state if isinstance(node, InertObject) else node
+    groups = table.get("param_groups") if isinstance(table, InertDict) else None
+    return groups[:_GROUPS] if isinstance(groups, list) else []
+
+
+def _of_groups(path: str, groups: list[Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for place, group in enumerate(groups):
+        if not isinstance(group, InertDict):
+            continue
+        start = f"{path}param_groups.{place}."[: LONGEST - 20]
+        for name in _OF_GROUP:
+            if group.get(name) is not None and (text := _in_short(group.get(name))):
+                found[f"{start}{name}"] = text
+        if isinstance(parameters := group.get("params"), list):
+            found[f"{start}parameters"] = str(len(parameters))
+    return found
+
+
+def _in_short(value: Any) -> str:
+    """A plain value as text, or ''."""
+    if isinstance(value, (list, tuple)):
+        words = [_scalar(item) for item in value] if len(value) <= _ITEMS else []
+        return plain(f"[{', '.join(words)}]", LONGEST) if words and all(words) else ""
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if type(value) is str:
+        return plain(value.strip()[: 2 * LONGEST], LONGEST)
+    if value is None or type(value) in (bool, int, float) or isinstance(value, GlobalName):
+        return plain(str(value), LONGEST)
+    return ""
