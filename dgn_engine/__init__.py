@@ -19,6 +19,7 @@ _PUBLIC = {
     "GatingConfig": "dgn_engine.config",
     "TrainingConfig": "dgn_engine.config",
     "watch": "dgn_engine.attachment.watcher",
+    "prepare_torchvision": "dgn_engine.data._torchvision",
     "lightning_callback": "dgn_engine.attachment.callbacks",
     "hugging_face_callback": "dgn_engine.attachment.callbacks",
 }

@@ -77,7 +77,7 @@ def write_data_sets(root: Path) -> None:
 @contextlib.contextmanager
 def small_cifar(root: Path) -> Iterator[None]:
     """Let torchvision's checksums be those of the small CIFAR-10 below `root`."""
-    table = import_torchvision()[0].CIFAR10
+    table = import_torchvision().CIFAR10
     folder = root / "cifar-10-batches-py"
     sums = {path.name: hashlib.md5(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     small = {

@@ -31,9 +31,6 @@ def outputs_of(tree: dict[str, Any]) -> list[list[Output]]:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from dgn_engine.data._torchvision import import_torchvision
-
-    import_torchvision()  # so that `import torchvision` works beside any torch
     names: dict[str, Any] = {"__name__": "__main__"}
     cells = [("".join(cell["source"]), number) for number, cell in enumerate(code_cells(tree), 1)]
     return [_outputs(source, number, names) for source, number in cells]

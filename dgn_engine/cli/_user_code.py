@@ -57,9 +57,13 @@ def code_of_the_user(name: str) -> Iterator[None]:
 
     What is printed goes to stderr: stdout is for results. Code that would end the program is
     refused. Autograd is on, and the current folder is the one it was, whatever that code changes.
+    `import torchvision` works beside a CPU build of torch.
     """
     import torch
 
+    from dgn_engine.data._torchvision import prepare_torchvision
+
+    prepare_torchvision()
     here, grad = str(Path.cwd()), torch.is_grad_enabled()
     sys.path.insert(0, here)
     try:

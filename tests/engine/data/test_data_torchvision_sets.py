@@ -5,6 +5,8 @@ import os
 import pickle
 import re
 import struct
+import subprocess
+import sys
 import tarfile
 import threading
 import urllib.request
@@ -90,7 +92,7 @@ def serve_mnist(
     packed = {f"{name}.gz": gzip.compress(content) for name, content in files.items()}
     for name, content in packed.items():
         (folder / name).write_bytes(content)
-    table = getattr(import_torchvision()[0], kind)
+    table = getattr(import_torchvision(), kind)
     monkeypatch.setattr(table, "mirrors", [address + "gone/", address])
     monkeypatch.setattr(table, "resources", [(n, md5(c)) for n, c in packed.items()])
     publish(monkeypatch, kind, packed)
@@ -122,7 +124,7 @@ def serve_cifar(
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     (folder / "cifar.tar.gz").write_bytes(buffer.getvalue())
-    table = import_torchvision()[0].CIFAR10
+    table = import_torchvision().CIFAR10
     monkeypatch.setattr(table, "url", address + "cifar.tar.gz")
     publish(monkeypatch, "CIFAR10", {"cifar.tar.gz": buffer.getvalue()})
     names = ("data_batch_1", "data_batch_2")
@@ -134,8 +136,49 @@ def serve_cifar(
 
 
 def test_torchvision_imports_beside_the_torch_that_is_here() -> None:
-    datasets, _ = import_torchvision()
-    assert datasets.MNIST.resources
+    assert import_torchvision().MNIST.resources
+
+
+STRANGER = """
+import torch
+
+torch.library.register_fake("torchvision::nms", lambda dets, scores, iou_threshold: scores)
+torch.library.register_fake("torchvision::qnms", lambda dets, scores, iou_threshold: scores)
+"""
+IMPORTS = """
+import sys
+
+import dgn_engine as dgn
+
+if "late" in sys.argv:  # as in a notebook, where the import failed before
+    try:
+        import torchvision
+    except RuntimeError as error:
+        print(error)
+dgn.prepare_torchvision()
+assert "torchvision" not in sys.modules
+import torchvision
+print(torchvision.__file__)
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "when"), [(b"built for another torch", "first"), (None, "late")]
+)
+def test_one_line_lets_a_torchvision_without_its_operators_be_imported(
+    tmp_path: Path, library: bytes | None, when: str
+) -> None:
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").write_text(STRANGER)
+    if library is not None:
+        (package / "_C.so").write_bytes(library)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    words = [sys.executable, "-c", IMPORTS, when]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    *before, imported = done.stdout.splitlines()
+    assert imported == str(package / "__init__.py")
+    assert len(before) == (when == "late")  # the import did fail
 
 
 def test_mnist_is_read_from_torchvisions_layout(tmp_path: Path) -> None:
@@ -191,7 +234,7 @@ def test_mnist_is_downloaded_with_progress_from_the_next_mirror(
     assert ("train-images-idx3-ubyte.gz" in said[0][0], said[0][1]) == (True, 1.0)
     folder = tmp_path / "new" / "root" / kind / "raw"
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
-    theirs = getattr(import_torchvision()[0], kind)(str(tmp_path / "new" / "root"))
+    theirs = getattr(import_torchvision(), kind)(str(tmp_path / "new" / "root"))
     assert len(theirs) == 20
 
 
@@ -211,7 +254,7 @@ def test_only_the_files_that_are_missing_are_fetched(
         return open_it(opener, request, **named)
 
     monkeypatch.setattr(urllib.request.OpenerDirector, "open", opened)
-    monkeypatch.setattr(import_torchvision()[0].MNIST, "mirrors", [served[1]])
+    monkeypatch.setattr(import_torchvision().MNIST, "mirrors", [served[1]])
     names = list(files)
     folder = tmp_path / "MNIST" / "raw"
     folder.mkdir(parents=True)
@@ -237,7 +280,7 @@ def test_no_network_is_one_sentence(
     served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve_mnist(served, monkeypatch)
-    monkeypatch.setattr(import_torchvision()[0].MNIST, "mirrors", ["http://127.0.0.1:9/"])
+    monkeypatch.setattr(import_torchvision().MNIST, "mirrors", ["http://127.0.0.1:9/"])
     with pytest.raises(UserError, match="could not be downloaded"):
         load_examples(DataConfig(name="mnist", root=str(tmp_path), download=True))
 
@@ -264,7 +307,7 @@ def test_cifar_is_downloaded_and_read_and_nothing_climbs_out(
     assert np.array_equal(examples.train_x[0], first.astype(np.float32) / np.float32(255))
     assert [path.name for path in root.iterdir()] == ["cifar-10-batches-py"]
     assert not (tmp_path / "outside").exists()
-    monkeypatch.setattr(import_torchvision()[0].CIFAR10, "url", "http://127.0.0.1:9/")
+    monkeypatch.setattr(import_torchvision().CIFAR10, "url", "http://127.0.0.1:9/")
     again = load_examples(DataConfig(name="cifar10", root=str(root), download=True))
     assert again.fingerprint == examples.fingerprint
 
