@@ -16,7 +16,9 @@ from dgn_engine.storage.config_file import read_config
 from dgn_viewer.notices import Notice
 from dgn_viewer.settings import Settings
 
-CHECKPOINTS = "Checkpoints (*.pt *.pth *.bin *.ckpt *.safetensors *.npz *.npy);;All files (*)"
+CHECKPOINTS = (
+    "Checkpoints (*.pt *.pth *.bin *.ckpt *.safetensors *.npz *.npy *.index.json);;All files (*)"
+)
 WEIGHTS = "Weights (*.safetensors)"
 CONFIGURATIONS = "Configurations (*.toml)"
 

@@ -16,6 +16,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.array_layout import laid_out
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
+from dgn_engine.storage.checkpoints.split_file import check_not_shard, is_index, read_split
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import NotRegular, open_regular
 from dgn_engine.text.printable import plain
@@ -35,20 +36,30 @@ def read_tensors(
     part: str = "",
 ) -> CheckpointContents:
     """List a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy; its content decides, not its name.
+    Of a checkpoint in several files its index ('model.safetensors.index.json') lists all.
 
     `part`: of several networks in one file the one under this key ('ema'), or whose names begin so.
     `as_saved`: no matrix is turned and no layer moved (`laid_out`), for whoever knows the names.
-    Nothing of the file is parsed in this process. Raises `UserError`, one sentence with the name
-    of the file and the reason, for whatever cannot be taken, and when `cancelled` is set.
+    Nothing is parsed in this process other than the JSON of such an index. Raises `UserError`, one
+    sentence with the name of the file and the reason, for whatever cannot be taken, and when
+    `cancelled` is set.
     """
 
-    name = plain(path.name) or str(path)
+    def read(file: FilePath, name: str, part: str, room: int, *more: str) -> CheckpointContents:
+        def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
+            return wire.receive(pipe, limits.expanded(size), name, room)
 
-    def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
-        return wire.receive(pipe, limits.expanded(size), name)
+        command = [*child_command(timeout, READER), *([part, *more] if part or more else [])]
+        return ask_child(file, command, receive, timeout, cancelled, limits.LARGE, name)
 
-    command = [*child_command(timeout, READER), *([part] if part else [])]
-    found = ask_child(path, command, receive, timeout, cancelled, limits.LARGE)
+    def read_shard(file: FilePath, name: str, part: str, room: int) -> CheckpointContents:
+        return read(file, plain(name), part, room, "shard")
+
+    if is_index(path):
+        found = read_split(path, part, read_shard)
+    else:
+        check_not_shard(path)
+        found = read(path, plain(path.name) or str(path), part, limits.TAKEN)
     return found if as_saved else laid_out(found)
 
 
@@ -59,14 +70,15 @@ def ask_child(
     timeout: float = TIMEOUT,
     cancelled: threading.Event | None = None,
     most: int = limits.FILE,
+    name: str = "",
 ) -> Answer:
     """Give the file, of at most `most` bytes, to a confined child as its standard input, and return
     what the child answers.
 
     `receive(answer, size of the file)` takes the answer and raises as `wire.receive` does. Raises
-    `UserError`, one sentence that begins with the file's name.
+    `UserError`, one sentence that begins with the file's name, or with `name`.
     """
-    name = plain(path.name) or str(path)
+    name = name or plain(path.name) or str(path)
     file, size = _opened(path, name, most)
     with file:
         try:

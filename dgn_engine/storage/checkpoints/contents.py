@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.storage.checkpoints import limits
+from dgn_engine.text.printable import plain
 
 if TYPE_CHECKING:
     from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
@@ -104,6 +105,13 @@ def common_prefix(names: Iterable[str]) -> str:
         rest = [name.removeprefix(prefix) for name in rest]
         found += prefix
     return found
+
+
+def no_such_part(part: str, known: Iterable[str]) -> str:
+    """The verdict on a file that does not have a part, with those that it has."""
+    names = [f"'{plain(name, 60)}'" for name in known]
+    more = ", …" if len(names) > 8 else ""
+    return f"has no part '{plain(part, 60)}'; it has {', '.join(names[:8])}{more}"
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:

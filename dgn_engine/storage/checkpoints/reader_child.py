@@ -27,6 +27,7 @@ from dgn_engine.storage.checkpoints.contents import (
     ParsedFile,
     UnreadableFile,
     common_prefix,
+    no_such_part,
     sent_as,
 )
 from dgn_engine.storage.checkpoints.file_content import Content, content_of
@@ -55,8 +56,9 @@ _OTHER = {
 }
 
 
-def main(seconds: int, part: str = "") -> None:
-    serve(partial(answer, part=part), seconds)
+def main(seconds: int, part: str = "", shard: str = "") -> None:
+    """`shard`: where it is not '', the file is one of several, and names stay as they are."""
+    serve(partial(answer, part=part, bare=not shard), seconds)
 
 
 def serve(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
@@ -70,12 +72,12 @@ def serve(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
     answer(content, pipe)
 
 
-def answer(content: Content, pipe: IO[bytes], part: str = "") -> None:
+def answer(content: Content, pipe: IO[bytes], part: str = "", *, bare: bool = True) -> None:
     calls = CallRecorder()
     with wire.refusals(pipe), _named(calls):
-        contents = tidy(read(content, part, calls), calls)
+        contents = tidy(read(content, part, calls), calls, bare=bare)
         if part and contents.part != part:
-            contents = tidy(_part(contents, part), calls)
+            contents = tidy(_part(contents, part), calls, bare=bare)
         if not contents.arrays:
             raise UnreadableFile(f"holds no tensors that can be taken{_instead(contents)}")
         _check_size(contents, len(content))
@@ -185,9 +187,7 @@ def _part(contents: ParsedFile, part: str) -> ParsedFile:
     if not names or contents.layers:
         first = dict.fromkeys(name.partition(".")[0] for name in contents.arrays)
         known = [contents.part, *contents.others] if contents.part else list(first)
-        listed = ", ".join(f"'{plain(name, 60)}'" for name in known[:8])
-        more = ", …" if len(known) > 8 else ""
-        raise UnreadableFile(f"has no part '{plain(part, 60)}'; it has {listed}{more}")
+        raise UnreadableFile(no_such_part(part, known))
     return replace(
         contents,
         arrays={name.removeprefix(start): contents.arrays[name] for name in names},
@@ -217,4 +217,4 @@ def answer_pipe() -> IO[bytes]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:3])
+    main(int(sys.argv[1]), *sys.argv[2:4])

@@ -14,6 +14,7 @@ from dgn_engine.confinement.process import Forbidden
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import (
     LAYOUT,
+    TAKES_A_PART,
     Array,
     CheckpointContents,
     ParsedFile,
@@ -78,8 +79,12 @@ def refusals(pipe: IO[bytes]) -> Iterator[None]:
         refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
 
 
-def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointContents:
+def receive(
+    pipe: IO[bytes], most: int, file_name: str = "", room: int = limits.TAKEN
+) -> CheckpointContents:
     """Read an answer with at most `most` bytes of numbers, and believe nothing of it.
+
+    `room`: bytes of numbers that are still taken where others were taken from files beside it.
 
     Raises `UnreadableFile` with the child's reason, `ValueError` where the answer is no answer,
     `EOFError` where it is cut.
@@ -89,6 +94,11 @@ def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointConten
     total = sum(math.prod(shape) * np.dtype(sent_as(dtype)).itemsize for _, shape, dtype in tensors)
     if total > most or len(tensors) > limits.MEMBERS:
         raise ValueError("the answer is larger than allowed")
+    if total > room:
+        raise UnreadableFile(
+            f"has more numbers than may be taken with those of the other files, "
+            f"{limits.TAKEN >> 30} GiB in all; {TAKES_A_PART}"
+        )
     if total > _SMALL and total > free_memory():
         raise MemoryError  # before the system ends other programs to make room
     return CheckpointContents(
