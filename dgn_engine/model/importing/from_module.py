@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -10,11 +11,28 @@ from dgn_engine.errors import ArgumentError, UserError
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.importing.module_chain import ModuleChain, chain_of
 from dgn_engine.model.importing.module_check import check_equal
+from dgn_engine.model.importing.module_outputs import left_out
 from dgn_engine.model.importing.module_stack import ModuleStack
 from dgn_engine.model.importing.module_state import ModuleState
 from dgn_engine.model.importing.module_trace import traced
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
+
+
+@dataclass(frozen=True)
+class FollowedNetwork:
+    """The network of `adapt`; `remark`: what of the module it leaves out, in a sentence, or ''."""
+
+    network: GatedNetwork
+    remark: str
+
+
+@dataclass(frozen=True)
+class CopiedStack:
+    """The weights of `adapted_stack`; `remark`: what of the module it leaves out, or ''."""
+
+    stack: Stack
+    remark: str
 
 
 def adapt(
@@ -39,6 +57,9 @@ def adapt(
     With `gates_from`, a module of the same architecture, the result is a deep gated network whose
     gates that module makes.
 
+    The network gives logits: a softmax or log_softmax over the classes that comes last is left out,
+    with a `RuntimeWarning`. A module may return an object that holds them, as for `empirical_ntk`.
+
     Raises `UserError` naming the layer that is not supported, or that does not do what was read.
 
     Examples:
@@ -47,6 +68,19 @@ def adapt(
         >>> [tuple(shape) for shape in network.architecture.gated_shapes]
         [(16,)]
     """
+    followed = follow_module(module, input_shape, gates_from, gate)
+    if followed.remark:
+        warnings.warn(followed.remark, RuntimeWarning, stacklevel=2)
+    return followed.network
+
+
+def follow_module(
+    module: nn.Module,
+    input_shape: tuple[int, ...],
+    gates_from: nn.Module | None = None,
+    gate: Gate = HARD,
+) -> FollowedNetwork:
+    """`adapt` with its remark as text."""
     _check_arguments(module, input_shape, gates_from, gate)
     read = _read(module, input_shape)
     made = read if gates_from is None else _read(gates_from, input_shape)
@@ -68,7 +102,7 @@ def adapt(
                 "The network that makes the gates has slopes that train (PReLU): they move the "
                 "gates, which no kernel here counts; set their requires_grad to False."
             )
-    return network
+    return FollowedNetwork(network, read.remark)
 
 
 def _check_arguments(module: object, input_shape: object, gates_from: object, gate: object) -> None:
@@ -88,6 +122,11 @@ def _check_arguments(module: object, input_shape: object, gates_from: object, ga
 def adapted_stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stack:
     """A copy of the weights of `adapt`, folded, with their architecture; raises `UserError` as it
     does."""
+    return copy_stack(module, input_shape).stack
+
+
+def copy_stack(module: nn.Module, input_shape: tuple[int, ...]) -> CopiedStack:
+    """`adapted_stack` with what it leaves out, in a sentence."""
     read = _read(module, input_shape)
     chain = read.chain
     if chain.slopes:
@@ -101,7 +140,7 @@ def adapted_stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stack:
         stack.weights[place] = nn.Parameter(weight.detach().clone())
         if bias is not None:
             stack.biases[place] = nn.Parameter(bias.detach().clone())
-    return stack
+    return CopiedStack(stack, read.remark)
 
 
 @dataclass(frozen=True)
@@ -111,6 +150,7 @@ class _ReadModule:
     module: nn.Module
     chain: ModuleChain
     state: ModuleState
+    remark: str
 
     def stack(self) -> ModuleStack:
         chain = self.chain
@@ -123,4 +163,4 @@ def _read(module: nn.Module, input_shape: tuple[int, ...]) -> _ReadModule:
     chain = chain_of(trace, tuple(input_shape))
     check_equal(chain, trace, module)
     volatile = state.changed_by(ModuleState.of(trace.copy))
-    return _ReadModule(module, chain, replace(state, volatile=volatile))
+    return _ReadModule(module, chain, replace(state, volatile=volatile), left_out(trace.end))

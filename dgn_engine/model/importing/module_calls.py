@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
+from dgn_engine.model.importing.module_outputs import End, end_of
 
 SUPPORTED = (
     "Linear, Conv2d, BatchNorm, ReLU, LeakyReLU, PReLU, abs, average and max pooling, flattening, "
@@ -83,8 +84,23 @@ class ReshapeCall:
     """Axes written otherwise; which of them, the result says."""
 
 
+@dataclass(frozen=True)
+class EndCall:
+    """A softmax over the classes, which may only come last."""
+
+    end: End
+
+
 Operation = (
-    WeightCall | NormCall | GateCall | PoolCall | SumCall | ScaleCall | PadCall | ReshapeCall
+    WeightCall
+    | NormCall
+    | GateCall
+    | PoolCall
+    | SumCall
+    | ScaleCall
+    | PadCall
+    | ReshapeCall
+    | EndCall
 )
 
 
@@ -121,6 +137,9 @@ class CallSite:
 
     def refuse(self, why: str) -> NoReturn:
         raise UserError(f"{self.where} {why}")
+
+    def refuse_call(self) -> NoReturn:
+        self.refuse(f"calls {self.function}, which is not supported; {SUPPORTED}.")
 
     def argument(self, place: int, name: str, default: Any = None) -> Any:
         return self.args[place] if place < len(self.args) else self.kwargs.get(name, default)
@@ -335,6 +354,13 @@ def _reshape(site: CallSite) -> Operation:
     return ReshapeCall()
 
 
+def _softmax(site: CallSite) -> Operation:
+    end = end_of(site.function, site.args, site.kwargs, site.args[0])
+    if not end:
+        site.refuse_call()
+    return EndCall(end)
+
+
 OPERATIONS: dict[str, Callable[[CallSite], Operation | None]] = {
     "linear": _linear,
     "conv2d": _conv,
@@ -353,6 +379,8 @@ OPERATIONS: dict[str, Callable[[CallSite], Operation | None]] = {
     "mean": _mean,
     "amax": _mean,
     "pad": _pad,
+    "softmax": _softmax,
+    "log_softmax": _softmax,
     **dict.fromkeys(("dropout", "dropout2d", "feature_dropout", "alpha_dropout"), _dropout),
     **dict.fromkeys(("contiguous", "clone", "to", "double", "type_as"), _same),
     **dict.fromkeys(("add", "sub", "subtract"), _sum),

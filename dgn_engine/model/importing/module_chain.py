@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.importing.module_calls import (
+    EndCall,
     GateCall,
     NormCall,
     PadCall,
@@ -179,6 +180,11 @@ def _joined(pieces: Sequence[Piece]) -> list[_Link]:
                 _scale(chain, piece)
             case TracedCall(operation=GateCall()):
                 _gate(chain, piece)
+            case TracedCall(operation=EndCall()):
+                raise UserError(
+                    f"{piece.where} calls softmax, which is supported only as what the module does "
+                    "last."
+                )
             case TracedCall(operation=PoolCall() as pool):
                 chain.append(_Link(pool.node, piece.where))
     return chain

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, slope_gate
 from dgn_engine.model.importing.module_chain import ModuleChain
+from dgn_engine.model.importing.module_outputs import apply_end, output_tensor, returned
 from dgn_engine.model.importing.module_stack import ModuleStack, held
 from dgn_engine.model.importing.module_trace import (
     ModuleTrace,
@@ -38,9 +39,10 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
     def gate(layer: int, q: Tensor) -> Tensor:
         return HARD(q) if slopes is None else slope_gate(q, slopes[layer])
 
-    x, output = trace.values[0], trace.values[trace.last]
+    x, output, final = (trace.values[number] for number in (0, trace.last, trace.returned))
     assert x is not None
     assert output is not None
+    assert final is not None
     found = stack.run(x, gate)
     _check_inputs(chain, trace, found)
     last = chain.sources[-1].where
@@ -50,20 +52,22 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
             f"{_difference(found.output, output)}: it does something that is not supported."
         )
     _check_gradients(trace, found.output, output)
+    if trace.end:
+        _check_gradients(trace, apply_end(trace.end, found.output), final)
     shape = tuple(x.shape[1:])
     batches = [x, random_inputs(shape, len(x) + 1, seed=1), random_inputs(shape, 1, seed=3)]
     with torch.no_grad(), undisturbed():
         for place, batch in enumerate(batches):
             met = "On another batch" if place else "Run once more"
             given = _run_again(trace.copy, batch, met)
-            network = stack.run(batch, gate).output
+            network = apply_end(trace.end, stack.run(batch, gate).output)
             if not _alike(network, given):
                 raise UserError(
                     f"{met} the module gives other outputs than the network that was read from "
                     f"it, by up to {_difference(network, given)}: what it does depends on "
                     f"{'the batch' if place else 'what it met before'}."
                 )
-        _check_float32(module, x, output)
+        _check_float32(module, x, final)
 
 
 def _check_kept(chain: ModuleChain, copy: nn.Module, module: nn.Module) -> None:
@@ -88,9 +92,10 @@ def _run_again(module: nn.Module, x: Tensor, met: str) -> Tensor:
         raise UserError(
             f"{met} ({len(x)} examples) the module cannot be run: {first_line(error)}"
         ) from None
-    if not isinstance(output, Tensor):
-        raise UserError(f"{met} the module returns a {type(output).__name__}, not a tensor.")
-    return output[None] if len(x) == 1 and output.dim() == 1 else output
+    tensor = output_tensor(output)
+    if tensor is None:
+        raise UserError(f"{met} the module returns {returned(output)}; logits are needed.")
+    return tensor[None] if len(x) == 1 and tensor.dim() == 1 else tensor
 
 
 def _check_float32(module: nn.Module, x: Tensor, output: Tensor) -> None:
@@ -137,7 +142,7 @@ def _gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     if not parameters or not total.requires_grad:
         return [torch.zeros_like(p) for p in parameters]
     try:
-        found = torch.autograd.grad(total, parameters, allow_unused=True)
+        found = torch.autograd.grad(total, parameters, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         line = str(error).strip().partition("\n")[0]
         raise UserError(f"Autograd cannot differentiate the module: {line}") from None

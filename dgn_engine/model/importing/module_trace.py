@@ -23,13 +23,14 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Flatten, GlobalAveragePool, GlobalMaxPool
 from dgn_engine.model.importing.module_calls import (
     OPERATIONS,
-    SUPPORTED,
     CallSite,
+    EndCall,
     Operation,
     PoolCall,
     ReshapeCall,
     parameters_of,
 )
+from dgn_engine.model.importing.module_outputs import End, output_tensor, returned
 
 # What code may ask about a tensor without using its values.
 _QUERIES = frozenset(
@@ -88,13 +89,16 @@ class ModuleTrace:
     """What random inputs (n, *input_shape) met in `copy`, a float64 copy of the module on the CPU.
 
     `values`: each value as the module computed it, with its graph for autograd; None where the
-    module overwrote it in place. `last`: which of them the module returned.
+    module overwrote it in place. `returned`: which of them the module returned; `last`: the logits,
+    which are the same, or what the softmax at its `end` was given.
     """
 
     copy: nn.Module
     calls: tuple[TracedCall, ...]
     values: tuple[Tensor | None, ...]
+    returned: int
     last: int
+    end: End
 
 
 def traced(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -> ModuleTrace:
@@ -103,7 +107,9 @@ def traced(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -
     tracer = _Tracer(copy, random_inputs(input_shape, examples, seed=0))
     with _named_places(copy, tracer.places):
         output = tracer.run()
-    return ModuleTrace(copy, tuple(tracer.calls), tuple(tracer.values), tracer.number_of(output))
+    number = tracer.number_of(output)
+    last, end = tracer.before_end(number)
+    return ModuleTrace(copy, tuple(tracer.calls), tuple(tracer.values), number, last, end)
 
 
 def random_inputs(input_shape: tuple[int, ...], examples: int, seed: int) -> Tensor:
@@ -126,6 +132,9 @@ def float64_copy(module: nn.Module) -> nn.Module:
                     f"{where} holds a tensor that was computed from other tensors (weight_norm, "
                     "say); only plain parameters are supported."
                 )
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_complex():
+            raise UserError(f"'{name}' holds complex numbers; only real weights have gates.")
     for name, parameter in module.named_parameters():
         if parameter._backward_hooks:
             raise UserError(f"The parameter {name} has a hook on its gradient; remove it first.")
@@ -178,6 +187,7 @@ class _Tracer(TorchFunctionMode):
         for name, tensor in tensors:
             self._held[self._names.setdefault(id(tensor), name)] = tensor
         self._trains = [False]  # of each value, whether a parameter before it does
+        self._ends: dict[int, TracedCall] = {}  # by the number of what a softmax made
         self._refusal: UserError | None = None
 
     def run(self) -> Any:
@@ -199,18 +209,27 @@ class _Tracer(TorchFunctionMode):
         return output
 
     def number_of(self, output: Any) -> int:
-        if not isinstance(output, Tensor):
-            raise UserError(
-                f"The module returns a {type(output).__name__}; one tensor of logits is needed."
-            )
-        if id(output) not in self._known:
+        tensor = output_tensor(output)
+        if tensor is None:
+            raise UserError(f"The module returns {returned(output)}; logits are needed.")
+        if id(tensor) not in self._known:
             raise UserError("What the module returns was not made by layers that can be followed.")
-        if output.dim() != 2:
+        if tensor.dim() != 2:
             raise UserError(
-                f"The module returns the shape {tuple(output.shape)}; logits (examples, classes) "
+                f"The module returns the shape {tuple(tensor.shape)}; logits (examples, classes) "
                 "are needed."
             )
-        return self._number(output, "The module")
+        return self._number(tensor, "The module")
+
+    def before_end(self, number: int) -> tuple[int, End]:
+        """The value of the logits, where a softmax made value `number`, and which it was."""
+        call = self._ends.get(number)
+        if call is None:
+            return number, ""
+        assert isinstance(call.operation, EndCall)
+        if self.values[call.inputs[0]] is None:
+            raise UserError(f"{call.where} has its logits changed in place afterwards.")
+        return call.inputs[0], call.operation.end
 
     def __torch_function__(
         self,
@@ -243,7 +262,7 @@ class _Tracer(TorchFunctionMode):
         shape, flat = self._shape(before, numbers[0]), self._flat[numbers[0]]
         site = CallSite(where, name, args, kwargs, shape, flat, self._names, len(met))
         if name not in OPERATIONS or "out" in kwargs:
-            site.refuse(f"calls {name}, which is not supported; {SUPPORTED}.")
+            site.refuse_call()
         if id(before) != id(args[0] if args else None) and name != "mul":
             site.refuse(f"passes what comes from its inputs to {name} as a parameter.")
         operation = OPERATIONS[name](site)
@@ -285,6 +304,8 @@ class _Tracer(TorchFunctionMode):
         self._known[id(result)] = (len(self.values), result._version, result)
         call = TracedCall(site.where, operation, numbers, len(self.values), result.shape[1])
         self.calls.append(call)
+        if isinstance(operation, EndCall):
+            self._ends[call.output] = call
         self.values.append(result)
         node = operation.node if isinstance(operation, PoolCall) else None
         flattens = isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool))
