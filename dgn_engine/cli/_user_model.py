@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,8 @@ ALONE = "K alone is computed (empirical_ntk); there are no gates, Λ, S or NPK"
 _NAMED = 3  # names in a refusal, at most
 _ENDS = 50  # names of the module, at most, that are looked for at the ends of those in a file
 _BATCH = 100  # examples that one pass takes
+# What torch says where it is given numbers of another type.
+_OF_TYPE = re.compile(r"\b(dtype|scalar types?|Double|Float|Long|double|float|long|\w+Tensor)\b")
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
     import torch
 
     from dgn_engine.model.importing.adapted_network import AdaptedNetwork, as_listing
-    from dgn_engine.model.importing.from_module import adapted_stack
+    from dgn_engine.model.importing.from_module import copy_stack
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     listing = None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
@@ -161,19 +164,19 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
         module.eval()
         inputs = _examples_that_fit(made, x.double())
         try:
-            stack = adapted_stack(module, tuple(inputs.shape[1:]))
+            copied = copy_stack(module, tuple(inputs.shape[1:]))
         except UserError as refusal:
             raise UserError(f"{made.title} has no gates that are known here. {refusal}") from None
     title = f"{made.title} {_state_in_words(arguments)}"
     norms = any(
         isinstance(each, torch.nn.modules.batchnorm._BatchNorm) for each in module.modules()
     )
-    network = AdaptedNetwork(stack.double(), title, norms)
+    network = AdaptedNetwork(copied.stack.double(), title, norms)
     followed = (
         "It was followed and compared with the module, outputs and gradients, in float64: its "
         "gates are those of the module."
     )
-    notes = [*([remark] if remark else []), followed]
+    notes = [*filter(None, (remark, copied.remark)), followed]
     return FollowedModel(as_listing(network, made.title), notes)
 
 
@@ -251,12 +254,17 @@ def _placed(made: MadeModel, device: torch.device, dtype: torch.dtype) -> nn.Mod
                 f"The parameter {name} of {made.title} is on the device meta: it has no values; "
                 "make the module on the CPU."
             )
-        if tensor.is_complex():
-            raise UserError(
-                f"'{name}' of {made.title} holds complex numbers; K is of real parameters."
-            )
     with errors_of(made.title, " when it was moved to the device and dtype asked for"):
-        return made.module.to(device, dtype)
+        if not any(t.is_complex() for t in (*made.module.parameters(), *made.module.buffers())):
+            return made.module.to(device, dtype)
+
+        def converted(tensor: Tensor) -> Tensor:
+            if tensor.is_complex():  # of which `to` of the module would keep the real part
+                return tensor.to(device, dtype.to_complex())
+            return tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+
+        made.module._apply(converted)  # type: ignore[no-untyped-call] # torch leaves it so
+        return made.module
 
 
 def _load(made: MadeModel, listing: CheckpointContents) -> str:
@@ -369,7 +377,8 @@ def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Te
     """The inputs as the module takes them, and the number of its logits.
 
     They are numbers of `dtype`; where the module refuses these and all are whole, they are whole
-    numbers (of tokens, say).
+    numbers (of tokens, say). Where it refuses both, the reason is that of the try in which it came
+    to an output, or else did not only complain about the type of the numbers.
     """
     import torch
 
@@ -380,16 +389,15 @@ def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Te
             output = made.module(inputs[:2])
         return logits_of(output, len(inputs[:2])).shape[1]
 
-    numbers = x.to(dtype)
-    try:
-        return numbers, logits(numbers)
-    except Exception as error:  # whatever the module's own code raises
-        if bool((x == x.round()).all()):
-            try:
-                return x.long(), logits(x.long())
-            except Exception:  # as floats it is more often meant
-                pass
-        raise _refused(made, error, x, dtype) from None
+    errors: list[Exception] = []
+    for inputs in (x.to(dtype), *([x.long()] if bool((x == x.round()).all()) else [])):
+        try:
+            return inputs, logits(inputs)
+        except Exception as error:  # whatever the module's own code raises
+            errors.append(error)
+    others = [error for error in errors if not _OF_TYPE.search(str(error))]
+    telling = next(filter(_is_verdict, errors), (others or errors)[0])
+    raise _refused(made, telling, x, dtype) from None
 
 
 def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -> UserError:
@@ -457,14 +465,15 @@ def _kernels(
     made: MadeModel, x: Tensor, labels: Tensor | None, classes: int, how: KernelSettings
 ) -> ModelKernels:
     """Every kernel where `adapt` follows the module, else K alone."""
-    from dgn_engine.kernels import adapt
     from dgn_engine.kernels.kernel_report import kernel_arrays
     from dgn_engine.kernels.trained_weights import trained_weights
+    from dgn_engine.model.importing.from_module import follow_module
 
     try:
         if not x.is_floating_point():
             raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
-        network = adapt(made.module, tuple(x.shape[1:]))
+        followed = follow_module(made.module, tuple(x.shape[1:]))
+        network = followed.network
         if not network.architecture.gated:
             raise UserError("It has no layer behind which there could be gates.")
     except UserError as refusal:
@@ -472,7 +481,8 @@ def _kernels(
     arrays = kernel_arrays(network, x, labels, how)
     over = trained_weights(network, how.folded)
     settings = {"computed_by": "adapt", "tangent_kernel_alone": None}
-    return ModelKernels(arrays, settings | network_settings(network, how.folded), [FOLLOWED, over])
+    notes = [*filter(None, [followed.remark]), FOLLOWED, over]
+    return ModelKernels(arrays, settings | network_settings(network, how.folded), notes)
 
 
 def _tangent_alone(
@@ -490,7 +500,7 @@ def _tangent_alone(
         if is_given:
             raise UserError(f"{option} has no effect on this model. {said}")
     try:
-        arrays, remark = module_arrays(made.module, x, labels, classes, how)
+        arrays, remarks = module_arrays(made.module, x, labels, classes, how)
     except UserError:
         raise
     except Exception as error:  # whatever the module's own code raises
@@ -507,13 +517,13 @@ def _tangent_alone(
         "tangent_kernel_alone": why,
         "tangent_kernel": over,
     }
-    return ModelKernels(arrays, settings, [said, over, *([remark] if remark else [])])
+    return ModelKernels(arrays, settings, [said, over, *remarks])
 
 
 def _over(module: nn.Module) -> str:
     parameters = list(module.parameters())
     trained = [p for p in parameters if p.requires_grad]
-    numbers = sum(p.numel() for p in trained)
+    numbers = _numbers(trained)
     if len(trained) == len(parameters):
         return f"K is over all {len(trained):,} parameters, {numbers:,} numbers."
     return (
@@ -523,7 +533,7 @@ def _over(module: nn.Module) -> str:
 
 
 def _title(made: MadeModel, arguments: argparse.Namespace) -> str:
-    count = sum(p.numel() for p in made.module.parameters())
+    count = _numbers(made.module.parameters())
     state = _state_in_words(arguments)
     return f"It is {made.title}, {count:,} parameters, in evaluation mode, {state}."
 
@@ -538,9 +548,14 @@ def _counted(made: MadeModel) -> dict[str, Any]:
     parameters = list(made.module.parameters())
     return {
         "module": made.title,
-        "parameters": sum(p.numel() for p in parameters),
-        "trained_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+        "parameters": _numbers(parameters),
+        "trained_parameters": _numbers(p for p in parameters if p.requires_grad),
     }
+
+
+def _numbers(parameters: Iterable[Tensor]) -> int:
+    """How many real numbers they are; a complex one is two."""
+    return sum(p.numel() * (2 if p.is_complex() else 1) for p in parameters)
 
 
 def _some(names: list[str]) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dgn_engine.kernels.arguments import check_count, check_finite, check_module, check_word
 from dgn_engine.kernels.gram import ROWS_AT_LEAST, product
-from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows
+from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows, as_real
 from dgn_engine.kernels.ntk import Logits
 from dgn_engine.kernels.precision import full_precision
 
@@ -23,10 +23,12 @@ WORKING = 2 << 20  # what does not grow with anything, such as the timing of a p
 
 @dataclass(frozen=True)
 class EmpiricalKernel:
-    """K in the shapes of `empirical_ntk`; `remark`: what a reader should know of how, or ''."""
+    """K in the shapes of `empirical_ntk`; `remark`: what a reader should know of how, or '';
+    `outputs`: of which of the module's outputs it is, where that is not plain, or ''."""
 
     kernel: Tensor
     remark: str
+    outputs: str
 
 
 @dataclass(frozen=True)
@@ -66,18 +68,25 @@ def empirical_ntk(
     one once (THEORY §4). It needs no gates, so it serves GELU, attention and LayerNorm; of a
     network that `adapt` takes, `tangent_kernels` gives the same faster, and its parts.
 
-    x (n, ...) and `other` (m, ...) are what the module takes, of any type; the module returns
-    (n, C), or (n,) for one logit. The result is (n, m) for 'mean' (Σ_k K[k, k]/C) and 'sumlogit'
-    (of Σ_k ŷ_k), (C, n, m) for 'perclass' and (n, C, m, C) for 'full', in the parameters' dtype.
+    x (n, ...) and `other` (m, ...) are what the module takes, real or whole numbers; the module
+    returns (n, C), or (n,) for one logit, or an object that holds them: in its attribute or under
+    its key 'logits', or as a tuple of one. The result is (n, m) for 'mean' (Σ_k K[k, k]/C) and
+    'sumlogit' (of Σ_k ŷ_k), (C, n, m) for 'perclass' and (n, C, m, C) for 'full', in the
+    parameters' dtype. A complex parameter counts as its real and its imaginary part, two real ones:
+    K is real.
+
+    ŷ is what the module returns: where it ends with a softmax or log_softmax, K is that of
+    probabilities or their logarithms. `adapt`, `dgn kernels` and `dgn.watch` leave that end out and
+    say so; here, give the module without it.
 
     Rows of the Jacobian are computed in chunks of examples and logits, so that the memory beyond x,
     `other` and the module stays below `budget_bytes`, the kernel included; a tight budget computes
     rows again instead. Where `torch.func` cannot vectorise the module (control flow that depends on
-    data, say), a loop of backward passes gives the same, with a `RuntimeWarning`.
+    data, a GRU), a loop of backward passes gives the same, with a `RuntimeWarning`.
 
     Raises `ValueError` where the module is not a function of one example (BatchNorm or Dropout in
-    training mode, random, coupling a batch), trains nothing or returns something else, and where
-    the budget is too small, with the bytes that are needed.
+    training mode, random, coupling a batch, changing its buffers), trains nothing or returns
+    something else, and where the budget is too small, with the bytes that are needed.
 
     Source: Novak, Sohl-Dickstein, Schoenholz 2022, arXiv:2206.08720, 'Jacobian contraction'.
 
@@ -96,9 +105,15 @@ def empirical_ntk(
 
 @full_precision
 def module_kernel(
-    module: nn.Module, x: Tensor, other: Tensor | None, logits: Logits, budget_bytes: int
+    module: nn.Module,
+    x: Tensor,
+    other: Tensor | None,
+    logits: Logits,
+    budget_bytes: int,
+    before_softmax: bool = False,
 ) -> EmpiricalKernel:
-    """`empirical_ntk` with its remark as text."""
+    """`empirical_ntk` with its remark as text; with `before_softmax`, of the logits that a softmax
+    or log_softmax at the end of the module is given."""
     check_module("module", module)
     check_word("logits", logits, Logits)
     check_count("budget_bytes", budget_bytes, 0)
@@ -106,10 +121,10 @@ def module_kernel(
         if side is not None:
             _check_examples(name, side, module)
     probe = other if other is not None and len(x) == 1 else x
-    function = ModuleFunction(module, probe)
+    function = ModuleFunction(module, probe, before_softmax)
     with function.undisturbed(), torch.no_grad():
         kernel = _Contraction(function, x, other, logits, budget_bytes).kernel()
-    return EmpiricalKernel(kernel, function.remark)
+    return EmpiricalKernel(kernel, function.remark, function.outputs)
 
 
 class _Contraction:
@@ -129,7 +144,7 @@ class _Contraction:
         self.shape = shapes.get(logits, (n, m))
         self.dtype = torch.float32  # at least: sums in half precision lose too much
         for parameter in function.parameters.values():
-            self.dtype = torch.promote_types(self.dtype, parameter.dtype)
+            self.dtype = torch.promote_types(self.dtype, as_real(parameter).dtype)
         self.blocks = self._blocks(budget)
 
     def kernel(self) -> Tensor:
@@ -193,7 +208,8 @@ class _Contraction:
         parameter (b, c, ...), by logits in memory where they are contracted one by one."""
         b, c = _length(chunk.examples), _length(chunk.logits)
         held: Rows = {}
-        for name, p in self.function.parameters.items():
+        for name, parameter in self.function.parameters.items():
+            p = as_real(parameter)
             if self.logits == "perclass":
                 held[name] = p.new_empty((c, b, *p.shape)).transpose(0, 1)
             else:
@@ -269,5 +285,10 @@ def _check_examples(name: str, examples: object, module: nn.Module) -> None:
     parameter = next(module.parameters(), None)
     if parameter is not None and parameter.device != examples.device:
         raise ValueError(f"{name} is on {examples.device}, the module on {parameter.device}.")
-    if examples.is_floating_point() or examples.is_complex():
+    if examples.is_complex():
+        raise ValueError(
+            f"{name} holds complex numbers; K is of real inputs: give the real and imaginary parts "
+            "to a module that puts them together."
+        )
+    if examples.is_floating_point():
         check_finite(name, examples)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -15,7 +16,18 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Rows = dict[str, Tensor]  # of each trained parameter (b, c, *its shape): b examples, c logits
+from dgn_engine.model.importing.module_outputs import (
+    End,
+    SoftmaxInputs,
+    apply_end,
+    are_probabilities,
+    left_out,
+    output_tensor,
+    returned,
+)
+
+Rows = dict[str, Tensor]  # of each trained parameter (b, c, *its shape): b examples, c logits;
+# of a complex one its real and imaginary parts (b, c, *its shape, 2), which are what is trained
 
 
 @dataclass(frozen=True)
@@ -35,11 +47,16 @@ class ModuleFunction:
     is no function of one example: in training mode where that matters, random, coupling the
     examples of a batch, or changing its own buffers. `remark` says why `torch.func` does not serve,
     where it does not; the rows are then those of plain autograd, one by one.
+
+    With `before_softmax`, a softmax or log_softmax over the classes that comes last is left out;
+    `outputs` says so, or that the outputs are probabilities made in another way.
     """
 
-    def __init__(self, module: nn.Module, examples: Tensor) -> None:
+    def __init__(self, module: nn.Module, examples: Tensor, before_softmax: bool = False) -> None:
         _refuse_training_mode(module)
         self.module = module
+        self.remark = self.outputs = ""
+        self._end: End = ""
         self.parameters = {
             name: parameter
             for name, parameter in module.named_parameters()
@@ -51,7 +68,7 @@ class ModuleFunction:
                 "No parameter of the module is trained: none has requires_grad, so K is zero."
             )
         with self.undisturbed():
-            self.output = self._probed(examples)
+            self.output = self._probed(examples, before_softmax)
             self.remark = self._vectorises(examples[:1])
 
     @property
@@ -69,25 +86,38 @@ class ModuleFunction:
 
         Old weight_norm keeps the weight that it multiplied out, and hooks may count their calls.
         """
-        kept = [(part, dict(vars(part))) for part in self.module.modules()]
-        with sdpa_kernel(SDPBackend.MATH):  # the only attention that can be vectorised
+        kept = [
+            (part, dict(vars(part)), [(held, dict(held)) for held in _registries(part)])
+            for part in self.module.modules()
+        ]
+        with differentiable(self.module):
             try:
                 yield
             finally:
-                for part, attributes in kept:
+                for part, attributes, registries in kept:
                     vars(part).clear()
                     vars(part).update(attributes)
+                    for registry, items in registries:
+                        registry.clear()
+                        registry.update(items)
 
     def rows(self, x: Tensor, basis: Tensor) -> Rows:
         """Gradients of ⟨basis[k], ŷ⟩ for examples x (b, ...) and basis (c, C)."""
-        return self._one_by_one(x, basis) if self.remark else self._vectorised(x, basis)
+        if not self.remark:
+            try:
+                return self._vectorised(x, basis)
+            except Exception as error:  # of more examples or logits than were tried
+                self.remark = _why_looped(f"{type(error).__name__}: {_first_sentence(error)}")
+        return self._one_by_one(x, basis)
 
     def cost(self, x: Tensor) -> RowBytes:
         """What rows of the first example take, measured: an upper bound, the sum of all that is
         made on the way, as if nothing were freed."""
         basis = torch.eye(self.classes, dtype=self.output.dtype, device=x.device)
-        one = self._made(x[:1], basis[:1])
+        one, remark = self._made(x[:1], basis[:1]), self.remark
         each = one if self.classes == 1 else self._made(x[:1], basis[:2]) - one
+        if self.remark != remark:  # two logits at a time cannot be vectorised: one was
+            return self.cost(x)
         each = max(each, self.row_bytes)
         largest = max(p.numel() * p.element_size() for p in self.parameters.values())
         return RowBytes(max(0, one - each), each, largest)
@@ -105,8 +135,8 @@ class ModuleFunction:
             def logits(parameters: Rows) -> Tensor:
                 places = {alias: parameters[name] for alias, name in self._aliases.items()}
                 given = (example.unsqueeze(0),)
-                output: Tensor = functional_call(self.module, places, given, tie_weights=False)
-                return output.reshape(-1)
+                call = partial(functional_call, self.module, places, given, tie_weights=False)
+                return self._logits(call, 1).reshape(-1)
 
             pull_back = vjp(logits, fixed)[1]
             if len(basis) == 1:
@@ -114,10 +144,13 @@ class ModuleFunction:
             found: Rows = vmap(lambda weights: pull_back(weights)[0])(basis)
             return found
 
-        with warnings.catch_warnings():  # an operator that vmap loops over is only slower
+        # Gradients are on outside of `vjp` too: without them torch passes an LSTM on a CPU as in
+        # inference, which keeps nothing for the backward pass. Nothing here requires any.
+        with warnings.catch_warnings(), torch.enable_grad():
+            # an operator that vmap loops over is only slower
             warnings.filterwarnings("ignore", message="There is a performance drop")
-            rows: Rows = vmap(gradients)(x)
-        return rows
+            rows: Rows = vmap(gradients)(x.detach())
+        return {name: as_real(row) for name, row in rows.items()}
 
     def _one_by_one(self, x: Tensor, basis: Tensor) -> Rows:
         """The definition: a backward pass of the module itself for each row."""
@@ -126,14 +159,25 @@ class ModuleFunction:
         leaves = list(self.parameters.values())
         for place in range(len(x)):
             with torch.enable_grad():
-                output = self.module(x[place : place + 1]).reshape(-1)
+                call = partial(self.module, x[place : place + 1])
+                output = self._logits(call, 1).reshape(-1)
             for logit, weights in enumerate(basis):
                 gradients = torch.autograd.grad(
                     output, leaves, weights, retain_graph=logit + 1 < len(basis), allow_unused=True
                 )
                 for row, gradient in zip(rows.values(), gradients, strict=True):
                     row[place, logit] = 0.0 if gradient is None else gradient
-        return rows
+        return {name: as_real(row) for name, row in rows.items()}
+
+    def _logits(self, call: Callable[[], object], n: int) -> Tensor:
+        """(n, C) of what a pass of the module returns, before the softmax that is left out."""
+        if not self._end:
+            return logits_of(call(), n)
+        with SoftmaxInputs() as softmax:
+            logits = logits_of(call(), n, softmax)
+        if softmax.end != self._end:
+            raise ValueError(f"The module ends with {self._end} for some examples only.")
+        return logits
 
     def _vectorises(self, example: Tensor) -> str:
         """'' where `torch.func` gives autograd's gradients; otherwise why not, in a sentence."""
@@ -148,22 +192,20 @@ class ModuleFunction:
                 reason = "of PReLU it takes logits for examples where there are several of both"
         except Exception as error:  # whatever functorch or a module's code raises under it
             reason = f"{type(error).__name__}: {_first_sentence(error)}"
-        if not reason:
-            return ""
-        return (
-            f"torch.func cannot vectorise this module ({reason}); K is computed by one backward "
-            "pass for each example and logit: the same numbers, more slowly."
-        )
+        return _why_looped(reason) if reason else ""
 
-    def _probed(self, x: Tensor) -> Tensor:
+    def _probed(self, x: Tensor, before_softmax: bool) -> Tensor:
         """The logits of one example; refused where they are not its function alone."""
         devices = [x.device] if x.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), self._fixed_buffers():
             before = _random_states(devices)
             with torch.enable_grad():
-                one = logits_of(self.module(x[:1]), 1)
+                one = self._first_logits(x[:1], before_softmax)
             if not all(map(torch.equal, before, _random_states(devices))):
-                raise ValueError("The module draws random numbers; call eval(), or leave them out.")
+                raise ValueError(
+                    "The module draws random numbers"
+                    f"{self._advice('; call eval(), or leave them out')}."
+                )
             if not one.requires_grad:
                 raise ValueError(
                     "The module's output does not depend on any trained parameter as autograd sees "
@@ -171,12 +213,13 @@ class ModuleFunction:
                 )
             one = one.detach()
             with torch.no_grad():
-                again = logits_of(self.module(x[:1]), 1)
-                last = logits_of(self.module(x[-1:]), 1)
-                both = logits_of(self.module(torch.stack([x[0], x[-1]])), 2)
+                again = self._logits(partial(self.module, x[:1]), 1)
+                last = self._logits(partial(self.module, x[-1:]), 1)
+                both = self._logits(partial(self.module, torch.stack([x[0], x[-1]])), 2)
         if not _is_close(one, again):
             raise ValueError(
-                "The module gives other outputs when it is called again: it is random; call eval()."
+                "The module gives other outputs when it is called again: it is random"
+                f"{self._advice('; call eval()')}."
             )
         if not _is_close(torch.cat([one, last]), both):
             raise ValueError(
@@ -185,22 +228,104 @@ class ModuleFunction:
             )
         return one
 
+    def _first_logits(self, x: Tensor, before_softmax: bool) -> Tensor:
+        """Those of one example (1, C), and whether they are what a softmax is given."""
+        if not before_softmax:
+            return logits_of(self.module(x), 1)
+        with SoftmaxInputs() as softmax:
+            output = self.module(x)
+        outputs = logits_of(output, 1)
+        logits = logits_of(output, 1, softmax)
+        end = softmax.end
+        if end and _is_close(apply_end(end, logits.detach()), outputs.detach()):
+            self._end, self.outputs = end, left_out(end)
+            return logits
+        if kind := are_probabilities(outputs.detach()):
+            self.outputs = f"Its outputs are {_PROBABILITIES[kind]}: K is of these, not of logits."
+        return outputs
+
+    def _advice(self, words: str) -> str:
+        """What to do, of a module that is in training mode."""
+        return words if any(part.training for part in self.module.modules()) else _EVALUATED
+
     @contextmanager
     def _fixed_buffers(self) -> Iterator[None]:
-        """Refuse a module that changes its buffers, and put them back."""
-        kept = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
+        """Refuse a module that changes its buffers, and give them their values again; which tensor
+        is which buffer, `undisturbed` puts back."""
+        kept = [(name, part, _values(part)) for name, part in self.module.named_modules()]
         changed: list[str] = []
         try:
             yield
         finally:
-            for name, buffer in self.module.named_buffers():
-                if not torch.equal(buffer.nan_to_num(), kept[name].nan_to_num()):
-                    buffer.copy_(kept[name])
-                    changed.append(name)
+            for name, part, before in kept:
+                now = dict(part._buffers.items())
+                for own, (buffer, value) in before.items():
+                    if not _is_same(now.pop(own, None), value):
+                        changed.append(f"{name}.{own}".lstrip("."))
+                    if buffer is not None and value is not None and not _is_same(buffer, value):
+                        _overwrite(buffer, value)
+                changed += [f"{name}.{own}".lstrip(".") for own in now]
         if changed:
             raise ValueError(
-                f"The module changes its buffer {changed[0]} while it computes; call eval() first."
+                f"The module changes its buffer {changed[0]} while it computes"
+                f"{self._advice('; call eval() first')}."
             )
+
+
+_EVALUATED = ", after eval() too"
+_PROBABILITIES = {"Softmax": "probabilities", "LogSoftmax": "logarithms of probabilities"}
+
+
+@contextmanager
+def differentiable(module: nn.Module) -> Iterator[None]:
+    """While it is active, torch uses the kernels that autograd can follow in evaluation mode: its
+    plain attention, which alone can be vectorised, and recurrent layers without cuDNN."""
+    with ExitStack() as stack:
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        if any(isinstance(part, nn.RNNBase) for part in module.modules()):
+            stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+        yield
+
+
+def as_real(tensor: Tensor) -> Tensor:
+    """The real and imaginary parts of a complex tensor, along a last axis; a real one as it is."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _registries(part: nn.Module) -> list[dict[str, Any]]:
+    """Its parameters, buffers and children by name; those of a compiled module are not Python's."""
+    found = [vars(part).get(name) for name in ("_parameters", "_buffers", "_modules")]
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _values(part: nn.Module) -> dict[str, tuple[Tensor | None, Tensor | None]]:
+    """Its buffers, each with a copy."""
+    return {
+        name: (buffer, None if buffer is None else buffer.detach().clone())
+        for name, buffer in part._buffers.items()
+    }
+
+
+@torch.no_grad()
+def _overwrite(buffer: Tensor, value: Tensor) -> None:
+    if buffer.grad_fn is not None:  # of what was written into it
+        buffer.detach_()
+    buffer.resize_(value.shape).copy_(value)
+
+
+def _is_same(one: Tensor | None, two: Tensor | None) -> bool:
+    if one is None or two is None:
+        return one is two
+    if (one.shape, one.dtype) != (two.shape, two.dtype):
+        return False
+    return torch.equal(one.detach().nan_to_num(), two.nan_to_num())
+
+
+def _why_looped(reason: str) -> str:
+    return (
+        f"torch.func cannot vectorise this module ({reason}); K is computed by one backward "
+        "pass for each example and logit: the same numbers, more slowly."
+    )
 
 
 class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
@@ -295,23 +420,34 @@ def _refuse_training_mode(module: nn.Module) -> None:
             raise ValueError(f"{where} is random in training mode; call eval() first.")
 
 
-def logits_of(output: object, n: int) -> Tensor:
-    """What a module returns for n examples, (n, C) or (n,) of one logit, as (n, C); raises
-    `ValueError` where it is something else."""
-    wanted = "K needs one tensor (n, C) of logits: wrap the module in one that returns that."
-    if not isinstance(output, Tensor):
-        raise ValueError(f"The module returns a {type(output).__name__}; {wanted}")
-    shape = tuple(output.shape)
-    if not output.is_floating_point() or len(shape) not in (1, 2) or shape[0] != n or 0 in shape:
-        kind = str(output.dtype).removeprefix("torch.")
-        raise ValueError(f"The module returns {kind} of shape {shape} for {n} examples; {wanted}")
-    return output.reshape(n, -1)
+def logits_of(output: object, n: int, softmax: SoftmaxInputs | None = None) -> Tensor:
+    """Return the logits (n, C) in what a module returns for n examples (see `output_tensor`).
+
+    Args:
+        output: a tensor (n, C), or (n,) of one logit, or an object that holds one.
+        n: the number of examples.
+        softmax: what was active during the pass: logits are then those before a softmax that
+            made `output`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    wanted = "K needs one real tensor (n, C) of logits: wrap the module in one that returns that."
+    tensor = output_tensor(output)
+    if tensor is None:
+        raise ValueError(f"The module returns {returned(output)}; {wanted}")
+    if softmax is not None:
+        tensor = softmax.before(tensor)
+    shape = tuple(tensor.shape)
+    if not tensor.is_floating_point() or len(shape) not in (1, 2) or shape[0] != n or 0 in shape:
+        raise ValueError(f"The module returns {returned(tensor)} for {n} examples; {wanted}")
+    return tensor.reshape(n, -1)
 
 
 def _is_close(one: Tensor, two: Tensor) -> bool:
     """Equal up to rounding; what is not finite is left to whoever reads the kernel."""
     scale, other, error = (
-        float(torch.linalg.vector_norm(t, ord=float("inf"))) for t in (one, two, one - two)
+        float(torch.linalg.vector_norm(t.detach(), ord=float("inf"))) for t in (one, two, one - two)
     )
     return not error > sqrt(torch.finfo(one.dtype).eps) * max(scale, other)
 

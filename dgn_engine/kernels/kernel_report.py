@@ -71,8 +71,9 @@ def kernel_arrays(
 
 def module_arrays(
     module: nn.Module, x: Tensor, labels: Tensor | None, classes: int, settings: KernelSettings
-) -> tuple[dict[str, Array], str]:
-    """K alone, of any module by `empirical_ntk`, and a remark on how it was computed, or ''.
+) -> tuple[dict[str, Array], list[str]]:
+    """K alone, of any module by `empirical_ntk`, of its logits where it ends with a softmax, and
+    remarks on what K is of and how it was computed.
 
     Arrays by name: `ntk`; `eigenvalues_ntk` of K scaled to trace 1, where K is (n, n) or
     (n, C, n, C); with labels, where it is (n, n), `nu_ntk`, `nu_rank_ntk`, `nu_cutoff_ntk`,
@@ -80,7 +81,7 @@ def module_arrays(
     for the memory, `ValueError` where the module is no function of one example, and whatever its
     own code raises.
     """
-    item = max([4, *(p.element_size() for p in module.parameters())])
+    item = max([4, *(p.real.element_size() for p in module.parameters())])
     pairs = len(x) ** 2 * {"full": classes**2, "perclass": classes}.get(settings.logits, 1)
     spectral = 0 if settings.logits == "perclass" else 8 * 6  # for each pair, as in `kernel_bytes`
     needed, allowed = pairs * (item + spectral), settings.memory_bytes
@@ -89,7 +90,7 @@ def module_arrays(
             f"{len(x):,} inputs need {needed / 2**30:,.3g} GiB for K and its eigenvalues, more "
             f"than the {allowed / 2**30:,.3g} GiB allowed; give fewer (or --memory)."
         )
-    made = module_kernel(module, x, None, settings.logits, allowed)
+    made = module_kernel(module, x, None, settings.logits, allowed, before_softmax=True)
     found = {"ntk": made.kernel}
     _check_finite(found, settings.normalise)
     arrays = {"ntk": made.kernel.cpu().numpy()}
@@ -97,7 +98,7 @@ def module_arrays(
     if "nu_ntk" in arrays and labels is not None:
         same = k.contradictory_examples(x.to(made.kernel.dtype), labels)
         arrays["nu_contradictory"] = np.array(len(same))
-    return arrays, made.remark
+    return arrays, [remark for remark in (made.outputs, made.remark) if remark]
 
 
 def _spectra(

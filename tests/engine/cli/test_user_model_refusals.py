@@ -101,10 +101,10 @@ FAULTY: list[tuple[str, str, str]] = [
     ),
     (
         "from torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n"
-        "        return (super().forward(x),)\nnet = Net(5, 2)\n",
+        "        return super().forward(x), x\nnet = Net(5, 2)\n",
         "net",
-        "The module returns a tuple; K needs one tensor (n, C) of logits: wrap the module in one "
-        "that returns that.",
+        "The module returns a tuple of 2 items; K needs one real tensor (n, C) of logits: wrap the "
+        "module in one that returns that.",
     ),
     (
         "import torch\nfrom torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n"
@@ -119,9 +119,11 @@ FAULTY: list[tuple[str, str, str]] = [
         "make the module on the CPU.",
     ),
     (
-        "import torch\nfrom torch import nn\nnet = nn.Linear(5, 2, dtype=torch.complex64)\n",
+        "import torch\nfrom torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n"
+        "        return super().forward(x.to(self.weight.dtype))\n"
+        "net = Net(5, 2, dtype=torch.complex64)\n",
         "net",
-        "'weight' of Linear of user_other.py holds complex numbers; K is of real parameters.",
+        "The module returns complex128 of shape (2, 2) for 2 examples; K needs one real tensor",
     ),
     (
         "from torch import nn\nclass Net(nn.Linear):\n    def forward(self, x):\n"
