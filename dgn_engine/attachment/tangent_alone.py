@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.kernels.empirical import module_kernel
+from dgn_engine.kernels.jacobian_rows import differentiable, logits_of
 from dgn_engine.protocol.frames import Reading, freeze
 
 FEWEST = 4  # probe examples
@@ -22,7 +23,8 @@ class TangentAlone:
 
     It begins with `FEWEST` or, where one row of the Jacobian takes long, fewer; then it takes at
     most twice as many as before, while the next reading is expected to take less than `LIMIT`
-    seconds: rows take time by n, their products by n².
+    seconds: rows take time by n, their products by n². `remark`: of which outputs of the module it
+    is, where that is not plain, or ''; a softmax at the end of the module is left out.
     """
 
     def __init__(self, module: nn.Module, x: Tensor, labels: Tensor) -> None:
@@ -30,6 +32,7 @@ class TangentAlone:
         self._count = min(FEWEST, len(x))
         self._began = False
         self._classes = 1
+        self.remark = ""
 
     def read(self, step: int) -> Reading:
         """As the probe 'ntk' shows it. Raises `ValueError` where there is no K, or it takes too
@@ -39,7 +42,8 @@ class TangentAlone:
             self._began = True
         count, began = self._count, time.monotonic()
         rows = torch.linspace(0, len(self._x) - 1, count).round().long().to(self._x.device)
-        kernel = module_kernel(self._module, self._x[rows], None, "mean", MEMORY).kernel
+        made = module_kernel(self._module, self._x[rows], None, "mean", MEMORY, before_softmax=True)
+        kernel, self.remark = made.kernel, made.outputs
         seconds = time.monotonic() - began
         self._count = next_count(count, seconds, len(self._x))
         whole = count == len(self._x)
@@ -56,7 +60,9 @@ class TangentAlone:
                 "value": freeze(kernel.detach().cpu().numpy()),
             },
             scalars=scalars,
-            facts={"trains": "K over all parameters that train, by autograd"},
+            facts={
+                "trains": f"K over all parameters that train, by autograd. {made.outputs}".strip()
+            },
             remark=f"{count} probe examples, exact" if whole else f"{count} of {len(self._x)}",
             examples=0 if whole else count,
         )
@@ -67,10 +73,11 @@ class TangentAlone:
         seconds = math.inf
         for _ in range(2 if parameters else 0):
             began = time.monotonic()
-            logits = self._module(self._x[:1])
-            self._classes = logits.shape[1]
-            grads = torch.autograd.grad(logits[0, 0], parameters, allow_unused=True)
-            float(next(g for g in grads if g is not None).sum())  # of a card: waits for it
+            with differentiable(self._module):
+                logits = logits_of(self._module(self._x[:1]), 1)
+                self._classes = logits.shape[1]
+                grads = torch.autograd.grad(logits[0, 0], parameters, allow_unused=True)
+            float(next(g for g in grads if g is not None).abs().sum())  # of a card: waits for it
             seconds = min(seconds, time.monotonic() - began)
             if seconds > TOO_LONG:
                 break

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_module import adapt
+from dgn_engine.model.importing.from_module import follow_module
+from dgn_engine.model.importing.module_outputs import output_tensor, returned
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.probes import ProbeContext
@@ -26,35 +30,46 @@ _HOOKS = (
 )
 _OWNERS = ("_trainer", "_fabric")  # attributes of modules of Lightning
 _HALF = (torch.float16, torch.bfloat16)
+# Hooks of torch that compute a weight from parameters, under their attribute for its name.
+_COMPUTING = {
+    BasePruningMethod: "_tensor_name",
+    WeightNorm: "name",
+    SpectralNorm: "name",
+}
 
 
 class WatchedModule:
-    """A copy of `module` in evaluation mode, without hooks; the module itself is never run.
+    """A copy of `module` in evaluation mode, without hooks but those of torch that compute weights
+    (pruning, weight_norm, spectral_norm); the module itself is never run.
 
     `x` (n, ...) and `labels` (n,): the probe set. `network` is what `adapt` made of the copy, or
-    None where it refused it, with the reason in `refusal`: then only K can be computed.
+    None where it refused it, with the reason in `refusal`: then only K can be computed. `remark`:
+    what of the module the network leaves out, or ''.
     Raises `UserError` where the module cannot be copied, or does not take the probe examples.
     """
 
     def __init__(self, module: nn.Module, x: Tensor, labels: Tensor) -> None:
         self._theirs = unwrapped(module)
-        self._inner = self.copy = _copied(self._theirs)
-        self._check_matched()
-        first = next((p for p in self.copy.parameters() if p.is_floating_point()), None)
+        self.copy = _copied(self._theirs)
+        if _names(self._theirs) != _names(self.copy):
+            raise UserError("A copy of the module has other parameters than the module itself.")
+        kinds = (p for p in self.copy.parameters() if p.is_floating_point() or p.is_complex())
+        first = next(kinds, None)
         if first is None:
             raise UserError("The module has no parameters: there is nothing to watch.")
-        self.x = x.to(first.device, first.dtype if x.is_floating_point() else x.dtype)
+        self.x = x.to(first.device, first.dtype.to_real() if x.is_floating_point() else x.dtype)
         self.labels = labels.to(first.device)
         self.classes = self._outputs()
+        self.renew()  # a module may change its buffers while it computes
         self.network: GatedNetwork | None = None
-        self.refusal = ""
+        self.refusal = self.remark = ""
         try:
             if not x.is_floating_point():
                 raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
-            network = adapt(self.copy, tuple(self.x.shape[1:]))
-            if not network.architecture.gated:
+            followed = follow_module(self.copy, tuple(self.x.shape[1:]))
+            if not followed.network.architecture.gated:
                 raise UserError("It has no layer behind which there could be gates.")
-            self.network = network
+            self.network, self.remark = followed.network, followed.remark
         except UserError as refusal:
             self.refusal = str(refusal)
 
@@ -70,18 +85,19 @@ class WatchedModule:
 
     def renew(self) -> None:
         """Copy the weights, and what BatchNorms have gathered, as they are now."""
-        if self._names(self._theirs) != self._names(self._inner):
-            raise UserError(
-                "The module has other parameters or buffers than when it was first watched."
-            )
+        if _names(self._theirs) != _names(self.copy):
+            raise UserError("The module has other parameters than when it was first watched.")
+        pairs = zip(self.copy.named_parameters(), self._theirs.parameters(), strict=True)
         with torch.no_grad():
-            pairs = zip(self._tensors(self._inner), self._tensors(self._theirs), strict=True)
-            for ours, theirs in pairs:
+            for (name, ours), theirs in pairs:
                 if ours.shape != theirs.shape:
-                    raise UserError("A parameter of the module has another shape by now.")
+                    raise UserError(f"The parameter {name} of the module has another shape by now.")
                 ours.copy_(theirs)
-                if isinstance(ours, nn.Parameter):
-                    ours.requires_grad_(theirs.requires_grad)
+                ours.requires_grad_(theirs.requires_grad)
+            parts = dict(self._theirs.named_modules())
+            for name, part in self.copy.named_modules():
+                if name in parts:
+                    _copy_buffers(part, parts[name])
 
     def context(self, network: GatedNetwork) -> ProbeContext:
         """The probe set under the copy, for the probes."""
@@ -91,37 +107,37 @@ class WatchedModule:
     def _outputs(self) -> int:
         with torch.no_grad():
             try:
-                output = self._inner(self.x[:2])
-                if isinstance(getattr(output, "logits", None), Tensor):  # of Hugging Face
-                    self.copy, output = _Logits(self._inner).eval(), output.logits
+                output = self.copy(self.x[:2])
             except Exception as error:  # whatever the module's own code raises
                 line = (str(error).strip() or type(error).__name__).partition("\n")[0]
                 shape = tuple(self.x.shape[1:])
                 raise UserError(
                     f"The module does not take probe examples of shape {shape}: {line}"
                 ) from None
-        if not isinstance(output, Tensor) or output.dim() != 2:
-            tensor = isinstance(output, Tensor)
-            kind = f"shape {tuple(output.shape)}" if tensor else f"a {type(output).__name__}"
+        logits = output_tensor(output)
+        if logits is None or logits.dim() != 2 or not logits.is_floating_point():
             raise UserError(
-                f"The module returns {kind} for two probe examples; logits of shape (2, classes) "
-                "are needed. Watch the part of your model, or a small module around it, that "
-                "returns them."
+                f"The module returns {returned(output if logits is None else logits)} for two "
+                "probe examples; logits of shape (2, classes) are needed. Watch the part of your "
+                "model, or a small module around it, that returns them."
             )
-        return max(output.shape[1], int(self.labels.max()) + 1)
+        return max(logits.shape[1], int(self.labels.max()) + 1)
 
-    def _check_matched(self) -> None:
-        if self._names(self._theirs) != self._names(self._inner):
-            raise UserError("A copy of the module has other parameters than the module itself.")
 
-    @staticmethod
-    def _names(module: nn.Module) -> list[str]:
-        parts = (*module.named_parameters(), *module.named_buffers())
-        return [name for name, _ in parts]
+def _names(module: nn.Module) -> list[str]:
+    return [name for name, _ in module.named_parameters()]
 
-    @staticmethod
-    def _tensors(module: nn.Module) -> list[Tensor]:
-        return [*module.parameters(), *module.buffers()]
+
+def _copy_buffers(ours: nn.Module, theirs: nn.Module) -> None:
+    """In place where they have the same shape; a module may hold others by now."""
+    for name in ours._buffers.keys() - theirs._buffers.keys():
+        del ours._buffers[name]
+    for name, buffer in theirs._buffers.items():
+        own = ours._buffers.get(name)
+        if buffer is None or own is None or own.shape != buffer.shape:
+            ours._buffers[name] = None if buffer is None else buffer.detach().clone()
+        else:
+            own.copy_(buffer)
 
 
 def unwrapped(module: nn.Module) -> nn.Module:
@@ -135,37 +151,45 @@ def unwrapped(module: nn.Module) -> nn.Module:
         module = inner
 
 
-class _Logits(nn.Module):
-    """A module that returns an object with logits in it, as one that returns these."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.module(x).logits
-        return logits
-
-
-def _left_out(module: nn.Module) -> dict[int, object]:
-    """A memo for `deepcopy` by which what trains a module of Lightning is not copied with it."""
-    owners = [vars(part).get(name) for part in module.modules() for name in _OWNERS]
-    return {id(owner): None for owner in owners if owner is not None}
-
-
 def _copied(module: nn.Module) -> nn.Module:
     try:
-        copy = deepcopy(module, _left_out(module))
+        copy = deepcopy(module, _not_copied(module))
     except Exception as error:  # whatever a module holds that cannot be copied
         line = (str(error).strip() or type(error).__name__).partition("\n")[0]
         raise UserError(f"The module cannot be copied, so it cannot be watched: {line}") from None
     for part in copy.modules():  # they may keep what they see, which is the owner's
+        computing = _computing_hooks(part)
         for name in _HOOKS:
             if name in vars(part):
                 vars(part)[name].clear()
+        part._forward_pre_hooks.update(computing)
     if any(p.dtype in _HALF for p in copy.parameters()):
         copy = copy.float()
     return copy.eval()
+
+
+def _not_copied(module: nn.Module) -> dict[int, object]:
+    """A memo for `deepcopy`: what trains a module of Lightning is left out of the copy, and weights
+    that a hook of torch computes before each pass are copied without their graph."""
+    memo: dict[int, object] = {}
+    for part in module.modules():
+        owners = [vars(part).get(name) for name in _OWNERS]
+        memo |= {id(owner): None for owner in owners if owner is not None}
+        for hook in _computing_hooks(part).values():
+            weight = vars(part).get(_weight_name(hook))
+            if isinstance(weight, Tensor):
+                memo[id(weight)] = weight.detach().clone()
+    return memo
+
+
+def _computing_hooks(part: nn.Module) -> dict[int, Callable[..., object]]:
+    hooks = part._forward_pre_hooks.items()
+    return {key: hook for key, hook in hooks if isinstance(hook, tuple(_COMPUTING))}
+
+
+def _weight_name(hook: object) -> str:
+    attribute = next(name for kind, name in _COMPUTING.items() if isinstance(hook, kind))
+    return str(getattr(hook, attribute))
 
 
 @contextmanager

@@ -40,6 +40,8 @@ def probe_tensors(probe: object) -> tuple[Tensor, Tensor, Tensor]:
         raise ArgumentError(f"probe has {len(y):,} examples; 2 to {MOST:,} are needed.")
     if y.is_floating_point() or y.is_complex() or y.dtype == torch.bool or int(y.min()) < 0:
         raise ArgumentError("The labels of the probe must be whole numbers from 0 on.")
+    if x.is_complex():
+        raise ArgumentError("The inputs of the probe are complex numbers; real ones are needed.")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise ArgumentError("The inputs of the probe hold NaN or infinity; leave these out.")
     order = torch.argsort(y.long(), stable=True)

@@ -263,18 +263,32 @@ class Watcher:
             self._without_gates(watched)
         self._rate_from = (time.monotonic(), 0)
         self._look()
+        self._say_what_is_left_out(watched)
         self._budget.settle(running=True)  # opens the account, on which the beginning is a debt
         self._budget.owe("start", clock() - before)
 
     def _without_gates(self, watched: WatchedModule) -> None:
-        """Only K can be computed: say so, once here and in each panel."""
+        """Only K can be computed: each panel says why."""
         for name in self._probes:
             self._readings[name] = Reading(name, 0, absent=watched.refusal)
-        only = "only K is computed" if TANGENT in self._probes else "only scores are recorded"
-        _warn(f"There are no gates and no path kernels of this module; {only}. {watched.refusal}")
         if TANGENT in self._probes:
             self._alone = TangentAlone(watched.copy, watched.x, watched.labels)
             self._alone_due = 0.0
+
+    def _say_what_is_left_out(self, watched: WatchedModule) -> None:
+        """Warn of what is not read of the module, now that it was read once."""
+        if watched.network is not None:
+            if watched.remark:
+                _warn(watched.remark)
+            return
+        only = "only scores are recorded" if self._alone is None else "only K is computed"
+        words = [f"There are no gates and no path kernels of this module; {only}."]
+        words.append(watched.refusal)
+        if self._alone is not None:
+            words.append(self._alone.remark)
+        elif TANGENT in self._probes:
+            words.append(self._readings[TANGENT].absent)
+        _warn(" ".join(filter(None, words)))
 
     def _tick(self, now: float) -> None:
         recorder, began = self._recorder, self._budget.busy()
