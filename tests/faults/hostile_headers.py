@@ -43,7 +43,7 @@ class Evil:
 
 OTHERS: dict[str, tuple[bytes, str]] = {
     "text": (b"hello world, this is text", "is no checkpoint"),
-    "a web page": (b"<!DOCTYPE html><html>404</html>", "is text"),
+    "a web page": (b"<!DOCTYPE html><html>404</html>", "is a web page"),
     "a pointer of git lfs": (b"version https://git-lfs.github.com/spec/v1\noid", "Git LFS"),
     "an HDF5 file": (b"\x89HDF\r\n\x1a\n" + b"0" * 100, "HDF5"),
     "gzip": (b"\x1f\x8b\x08\0" + b"0" * 50, "gzip"),

@@ -15,7 +15,7 @@ from dgn_engine.confinement.child import child_command, start_child
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.array_layout import laid_out
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
+from dgn_engine.storage.checkpoints.contents import AGAIN, CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.split_file import check_not_shard, is_index, read_split
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import NotRegular, open_regular
@@ -104,7 +104,7 @@ def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
     size = os.fstat(file.fileno()).st_size
     if size == 0:
         file.close()
-        raise UserError(f"{name} is empty.")
+        raise UserError(f"{name} is empty; {AGAIN}.")
     return file, size
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile, taken off when read
 
+AGAIN = "download or save it again"  # the way out where a file is not all there
 TAKES_A_PART = (
     "dgn inspect, kernels and gate-information take a part of it (--part); for anything else save "
     "fewer tensors in a file"
@@ -66,7 +67,7 @@ class CheckpointContents:
     which need not be that in which they compute (`saved_children`). `said`: text and numbers beside
     the tensors, by their dotted keys (`stated_entries`).
     `part`: the key of the file's dictionary that they were taken from, where `others` beside it
-    hold the same network's averaged weights (ema), or where a user chose it; otherwise ''.
+    hold weights of the same network (ema, target), or where a user chose it; otherwise ''.
     `would_call`: what Python would call to load the file, apart from what is known to be harmless,
     `would_import`: the modules of other such names; nothing of it was looked up.
     """

@@ -23,6 +23,7 @@ from dgn_engine.confinement.process import confine, cut_off, end_with_parent
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import (
+    AGAIN,
     TAKES_A_PART,
     ParsedFile,
     UnreadableFile,
@@ -40,7 +41,11 @@ from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
 from dgn_engine.text.printable import plain
 
 MOST_IGNORED = 200
-_OLD_CALL = re.compile(rb"c[\w.]+\r?\n[\w.]+\r?\n", re.ASCII)
+_OLD_PICKLE = re.compile(  # how a pickle of protocol 0 or 1 begins, and no text in brackets
+    rb"c[\w.]+\r?\n[\w.]+\r?\n"
+    rb"|\((?:[dl]p\d+\r?\n|[dlt]\.|[IFL]-?\d[^\n]*\n|S['\"][^\n]*\n|[ic][\w.]+\r?\n[\w.]+\r?\n)",
+    re.ASCII,
+)
 _LONGEST_START = 256  # bytes by which a format is known
 _MOST_NOTES = 1000  # of metadata, each of 100,000 characters at most
 _OTHER = {
@@ -50,10 +55,13 @@ _OTHER = {
     b"\x28\xb5\x2f\xfd": "is compressed with zstd; unpack it first",
     b"\xfd7zXZ": "is compressed with xz; unpack it first",
     b"BZh": "is compressed with bzip2; unpack it first",
-    b"(": "is a pickle of a protocol before 2, which is not read here",
-    b"<": "is text, perhaps a web page that was saved instead of the file behind it",
     b"version https://git-lfs": "is a pointer of Git LFS, not the file; fetch it with git lfs pull",
 }
+_HTML = re.compile(
+    rb"\s*(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head|body)(?=[\s>])",
+    re.IGNORECASE | re.DOTALL,
+)
+_SHOWN = 60  # characters of a text that is no checkpoint
 
 
 def main(seconds: int, part: str = "", shard: str = "") -> None:
@@ -114,7 +122,7 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
     `UnreadableFile`."""
     calls = calls or CallRecorder()
     if not content:
-        raise UnreadableFile("is empty")
+        raise UnreadableFile(f"is empty; {AGAIN}")
     start = content[:_LONGEST_START]
     most = limits.described(len(content))
     if start.startswith(NPY):
@@ -134,14 +142,24 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
         _check_whole(content)
         return read_pickled(content, most, part, calls)
     calls.look_through(content[: limits.OPERATIONS])
-    if calls.would_call or _OLD_CALL.match(start):
+    if calls.would_call or _OLD_PICKLE.match(start):
         only = calls.would_import and not calls.would_call
         more = f"; {_would('import', calls.would_import)}" if only else ""
         raise UnreadableFile(f"is a pickle of a protocol before 2, which is not read here{more}")
     for known, verdict in _OTHER.items():
         if start.startswith(known):
             raise UnreadableFile(verdict)
-    raise UnreadableFile("is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)")
+    raise UnreadableFile(_no_checkpoint(start))
+
+
+def _no_checkpoint(start: bytes) -> str:
+    """The verdict on a file that begins so: text is shown, for a server may have sent it."""
+    if _HTML.match(start):
+        return "is a web page (HTML), saved in the place of a file; download the file itself"
+    text = start.decode("latin-1").strip()
+    if text and text.isascii() and all(each.isprintable() or each.isspace() for each in text):
+        return f"is no checkpoint that is read here: it is text, '{plain(text, _SHOWN)}'"
+    return "is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)"
 
 
 def _check_whole(content: Content) -> None:

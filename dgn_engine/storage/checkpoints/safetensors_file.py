@@ -14,6 +14,7 @@ import numpy as np
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import (
+    AGAIN,
     LAYOUT,
     Array,
     ParsedFile,
@@ -53,7 +54,9 @@ def read_safetensors(content: Content) -> ParsedFile:
     """Every tensor of known type; raises `UnreadableFile` where the header lies."""
     start = 8 + int.from_bytes(content[:8], "little")
     if start > len(content):
-        raise UnreadableFile("is cut off, or not safetensors: its header is longer than the file")
+        raise UnreadableFile(
+            f"is cut off, or not safetensors: its header is longer than the file; {AGAIN}"
+        )
     if start > limits.HEADER:
         raise UnreadableFile("has a safetensors header of unreasonable size")
     try:
@@ -99,7 +102,9 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
     if not whole or not is_sound(shape) or not isinstance(dtype, str):
         raise UnreadableFile(f"has a header with an impossible shape or place of {plain(name)}")
     if not begin <= end <= room:
-        raise UnreadableFile(f"is cut off, or its header lies: {plain(name)} ends outside the file")
+        raise UnreadableFile(
+            f"is cut off, or its header lies: {plain(name)} ends outside the file; {AGAIN}"
+        )
     if dtype in _DTYPES and math.prod(shape) * width(_DTYPES[dtype]) != end - begin:
         raise UnreadableFile(f"declares a shape for {plain(name)} that its bytes do not fill")
     return dtype, shape, begin, end

@@ -166,6 +166,8 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
         prefix = f"{prefix}{name}."
     if not isinstance(tree, InertObject) or tree.callee != _SEQUENTIAL:
         return ()
+    if _hooked(tree):
+        return (StatedLayer("module", "Sequential with hooks"),)
     layers = tuple(itertools.islice(_leaves(tree, prefix), LAYERS + 1))
     return layers if len(layers) <= LAYERS else ()
 
@@ -173,14 +175,32 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
 def module_class(tree: Any) -> str:
     """The class of a whole saved module, 'nets.Net', that within a DataParallel; '' where the tree
     is something else."""
-    for _ in range(3):
-        if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
-            break
-        tree = next((child for _, child in children_of(tree)), None)
+    tree = _unwrapped(tree)
     if not isinstance(tree, InertObject) or not isinstance(tree.state, InertDict):
         return ""
     parts = (tree.state.get("_modules"), tree.state.get("_parameters"))
     return tree.callee if all(isinstance(part, InertDict) for part in parts) else ""
+
+
+def module_at(tree: Any, path: str) -> InertObject | None:
+    """The module of this dotted name within a saved module, or within those in a dictionary."""
+    node = tree
+    for name in path.split("."):
+        node = _unwrapped(node)
+        if isinstance(node, InertDict):
+            node = node.get(name)
+        elif isinstance(node, InertObject):
+            node = next((child for key, child in children_of(node) if key == name), None)
+    return node if isinstance(node, InertObject) and module_class(node) else None
+
+
+def _unwrapped(tree: Any) -> Any:
+    """The module within a DataParallel."""
+    for _ in range(3):
+        if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
+            break
+        tree = next((child for _, child in children_of(tree)), None)
+    return tree
 
 
 def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:

@@ -11,6 +11,7 @@ import numpy as np
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.averaged_weights import is_averaged
 from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile, sent_as
+from dgn_engine.storage.checkpoints.networks_beside import are_beside
 from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
     InertObject,
@@ -28,7 +29,11 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
 )
 from dgn_engine.storage.checkpoints.saved_children import saved_children
 from dgn_engine.storage.checkpoints.stated_entries import stated_entries
-from dgn_engine.storage.checkpoints.stated_layers import module_class, stated_layers
+from dgn_engine.storage.checkpoints.stated_layers import (
+    module_at,
+    module_class,
+    stated_layers,
+)
 
 _WRAPPINGS = (
     "state_dict",
@@ -69,6 +74,9 @@ def parsed_tree(
                 taken, others = name, beside
             walk.ignored += [_in_words(name, v) for name, v in members(tree) if v is not inner]
             tree = inner
+        if part and not taken and not stated_layers(tree):
+            inner = module_at(tree, part)
+            tree, taken = (tree, "") if inner is None else (inner, part)
         walk.over(tree)
     except RecursionError:  # objects whose states or arguments are objects, a thousand deep
         raise UnreadableFile(_TOO_DEEP) from None
@@ -129,12 +137,16 @@ def _model_in(tree: Any, part: str) -> tuple[str, Any]:
 
 def _networks_beside(tree: InertDict | InertObject, taken: str) -> tuple[str, ...]:
     """The other keys of a dictionary under which weights of the same network are: averaged ones,
-    or beside those the raw ones."""
+    those of a target network, or beside those the raw ones."""
     named = (
         (name, inner)
         for name, inner in members(tree)
         if name != taken
-        and (is_averaged(name) or (is_averaged(taken) and name in _WRAPPINGS))
+        and (
+            is_averaged(name)
+            or (is_averaged(taken) and name in _WRAPPINGS)
+            or are_beside(taken, name)
+        )
         and isinstance(inner, (InertDict, InertObject))
     )
     few = itertools.islice(named, _MOST_LOOKED_AT)

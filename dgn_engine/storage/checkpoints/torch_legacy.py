@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, width
+from dgn_engine.storage.checkpoints.contents import AGAIN, ParsedFile, UnreadableFile, width
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, NoCalls, read_pickle
 from dgn_engine.storage.checkpoints.pickled_tensors import (
@@ -72,7 +72,7 @@ def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple
             raise UnreadableFile("declares a size for a storage that its bytes do not fill")
         end = place + count * width(known.dtype)
         if end > len(content):
-            raise UnreadableFile("is cut off within its numbers")
+            raise UnreadableFile(f"is cut off within its numbers; {AGAIN}")
         records[key] = view[place:end]
         place = end
     if len(records) != len(declared):

@@ -8,7 +8,7 @@ from io import BufferedReader
 from pathlib import PurePosixPath
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import TAKES_A_PART, UnreadableFile
+from dgn_engine.storage.checkpoints.contents import AGAIN, TAKES_A_PART, UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content, ContentStream, checksum
 from dgn_engine.text.printable import plain
 
@@ -86,7 +86,7 @@ def _check_end(content: Content) -> None:
     tail = content[-_LONGEST_END:]
     found = tail.rfind(EMPTY)
     if found < 0 or len(tail) < found + _END:
-        raise UnreadableFile("is a zip archive that was cut off")
+        raise UnreadableFile(f"is a zip archive without its end, as one that was cut off; {AGAIN}")
     end = len(content) - len(tail) + found
     if len(content) != end + _END or content[end + 20 :] != b"\0\0":
         raise UnreadableFile("has bytes behind the end of its archive")
@@ -135,6 +135,8 @@ def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
             raise UnreadableFile(f"has another name for {plain(member.filename)} in its list")
         reached = begin + member.compress_size
         if reached > len(content):
-            raise UnreadableFile("is a zip archive that was cut off")
+            raise UnreadableFile(
+                f"has no end of {plain(member.filename)}: it is damaged or was cut off; {AGAIN}"
+            )
         places[member.filename] = begin
     return places

@@ -82,8 +82,8 @@ def test_a_refusal_is_one_sentence_on_stderr(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == (
-        "dgn inspect: page.pt is text, perhaps a web page that was saved instead of the file "
-        "behind it.\n"
+        "dgn inspect: page.pt is a web page (HTML), saved in the place of a file; download the "
+        "file itself.\n"
     )
 
 

@@ -1,0 +1,166 @@
+"""Networks that stand beside each other in one file, by what their tensors are called.
+
+Reinforcement learning keeps a network and its target network, an actor and a critic; distillation a
+teacher; adversarial training a discriminator. Their names say so; nothing else in a file does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import Array
+
+Relation = Literal["equal", "moved", "other"]
+COPIES = (  # words for a network and for a copy of it
+    *(("local", "target"), ("main", "target"), ("current", "target")),
+    *(("eval", "target"), ("policy", "target"), ("model", "target")),
+    *(("model", "ema"), ("online", "ema"), ("new", "old")),
+)
+ROLES = (  # words for two networks that do different things
+    *(("actor", "critic"), ("policy", "value"), ("pi", "vf"), ("pi", "v"), ("pi", "q")),
+    *(("generator", "discriminator"), ("netG", "netD"), ("G", "D"), ("net_g", "net_d")),
+    *(("gen", "disc"), ("qf1", "qf2"), ("qf0", "qf1"), ("q1", "q2"), ("Q1", "Q2"), ("q_1", "q_2")),
+    *(("critic1", "critic2"), ("critic_1", "critic_2"), ("student", "teacher")),
+    ("online", "target"),
+)
+_OF_COPY = ("target", "targ", "tgt", "old", "ema", "momentum", "teacher")
+_DEPTH = 6  # parts of a name among which networks are looked for
+
+
+@dataclass(frozen=True)
+class NetworksBeside:
+    """Two networks of a file, and whether there are others.
+
+    Attributes:
+        first: what the names of the one begin with, 'agent.q_net'.
+        second: the same of the other; of a network and its copy, the copy.
+        relation: 'equal' where all their numbers are, 'moved' where they have the same layers with
+            other numbers, else 'other'.
+        parts: all networks beside them, these two among them, as `read_tensors(part=…)` takes them;
+            empty where their layers have no name of their own to begin with.
+        outside: a weight that is of none of them, or ''.
+    """
+
+    first: str
+    second: str
+    relation: Relation
+    parts: tuple[str, ...] = ()
+    outside: str = ""
+
+
+def networks_beside(arrays: Mapping[str, Array]) -> NetworksBeside | None:
+    """Return two networks that stand beside each other in a file by the names of its tensors; None
+    where no names say so.
+
+    A network and its copy ('q_net', 'q_net_target'; 'online', 'target') have the same layers; of
+    'actor' and 'critic', 'policy' and 'value' and others the names are enough.
+    """
+    groups: dict[str, dict[str, tuple[int, ...]]] = {}  # start of names → rest → shape
+    for name, array in arrays.items():
+        if array.ndim < 2 or array.dtype.kind != "f":
+            continue
+        parts = name[: 4 * limits.NAME].split(".")
+        for end in range(1, min(len(parts), _DEPTH + 1)):
+            groups.setdefault(".".join(parts[:end]), {})[".".join(parts[end:])] = array.shape
+    pairs = [*_pairs(groups)]
+    if not pairs:
+        return None
+    depth = min(first.count(".") for first, _ in pairs)
+    pairs = [pair for pair in pairs if pair[0].count(".") == depth]
+    first, second = next((p for p in pairs if groups[p[0]] == groups[p[1]]), pairs[0])
+    starts = tuple(dict.fromkeys(start for pair in pairs for start in pair))
+    outside = _outside(arrays, starts)
+    whole = not outside and all(len(groups[start]) > 1 for start in starts)
+    ordered = [start for start in groups if start in starts]
+    return NetworksBeside(
+        first, second, _relation(arrays, first, second), tuple(ordered) if whole else (), outside
+    )
+
+
+def are_beside(name: str, other: str) -> bool:
+    """Whether two names are those of a network and of a copy of it: 'net' and 'target_net'."""
+    return other in _copies_of(name) or name in _copies_of(other)
+
+
+def same_numbers_beside(arrays: Mapping[str, Array], name: str, other: str) -> tuple[str, str]:
+    """Return what two names of equal tensors begin with where all that begins so is equal too, two
+    layers at least; two empty texts where they are equal alone."""
+    ends, parts, others = 0, name.split("."), other.split(".")
+    while ends < min(len(parts), len(others)) and parts[-1 - ends] == others[-1 - ends]:
+        ends += 1
+    first, second = ".".join(parts[: len(parts) - ends]), ".".join(others[: len(others) - ends])
+    if not first or not second:
+        return "", ""
+    own = _below(arrays, first)
+    layers = sum(array.ndim > 1 for array in own.values())
+    same = layers > 1 and _relation(arrays, first, second) == "equal"
+    return (first, second) if same else ("", "")
+
+
+def _pairs(groups: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Iterator[tuple[str, str]]:
+    for start, layers in groups.items():
+        before, dot, last = start.rpartition(".")
+        for other in _copies_of(last):
+            if groups.get(f"{before}{dot}{other}") == layers:
+                yield start, f"{before}{dot}{other}"
+        for other in _swapped(last, ROLES):
+            if f"{before}{dot}{other}" in groups:
+                yield start, f"{before}{dot}{other}"
+
+
+def _copies_of(name: str) -> set[str]:
+    """What a copy of the network of this name may be called."""
+    if len(name) > limits.NAME:
+        return set()
+    named = {f"{name}_{word}" for word in _OF_COPY} | {f"{word}_{name}" for word in _OF_COPY}
+    camel = {f"{name}Target", f"target{name[:1].upper()}{name[1:]}"}
+    return named | camel | _swapped(name, COPIES)
+
+
+def _swapped(name: str, pairs: Iterable[tuple[str, str]]) -> set[str]:
+    """The names with the second word of a pair in the place of the first: of 'actor_fc'
+    'critic_fc'."""
+    found: set[str] = set()
+    for word, other in pairs:
+        if name == word:
+            found.add(other)
+        elif word in name and len(word) > 1:
+            tokens = name.split("_")
+            if word in tokens:
+                found.add("_".join(other if token == word else token for token in tokens))
+    return found
+
+
+def _below(arrays: Mapping[str, Array], start: str) -> dict[str, Array]:
+    """The tensors of real numbers whose names begin so, without that."""
+    long = f"{start}."
+    return {
+        name.removeprefix(long): array
+        for name, array in arrays.items()
+        if name.startswith(long) and array.dtype.kind == "f"
+    }
+
+
+def _relation(arrays: Mapping[str, Array], first: str, second: str) -> Relation:
+    one, other = _below(arrays, first), _below(arrays, second)
+    if {n: a.shape for n, a in one.items()} != {n: a.shape for n, a in other.items()}:
+        return "other"
+    equal = all(np.array_equal(array, other[name], equal_nan=True) for name, array in one.items())
+    return "equal" if equal else "moved"
+
+
+def _outside(arrays: Mapping[str, Array], starts: Iterable[str]) -> str:
+    long = tuple(f"{start}." for start in starts)
+    return next(
+        (
+            name
+            for name, array in arrays.items()
+            if array.ndim > 1 and array.dtype.kind == "f" and not name.startswith(long)
+        ),
+        "",
+    )
