@@ -106,7 +106,7 @@ def _operators() -> torch.library.Library | None:
     compiled = PathFinder.find_spec("_C", folders)  # as torchvision.extension looks for it
     if compiled is not None and compiled.origin is not None:
         try:
-            torch.ops.load_library(compiled.origin)
+            torch.ops.load_library(compiled.origin)  # type: ignore[no-untyped-call] # torch leaves it so
         except OSError:
             pass
         else:
