@@ -52,6 +52,16 @@ class Stage(enum.Enum):
     WARM = 1
 
 
+class Smooth(nn.Module):
+    """A network whose class keeps a word, a number and modules in another order than they run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.act, self.norm = nn.Linear(5, 3), nn.Tanh(), nn.BatchNorm1d(5, eps=1e-3)
+        self.body, self.again = nn.Linear(6, 5), self.act
+        self.nonlinearity, self.window, self.loss = "tanh", (2, 2), nn.functional.mse_loss
+
+
 @dataclass
 class Settings:
     """Someone's settings."""
@@ -174,6 +184,26 @@ def _two_networks() -> Honest:
     both = {"generator": state(), "discriminator": state()}
     flat = {f"{part}.{name}": t for part, tensors in both.items() for name, t in tensors.items()}
     return saved({**both, "epoch": 3}), flat
+
+
+def _target() -> Honest:
+    both = {"q_net": state(), "q_net_target": state()}
+    flat = {f"{part}.{name}": t for part, tensors in both.items() for name, t in tensors.items()}
+    return saved({**both, "log_alpha": (alpha := torch.zeros(1)), "args": {"hidden": [5, 3]}}), {
+        **flat,
+        "log_alpha": alpha,
+    }
+
+
+def _modules_in_a_dictionary() -> Honest:
+    both = {"actor": Smooth(), "critic": nn.DataParallel(chain())}
+    flat = {f"{k}.{n}": t for k, module in both.items() for n, t in module.state_dict().items()}
+    return saved(both), flat
+
+
+def _with_class_weights() -> Honest:
+    network = nn.ModuleDict({"net": chain(), "criterion": nn.CrossEntropyLoss(torch.ones(3))})
+    return saved({"state_dict": network.state_dict(), "arch": "mlp"}), network.state_dict()
 
 
 def _bottom_up() -> Honest:
@@ -342,9 +372,18 @@ KINDS: dict[str, Callable[[], Honest]] = {
     "of YOLO, a module in half precision": _yolo,
     "of two networks": _two_networks,
     "of an averaged model": _averaged,
+    "of a network and its target network": _target,
+    "of modules in a dictionary": _modules_in_a_dictionary,
+    "with the class weights of a loss": _with_class_weights,
     "a whole nn.Sequential": lambda: _module(chain()),
     "a whole nn.Sequential, before 1.6": lambda: _module(chain(), **OLD),
     "a whole module of an unknown class": lambda: _module(Net()),
+    "a whole module that keeps its settings": lambda: _module(Smooth()),
+    "a whole module that keeps its settings, before 1.6": lambda: _module(Smooth(), **OLD),
+    "a whole module in DataParallel": lambda: (
+        saved(nn.DataParallel(network := Smooth())),
+        network.state_dict(),
+    ),
     "a whole module in a dictionary": lambda: (
         saved({"model": (network := Net()), "epoch": 1}),
         network.state_dict(),

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import hostile_archives, hostile_headers, hostile_kinds, hostile_pickles
+from tests.faults import (
+    hostile_archives,
+    hostile_headers,
+    hostile_kinds,
+    hostile_modules,
+    hostile_pickles,
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ def kinds(canary: Path) -> dict[str, Hostile]:
     for name, (content, shown, ignored) in {
         **hostile_pickles.odd(canary),
         **hostile_kinds.odd(),
+        **hostile_modules.odd(),
     }.items():
         found[name] = Hostile(_writer(name, content), "", shown, ignored, content)
     return found
@@ -47,6 +54,7 @@ def _bytes(canary: Path) -> dict[str, tuple[bytes, str]]:
         **hostile_archives.archives(),
         **hostile_pickles.refused(canary),
         **hostile_kinds.refused(),
+        **hostile_modules.refused(),
     }
 
 

@@ -48,7 +48,7 @@ def stated_entries(tree: Any) -> Entries:
     first; where they are too many, those that bear on how a network is read go before others.
 
     Of an optimiser only the settings of its groups are taken, with how many parameters each has; of
-    a module of torch nothing, for its numbers are those of `saved_children`.
+    a module of torch only functions, for its numbers are those of `saved_children`.
     """
     found: dict[str, str] = {}
     entered = {id(tree)}
@@ -69,7 +69,8 @@ def stated_entries(tree: Any) -> Entries:
             text = _in_short(value)
             if text:
                 named = name[:1] != "_" and not name.isdecimal() and name not in hidden
-                if shown and named and len(whole) <= LONGEST:
+                function = isinstance(value, GlobalName)
+                if (shown or function) and named and len(whole) <= LONGEST:
                     found.setdefault(whole, text)
             elif depth < _DEPTH and _is_container(value) and id(value) not in entered:
                 entered.add(id(value))
