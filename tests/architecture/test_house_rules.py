@@ -27,7 +27,9 @@ PLUG_IN_FOLDERS = {
     "dgn_engine/regimes",
     "dgn_engine/training/probes",
 }
-NOUNS = {  # of the field or the platform, though they end in -ing
+NOUNS = {
+    "file_reading",
+    "sequence_reading",  # of the field or the platform, though they end in -ing
     "formatting",
     "importing",
     "painting",

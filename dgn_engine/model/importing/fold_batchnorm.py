@@ -79,13 +79,14 @@ def _belongs(name: str, norm: str) -> bool:
 
 
 def _layer_of(norm: str, arrays: Mapping[str, Array]) -> str:
-    """The name of the weight that a BatchNorm follows, with as many outputs; or ''."""
+    """The name of the weight behind which a BatchNorm stands by its name (bn2: conv2;
+    features.1: features.0), else by the order of the file, with as many outputs; or ''."""
     mean, variance = arrays[norm + _MEAN], arrays.get(f"{norm}.running_var")
     own = [arrays.get(f"{norm}.{name}") for name in ("weight", "bias")]
     vectors = [mean, variance, *(a for a in own if a is not None)]
     if any(a is None or a.shape != mean.shape or a.dtype.kind != "f" for a in vectors):
         return ""
-    for name in (*_by_name(norm), _before(norm, arrays)):
+    for name in (*(f"{layer}.weight" for layer in names_before(norm)), _before(norm, arrays)):
         found = arrays.get(name)
         if found is not None and found.ndim in (2, 4) and found.shape[:1] == mean.shape:
             return name if found.dtype.kind == "f" and not _precedes(norm, name, arrays) else ""
@@ -100,15 +101,16 @@ def _precedes(norm: str, layer: str, arrays: Mapping[str, Array]) -> bool:
     return not by_alphabet and names.index(norm + _MEAN) < names.index(layer)
 
 
-def _by_name(norm: str) -> Iterator[str]:
-    """Candidates: bn2 follows conv2 or fc2; number 1 of a sequence follows its number 0."""
+def names_before(norm: str) -> Iterator[str]:
+    """Candidates for the layer before a BatchNorm, by its name: bn2 follows conv2 or fc2; number 1
+    of a sequence follows its number 0."""
     for word in _OF_LAYER:
         other = _OF_NORM.sub(word, norm)
         if other != norm:
-            yield f"{other}.weight"
+            yield other
     head, _, last = norm.rpartition(".")
     if last.isdecimal() and len(last) < 6:
-        yield f"{head}.{int(last) - 1}.weight".lstrip(".")
+        yield f"{head}.{int(last) - 1}".lstrip(".")
 
 
 def _before(norm: str, arrays: Mapping[str, Array]) -> str:

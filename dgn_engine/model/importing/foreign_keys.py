@@ -53,6 +53,10 @@ class UnknownGates(UserError):  # noqa: N818 - a verdict about a file, as `Unnam
     the way out (`OWN_CODE`)."""
 
 
+class UngatedLayers(UnknownGates):
+    """The layers of the file are known, and have no gates that are: K alone is computed of them."""
+
+
 @dataclass(frozen=True)
 class ForeignKeys:
     """`what` the tensor called `name` is a part of, and what can be done, a sentence or ''."""

@@ -5,7 +5,6 @@ The one reader of every command and of the window: what one of them opens, all o
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 
 from dgn_engine.config import OF_FILE, NetConfig
 from dgn_engine.errors import UserError
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture, Dense, is_gated, weight_shape
 from dgn_engine.model.importing.adapted_network import (
     AdaptedNetwork,
@@ -22,42 +22,52 @@ from dgn_engine.model.importing.adapted_network import (
     is_adapted,
     read_adapted,
 )
-from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED, fold_normalisation
+from dgn_engine.model.importing.file_sequence import considered, sequence_in
+from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED
 from dgn_engine.model.importing.foreign_keys import (
     OWN_CODE,
     Door,
+    UngatedLayers,
     UnknownGates,
     UnnamedNetwork,
     check_keys,
-    foreign_keys,
 )
-from dgn_engine.model.importing.from_sequential import check_kinds, stack_of_layers
+from dgn_engine.model.importing.from_sequential import (
+    SequentialModule,
+    check_kinds,
+    module_of_layers,
+    stack_of_layers,
+)
 from dgn_engine.model.importing.from_tensors import (
-    dense_architecture,
-    guesses_of_order,
     import_notes,
     imported_gates,
     imported_stack,
     in_order,
     named_architecture,
 )
-from dgn_engine.model.importing.infer_sequential import infer
+from dgn_engine.model.importing.geometry_words import parse_geometry
 from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers, matching_of
-from dgn_engine.model.importing.numbered_keys import numbered_sequence
-from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
-from dgn_engine.model.importing.torchvision_nets import (
-    known_network,
-    recognise,
-    understood_as,
+from dgn_engine.model.importing.open_questions import (
+    RESNET,
+    TORCHVISION,
+    OpenQuestions,
+    check_answered,
+    children_of,
+    in_words,
+    questions_of_norms,
 )
-from dgn_engine.model.importing.ways_out import own_class, sequential_line, way_out
+from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
+from dgn_engine.model.importing.sequence_reading import layers_as_said
+from dgn_engine.model.importing.torchvision_nets import recognise, resembles, understood_as
+from dgn_engine.model.importing.ways_out import sequential_line, way_out
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
+from dgn_engine.protocol.file_reading import FileReading, OpenQuestion, reading_of
 from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.text.printable import plain
+from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 OF_FOLDED = "Its tangent kernel is that of the folded weights."
 
@@ -66,9 +76,9 @@ OF_FOLDED = "Its tangent kernel is that of the folded weights."
 class ImportedNetwork:
     """A network from a file, the regime that it is shown in and the step that it belongs to.
 
-    `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or had to be assumed;
-    `assuming`: the activation that the file does not state ('ReLU'), or '' where it states it;
-    `taken_for`: the network that it was taken for because the file says of none (`otherwise`).
+    `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or left out;
+    `assuming`: the activation where the user says it and the file does not ('ReLU'), or '';
+    `said`: all that the user says of it, as options.
     """
 
     network: GatedNetwork
@@ -77,17 +87,15 @@ class ImportedNetwork:
     title: str = ""
     remarks: tuple[str, ...] = ()
     assuming: str = ""
-    taken_for: NetConfig | None = None
+    said: str = ""
 
     @property
     def assumption(self) -> str:
-        """What is taken for granted of the activations, one sentence; '' where the file says it."""
+        """On whose word the reading rests, one sentence; '' where the file says it."""
         if not self.assuming:
             return ""
-        return (
-            f"A state dict does not say its activations: {self.assuming} is assumed, and gates, Λ, "
-            "NPK and ν with it; a network trained with tanh or GELU, or with a skip, is another."
-        )
+        how = f" ({self.said})" if self.said else ""
+        return f"The file does not say what it computes: {self.assuming} is as you said{how}."
 
 
 @dataclass(frozen=True)
@@ -98,41 +106,39 @@ class _Found:
     remarks: tuple[str, ...] = ()
     title: str = ""
     assuming: str = "ReLU"
-    taken_for: NetConfig | None = None
 
 
 def network_of(
     listing: CheckpointContents,
     input_shape: tuple[int, ...],
-    net: NetConfig | None,
     dtype: torch.dtype | None = None,
-    epsilon: float = EPSILON,
     *,
-    otherwise: NetConfig | None = None,
     door: Door = "command",
 ) -> ImportedNetwork:
     """The network that a file holds, for inputs of this shape (C, H, W) or (d,).
 
-    A file of ours knows what it is, and so does a saved `nn.Sequential`; then the network `net`
-    that the user named; ResNets, VGGs and AlexNet are known by their names; others are the sequence
-    that their numbers tell, a chain of dense layers, or else the network `otherwise` if they fit
-    it. All but ours are taken for ReLU networks that make their own gates, which a state dict does
-    not say (`assuming`). `epsilon`: of BatchNorm, where the file does not say it. `door`: for whom
-    refusals are worded. Raises `UserError` where the file is none of these, or takes other inputs.
+    A file of ours knows what it is, and so does a saved `nn.Sequential`. A state dict does not: it
+    is what the user says of it (`listing.reading`), and nothing is taken because it is usual.
+    `door`: for whom refusals are worded.
+
+    Raises:
+        OpenQuestions: the file leaves something open that was not said.
+        UnknownGates: there are no gates in it that are known here.
+        UserError: it is no network that is read here, or takes other inputs.
     """
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if is_ours(listing):
-        _check_unnamed(listing, net)
+        _check_nothing_said(listing)
         state, title = state_of(listing), understood_as(listing)
         network = our_network(listing, input_shape, dtype, architecture_for)
         return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
     if is_adapted(listing):
-        _check_unnamed(listing, net)
+        _check_nothing_said(listing)
         return _adapted(listing, input_shape, dtype)
     try:
-        found = _found_in(listing, input_shape, net, dtype, epsilon, otherwise, door)
+        found = _found_in(listing, input_shape, dtype, door)
     except UnknownGates as verdict:
-        raise UserError(f"{verdict} {OWN_CODE[door]}".rstrip()) from None
+        raise _with_way_out(verdict, door) from None
     title, remarks = found.title or taken_as(found.stack.architecture), found.remarks
     if listing.others:
         remarks = (beside_in_words(listing), *remarks)
@@ -140,10 +146,28 @@ def network_of(
         remarks = (listing.layout, *remarks)
     if any(FOLDED in remark for remark in remarks):
         remarks = (*remarks, OF_FOLDED)
-    return ImportedNetwork(
-        _relu_network(found.stack), only_regime("standard"), 0, title, remarks, found.assuming,
-        found.taken_for,
-    )  # fmt: skip
+    network, said = _relu_network(found.stack), listing.reading.options
+    regime = only_regime("standard")
+    return ImportedNetwork(network, regime, 0, title, remarks, found.assuming, said)
+
+
+def _with_way_out(verdict: UnknownGates, door: Door) -> UnknownGates:
+    if not isinstance(verdict, UngatedLayers):
+        return UnknownGates(f"{verdict} {OWN_CODE[door]}".rstrip())
+    return UngatedLayers(f"{verdict} K alone is computed by dgn kernels.")
+
+
+def module_in(listing: CheckpointContents, input_shape: tuple[int, ...]) -> SequentialModule:
+    """Return the module that the layers of a file make as it states them or the user says them,
+    whatever its activations are; arguments and errors as of `network_of`."""
+    check_keys(listing.file_name, considered(listing))
+    if listing.layers:
+        _check_nothing_said(listing)
+        return module_of_layers(listing, listing.layers, input_shape)
+    check_answered(listing, "command")
+    renamed, layers, remarks = _said_layers(listing)
+    made = module_of_layers(renamed, layers, input_shape)
+    return replace(made, remarks=(*remarks, *made.remarks))
 
 
 def _adapted(
@@ -157,39 +181,121 @@ def _adapted(
     )
 
 
-def self_contained(
-    listing: CheckpointContents, input_shape: tuple[int, ...], otherwise: NetConfig | None = None
-) -> CheckpointContents:
+def says_itself(listing: CheckpointContents) -> bool:
+    """Return whether a file states the layers of its network."""
+    return bool(listing.layers) or is_ours(listing) or is_adapted(listing)
+
+
+def self_contained(listing: CheckpointContents, input_shape: tuple[int, ...]) -> CheckpointContents:
     """Return the network of a file as a file of its own holds it, which says what its layers are.
 
     Arguments and `UserError` as of `network_of`.
     """
     if is_ours(listing) or is_adapted(listing):
         return listing
-    found = network_of(listing, input_shape, None, otherwise=otherwise)
+    found = network_of(listing, input_shape)
     folded = any(FOLDED in remark for remark in found.remarks)
     network = AdaptedNetwork(found.network.value, found.title, folded, found.assuming)
     return as_listing(network, listing.file_name)
 
 
 def _found_in(
-    listing: CheckpointContents,
-    input_shape: tuple[int, ...],
-    net: NetConfig | None,
-    dtype: torch.dtype,
-    epsilon: float,
-    otherwise: NetConfig | None,
-    door: Door,
+    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype, door: Door
 ) -> _Found:
     if listing.layers:
-        _check_unnamed(listing, net)
+        _check_nothing_said(listing)
         check_keys(listing.file_name, listing.arrays, door)
         stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
         return _Found(stack, remarks, understood_as(listing), assuming="")
-    check_keys(listing.file_name, listing.arrays, door)
-    if net is not None:
-        return _named(listing, input_shape, net, dtype, epsilon)
-    return _unnamed(listing, input_shape, otherwise, dtype, epsilon, door)
+    check_keys(listing.file_name, considered(listing), door)
+    try:
+        if listing.reading.net is not None:
+            return _named(listing, input_shape, listing.reading.net, dtype)
+        check_answered(listing, door)
+        if _is_family(listing):
+            return _of_family(listing, input_shape, dtype)
+        renamed, layers, remarks = _said_layers(listing)
+        stack, more = stack_of_layers(renamed, layers, input_shape, dtype)
+        return _Found(stack, (*remarks, *more), assuming="ReLU")
+    except UnnamedNetwork as doubt:
+        raise UserError(f"{doubt} {way_out(listing, door)}") from None
+
+
+def _said_layers(
+    listing: CheckpointContents,
+) -> tuple[CheckpointContents, tuple[StatedLayer, ...], tuple[str, ...]]:
+    """The layers of a file as the user says them, with its tensors by their names."""
+    sequence = sequence_in(listing)
+    children = children_of(listing)
+    layers, remarks = layers_as_said(listing.file_name, sequence, listing.reading, children)
+    return replace(listing, arrays=sequence.arrays(listing.arrays)), layers, remarks
+
+
+def _is_family(listing: CheckpointContents) -> bool:
+    first = listing.reading.geometry.replace(" ", ",").partition(",")[0].lower()
+    if first not in (TORCHVISION, RESNET):
+        return False
+    if resembles(considered(listing)) is None:
+        raise UserError(
+            f"{listing.file_name} does not have the names and shapes of a {first} network: say in "
+            "--geometry a word for each of its convolutions."
+        )
+    return True
+
+
+def _of_family(
+    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
+) -> _Found:
+    """The ResNet, VGG or AlexNet that the user says it is."""
+    reading = listing.reading
+    if reading.activation not in ("", "relu") or reading.batchnorm == "after":
+        raise UserError(
+            f"{listing.file_name}: --geometry {reading.geometry.partition(',')[0]} means ReLU "
+            "behind its BatchNorms; let your own code make another network (--model)."
+        )
+    kept = replace(listing, arrays=considered(listing))
+    if reading.geometry.lower() == TORCHVISION:
+        known = recognise(kept, input_shape, reading.norm_eps or EPSILON)
+    else:
+        assert reading.norm_eps is not None or not any(n.endswith("mean") for n in kept.arrays)
+        known = recognise(kept, input_shape, reading.norm_eps or EPSILON, _stem(kept))
+    assert known is not None  # `_is_family`
+    stack = imported_stack(known.listing, known.architecture, dtype)
+    return _Found(stack, known.remarks, known.title)
+
+
+def _square(sides: object) -> int | None:
+    return sides[0] if isinstance(sides, tuple) and sides[0] == sides[1] else None
+
+
+def _stem(listing: CheckpointContents) -> tuple[arch.Node, ...]:
+    """The first convolution and pooling of a ResNet, as the user says them."""
+    _, _, words = listing.reading.geometry.replace(" ", ",").partition(",")
+    geometry = parse_geometry(words)
+    weight = next(a for name, a in listing.arrays.items() if name.endswith("conv1.weight"))
+    sound = len(geometry.layers) == 1 and not geometry.places
+    numbers = geometry.layers[0].convolution if sound else None
+    pools = geometry.layers[0].behind if sound else []
+    nodes: list[arch.Node] = []
+    if numbers is not None and isinstance(numbers.padding, tuple):
+        plain_ = (numbers.dilation, numbers.groups, numbers.padding_mode) == ((1, 1), 1, "zeros")
+        square = len(set(numbers.stride)) == len(set(numbers.padding)) == 1
+        if plain_ and square:
+            outputs, inputs, kernel, _ = weight.shape
+            nodes = [arch.Conv(inputs, outputs, kernel, numbers.stride[0], numbers.padding[0])]
+    for pool in pools:
+        if isinstance(pool, StatedLayer) and pool.kind == "MaxPool2d":
+            n = pool.numbers
+            sides = [_square(n[key]) for key in ("kernel_size", "stride", "padding", "dilation")]
+            if None not in sides and sides[3] == 1 and not n["ceil_mode"]:
+                kernel, stride, padding = (side or 0 for side in sides[:3])
+                nodes.append(arch.MaxPool(kernel, stride, padding=padding))
+    if len(nodes) != 1 + len(pools):
+        raise UserError(
+            f"--geometry {listing.reading.geometry}: behind 'resnet' stand the words of its first "
+            "convolution and of max pooling: resnet,s2p3,max3s2p1 or resnet,s1p1."
+        )
+    return tuple(nodes)
 
 
 def beside_in_words(listing: CheckpointContents) -> str:
@@ -206,11 +312,13 @@ class FileVerdict:
         title: what it is; of what is taken for a network, that it is so.
         reason: why no network is made of it as it is, and what to do, sentences; '' where one is.
         code: the line of code that saves it as a file which says what it is, or ''.
+        questions: what it leaves open, where a network would be made of it once that is said.
     """
 
     title: str
     reason: str = ""
     code: str = ""
+    questions: tuple[OpenQuestion, ...] = ()
 
 
 def verdict_on(listing: CheckpointContents) -> FileVerdict:
@@ -220,24 +328,23 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
     if is_ours(listing) or is_adapted(listing):
         return FileVerdict(title)
     try:
-        if unsaid := _unsaid_geometry(listing):
-            said = f"{unsaid} {way_out(listing, 'command')}"
-            return FileVerdict(title, said, sequential_line(listing))
         if listing.layers and any(layer.kind == "Conv2d" for layer in listing.layers):
             check_keys(listing.file_name, listing.arrays)
             check_kinds(listing.file_name, listing.layers)
             return FileVerdict(title)
     except UnknownGates as verdict:
-        return FileVerdict(title, f"{verdict} {OWN_CODE['command']}")
+        return FileVerdict(title, str(_with_way_out(verdict, "command")))
     except UserError as refusal:
         return FileVerdict(title, str(refusal))
     for shape in _shapes_that_fit(listing):
         try:
-            found = network_of(listing, shape, None)
+            found = network_of(listing, shape)
         except UserError as refusal:
             reason = reason or str(refusal)
+            if isinstance(refusal, OpenQuestions):
+                return FileVerdict(title, reason, sequential_line(listing), refusal.questions)
         else:
-            said = f"{found.title}, which the file does not say"
+            said = f"{found.title}, as said"
             return FileVerdict(said if found.title.startswith("taken as") else title)
     return FileVerdict(title, reason, "" if listing.layers else sequential_line(listing))
 
@@ -248,24 +355,6 @@ def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
     if len(first) == 2:
         return [(first[1],)]
     return [(first[1], side, side) for side in (224, 32, 64)]
-
-
-def _unsaid_geometry(listing: CheckpointContents) -> str:
-    """What the keys of a numbered sequence with convolutions leave open, a sentence; or ''."""
-    if listing.layers or listing.picked or own_class(listing):
-        return ""
-    shapes = {name: array.shape for name, array in listing.arrays.items()}
-    if known_network(shapes) or foreign_keys(shapes):
-        return ""
-    chain = numbered_sequence(listing.arrays, listing.file_name)
-    if chain is None or not chain.convolutions:
-        return ""
-    return (
-        f"{listing.file_name} is a numbered sequence and does not say padding, stride and pooling: "
-        "with --data they are taken where just one usual choice leads from the images to the "
-        f"{chain.weighted[chain.convolutions].shape[1]:,} inputs of layer "
-        f"{chain.weighted[chain.convolutions].name}."
-    )
 
 
 def taken_as(architecture: Architecture) -> str:
@@ -295,7 +384,7 @@ def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int)
         changed = path.stat().st_mtime_ns
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    architecture = _architecture_of_file(path, changed, input_shape)
+    architecture = _architecture_of_file(path, changed, reading_of(net), input_shape)
     if architecture.classes != classes:
         raise UserError(
             f"{path.name} has {architecture.classes} outputs; these data need {classes}."
@@ -304,9 +393,15 @@ def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int)
 
 
 @lru_cache(maxsize=8)
-def _architecture_of_file(path: Path, _changed: int, input_shape: tuple[int, ...]) -> Architecture:
-    found = network_of(read_tensors(path), input_shape, None, door="window")  # no flag is of use
-    return found.network.architecture
+def _architecture_of_file(
+    path: Path, _changed: int, reading: FileReading, input_shape: tuple[int, ...]
+) -> Architecture:
+    listing = replace(read_tensors(path), reading=reading)
+    try:
+        return network_of(listing, input_shape).network.architecture
+    except OpenQuestions as refusal:
+        options = " ".join(f"--option {question.about}=…" for question in refusal.questions)
+        raise UserError(f"{refusal} Beside --net file:{path.name} that is {options}.") from None
 
 
 def matched(
@@ -320,7 +415,7 @@ def matched(
     """
     if not is_ours(listing):
         try:
-            found = network_of(listing, architecture.input_shape, None).network
+            found = network_of(listing, architecture.input_shape).network
         except UserError:
             return match_layers(listing, architecture, part)
         if found.architecture.nodes[:-1] == architecture.nodes[:-1]:
@@ -329,20 +424,16 @@ def matched(
 
 
 def gates_for(
-    listing: CheckpointContents,
-    architecture: Architecture,
-    dtype: torch.dtype,
-    epsilon: float = EPSILON,
+    listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
 ) -> tuple[Stack, tuple[str, ...]]:
     """The network of another file that makes the gates of this architecture, and notes on it."""
     if listing.layers or is_adapted(listing):
-        found = network_of(listing, architecture.input_shape, None, dtype, epsilon)
+        found = network_of(listing, architecture.input_shape, dtype)
         listing = _as_listing(found.network.value, listing)
     ordered = in_order(listing)
     check_keys(listing.file_name, listing.arrays)
-    stack = imported_gates(ordered, architecture, dtype, epsilon)
-    notes = import_notes(ordered, architecture, gates=True, epsilon=epsilon)
-    return stack, tuple(note for note in notes if note)
+    stack = imported_gates(ordered, architecture, dtype)
+    return stack, tuple(note for note in import_notes(ordered, architecture, gates=True) if note)
 
 
 def _as_listing(stack: Stack, listing: CheckpointContents) -> CheckpointContents:
@@ -356,25 +447,22 @@ def _as_listing(stack: Stack, listing: CheckpointContents) -> CheckpointContents
     return replace(listing, arrays=arrays, dtypes=dtypes, metadata={}, layers=())
 
 
-def _check_unnamed(listing: CheckpointContents, net: NetConfig | None) -> None:
-    if net is not None:
-        raise UserError(
-            f"{listing.file_name} says itself what its network is; leave out --net {net.name}."
-        )
+def _check_nothing_said(listing: CheckpointContents) -> None:
+    said = listing.reading.options
+    if said:
+        raise UserError(f"{listing.file_name} says itself what its network is; leave out {said}.")
 
 
 def _named(
-    listing: CheckpointContents,
-    input_shape: tuple[int, ...],
-    net: NetConfig,
-    dtype: torch.dtype,
-    epsilon: float,
+    listing: CheckpointContents, input_shape: tuple[int, ...], net: NetConfig, dtype: torch.dtype
 ) -> _Found:
     """The network that the user named; raises `UserError` with the shapes that it wants."""
-    ordered = in_order(listing)
+    if questions := questions_of_norms(listing):
+        raise OpenQuestions(in_words(listing, questions, "command"), questions)
+    ordered = in_order(replace(listing, arrays=considered(listing)))
     architecture = named_architecture(ordered, net, input_shape)
     try:
-        stack = imported_stack(ordered, architecture, dtype, epsilon)
+        stack = imported_stack(ordered, architecture, dtype)
     except UserError as refusal:
         came = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
         wanted = [weight_shape(layer) for layer in architecture.weighted]
@@ -382,81 +470,8 @@ def _named(
             f"{refusal} {net.name} on these examples wants {_shapes(wanted)}; "
             f"the file has {_shapes(came)}."
         ) from None
-    notes = import_notes(ordered, architecture, gates=False, epsilon=epsilon)
+    notes = import_notes(ordered, architecture, gates=False)
     return _Found(stack, tuple(note for note in notes if note))
-
-
-def _unnamed(
-    listing: CheckpointContents,
-    input_shape: tuple[int, ...],
-    otherwise: NetConfig | None,
-    dtype: torch.dtype,
-    epsilon: float,
-    door: Door,
-) -> _Found:
-    """What names, numbers or shapes tell; else the network `otherwise`, where it fits."""
-    try:
-        if known := recognise(listing, input_shape, epsilon):
-            stack = imported_stack(known.listing, known.architecture, dtype, epsilon)
-            return _Found(stack, known.remarks, known.title)
-        _check_not_own(listing)
-        return _by_numbers(listing, input_shape, dtype, epsilon) or _chain(
-            listing, input_shape, dtype, epsilon
-        )
-    except UnnamedNetwork as doubt:
-        if otherwise is not None:
-            try:
-                taken = _named(listing, input_shape, otherwise, dtype, epsilon)
-                return replace(taken, taken_for=otherwise)
-            except UserError:
-                pass
-        raise UserError(f"{doubt} {way_out(listing, door)}") from None
-
-
-def _check_not_own(listing: CheckpointContents) -> None:
-    """Raise `UnnamedNetwork` for a whole module whose code, which is not here, says what it is."""
-    if own := own_class(listing):
-        raise UnnamedNetwork(
-            f"{listing.file_name} is a whole saved module of the class {plain(own, 80)}: what it "
-            "computes is in the code of that class, and nothing of the file is run."
-        )
-
-
-def _by_numbers(
-    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype, epsilon: float
-) -> _Found | None:
-    """The network of numbered keys and what was assumed; None where the keys are not numbered."""
-    if listing.picked:
-        return None
-    chain = numbered_sequence(listing.arrays, listing.file_name)
-    if chain is None or (not chain.convolutions and any(gap.least > 2 for gap in chain.gaps)):
-        return None
-    found = infer(chain, input_shape, listing.file_name, epsilon)
-    stack, remarks = stack_of_layers(listing, found.layers, input_shape, dtype)
-    return _Found(stack, (*found.remarks, *remarks))
-
-
-def _chain(
-    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype, epsilon: float
-) -> _Found:
-    """Dense layers as they follow each other."""
-    ordered = in_order(listing)
-    architecture = dense_architecture(ordered)
-    inputs = math.prod(architecture.input_shape)
-    if inputs != math.prod(input_shape):
-        raise UserError(
-            f"{listing.file_name} takes {inputs} inputs, but these examples have "
-            f"{math.prod(input_shape)}."
-        )
-    unfolded = fold_normalisation(ordered.arrays, epsilon).arrays
-    if norm := next((name for name in unfolded if name.endswith(".running_mean")), ""):
-        raise UnnamedNetwork(
-            f"{listing.file_name} holds the BatchNorm '{plain(norm.rpartition('.')[0], 80)}', and "
-            "neither names nor order say behind which layer it stands."
-        )
-    stack = imported_stack(ordered, architecture, dtype, epsilon)
-    notes = import_notes(ordered, architecture, gates=False, epsilon=epsilon)
-    return _Found(stack, (*guesses_of_order(ordered), *(note for note in notes if note)))
 
 
 def _shapes(shapes: list[tuple[int, ...]]) -> str:

@@ -1,25 +1,65 @@
-"""Make a network of an `nn.Sequential` whose layers a file states, or which were inferred."""
+"""Make a network of an `nn.Sequential` whose layers a file states, or a user."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.fold_batchnorm import FOLDED
-from dgn_engine.model.importing.foreign_keys import UnknownGates
+from dgn_engine.model.importing.foreign_keys import UngatedLayers, UnknownGates
 from dgn_engine.model.importing.from_module import adapted_stack
 from dgn_engine.model.stack import Stack
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
-from dgn_engine.storage.checkpoints.stated_layers import KINDS, StatedLayer
+from dgn_engine.storage.checkpoints.stated_layers import ACTIVATION_KINDS, KINDS, StatedLayer
 
 _ENDS = ("Softmax", "LogSoftmax")
 _SILENT = ("Identity", "Dropout", "Dropout2d")
+
+
+@dataclass(frozen=True)
+class SequentialModule:
+    """The module that stated layers make, in evaluation and float64, for inputs of `input_shape`;
+    `remarks`: what was left out or is folded in, sentences."""
+
+    module: nn.Sequential
+    input_shape: tuple[int, ...]
+    remarks: tuple[str, ...]
+
+
+def module_of_layers(
+    listing: CheckpointContents, layers: Sequence[StatedLayer], input_shape: tuple[int, ...]
+) -> SequentialModule:
+    """Return the module of these layers with the weights of a file, for inputs of this shape.
+
+    Nothing of the file is called: the layers are torch's, made here by their kinds and numbers.
+    Raises `UserError` where its tensors are not as a layer states, `UnknownGates` where a layer is
+    of a kind that is not known here.
+    """
+    remarks: list[str] = []
+    shown = [layer for layer in layers if layer.kind not in _SILENT]
+    if shown and shown[-1].kind in _ENDS:
+        remarks.append(f"The {shown.pop().kind} at its end is left out: logits are shown.")
+    _check_known(listing.file_name, shown)
+    shape = _arriving(listing.file_name, shown, input_shape)
+    if shown and shown[0].kind == "Flatten" and len(shape) == 1:
+        del shown[0]
+    with _errors_of(listing.file_name):
+        module = nn.Sequential()
+        for layer in shown:
+            module.add_module(f"'{layer.name.replace('.', '/')}'", _made(layer, listing))
+        module.eval()
+        _check_shapes(module, shape)
+    return SequentialModule(module, shape, tuple(remarks))
 
 
 def stack_of_layers(
@@ -31,34 +71,114 @@ def stack_of_layers(
     """The weights of a file in the network that its layers make, for inputs of this shape.
 
     With it what was left out, in sentences. BatchNorm is folded in as in evaluation, in float64.
-    Nothing of the file is called: the layers are torch's, made here by their kinds and numbers.
     Raises `UserError` where its tensors are not as a layer states, `UnknownGates` where a layer is
-    of another kind.
+    of another kind, `UngatedLayers` where it has no gates that are known here.
     """
-    remarks: list[str] = []
-    shown = [layer for layer in layers if layer.kind not in _SILENT]
-    if shown and shown[-1].kind in _ENDS:
-        remarks.append(f"The {shown.pop().kind} at its end is left out: logits are shown.")
-    if any(layer.kind.startswith("BatchNorm") for layer in shown):
-        remarks.append(f"{FOLDED}.")
-    check_kinds(listing.file_name, shown)
-    shape = _arriving(listing.file_name, shown, input_shape)
-    if shown and shown[0].kind == "Flatten" and len(shape) == 1:
-        del shown[0]
+    made = module_of_layers(listing, layers, input_shape)
+    check_kinds(listing.file_name, layers)
+    norms = any(layer.kind.startswith("BatchNorm") for layer in layers)
+    remarks = [*made.remarks, *([f"{FOLDED}."] if norms else [])]
+    with _errors_of(listing.file_name):
+        folded = _folded_forward(made.module, remarks)
+        resolved = _resolved(folded, made.input_shape)
     try:
-        module = nn.Sequential()
-        for layer in shown:
-            module.add_module(f"'{layer.name.replace('.', '/')}'", _made(layer, listing))
-        stack = adapted_stack(_resolved(module.eval(), shape), shape)
+        stack = adapted_stack(resolved, made.input_shape)
     except UserError as refusal:
-        raise UserError(f"{listing.file_name}: {refusal}") from None
-    except (ValueError, RuntimeError) as error:  # torch's own checks of sizes and groups
-        raise UserError(f"{listing.file_name}: its layers do not fit each other: {error}") from None
+        raise UngatedLayers(f"{listing.file_name}: {refusal}") from None
     return stack.to(dtype), tuple(remarks)
 
 
+def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
+    """Each BatchNorm that stands behind no layer of weights folded into the next one.
+
+    W (s x + t) + b = (W s) x + (W t + b), where s = γ / √(σ² + ε) and t = β − μ s. A convolution
+    that pads with zeros would see t at the border too, so there the BatchNorm stays.
+    """
+    layers = dict(module.named_children())
+    names = list(layers)
+    for place, name in enumerate(names):
+        norm = layers[name]
+        earlier = [layers[n] for n in names[:place] if not isinstance(layers[n], _BatchNorm)]
+        before = earlier[-1] if earlier else None
+        if not isinstance(norm, _BatchNorm) or isinstance(before, (nn.Linear, nn.Conv2d)):
+            continue
+        after = next((n for n in names[place + 1 :] if not _lets_pass(layers[n])), "")
+        if after and _takes_shift(layers[after]):
+            layers[after] = _absorbed(norm, layers[after])
+            layers[name] = nn.Identity()
+        else:
+            remarks.append(
+                f"The BatchNorm {name} behind no layer stays a scale and a shift of its own, and K "
+                "is over these too."
+            )
+    folded = nn.Sequential()
+    for name, layer in layers.items():
+        if not isinstance(layer, nn.Identity):
+            folded.add_module(name, layer)
+    return folded.eval()
+
+
+def _lets_pass(layer: nn.Module) -> bool:
+    """Whether the mean of a scaled and shifted map is the scaled and shifted mean."""
+    if isinstance(layer, (nn.Flatten, nn.Identity, nn.AdaptiveAvgPool2d)):
+        return True
+    return isinstance(layer, nn.AvgPool2d) and layer.padding in (0, (0, 0)) and not layer.ceil_mode
+
+
+def _takes_shift(layer: nn.Module) -> bool:
+    if isinstance(layer, nn.Conv2d):
+        return layer.padding in (0, (0, 0), "valid") or layer.padding_mode != "zeros"
+    return isinstance(layer, nn.Linear)
+
+
+def _absorbed(norm: _BatchNorm, layer: nn.Module) -> nn.Module:
+    assert isinstance(layer, (nn.Linear, nn.Conv2d))
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    gamma = torch.ones_like(norm.running_var) if norm.weight is None else norm.weight.detach()
+    scale = gamma / torch.sqrt(norm.running_var + norm.eps)
+    shift = -norm.running_mean * scale
+    shift = shift if norm.bias is None else shift + norm.bias.detach()
+    weight = layer.weight.detach()
+    inputs = weight.shape[1]
+    if isinstance(layer, nn.Linear):  # of flattened maps, or of a vector
+        scale, shift = (each.repeat_interleave(inputs // len(each)) for each in (scale, shift))
+        scaled, moved = weight * scale, weight @ shift
+    else:
+        groups = len(scale) // inputs  # output o takes the channels of its group
+        rows = torch.arange(len(weight)) * groups // len(weight)
+        own, by = scale.reshape(groups, inputs)[rows], shift.reshape(groups, inputs)[rows]
+        scaled = weight * own[:, :, None, None]
+        moved = torch.einsum("oihw,oi->o", weight, by)
+    bias = moved if layer.bias is None else moved + layer.bias.detach()
+    absorbed = copy.copy(layer)
+    absorbed._parameters = {"weight": nn.Parameter(scaled), "bias": nn.Parameter(bias)}
+    return absorbed
+
+
+@contextlib.contextmanager
+def _errors_of(file: str) -> Iterator[None]:
+    """Report what does not fit as of this file."""
+    try:
+        yield
+    except UserError as refusal:
+        raise UserError(f"{file}: {refusal}") from None
+    except (ValueError, RuntimeError, IndexError) as error:  # torch's own checks of sizes
+        raise UserError(f"{file}: its layers do not fit each other: {error}") from None
+
+
 def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
-    """Raise `UnknownGates` for the first layer that is of no supported kind."""
+    """Raise `UngatedLayers` for the first layer whose kind has no gates that are known here."""
+    _check_known(file, layers)
+    for layer in layers:
+        if layer.kind in ACTIVATION_KINDS and layer.kind != "ReLU":
+            raise UngatedLayers(
+                f"{file}: its layer {layer.name} ({layer.kind}) has no gates that are known here; "
+                "ReLU has."
+            )
+
+
+def _check_known(file: str, layers: Sequence[StatedLayer]) -> None:
     last = len(layers) - 1
     for place, layer in enumerate(layers):
         ends = layer.kind in _ENDS and place < last
@@ -69,13 +189,24 @@ def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
             )
 
 
+def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
+    """Let the shape of one example pass, without computing; raises what torch does."""
+    probe = torch.empty((1, *shape), dtype=torch.float64, device="meta")
+    for layer in module:
+        probe = _passed(layer, probe)
+    if probe.ndim != 2:
+        raise ValueError(f"its outputs are of shape {tuple(probe.shape[1:])}, not logits")
+
+
 def _arriving(
     file: str, layers: Sequence[StatedLayer], input_shape: tuple[int, ...]
 ) -> tuple[int, ...]:
     """What the first layer takes: images, or all their pixels at once."""
     inputs = math.prod(input_shape)
     weighted = next((each for each in layers if each.kind in ("Linear", "Conv2d")), None)
-    if weighted is not None and weighted.kind == "Linear":
+    before = list(layers[: layers.index(weighted)]) if weighted is not None else []
+    pools = any("Pool" in layer.kind for layer in before)
+    if weighted is not None and weighted.kind == "Linear" and not pools:
         if weighted.numbers["in_features"] != inputs:
             raise UserError(
                 f"{file} takes {weighted.numbers['in_features']} inputs, but these examples have "
@@ -84,7 +215,8 @@ def _arriving(
         return (inputs,)
     if len(input_shape) != 3:
         raise UserError(f"{file} takes images, but these examples are vectors.")
-    if weighted is not None and weighted.numbers["in_channels"] != input_shape[0]:
+    channels = None if weighted is None else weighted.numbers.get("in_channels")
+    if weighted is not None and channels not in (None, input_shape[0]):
         raise UserError(
             f"{file} takes images with {weighted.numbers['in_channels']} channels, but these have "
             f"{input_shape[0]}."
@@ -117,10 +249,13 @@ def _made(layer: StatedLayer, listing: CheckpointContents) -> nn.Module:
 
 
 def _check_padding(layer: StatedLayer) -> None:
-    """More than the kernel is of no use, and could make maps of any size."""
-    padding, kernel = layer.numbers["padding"], layer.numbers["kernel_size"]
+    """More than the window is of no use, and could make maps of any size."""
+    padding, n = layer.numbers["padding"], layer.numbers
+    kernel, dilation = n["kernel_size"], n["dilation"]
     assert isinstance(kernel, tuple)
-    if isinstance(padding, tuple) and any(p > k for p, k in zip(padding, kernel, strict=True)):
+    assert isinstance(dilation, tuple)
+    sides = [k * d for k, d in zip(kernel, dilation, strict=True)]
+    if isinstance(padding, tuple) and any(p > s for p, s in zip(padding, sides, strict=True)):
         raise UserError(f"Layer {layer.name} (Conv2d) states a padding larger than its kernel.")
 
 
@@ -175,7 +310,13 @@ def _resolved(module: nn.Sequential, shape: tuple[int, ...]) -> nn.Sequential:
 
 def _passed(layer: nn.Module, probe: torch.Tensor) -> torch.Tensor:
     """The shape that leaves a layer, without a number being computed."""
-    if isinstance(layer, (nn.ReLU, nn.modules.batchnorm._BatchNorm)):
+    if isinstance(layer, _BatchNorm):
+        if probe.shape[1] != layer.num_features:
+            raise ValueError(
+                f"a BatchNorm of {layer.num_features:,} takes {probe.shape[1]:,} channels"
+            )
+        return probe
+    if type(layer).__name__ in ACTIVATION_KINDS:
         return probe
     if isinstance(layer, (nn.Linear, nn.Conv2d)):
         empty = torch.func.functional_call(

@@ -10,13 +10,10 @@ import torch
 
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.model.importing.fold_batchnorm import EPSILON
-from dgn_engine.model.importing.foreign_keys import UnnamedNetwork, shortcut_in, two_networks_in
+from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.match_layers import LayerMatching, left_over, match_layers
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.stack import Stack
-from dgn_engine.storage.checkpoints.array_layout import is_kernel, matrices_of, stem
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
 from dgn_engine.text.printable import plain
 
@@ -40,70 +37,6 @@ def _chains(listing: CheckpointContents) -> bool:
     )
 
 
-def dense_architecture(listing: CheckpointContents) -> Architecture:
-    """The fully connected network that the file's matrices make in their order.
-
-    Raises `UnnamedNetwork` where there are none, where others stand between, where one goes past
-    others, or where they do not chain.
-    """
-    arrays = listing.arrays.items()
-    matrices = [(name, a.shape) for name, a in arrays if a.ndim == 2 and a.dtype.kind == "f"]
-    other = next((name for name, a in listing.arrays.items() if a.ndim > 2), "")
-    if other:
-        if listing.arrays[other].ndim == 4:
-            raise UnnamedNetwork(
-                f"{listing.file_name} holds convolutions ('{plain(other, 80)}') and does not say "
-                "what lies between its layers: activations, strides, padding and pooling are in no "
-                "state dict."
-            )
-        raise UnnamedNetwork(
-            f"{listing.file_name} holds '{plain(other, 80)}', which is no dense layer."
-        )
-    if len(matrices) < 2:
-        raise UnnamedNetwork(
-            f"{listing.file_name} holds {len(matrices)} weight matrices; "
-            "a network with gates needs two or more."
-        )
-    if shortcut := shortcut_in(name for name, _ in matrices):
-        raise UnnamedNetwork(
-            f"{listing.file_name} holds '{shortcut}', a layer that goes past others by its name: "
-            "the layers are no chain."
-        )
-    if two := two_networks_in(name for name, _ in matrices):
-        raise UnnamedNetwork(f"{listing.file_name} holds {two}: its layers are no one chain.")
-    for (before, first), (after, second) in pairwise(matrices):
-        if second[1] != first[0]:
-            raise UnnamedNetwork(
-                f"The layers of {listing.file_name} do not chain: '{after}' takes {second[1]} "
-                f"inputs, but '{before}' gives {first[0]}."
-            )
-    last = len(matrices) - 1
-    nodes = [Dense(s[1], s[0], gated=place < last) for place, (_, s) in enumerate(matrices)]
-    return Architecture((nodes[0].inputs,), tuple(nodes))
-
-
-def guesses_of_order(listing: CheckpointContents) -> tuple[str, ...]:
-    """What shapes that chain leave open: the order of layers, and which side is the input."""
-    matrices = matrices_of(listing.arrays)
-    found = []
-    square = {name: a.shape for name, a in matrices.items() if a.shape[0] == a.shape[1]}
-    stems: dict[tuple[int, ...], set[str]] = {}
-    for name, shape in square.items():
-        stems.setdefault(shape, set()).add(stem(name))
-    if any(len(names) > 1 for names in stems.values()) and not listing.picked:
-        names = ", ".join(plain(name, 40) for name in list(matrices)[:6])
-        found.append(
-            "Several orders of its layers would chain; that of the file is taken: "
-            f"{names}{', …' if len(matrices) > 6 else ''}."
-        )
-    says = any("weight" in name or is_kernel(name) for name in matrices)
-    if not says and len(square) == len(matrices):
-        found.append(
-            "Its matrices are square: that they are outputs × inputs, as in torch, is assumed."
-        )
-    return tuple(found)
-
-
 def named_architecture(
     listing: CheckpointContents, net: NetConfig, input_shape: tuple[int, ...]
 ) -> Architecture:
@@ -118,10 +51,9 @@ def imported_stack(
     listing: CheckpointContents,
     architecture: Architecture,
     dtype: torch.dtype,
-    epsilon: float = EPSILON,
 ) -> Stack:
     """All weights of the file as a network, biases where there are any; the head must fit too."""
-    match = match_layers(listing, architecture, epsilon=epsilon)
+    match = match_layers(listing, architecture)
     if not match.fits:
         raise UserError(_plain_verdict(match).replace("Gates of", "The weights of", 1))
     given = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
@@ -146,10 +78,9 @@ def imported_gates(
     listing: CheckpointContents,
     architecture: Architecture,
     dtype: torch.dtype,
-    epsilon: float = EPSILON,
 ) -> Stack:
     """The weights that make the gates; an output layer that does not fit stays zero."""
-    match = match_layers(listing, architecture, epsilon=epsilon)
+    match = match_layers(listing, architecture)
     if not match.fits:
         raise UserError(_plain_verdict(match))
     return _filled(match, architecture, dtype)
@@ -159,10 +90,9 @@ def import_notes(
     listing: CheckpointContents,
     architecture: Architecture,
     gates: bool,
-    epsilon: float = EPSILON,
 ) -> list[str]:
     """What a user should know of weights that were taken: what was folded, what biases mean."""
-    match = match_layers(listing, architecture, epsilon=epsilon)
+    match = match_layers(listing, architecture)
     verdict = _plain_verdict(match)
     return [verdict if gates else verdict.partition(". ")[2]]
 

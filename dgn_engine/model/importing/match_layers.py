@@ -5,7 +5,6 @@ Open it to change which tensor goes into which layer, or the sentence that says 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Weighted, weight_shape
+from dgn_engine.model.importing.file_sequence import bias_of
 from dgn_engine.model.importing.fold_batchnorm import (
     EPSILON,
     FOLDED,
@@ -22,6 +22,7 @@ from dgn_engine.model.importing.fold_batchnorm import (
     fold_ours,
 )
 from dgn_engine.model.importing.foreign_keys import foreign_keys
+from dgn_engine.model.importing.open_questions import unsaid_of_norms
 from dgn_engine.model.importing.torchvision_nets import has_skips, known_network
 from dgn_engine.model.stack import Stack
 from dgn_engine.protocol.events import LayerMatch
@@ -31,16 +32,6 @@ from dgn_engine.text.printable import plain
 
 Part = Literal["gates", "values"]
 Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-
-_WORDS = (  # a weight and its bias: 'net.0.weight' and 'net.0.bias', 'W1' and 'b1'
-    (".weight", ".bias"),
-    ("weights.", "biases."),
-    ("weight", "bias"),
-    ("kernel", "bias"),
-    ("coefs", "intercepts"),
-    ("W", "b"),
-    ("w", "b"),
-)
 
 
 @dataclass(frozen=True)
@@ -71,15 +62,16 @@ def match_layers(
     listing: CheckpointContents,
     architecture: Architecture,
     part: Part = "gates",
-    epsilon: float = EPSILON,
 ) -> LayerMatching:
     """Match weight tensors with weight layers by their order, and check their shapes.
 
     Every gated layer must fit. No gate depends on the output layer: where it does not fit it is
     left out. Of the two networks in our own files the one that made the gates is matched, or with
-    `part` 'values' the value network. `epsilon`: of BatchNorm. Raises `UserError` where the file
-    names an unknown regime.
+    `part` 'values' the value network. BatchNorm is folded in where the file, or the user
+    (`listing.reading`), says where it stands and its ε. Raises `UserError` where the file names an
+    unknown regime.
     """
+    epsilon = listing.reading.norm_eps or EPSILON
     folding = fold_normalisation(_part(listing, part), epsilon)
     arrays = folding.arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
@@ -97,6 +89,9 @@ def match_layers(
             f"Gates of {file} cannot be taken: in {regime.name} they are drawn for each training "
             "example and made by no network. Nothing was changed."
         )
+        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
+    if unsaid := unsaid_of_norms(listing):
+        verdict = f"Gates of {file} cannot be taken: {unsaid} Nothing was changed."
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     if normalised:
         verdict = (
@@ -164,7 +159,7 @@ def left_over(listing: CheckpointContents, architecture: Architecture) -> str:
     arrays = fold_normalisation(listing.arrays).arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     pairs = zip(names, architecture.weighted, strict=False)
-    taken = {_bias_of(name, layer, arrays) for name, layer in pairs}
+    taken = {bias_of(name, layer.outputs, arrays) for name, layer in pairs}
     widths = {layer.outputs for layer in architecture.weighted}
     return next(
         (
@@ -218,7 +213,7 @@ def _pair(
     arrays = folding.arrays
     found = arrays[name]
     reason = _difference(layer, found.shape)
-    bias_name = "" if reason else _bias_of(name, layer, arrays)
+    bias_name = "" if reason else bias_of(name, layer.outputs, arrays)
     weight = _real(found)
     bias = _real(arrays[bias_name]) if bias_name else None
     if not reason and bias is not None and bias.shape != (layer.outputs,):
@@ -255,26 +250,6 @@ def _difference(layer: Weighted, found: tuple[int, ...]) -> str:
     if found[1] != needed[1]:
         return f"{found[1]} {inputs}, {needed[1]} needed"
     return f"{found[2]}×{found[3]} windows, {needed[2]}×{needed[3]} needed"
-
-
-def bias_by_name(name: str, arrays: Mapping[str, Array]) -> str:
-    """The bias that is called as this weight is; or ''."""
-    for weight_word, bias_word in _WORDS:
-        head, found, tail = name.rpartition(weight_word)
-        sibling = f"{head}{bias_word}{tail}"
-        if found and sibling in arrays and arrays[sibling].ndim == 1:
-            return sibling
-    return ""
-
-
-def _bias_of(name: str, layer: Weighted, arrays: dict[str, Array]) -> str:
-    """The bias that belongs to a weight: by name, else right behind it; or ''."""
-    named = bias_by_name(name, arrays)
-    if named or any(word in name.lower() for word in ("weight", "kernel")):
-        return named
-    names = list(arrays)
-    behind = names[names.index(name) + 1 : names.index(name) + 2]
-    return behind[0] if behind and arrays[behind[0]].shape == (layer.outputs,) else ""
 
 
 def _normalisation(arrays: dict[str, Array]) -> str:
@@ -325,8 +300,7 @@ def _praise(
         )
         verdict += f" {more} not used."
     if epsilon is not None:
-        usual = "its usual" if epsilon == EPSILON else "an"
-        verdict += f" {FOLDED}, each into the layer before it, with {usual} ε of {epsilon:g}."
+        verdict += f" {FOLDED}, each into the layer before it, with an ε of {epsilon:g}."
     if any(bias is not None for bias in biases):
         verdict += " Its biases move the gates; path kernels count weights only."
     return verdict

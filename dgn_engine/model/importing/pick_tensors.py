@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, weight_shape
-from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
-from dgn_engine.model.importing.match_layers import bias_by_name
+from dgn_engine.model.importing.file_sequence import bias_by_name
+from dgn_engine.model.importing.fold_batchnorm import EPSILON, fold_normalisation
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 
 
@@ -17,7 +17,7 @@ def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[st
 
     '' where none is left. BatchNorm is folded in first.
     """
-    arrays = fold_normalisation(listing.arrays).arrays
+    arrays = fold_normalisation(listing.arrays, listing.reading.norm_eps or EPSILON).arrays
     left = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     found: list[str] = []
     for layer in architecture.weighted:
@@ -38,7 +38,7 @@ def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointConte
     chosen = list(names)
     while chosen and not chosen[-1]:
         chosen.pop()
-    arrays = fold_normalisation(listing.arrays).arrays
+    arrays = fold_normalisation(listing.arrays, listing.reading.norm_eps or EPSILON).arrays
     kept: dict[str, Array] = {}
     for place, name in enumerate(chosen, start=1):
         if not name:

@@ -1,8 +1,9 @@
 """ResNets by the names of their tensors, as torchvision writes them.
 
 Of any width and any number of blocks; also with 'shortcut' and 'linear', as they are often called
-elsewhere. A state dict holds neither strides nor pooling: they are those of He et al. 2015,
-arXiv:1512.03385, with the stride of a bottleneck in its 3×3 convolution, as torchvision has it.
+elsewhere. A state dict holds neither strides nor pooling. What a user names 'resnet' has those of
+He et al. 2015, arXiv:1512.03385, with the stride of a bottleneck in its 3×3 convolution as
+torchvision has it; how its first convolution goes is said as well.
 """
 
 from __future__ import annotations
@@ -27,15 +28,13 @@ class ConvolutionalPart:
     """What the names and shapes of a file say of a network before its dense layers.
 
     `weights`: the kernels of `nodes` in their order; `dense`: where its dense weights usually are;
-    `published`: the network that it is exactly ('VGG-11 with BatchNorm'), or ''; `remarks`: what
-    is assumed, in sentences.
+    `published`: the network that it is exactly ('VGG-11 with BatchNorm'), or ''.
     """
 
     nodes: tuple[arch.Node, ...]
     weights: tuple[str, ...]
     dense: tuple[str, ...]
     published: str
-    remarks: tuple[str, ...] = ()
 
 
 def torchvision_names(names: Mapping[str, object]) -> dict[str, str]:
@@ -50,18 +49,20 @@ def torchvision_names(names: Mapping[str, object]) -> dict[str, str]:
     return known
 
 
-def resnet(shapes: Shapes) -> ConvolutionalPart | None:
-    """The ResNet that the names (torchvision's) and shapes are; None if they are none."""
+def resnet(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> ConvolutionalPart | None:
+    """The ResNet that the names (torchvision's) and shapes are; None if they are none.
+
+    `stem`: its first convolution and pooling as a user says them; without one, those that
+    torchvision has.
+    """
     stages = _stages(shapes)
-    stem = shapes.get("conv1.weight", ())
-    if not stages or len(stem) != 4 or stem[2] != stem[3]:
+    first = shapes.get("conv1.weight", ())
+    if not stages or len(first) != 4 or first[2] != first[3]:
         return None
-    kernel, width = stem[2], stem[0]
-    large = kernel > 3
-    nodes: list[arch.Node] = [arch.Conv(stem[1], width, kernel, 2 if large else 1, kernel // 2)]
+    kernel, width = first[2], first[0]
+    usual = (arch.Conv(first[1], width, kernel, 2, kernel // 2), arch.MaxPool(3, 2, padding=1))
+    nodes: list[arch.Node] = list(stem or usual)
     weights = ["conv1.weight"]
-    if large:
-        nodes.append(arch.MaxPool(3, 2, padding=1))
     for stage, blocks in enumerate(stages, start=1):
         for place in range(blocks):
             stride = 2 if stage > 1 and place == 0 else 1
@@ -74,12 +75,8 @@ def resnet(shapes: Shapes) -> ConvolutionalPart | None:
     if {name for name, shape in shapes.items() if len(shape) == 4} != set(weights):
         return None
     published = _published(stages, shapes, len(weights))
-    how = "stride 2 and 3×3 max pooling" if large else "stride 1 and no max pooling"
-    remark = (
-        f"The first convolution, {kernel}×{kernel}, is taken with {how}; the file does not say."
-    )
     nodes.append(arch.GlobalAveragePool())
-    return ConvolutionalPart(tuple(nodes), tuple(weights), ("fc.weight",), published, (remark,))
+    return ConvolutionalPart(tuple(nodes), tuple(weights), ("fc.weight",), published)
 
 
 def _published(stages: list[int], shapes: Shapes, convolutions: int) -> str:

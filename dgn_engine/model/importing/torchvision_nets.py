@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isqrt
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -28,16 +28,15 @@ from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from dgn_engine.text.printable import plain
 
 T = TypeVar("T")
+Resemblance = Literal["resnet", "vgg or alexnet"]
 
 
 @dataclass(frozen=True)
 class PlacedWeights:
-    """A whole network of nodes, the weight tensors of its layers in their order, and what is
-    assumed."""
+    """A whole network of nodes, and the weight tensors of its layers in their order."""
 
     nodes: tuple[arch.Node, ...]
     weights: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,9 +91,41 @@ def has_skips(shapes: Shapes) -> bool:
     return "ResNet" in known_network(shapes)
 
 
-def place_weights(shapes: Shapes) -> PlacedWeights | None:
-    """The ResNet, VGG or AlexNet that names (torchvision's) and shapes are; None if none."""
-    part = _convolutional_part(shapes)
+def resembles(arrays: Mapping[str, Array]) -> Resemblance | None:
+    """Return which of the families that `recognise` knows the names and shapes of a file are of."""
+    own = _without_prefix(arrays)
+    shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
+    if place_weights(shapes) is None:
+        return None
+    family: Resemblance = "resnet" if resnet(shapes) else "vgg or alexnet"
+    return family
+
+
+def left_over_in(arrays: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return the tensors of a recognised file, of those in `arrays`, that are of none of its
+    layers."""
+    own = _without_prefix(arrays)
+    called = torchvision_names(own)
+    shapes = {known: own[name].shape for known, name in called.items()}
+    placed = place_weights(shapes)
+    if placed is None:
+        return ()
+    heads = {name.removesuffix(".weight") for name in placed.weights}
+    heads |= {n.removesuffix(".running_mean") for n in shapes if n.endswith(".running_mean")}
+    own_words = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    ours = {
+        name
+        for known, name in called.items()
+        if known.rpartition(".")[0] in heads and known.rpartition(".")[2] in own_words
+    }
+    named = list(arrays)
+    return tuple(named[place] for place, name in enumerate(own) if name not in ours)
+
+
+def place_weights(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> PlacedWeights | None:
+    """The ResNet, VGG or AlexNet that names (torchvision's) and shapes are; None if none. `stem`:
+    see `resnet`."""
+    part = _convolutional_part(shapes, stem)
     if part is None:
         return None
     names = part.dense
@@ -108,11 +139,13 @@ def place_weights(shapes: Shapes) -> PlacedWeights | None:
         return None
     last = len(dense) - 1
     heads = tuple(arch.Dense(shape[1], shape[0], place < last) for place, shape in enumerate(dense))
-    return PlacedWeights((*part.nodes, *heads), (*part.weights, *names), part.remarks)
+    return PlacedWeights((*part.nodes, *heads), (*part.weights, *names))
 
 
-def _convolutional_part(shapes: Shapes) -> ConvolutionalPart | None:
-    return resnet(shapes) or vgg(shapes) or alexnet(shapes)
+def _convolutional_part(
+    shapes: Shapes, stem: tuple[arch.Node, ...] = ()
+) -> ConvolutionalPart | None:
+    return resnet(shapes, stem) or vgg(shapes) or alexnet(shapes)
 
 
 def _without_prefix(named: Mapping[str, T]) -> dict[str, T]:
@@ -126,25 +159,27 @@ def _without_prefix(named: Mapping[str, T]) -> dict[str, T]:
 
 
 def recognise(
-    listing: CheckpointContents, input_shape: tuple[int, ...], epsilon: float = EPSILON
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    epsilon: float = EPSILON,
+    stem: tuple[arch.Node, ...] = (),
 ) -> RecognisedNet | None:
     """A ResNet, VGG or AlexNet by its key signature, for images (C, H, W); None if it is none.
 
+    Strides and pooling are those of torchvision, a ResNet's first ones where `stem` says others.
     BatchNorm is taken as in evaluation, with this ε. Adaptive average pooling before a dense layer
     is a linear map, so it is folded into that layer: logits and gates are the same for images of
     every size. Raises `UserError` where the images do not fit, or a tensor is missing.
     """
     own = _without_prefix(listing.arrays)
     shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
-    placed = place_weights(shapes)
+    placed = place_weights(shapes, stem)
     if placed is None:
         return None
     named = {name: array.shape for name, array in listing.arrays.items()}
     title = known_network(named) or _plain_title(placed, shapes)
     kept, folded = _taken(placed, own, listing.file_name, epsilon)
-    nodes, remarks = list(placed.nodes), list(placed.remarks)
-    if folded:
-        remarks.append(f"{FOLDED}, with an ε of {epsilon:g}; the file does not say which.")
+    nodes, remarks = list(placed.nodes), [f"{FOLDED}."] * folded
     on_vectors = (arch.Dense, arch.GlobalAveragePool)
     head = next(place for place, node in enumerate(nodes) if isinstance(node, on_vectors))
     if isinstance(nodes[head], arch.Dense):

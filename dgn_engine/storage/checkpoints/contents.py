@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.text.printable import plain
 
@@ -69,7 +70,8 @@ class CheckpointContents:
     `part`: the key of the file's dictionary that they were taken from, where `others` beside it
     hold weights of the same network (ema, target), or where a user chose it; otherwise ''.
     `would_call`: what Python would call to load the file, apart from what is known to be harmless,
-    `would_import`: the modules of other such names; nothing of it was looked up.
+    `would_import`: the modules of other such names; nothing of it was looked up. `reading`: what
+    the user says of its network where the file does not.
     """
 
     file_name: str
@@ -88,6 +90,7 @@ class CheckpointContents:
     would_import: tuple[str, ...] = ()
     children: tuple[StatedLayer, ...] = ()
     said: tuple[tuple[str, str], ...] = ()
+    reading: FileReading = FileReading()
 
 
 def is_sound(shape: tuple[Any, ...]) -> bool:

@@ -87,6 +87,18 @@ def _nothing(value: Any) -> None:
         raise ValueError
 
 
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) < _LARGEST:
+        raise ValueError
+    return float(value)
+
+
+def _approximation(value: Any) -> str:
+    if value not in ("none", "tanh"):
+        raise ValueError
+    return str(value)
+
+
 Check = Callable[[Any], Value]
 _NORM: dict[str, Check] = {"num_features": _whole, "eps": _small}
 KINDS: dict[str, dict[str, Check]] = {
@@ -116,6 +128,7 @@ KINDS: dict[str, dict[str, Check]] = {
         "stride": _window,
         "padding": _pair,
         "ceil_mode": _yes,
+        "count_include_pad": _yes,
         "divisor_override": _nothing,
     },
     "AdaptiveAvgPool2d": {"output_size": _window},
@@ -126,13 +139,36 @@ KINDS: dict[str, dict[str, Check]] = {
     "Dropout2d": {},
     "Softmax": {},
     "LogSoftmax": {},
+    "LeakyReLU": {"negative_slope": _number},
+    "ELU": {"alpha": _number},
+    "CELU": {"alpha": _number},
+    "SELU": {},
+    "GELU": {"approximate": _approximation},
+    "SiLU": {},
+    "Mish": {},
+    "ReLU6": {},
+    "Tanh": {},
+    "Sigmoid": {},
+    "Softplus": {"beta": _number, "threshold": _number},
+    "Softsign": {},
+    "Hardtanh": {"min_val": _number, "max_val": _number},
+    "Hardswish": {},
 }
-_MISSING: dict[str, Value] = {"padding_mode": "zeros", "divisor_override": None}
+ACTIVATION_KINDS = frozenset(
+    ("ReLU", "LeakyReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "Mish", "ReLU6", "Tanh")
+    + ("Sigmoid", "Softplus", "Softsign", "Hardtanh", "Hardswish")
+)
+_MISSING: dict[str, Value] = {
+    "padding_mode": "zeros",
+    "divisor_override": None,
+    "count_include_pad": True,
+    "approximate": "none",
+}
 _MODULES = {
     "linear": ("Linear", "Identity"),
     "conv": ("Conv2d",),
     "batchnorm": ("BatchNorm1d", "BatchNorm2d"),
-    "activation": ("ReLU", "Softmax", "LogSoftmax"),
+    "activation": ("Softmax", "LogSoftmax", *sorted(ACTIVATION_KINDS)),
     "pooling": ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d"),
     "flatten": ("Flatten",),
     "dropout": ("Dropout", "Dropout2d"),

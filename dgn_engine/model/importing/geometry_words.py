@@ -1,0 +1,216 @@
+"""The words of `--geometry`: how convolutions go, and what pools between them.
+
+One word for each convolution in its order, and behind it one for each pooling:
+
+    s2p1        a convolution of stride 2 and padding 1; s1 where it has neither
+    p2d2g4      padding 2, dilation 2, 4 groups; p1x0: sides that differ; psame
+    p1circular  padded by its other end (circular, reflect, replicate)
+    max2 avg3s2p1          pooling of 2×2, of 3×3 with stride 2 and padding 1
+    max2ceil avg3s2p1bare  rounded up; the padding not counted in the mean
+    adaptivemax1 adaptiveavg6x5
+    act bn dense           where each stands, if some do not stand where they usually do
+
+Without `act`, `bn` and `dense` an activation stands right behind every layer but the last and in
+front of the pooling, and dense layers need no word. With them every layer has its word, and each
+`bn` is the next BatchNorm of the file. Pooling, `act` and `bn` may stand in front of the first
+layer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.checkpoints.stated_layers import StatedLayer, Value
+
+PLACES = ("act", "bn", "dense")
+_MODES = ("circular", "reflect", "replicate")
+_SIDES = r"(\d{1,4}(?:x\d{1,4})?)"
+_CONVOLUTION = re.compile(rf"(?:[spd]{_SIDES}|psame|g\d{{1,6}}|{'|'.join(_MODES)})+")
+_PART = re.compile(rf"([spdg])(\d+(?:x\d+)?|same)|({'|'.join(_MODES)})")
+_POOL = re.compile(rf"(max|avg){_SIDES}(?:s{_SIDES})?(?:p{_SIDES})?(?:d{_SIDES})?(ceil)?(bare)?")
+_ADAPTIVE = re.compile(rf"adaptive(max|avg){_SIDES}")
+_MOST = 2000  # words
+
+
+@dataclass(frozen=True)
+class ConvolutionNumbers:
+    """How a convolution goes; its kernel, channels and bias are in its tensors."""
+
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] | str = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    padding_mode: str = "zeros"
+
+
+@dataclass
+class LayerWords:
+    """The words of one layer: `convolution` None for a dense one; `behind`: StatedLayer of pooling,
+    'act' and 'bn' in their order."""
+
+    convolution: ConvolutionNumbers | None
+    behind: list[StatedLayer | str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The words of `--geometry`, layer by layer; `places`: whether they say where everything
+    stands; `front`: what stands in front of the first layer."""
+
+    layers: tuple[LayerWords, ...]
+    places: bool
+    front: tuple[StatedLayer | str, ...] = ()
+
+
+def parse_geometry(text: str) -> Geometry:
+    """Read the words, separated by commas or spaces; raises `UserError` naming one that is none."""
+    words = [word for word in re.split(r"[,\s]+", text.strip().lower()) if word]
+    if len(words) > _MOST:
+        raise UserError(f"--geometry has {len(words):,} words; {_MOST:,} at most.")
+    layers: list[LayerWords] = []
+    front: list[StatedLayer | str] = []
+    for word in words:
+        if word == "dense":
+            layers.append(LayerWords(None))
+        elif _CONVOLUTION.fullmatch(word):
+            layers.append(LayerWords(_convolution(word)))
+        else:
+            behind = layers[-1].behind if layers else front
+            behind.append(word if word in PLACES else _pooling(word))
+    if not layers:
+        raise UserError(
+            "--geometry has no layer: a word for each convolution, like p1 or s2p1 (s1 where it "
+            "has neither stride nor padding)."
+        )
+    return Geometry(tuple(layers), any(word in PLACES for word in words), tuple(front))
+
+
+def geometry_of(layers: Sequence[StatedLayer]) -> str:
+    """Return the words of layers that a file states, where everything stands included."""
+    words: list[str] = []
+    for layer in layers:
+        match layer.kind:
+            case "Conv2d":
+                n = layer.numbers
+                words.append(
+                    convolution_word(
+                        ConvolutionNumbers(
+                            *(n["stride"], n["padding"], n["dilation"], n["groups"]),  # type: ignore[arg-type]
+                            padding_mode=str(n["padding_mode"]),
+                        )
+                    )
+                )
+            case "Linear":
+                words.append("dense")
+            case "BatchNorm1d" | "BatchNorm2d":
+                words.append("bn")
+            case "Identity" | "Dropout" | "Dropout2d" | "Flatten" | "Softmax" | "LogSoftmax":
+                pass
+            case kind if "Pool" in kind:
+                words.append(pooling_word(layer))
+            case _:
+                words.append("act")
+    return ",".join(words)
+
+
+def convolution_word(numbers: ConvolutionNumbers) -> str:
+    """Return 's2p1' of stride 2 and padding 1, 's1' of neither."""
+    word = ""
+    if numbers.stride != (1, 1):
+        word += f"s{_text(numbers.stride)}"
+    if isinstance(numbers.padding, str):
+        word += "psame" if numbers.padding == "same" else ""
+    elif numbers.padding != (0, 0):
+        word += f"p{_text(numbers.padding)}"
+    if numbers.dilation != (1, 1):
+        word += f"d{_text(numbers.dilation)}"
+    if numbers.groups != 1:
+        word += f"g{numbers.groups}"
+    if numbers.padding_mode != "zeros":
+        word += numbers.padding_mode
+    return word or "s1"
+
+
+def pooling_word(layer: StatedLayer) -> str:
+    """Return 'max2', 'avg3s2p1', 'adaptiveavg1'."""
+    n = layer.numbers
+    kind = "max" if "Max" in layer.kind else "avg"
+    if "output_size" in n:
+        return f"adaptive{kind}{_text(n['output_size'])}"
+    word = f"{kind}{_text(n['kernel_size'])}"
+    if n["stride"] != n["kernel_size"]:
+        word += f"s{_text(n['stride'])}"
+    if n["padding"] != (0, 0):
+        word += f"p{_text(n['padding'])}"
+    if n.get("dilation", (1, 1)) != (1, 1):
+        word += f"d{_text(n['dilation'])}"
+    word += "ceil" * bool(n["ceil_mode"])
+    return word + "bare" * (n.get("count_include_pad", True) is False)
+
+
+def _convolution(word: str) -> ConvolutionNumbers:
+    found: dict[str, tuple[int, int] | str] = {}
+    mode = "zeros"
+    for letter, number, padded in _PART.findall(word):
+        if letter in found or (padded and mode != "zeros"):
+            raise UserError(f"--geometry says '{letter or padded}' twice of one layer: '{word}'.")
+        if padded:
+            mode = padded
+        else:
+            found[letter] = number if number == "same" else _sides(number)
+    groups = found.get("g", (1, 1))[0]
+    if 0 in (*found.get("s", ()), *found.get("d", ()), groups):
+        raise UserError(f"--geometry has a stride, dilation or number of groups of 0: '{word}'.")
+    return ConvolutionNumbers(
+        stride=found.get("s", (1, 1)),  # type: ignore[arg-type]  # only padding may be a word
+        padding=found.get("p", (0, 0)),
+        dilation=found.get("d", (1, 1)),  # type: ignore[arg-type]
+        groups=int(groups),
+        padding_mode=mode,
+    )
+
+
+def _pooling(word: str) -> StatedLayer:
+    if parts := _ADAPTIVE.fullmatch(word):
+        kind, size = parts.groups()
+        return StatedLayer(word, f"Adaptive{kind.title()}Pool2d", {"output_size": _window(size)})
+    parts = _POOL.fullmatch(word)
+    if parts is None:
+        raise UserError(
+            f"--geometry has no word '{word}'; s2p1 is a convolution, max2 a pooling (dgn docs "
+            "files)."
+        )
+    kind, kernel, stride, padding, dilation, up, bare = parts.groups()
+    numbers: dict[str, Value] = {
+        "kernel_size": _window(kernel),
+        "stride": _window(stride or kernel),
+        "padding": _sides(padding or "0"),
+        "ceil_mode": bool(up),
+    }
+    if kind == "max":
+        numbers["dilation"] = _window(dilation or "1")
+    else:
+        numbers |= {"count_include_pad": not bare, "divisor_override": None}
+    if (kind == "avg" and dilation) or (kind == "max" and bare):
+        raise UserError(f"--geometry has no word '{word}': no such pooling has that.")
+    return StatedLayer(word, f"{kind.title()}Pool2d", numbers)
+
+
+def _window(text: str) -> tuple[int, int]:
+    sides = _sides(text)
+    if 0 in sides:
+        raise UserError("--geometry has a window or stride of 0.")
+    return sides
+
+
+def _sides(text: str) -> tuple[int, int]:
+    high, _, wide = text.partition("x")
+    return int(high), int(wide or high)
+
+
+def _text(sides: object) -> str:
+    high, wide = sides if isinstance(sides, tuple) else (sides, sides)
+    return str(high) if high == wide else f"{high}x{wide}"

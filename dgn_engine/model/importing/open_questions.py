@@ -1,0 +1,133 @@
+"""What a file leaves open of its network: the questions, and the refusal that carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.file_sequence import considered, sequence_in, stands_right_behind
+from dgn_engine.model.importing.foreign_keys import Door
+from dgn_engine.model.importing.sequence_reading import (
+    activation_question,
+    batchnorm_question,
+    ignored_question,
+    norm_eps_question,
+    open_questions,
+)
+from dgn_engine.model.importing.torchvision_nets import (
+    known_network,
+    left_over_in,
+    resembles,
+)
+from dgn_engine.model.importing.ways_out import code_options, own_class
+from dgn_engine.protocol.file_reading import FileReading, OpenQuestion, in_list
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.text.printable import plain
+
+TORCHVISION = "torchvision"
+RESNET = "resnet"
+
+
+class OpenQuestions(UserError):  # noqa: N818 - a verdict about a file, as `UnreadableFile` is
+    """A file leaves open what its network is, and the user has not said it.
+
+    Attributes:
+        questions: what is open.
+    """
+
+    def __init__(self, sentence: str, questions: Sequence[OpenQuestion]) -> None:
+        super().__init__(sentence)
+        self.questions = tuple(questions)
+
+
+def questions_of(listing: CheckpointContents) -> list[OpenQuestion]:
+    """Return what a file leaves open that was not said; raises `UserError` where it is no network
+    that could be read by saying more."""
+    reading = listing.reading
+    arrays = considered(listing)
+    family = resembles(arrays)
+    if family and (family == "resnet" or reading.geometry == TORCHVISION):
+        return _questions_of_family(listing)
+    sequence, children = sequence_in(listing), children_of(listing)
+    return open_questions(listing.file_name, sequence, listing.arrays, reading, children)
+
+
+def children_of(listing: CheckpointContents) -> dict[str, StatedLayer]:
+    """Return the modules within a whole saved module that state their numbers, by their names."""
+    return {
+        child.name: child for child in listing.children if child.numbers or "." not in child.kind
+    }
+
+
+def questions_of_norms(listing: CheckpointContents) -> list[OpenQuestion]:
+    """Return what a file leaves open of its BatchNorms, for weights that are matched layer by layer
+    with a network that is known."""
+    reading, arrays = listing.reading, considered(listing)
+    if not any(name.endswith(".running_mean") for name in arrays):
+        return []
+    found = [] if reading.norm_eps is not None else [norm_eps_question()]
+    if not reading.batchnorm and not stands_right_behind(listing):
+        found.append(batchnorm_question())
+    return found
+
+
+def unsaid_of_norms(listing: CheckpointContents) -> str:
+    """Return what is open of the BatchNorms of a file whose weights are matched layer by layer, a
+    sentence; '' where nothing is."""
+    questions = questions_of_norms(listing)
+    if not questions:
+        return ""
+    if listing.reading.batchnorm == "after":
+        return "its BatchNorms stand after the activation, so they cannot be folded into a layer."
+    words = in_list([question.words for question in questions])
+    return f"it does not say {words}."
+
+
+def check_answered(listing: CheckpointContents, door: Door) -> None:
+    """Raise `OpenQuestions` where something is left open."""
+    if questions := questions_of(listing):
+        raise OpenQuestions(in_words(listing, questions, door), questions)
+
+
+def in_words(listing: CheckpointContents, questions: Sequence[OpenQuestion], door: Door) -> str:
+    """Return what is open and how it is said, as sentences."""
+    file = listing.file_name
+    words = in_list([question.words for question in questions])
+    own = own_class(listing)
+    if own:
+        opening = (
+            f"{file} is a whole saved module of the class {plain(own, 80)}, whose code says "
+            f"{words}, and nothing of the file is run."
+        )
+    else:
+        opening = f"{file} does not say {words}."
+    if door == "window":
+        return f"{opening} Say it above."
+    options = " ".join(question.option for question in questions)
+    return f"{opening} Say it ({options}), or let your own code make it ({code_options(listing)})."
+
+
+def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
+    reading: FileReading = listing.reading
+    arrays = considered(listing)
+    found: list[OpenQuestion] = []
+    if left := left_over_in(arrays):
+        found.append(ignored_question(left, arrays))
+    if reading.geometry == TORCHVISION:
+        return found
+    if not reading.activation:
+        found.append(activation_question(listing.children))
+    if not reading.geometry:
+        exact = known_network({name: array.shape for name, array in arrays.items()})
+        option = "--geometry resnet,s1p1"
+        if "torchvision" in exact and "first convolution" not in exact:
+            option = "--geometry torchvision"
+            found = [question for question in found if question.about != "activation"]
+        words = "its strides and pooling"
+        found.append(OpenQuestion("geometry", words, option))
+        if option.endswith(TORCHVISION):
+            return found
+    if any(name.endswith(".running_mean") for name in arrays) and reading.norm_eps is None:
+        found.append(norm_eps_question())
+    return found

@@ -1,0 +1,414 @@
+"""What a state dict leaves open of its network, and the layers that it has once that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.file_sequence import FileLayer, FileSequence
+from dgn_engine.model.importing.foreign_keys import UnnamedNetwork, left_over_in_words
+from dgn_engine.model.importing.geometry_words import (
+    ConvolutionNumbers,
+    Geometry,
+    LayerWords,
+    parse_geometry,
+)
+from dgn_engine.protocol.file_reading import (
+    ACTIVATIONS,
+    FileReading,
+    OpenQuestion,
+    activation_class,
+    in_list,
+)
+from dgn_engine.storage.checkpoints.contents import Array
+from dgn_engine.storage.checkpoints.saved_children import activations_in
+from dgn_engine.storage.checkpoints.stated_layers import StatedLayer, Value
+from dgn_engine.storage.checkpoints.stated_layers import in_words as layer_in_words
+from dgn_engine.text.printable import plain
+
+_NAMED = 3  # tensors in a sentence, at most
+_FLATTEN = StatedLayer("flatten", "Flatten", {"start_dim": 1, "end_dim": -1})
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A layer, its BatchNorm or None, and the rooms between the two and up to the next layer; None
+    where numbers do not say."""
+
+    layer: FileLayer
+    norm: FileLayer | None
+    to_norm: int | None
+    to_next: int | None
+    is_last: bool
+
+    @property
+    def room(self) -> int | None:
+        if self.norm is None:
+            return self.to_next
+        if self.to_norm is None or self.to_next is None:
+            return None
+        return self.to_norm + self.to_next
+
+    @property
+    def norm_place(self) -> str:
+        """Whether the BatchNorm stands before or after the activation, by the numbers; or ''."""
+        if self.norm is None:
+            return ""
+        if self.to_norm == 0:
+            return "before"
+        return "after" if self.to_norm is not None and self.to_next == 0 else ""
+
+
+Children = Mapping[str, StatedLayer]  # by their names: what a whole saved module says of them
+
+
+def open_questions(
+    file: str,
+    sequence: FileSequence,
+    arrays: dict[str, Array],
+    reading: FileReading,
+    children: Children,
+) -> list[OpenQuestion]:
+    """Return what the file leaves open of its network that was not said; raises `UserError`."""
+    geometry = parse_geometry(reading.geometry) if reading.geometry else None
+    found: list[OpenQuestion] = []
+    if sequence.left_over:
+        found.append(ignored_question(sequence.left_over, arrays))
+    if sequence.guessed_order:
+        names = [layer.tensors["weight"] for layer in sequence.weighted]
+        option = f"--order {','.join(names) if len(names) <= 8 else ','.join(names[:8]) + ',…'}"
+        found.append(
+            OpenQuestion("order", "the order of its layers, several of which chain", option)
+        )
+    if not reading.activation:
+        found.append(activation_question(children.values()))
+    if sequence.convolutions and geometry is None:
+        found.append(
+            OpenQuestion(
+                "geometry",
+                "the strides, padding and pooling of its convolutions",
+                "--geometry s2p1,max2,…",
+            )
+        )
+    if sequence.unplaced:
+        words = "behind which layers its BatchNorms stand"
+        example = "p1,bn,act,…,dense" if sequence.convolutions else "dense,bn,act,…,dense"
+        found = [question for question in found if question.about != "geometry"]
+        found.append(OpenQuestion("geometry", words, f"--geometry {example}"))
+        if reading.norm_eps is None:
+            found.append(norm_eps_question())
+        return found
+    segments = _segments(file, sequence)
+    unsure = any(s.norm is not None and not s.norm_place and not s.is_last for s in segments)
+    if unsure and not reading.batchnorm and not (geometry is not None and geometry.places):
+        found.append(batchnorm_question())
+    if reading.norm_eps is None and any(
+        layer.kind == "BatchNorm" and _stated_eps(layer, children) is None
+        for layer in sequence.layers
+    ):
+        found.append(norm_eps_question())
+    return found
+
+
+def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQuestion:
+    names = [f"'{plain(name, 60)}' ({left_over_in_words(name, arrays)})" for name in left[:_NAMED]]
+    more = len(left) - len(names)
+    words = in_list([*names, f"{more:,} more"] if more else names)
+    option = f"--ignore {','.join(left[:_NAMED])}{',…' if more else ''}"
+    return OpenQuestion("ignored", f"what {words} {'does' if len(left) == 1 else 'do'}", option)
+
+
+def activation_question(children: Iterable[StatedLayer] = ()) -> OpenQuestion:
+    named = activations_in(children)
+    words = "what stands between its layers"
+    if named:
+        words += f" (it names {in_list(named)}, not where they stand)"
+    names = {kind: name for name, (kind, _, _) in ACTIVATIONS.items()}
+    option = names.get(named[0], "relu") if named else "relu"
+    return OpenQuestion("activation", words, f"--activation {option}")
+
+
+def batchnorm_question() -> OpenQuestion:
+    words = "whether its BatchNorm stands before or after the activation"
+    return OpenQuestion("batchnorm", words, "--batchnorm before")
+
+
+def norm_eps_question() -> OpenQuestion:
+    return OpenQuestion("norm_eps", "the ε of its BatchNorm", "--norm-eps 1e-5")
+
+
+def layers_as_said(
+    file: str, sequence: FileSequence, reading: FileReading, children: Children
+) -> tuple[tuple[StatedLayer, ...], tuple[str, ...]]:
+    """Return the layers of a file as the user says that they are, and remarks, sentences.
+
+    Raises `UserError` where the file contradicts what was said.
+    """
+    geometry = parse_geometry(reading.geometry) if reading.geometry else Geometry((), places=False)
+    segments = _segments(file, sequence)
+    words = _words(file, segments, geometry)
+    remarks: list[str] = []
+    layers = list(_in_front(file, sequence, geometry, reading, children, remarks))
+    kinds = [segment.layer.kind for segment in segments]
+    for place, (segment, said) in enumerate(zip(segments, words, strict=True)):
+        flattens = kinds[place] == "Conv2d" and kinds[place + 1 : place + 2] == ["Linear"]
+        weighted = _weighted(segment.layer, said)
+        _check_stated(file, weighted, children)
+        behind = _behind(file, segment, said, geometry.places, reading, flattens, remarks)
+        norms = [
+            _norm(segment.norm, weighted.kind == "Conv2d", reading, children)
+            if layer.kind == "BatchNorm" and segment.norm is not None
+            else layer
+            for layer in behind
+        ]
+        layers += [weighted, *norms]
+    return tuple(layers), tuple(remarks)
+
+
+def _in_front(
+    file: str,
+    sequence: FileSequence,
+    geometry: Geometry,
+    reading: FileReading,
+    children: Children,
+    remarks: list[str],
+) -> Iterator[StatedLayer]:
+    """What stands in front of the first layer with weights."""
+    first, weighted = sequence.layers[0], sequence.weighted[0]
+    norm = first if first.kind == "BatchNorm" else None
+    tokens = list(geometry.front)
+    if norm is not None and not geometry.places:
+        tokens.append("bn")
+    if tokens.count("bn") != (norm is not None):
+        raise UserError(
+            f"--geometry has bn in front of the first layer, and {file} has none there."
+        )
+    silent = len(tokens) - tokens.count("bn")
+    if sequence.front > silent:
+        count = sequence.front - silent
+        remarks.append(
+            f"{count} layer{'s' * (count > 1)} without parameters in front of the first one "
+            f"{'are' if count > 1 else 'is'} taken to do nothing in evaluation (Flatten, Dropout)."
+        )
+    for number, token in enumerate(tokens):
+        if isinstance(token, StatedLayer):
+            yield StatedLayer(f"{token.name} {number} in front", token.kind, token.numbers)
+        elif token == "bn" and norm is not None:
+            yield _norm(norm, weighted.kind == "Conv2d", reading, children)
+        else:
+            kind, numbers = activation_class(reading.activation)
+            name = f"{kind} {number} in front"
+            yield StatedLayer(name, kind, _activation_numbers(kind, numbers))
+    if weighted.kind == "Linear" and any(isinstance(token, StatedLayer) for token in tokens):
+        yield _FLATTEN
+
+
+def _segments(file: str, sequence: FileSequence) -> list[_Segment]:
+    """Each weighted layer with what stands behind it."""
+    layers, gaps = sequence.layers, sequence.gaps
+    places = [place for place, layer in enumerate(layers) if layer.kind != "BatchNorm"]
+    if places[0] > 1:
+        raise UnnamedNetwork(f"{file} holds two BatchNorms before its first layer.")
+    found = []
+    for start, end in pairwise([*places, len(layers)]):
+        norms, last = layers[start + 1 : end], end == len(layers)
+        if len(norms) > 1:
+            raise UnnamedNetwork(
+                f"{file} holds two BatchNorms, '{plain(norms[0].name, 60)}' and "
+                f"'{plain(norms[1].name, 60)}', behind one layer."
+            )
+        norm = norms[0] if norms else None
+        if norm is not None and norm.shape[0] != layers[start].shape[0]:
+            raise UnnamedNetwork(
+                f"{file} holds the BatchNorm '{plain(norm.name, 60)}' of {norm.shape[0]:,} units "
+                f"behind '{plain(layers[start].name, 60)}', which has {layers[start].shape[0]:,}."
+            )
+        to_next = None if last else gaps[end - 1]
+        to_norm = gaps[start] if norm is not None else None
+        found.append(_Segment(layers[start], norm, to_norm, to_next, last))
+    return found
+
+
+def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[LayerWords]:
+    """The words of each layer: those of --geometry, none for dense layers that it leaves out."""
+    said = list(geometry.layers)
+    convolutions = [segment for segment in segments if segment.layer.kind == "Conv2d"]
+    whole = geometry.places or any(words.convolution is None for words in said)
+    wanted = segments if whole else convolutions
+    if len(said) != len(wanted):
+        what = "layers" if whole else "convolutions"
+        raise UserError(
+            f"--geometry has words for {len(said)} {what}; {file} has {len(wanted)}, and each "
+            "needs one (s1 for a convolution without stride and padding)."
+        )
+    for segment, words in zip(wanted, said, strict=True):
+        if (segment.layer.kind == "Conv2d") != (words.convolution is not None):
+            kinds = {"Conv2d": "a convolution", "Linear": "a dense layer"}
+            raise UserError(
+                f"--geometry has another kind of layer for '{plain(segment.layer.name, 60)}', "
+                f"which is {kinds[segment.layer.kind]}."
+            )
+    rest = segments[len(convolutions) :] if not whole else []
+    return [*said, *(LayerWords(None) for _ in rest)]
+
+
+def _behind(
+    file: str,
+    segment: _Segment,
+    said: LayerWords,
+    places: bool,
+    reading: FileReading,
+    flattens: bool,
+    remarks: list[str],
+) -> Iterator[StatedLayer]:
+    """What stands behind a layer, in its order."""
+    name = plain(segment.layer.name, 60)
+    tokens = list(said.behind) if places else _usual(file, segment, said, reading)
+    norms = tokens.count("bn")
+    if norms != (segment.norm is not None):
+        has = "a BatchNorm" if segment.norm is not None else "none"
+        raise UserError(f"--geometry has {norms} bn behind '{name}' of {file}, which has {has}.")
+    if segment.norm is not None:
+        _check_norm_place(file, segment, tokens)
+    silent = len(tokens) - norms + flattens
+    if segment.room is not None and silent > segment.room:
+        raise UserError(
+            f"{file} has numbers for {segment.room} layers without parameters behind '{name}', and "
+            f"{silent} are said to stand there."
+        )
+    if segment.room is not None and silent < segment.room:
+        count = segment.room - silent
+        remarks.append(
+            f"{count} layer{'s' * (count > 1)} without parameters behind '{name}' "
+            f"{'are' if count > 1 else 'is'} taken to do nothing in evaluation (Dropout)."
+        )
+    for number, token in enumerate(tokens):
+        if isinstance(token, StatedLayer):
+            yield StatedLayer(f"{token.name} behind {name}", token.kind, token.numbers)
+        elif token == "bn" and segment.norm is not None:
+            yield StatedLayer(segment.norm.name, "BatchNorm")  # its numbers follow
+        elif token == "act":
+            kind, numbers = activation_class(reading.activation)
+            yield StatedLayer(
+                f"{kind} {number} behind {name}", kind, _activation_numbers(kind, numbers)
+            )
+    if flattens:
+        yield _FLATTEN
+
+
+def _usual(
+    file: str, segment: _Segment, said: LayerWords, reading: FileReading
+) -> list[StatedLayer | str]:
+    """The activation right behind the layer, its BatchNorm where numbers or the user have it, then
+    the pooling."""
+    pooling = list(said.behind)
+    acts: list[StatedLayer | str] = []
+    if not segment.is_last and segment.room != 0:
+        acts.append("act")
+    if segment.norm is None:
+        return [*acts, *pooling]
+    numbered = segment.norm_place
+    if segment.is_last or not acts:
+        return ["bn", *acts, *pooling]
+    if numbered and reading.batchnorm and reading.batchnorm != numbered:
+        raise UserError(
+            f"The numbers of {file} have the BatchNorm '{plain(segment.norm.name, 60)}' {numbered} "
+            f"the activation, not {reading.batchnorm} it."
+        )
+    if (numbered or reading.batchnorm) == "before":
+        return ["bn", *acts, *pooling]
+    if pooling and segment.to_norm is not None and segment.to_norm > 1:
+        raise UserError(
+            f"{file} has room for pooling on both sides of the BatchNorm "
+            f"'{plain(segment.norm.name, 60)}': say in --geometry where everything stands, with "
+            "act and bn (p1,act,max2,bn,dense)."
+        )
+    return [*acts, "bn", *pooling]
+
+
+def _check_norm_place(file: str, segment: _Segment, tokens: Sequence[StatedLayer | str]) -> None:
+    assert segment.norm is not None
+    place = tokens.index("bn")
+    behind = len(tokens) - place - 1
+    name = plain(segment.norm.name, 60)
+    if segment.to_norm is not None and place > segment.to_norm:
+        raise UserError(
+            f"{file} has numbers for {segment.to_norm} layers between '"
+            f"{plain(segment.layer.name, 60)}' and its BatchNorm '{name}', and {place} are said to "
+            "stand there."
+        )
+    if segment.to_next is not None and behind > segment.to_next:
+        raise UserError(
+            f"{file} has numbers for {segment.to_next} layers behind the BatchNorm '{name}', and "
+            f"{behind} are said to stand there."
+        )
+
+
+def _weighted(layer: FileLayer, said: LayerWords) -> StatedLayer:
+    if layer.kind == "Linear":
+        outputs, inputs = layer.shape
+        return StatedLayer(layer.name, "Linear", {"in_features": inputs, "out_features": outputs})
+    numbers = said.convolution or ConvolutionNumbers()
+    outputs, inputs, high, wide = layer.shape
+    return StatedLayer(
+        layer.name,
+        "Conv2d",
+        {
+            "in_channels": inputs * numbers.groups,
+            "out_channels": outputs,
+            "kernel_size": (high, wide),
+            "stride": numbers.stride,
+            "padding": numbers.padding,
+            "dilation": numbers.dilation,
+            "groups": numbers.groups,
+            "padding_mode": numbers.padding_mode,
+        },
+    )
+
+
+def _norm(norm: FileLayer, maps: bool, reading: FileReading, children: Children) -> StatedLayer:
+    stated = _stated_eps(norm, children)
+    eps = reading.norm_eps if stated is None else stated
+    assert eps is not None  # asked before
+    kind = "BatchNorm2d" if maps else "BatchNorm1d"
+    return StatedLayer(norm.name, kind, {"num_features": norm.shape[0], "eps": eps})
+
+
+def _stated_eps(norm: FileLayer, children: Children) -> float | None:
+    child = children.get(norm.name)
+    eps = None if child is None else child.numbers.get("eps")
+    return eps if isinstance(eps, float) else None
+
+
+def stated_convolution(layer: FileLayer, children: Children) -> ConvolutionNumbers | None:
+    """Return how a convolution goes where a whole saved module says it."""
+    child = children.get(layer.name)
+    if child is None or child.kind != "Conv2d":
+        return None
+    n = child.numbers
+    return ConvolutionNumbers(
+        *(n["stride"], n["padding"], n["dilation"], n["groups"]),  # type: ignore[arg-type]
+        padding_mode=str(n["padding_mode"]),
+    )
+
+
+def _check_stated(file: str, layer: StatedLayer, children: Children) -> None:
+    """Refuse a geometry that a whole saved module contradicts."""
+    child = children.get(layer.name)
+    if child is None or child.kind != layer.kind or child.numbers == layer.numbers:
+        return
+    raise UserError(
+        f"{file} says that '{plain(layer.name, 60)}' is {layer_in_words(child)}; --geometry has "
+        f"{layer_in_words(layer)}."
+    )
+
+
+def _activation_numbers(kind: str, given: dict[str, float]) -> dict[str, Value]:
+    usual: dict[str, dict[str, Value]] = {
+        "GELU": {"approximate": "none"},
+        "Softplus": {"beta": 1.0, "threshold": 20.0},
+        "Hardtanh": {"min_val": -1.0, "max_val": 1.0},
+    }
+    return {**usual.get(kind, {}), **given}
