@@ -19,6 +19,8 @@ class UserError(Exception):
     than `MOST` letters is cut in its middle.
     """
 
+    details: tuple[str, ...] = ()  # lines below the sentence, where a command prints it
+
     def __init__(self, sentence: object = "", *more: object) -> None:
         super().__init__(_cut(printable(str(sentence))), *more)
 

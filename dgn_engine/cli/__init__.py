@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return commands[arguments.command].run(arguments)
     except UserError as refusal:
         complain(f"dgn {arguments.command}: {refusal}")
+        for line in refusal.details:
+            complain(line)
         return REFUSED
     except KeyboardInterrupt:
         complain(f"dgn {arguments.command}: interrupted.")

@@ -8,10 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dgn_engine.cli._options import numbers, value_of
+from dgn_engine.cli._options import numbers
 from dgn_engine.cli._reader_options import (
     IF_NOT,
     add_expected,
+    add_fitting_readings,
+    add_named_net,
     add_normalise,
     check_expected,
     normalised_when_trained,
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
 
 KERNEL_FILE, INSPECTION_FILE = "kernels.npz", "inspection.json"  # what --out writes
 SCORED = 1000  # test examples, unless --scored is given
+_TRIED = 500  # test examples on which readings are compared
 _NEEDS_DATA = (
-    "examples", "layers", "out", "size", "normalise", "net", "norm_eps", "road", "draws", "seconds",
+    "examples", "layers", "out", "size", "normalise", "net", "road", "draws", "seconds",
     "memory", "seed", "scored", "data_root", "dtype", "expect_accuracy", "split_seed",
     "test_indices",
 )  # fmt: skip
@@ -55,11 +58,7 @@ def add_inspection_options(parser: argparse.ArgumentParser) -> None:
     add_normalise(group)
     group.add_argument("--split-seed", type=int, metavar="N", help="of digits' test part (0)")
     group.add_argument("--test-indices", metavar="FILE", help="numbers of the test examples")
-    group.add_argument("--net", metavar="NAME", help="the network, where the file is no known one")
-    group.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of --net: width=64"
-    )
-    group.add_argument("--norm-eps", type=float, metavar="ε", help="of BatchNorm (1e-5)")
+    add_named_net(group)
     group.add_argument(
         "--kernels", dest="road", choices=("auto", "exact", "estimate"), help="how (auto)"
     )
@@ -100,11 +99,8 @@ def check_inspection_options(arguments: argparse.Namespace) -> None:
             )
     if arguments.test_indices == "":
         raise UserError("--test-indices is empty; the name of a file is needed.")
-    for name in ("memory", "norm_eps"):
-        value = getattr(arguments, name)
-        if value is not None and not 0 < value < float("inf"):
-            option = name.replace("_", "-")
-            raise UserError(f"--{option} is {value:g}; it must be greater than 0 and finite.")
+    if arguments.memory is not None and not 0 < arguments.memory < float("inf"):
+        raise UserError(f"--memory is {arguments.memory:g}; it must be greater than 0 and finite.")
     if arguments.option and not arguments.net:
         raise UserError("--option needs --net.")
 
@@ -113,11 +109,12 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     """Measure the network, write files where --out asks for them, return it as plain data."""
     import torch
 
-    from dgn_engine.config import DataConfig, NetConfig
+    from dgn_engine.config import DataConfig
     from dgn_engine.data import load_examples, split_of
     from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
     from dgn_engine.kernels.gate_statistics import gate_statistics
     from dgn_engine.model.importing.from_file import network_of
+    from dgn_engine.model.importing.open_questions import OpenQuestions
     from dgn_engine.model.importing.saved_network import split_of_own
     from dgn_engine.training.device_data import choose_probe_set
     from dgn_engine.training.devices import set_threads
@@ -132,10 +129,13 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     dtype = getattr(torch, arguments.dtype or "float32")
     raw = torch.from_numpy(examples.train_x[list(chosen.indices)]).to(dtype)
     x = prepare(raw)
-    options = tuple(value_of(text) for text in arguments.option)
-    net = NetConfig(name=arguments.net, options=options) if arguments.net else None
-    epsilon = {} if arguments.norm_eps is None else {"epsilon": arguments.norm_eps}
-    imported = network_of(listing, tuple(x.shape[1:]), net, dtype, **epsilon)
+    shape = tuple(x.shape[1:])
+    try:
+        imported = network_of(listing, shape, dtype)
+    except OpenQuestions as refusal:
+        shown = prepare(torch.from_numpy(examples.test_x[:_TRIED]))
+        labels = torch.from_numpy(examples.test_y[:_TRIED])
+        raise add_fitting_readings(refusal, listing, shape, shown, labels) from None
     if imported.regime.drawn_gates:
         raise UserError(
             f"The gates of {listing.file_name} are coins thrown for its own training examples "

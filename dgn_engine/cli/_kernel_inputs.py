@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dgn_engine.cli._options import value_of
 from dgn_engine.cli._own_network import (
     in_words,
     needs_own_examples,
@@ -17,8 +16,16 @@ from dgn_engine.cli._own_network import (
     read_listing,
     read_own_examples,
 )
-from dgn_engine.cli._reader_options import IF_NOT, check_expected, normalised_when_trained
+from dgn_engine.cli._reader_options import (
+    IF_NOT,
+    READING,
+    add_fitting_readings,
+    check_expected,
+    normalised_when_trained,
+    with_reading,
+)
 from dgn_engine.errors import UserError
+from dgn_engine.protocol.file_reading import FileReading
 
 if TYPE_CHECKING:
     import torch
@@ -40,9 +47,6 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise UserError(f"--eps is {eps:g}; it must be at least 0 and finite.")
     if not (math.isfinite(memory) and memory > 0):
         raise UserError(f"--memory is {memory:g}; it must be greater than 0 and finite.")
-    norm = arguments.norm_eps
-    if norm is not None and not 0 < norm < math.inf:
-        raise UserError(f"--norm-eps is {norm:g}; it must be greater than 0 and finite.")
     if eps > 0 and beta is None:
         raise UserError("--eps needs --beta: hard gates have no ε.")
     if arguments.expect_accuracy is not None and arguments.inputs and not arguments.labels:
@@ -50,7 +54,7 @@ def check_options(arguments: argparse.Namespace) -> None:
     if arguments.normalise and arguments.inputs is None:
         raise UserError("--normalise needs --inputs: a run says itself how its pixels were.")
     if arguments.option and not arguments.net:
-        raise UserError("--option needs --net: dense layers say their sizes themselves.")
+        raise UserError("--option needs --net: it is of a network that is named.")
 
 
 def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
@@ -147,9 +151,10 @@ class OpenedNetwork:
 def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     """The network of the file with its examples; raises `UserError`."""
     from dgn_engine.kernels.trained_weights import trained_weights
+    from dgn_engine.model.importing.open_questions import OpenQuestions
     from dgn_engine.model.importing.saved_network import is_ours
 
-    listing = read_listing(arguments.network, arguments.part or "")
+    listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
     own: OwnExamples | None = None
     if arguments.inputs is None:
         own = read_own_examples(listing, arguments)
@@ -160,13 +165,28 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     )
     if is_ours(listing):
         return _open_ours(listing, arguments, x, labels, own)
-    found = read_network(listing, arguments, x.shape)
+    try:
+        found = read_network(listing, arguments, x.shape)
+    except OpenQuestions as refusal:
+        raise _with_readings(refusal, listing, x, labels) from None
     assumption = [found.assumption] if found.assuming else []
     notes = [f"It is {found.title}.", *found.remarks, *assumption]
     if listing.others:
         notes.append(f"--part {listing.others[0]} takes those under '{listing.others[0]}'.")
     notes.append(trained_weights(found.network, arguments.folded))
     return OpenedNetwork(found.network, x, labels, notes, folded=arguments.folded, found=found)
+
+
+def _with_readings(
+    refusal: UserError, listing: CheckpointContents, x: Array, labels: Array | None
+) -> UserError:
+    """The refusal of a file that leaves something open, with the readings that fit the inputs."""
+    import torch
+
+    y = None if labels is None else torch.from_numpy(labels)
+    inputs = torch.from_numpy(x).float()
+    more = " (with --labels also how often each is right)"
+    return add_fitting_readings(refusal, listing, x.shape[1:], inputs, y, more)
 
 
 def with_accuracy(
@@ -244,25 +264,21 @@ def read_network(
     that the options ask for."""
     import torch
 
-    from dgn_engine.config import NetConfig
     from dgn_engine.model.gates import Gate
-    from dgn_engine.model.importing.fold_batchnorm import EPSILON
     from dgn_engine.model.importing.from_file import gates_for, network_of
     from dgn_engine.model.wiring import check_wiring
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     dtype: torch.dtype = getattr(torch, arguments.dtype)
-    options = tuple(value_of(text) for text in arguments.option)
-    net = NetConfig(name=arguments.net, options=options) if arguments.net else None
-    epsilon = EPSILON if arguments.norm_eps is None else arguments.norm_eps
-    found = network_of(listing, shape[1:], net, dtype, epsilon)
+    found = network_of(listing, shape[1:], dtype)
     network, remarks = found.network, found.remarks
     architecture = network.architecture
     if arguments.gates is None:
         _only_with_gates(arguments)
     else:
-        other = read_tensors(arguments.gates)
-        network.feature, notes = gates_for(other, architecture, dtype, epsilon)
+        said = FileReading(batchnorm=listing.reading.batchnorm, norm_eps=listing.reading.norm_eps)
+        other = replace(read_tensors(arguments.gates), reading=said)
+        network.feature, notes = gates_for(other, architecture, dtype)
         network.own_gates = False
         remarks += notes
     soft = arguments.beta is not None
@@ -272,8 +288,8 @@ def read_network(
     if arguments.permute is not None:
         check_wiring(architecture, arguments.permute)
         network.wiring = arguments.permute
-    said = soft or arguments.gates is not None
-    return replace(found, remarks=remarks, assuming="" if said else found.assuming)
+    own = not soft and arguments.gates is None
+    return replace(found, remarks=remarks, assuming=found.assuming if own else "")
 
 
 def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
@@ -283,6 +299,7 @@ def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
         ("--beta", arguments.beta is not None),
         ("--permute", arguments.permute is not None),
         ("--net", arguments.net is not None),
+        *((f"--{n.replace('_', '-')}", getattr(arguments, n) is not None) for n in READING),
         ("--value-input ones", arguments.value_input == "ones"),
         ("--feature-activation linear", arguments.feature_activation == "linear"),
     ):

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._kernel_inputs import check_labels, normalised_inputs
-from dgn_engine.cli._own_network import network_settings
-from dgn_engine.cli._reader_options import add_part, check_expected
+from dgn_engine.cli._own_network import network_settings, read_listing
+from dgn_engine.cli._reader_options import READING, add_part, check_expected, with_reading
 from dgn_engine.cli._user_code import (
     MadeModel,
     code_of_the_user,
@@ -98,7 +98,10 @@ def check_network(arguments: argparse.Namespace, path: Path | None) -> None:
     _refuse_beside_model(
         ("--net", getattr(arguments, "net", None) is not None, says),
         ("--option", bool(getattr(arguments, "option", None)), says),
-        ("--norm-eps", getattr(arguments, "norm_eps", None) is not None, "its BatchNorms say it"),
+        *(
+            (f"--{name.replace('_', '-')}", getattr(arguments, name, None) is not None, says)
+            for name in READING
+        ),
         ("--part", getattr(arguments, "part", None) is not None, "it is of a file"),
     )
 
@@ -224,6 +227,48 @@ def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
     return ModelKernels(
         found.arrays, settings | ({} if accuracy is None else {"accuracy": accuracy}), notes
     )
+
+
+def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKernels:
+    """Compute the kernels of a file whose layers are known and have no gates of ReLU.
+
+    `refusal`: why it has none; it is raised where an option asks for gates. Raises `UserError`.
+    """
+    import torch
+
+    from dgn_engine.kernels.kernel_report import KernelSettings
+    from dgn_engine.model.importing.foreign_keys import UnknownGates
+    from dgn_engine.model.importing.from_file import module_in
+    from dgn_engine.training.devices import choose_device
+
+    gates = ("gates", "beta", "permute")
+    if any(getattr(arguments, name) is not None for name in gates) or arguments.eps:
+        raise refusal
+    listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
+    x, labels = normalised_inputs(arguments)
+    device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
+    memory = int(arguments.memory * 2**30)
+    how = KernelSettings(arguments.logits, arguments.scale, memory, arguments.folded)
+    try:
+        found = module_in(listing, tuple(x.shape[1:]))
+    except UnknownGates:  # of a kind that is not known at all
+        raise refusal from None
+    made = MadeModel(found.module.to(device, dtype), arguments.network.name)
+    inputs = torch.from_numpy(x).to(device, dtype).reshape(len(x), *found.input_shape)
+    with torch.no_grad():
+        classes = made.module(inputs[:1]).shape[1]
+    check_labels(labels, classes)
+    targets = None if labels is None else torch.from_numpy(labels).to(device)
+    accuracy = _accuracy(made, inputs, targets, arguments)
+    kernels = _kernels(made, inputs, targets, classes, how)
+    said = listing.reading.options
+    notes = [f"{made.title} is read as said: {said}." if said else "The file states its layers."]
+    notes += [*found.remarks, *kernels.notes]
+    settings = kernels.settings | {"assuming": listing.reading.activation or None}
+    if accuracy is not None:
+        notes.append(f"It is right on {accuracy:.1%} of the {len(x):,} inputs.")
+        settings |= {"accuracy": accuracy}
+    return ModelKernels(kernels.arrays, settings, notes)
 
 
 def _unwrapped(made: MadeModel) -> MadeModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,12 +24,16 @@ from dgn_engine.cli._own_network import is_run, named_by_path, read_listing
 from dgn_engine.cli._reader_options import (
     IF_NOT,
     add_expected,
+    add_fitting_readings,
+    add_reading,
     check_expected,
     part_in_words,
+    said_reading,
 )
 from dgn_engine.cli._user_model import add_network, check_network, follow_model
 from dgn_engine.config import OF_FILE, TrainingConfig
 from dgn_engine.errors import UserError
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.atomic_write import check_output_folder
 from dgn_engine.text.printable import complain, say_json
@@ -46,10 +51,12 @@ _FIXED = (
     "beta", "epsilon", "gate_probability", "pretrain_epochs", "keep_epochs", "keep_best",
 )  # fmt: skip
 ARRAYS = "gate-information.npz"
+_TRIED = 500  # test examples on which readings of a file are compared
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network(parser)
+    add_reading(parser)
     add_run_options(parser)
     for action in parser._actions:
         if action.dest in _FIXED:
@@ -94,10 +101,9 @@ def run(arguments: argparse.Namespace) -> int:
     config = run_config(arguments)
     with options_named(arguments):
         examples = load_examples(config.data)
-    named = config.net if arguments.net or arguments.config else None
-    given = _given_network(arguments, examples, named)
+    given = _given_network(arguments, examples, config)
     listing = given.listing
-    config = _fitted(arguments, config, given, examples, named)
+    config = _fitted(arguments, config, given, examples)
     folder = (arguments.out or _default_folder(given, config, examples.fingerprint)).absolute()
     file = given.file
     if given.made_from:
@@ -121,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     files = {CONFIG: config.to_toml().encode()}  # so that the same command can go on
     task = ReproductionTask("gate-information", experiment, request, folder, command, files)
     if not arguments.report_only and works_here(arguments.cluster):
-        found = network_for(listing, config.net, examples)  # refuse it before it begins
+        found = network_for(listing, examples)  # refuse it before it begins
         for sentence in given.notes:
             complain(f"{given.name}: {sentence}")
         _check_accuracy(given.name, found, examples, arguments.expect_accuracy)
@@ -139,7 +145,8 @@ class _GivenNetwork:
 
     `file`: where it lies, or, where it is still to be written, just the name that it gets, which
     changes with its weights; then `made_from` says what it is written from. `words`: the network
-    as it was typed, with absolute paths. `stem`: of the results' folder.
+    as it was typed, with absolute paths. `stem`: of the results' folder. `net`: the network of ours
+    that the user says it is.
     """
 
     listing: CheckpointContents
@@ -149,6 +156,7 @@ class _GivenNetwork:
     stem: str
     made_from: str = ""
     notes: tuple[str, ...] = ()
+    net: NetConfig | None = None
 
 
 def _move_config(arguments: argparse.Namespace) -> None:
@@ -159,12 +167,10 @@ def _move_config(arguments: argparse.Namespace) -> None:
 
 
 def _given_network(
-    arguments: argparse.Namespace, examples: Examples, named: NetConfig | None
+    arguments: argparse.Namespace, examples: Examples, config: RunConfig
 ) -> _GivenNetwork:
-    """Read it, or run the user's code that makes it. `named`: see `_fitted`."""
+    """Read it, or run the user's code that makes it."""
     import torch
-
-    from dgn_engine.model.importing.from_file import self_contained
 
     if arguments.model is not None:
         model = follow_model(arguments, torch.from_numpy(examples.train_x[:2]))
@@ -179,14 +185,20 @@ def _given_network(
         return _GivenNetwork(model.listing, file, name, words, stem, made_from, tuple(model.notes))
     path: Path = arguments.file
     part: str = arguments.part or ""
-    listing = read_listing(path, part)
-    if part:  # every process reads it alone, from a file in which there is nothing else
-        listing = self_contained(listing, examples.train_x.shape[1:], named)
+    listing = _as_said(read_listing(path, part), arguments, config)
+    said = listing.reading
+    if part or said.options:  # every process reads it from a file that says what it is
+        listing = _self_contained(listing, examples)
         file = path.absolute()
-        words, stem = ("--part", part, str(file)), f"{file.stem}-{part}"
-        name, made_from = f"{file.name} ({part})", f"'{part}' of {file}"
-        return _GivenNetwork(listing, _written_name(listing), name, words, stem, made_from)
+        words = (*(("--part", part) if part else ()), *shlex.split(_typed(said)), str(file))
+        stem = f"{file.stem}-{part}" if part else file.stem
+        name = f"{file.name} ({part})" if part else file.name
+        made_from = f"'{part}' of {file}" if part else str(file)
+        made_from += f" ({said.options})" if said.options else ""
+        written = _written_name(listing)
+        return _GivenNetwork(listing, written, name, words, stem, made_from, net=said.net)
     if not is_run(path):
+        _self_contained(listing, examples)  # asks for what is open
         file = path.absolute()
         notes = tuple(filter(None, [part_in_words(listing)]))
         return _GivenNetwork(listing, file, file.name, (str(file),), file.stem, notes=notes)
@@ -196,6 +208,39 @@ def _given_network(
     if at and not run.endswith(f"@{step}"):  # the newest; a run that goes on has a newer one
         run += f"@{step}"
     return _GivenNetwork(listing, _written_name(listing), name, (run,), name, f"{name} ({run})")
+
+
+def _as_said(
+    listing: CheckpointContents, arguments: argparse.Namespace, config: RunConfig
+) -> CheckpointContents:
+    """With what the options say of a file, or with the network that CONFIG.toml names where the
+    file does not say its own."""
+    from dgn_engine.model.importing.from_file import says_itself
+
+    reading = said_reading(arguments)
+    named = arguments.net or (arguments.config and reading == FileReading())
+    if named and not config.net.of_file and not says_itself(listing):
+        reading = replace(reading, net=config.net)
+    return replace(listing, reading=reading)
+
+
+def _typed(said: FileReading) -> str:
+    """The options that say it; the network that is named stands in the configuration."""
+    return replace(said, net=None).options
+
+
+def _self_contained(listing: CheckpointContents, examples: Examples) -> CheckpointContents:
+    import torch
+
+    from dgn_engine.model.importing.from_file import self_contained
+    from dgn_engine.model.importing.open_questions import OpenQuestions
+
+    shape = examples.train_x.shape[1:]
+    try:
+        return self_contained(listing, shape)
+    except OpenQuestions as refusal:
+        x, y = (torch.from_numpy(a[:_TRIED]) for a in (examples.test_x, examples.test_y))
+        raise add_fitting_readings(refusal, listing, shape, x, y) from None
 
 
 def _written_name(listing: CheckpointContents) -> Path:
@@ -262,14 +307,14 @@ def _fitted(
     config: RunConfig,
     given: _GivenNetwork,
     examples: Examples,
-    named: NetConfig | None,
 ) -> RunConfig:
-    """The options, with the network that the file is of; where it does not say it, `named`, the
-    one that --net or CONFIG.toml names."""
+    """The options, with the network that the file is of."""
     from dgn_engine.experiments._gate_information import gating_of, net_of
 
     net, listing = config.net, given.listing
-    found = net_of(listing, given.file, examples.train_x.shape[1:], otherwise=named)
+    found = net_of(listing, given.file, examples.train_x.shape[1:])
+    if given.net is not None:
+        found = replace(given.net, bias=found.bias)
     if not arguments.net:
         net = replace(net, name=found.name, options=found.options)
     gating = gating_of(listing)

@@ -14,7 +14,7 @@ from dgn_engine.cli._inspection import (
     print_inspection,
 )
 from dgn_engine.cli._own_network import read_listing
-from dgn_engine.cli._reader_options import part_in_words
+from dgn_engine.cli._reader_options import add_reading, part_in_words, with_reading
 from dgn_engine.cli._user_model import add_network, check_network, follow_model
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing import MODEL
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network(parser)
+    add_reading(parser)
     parser.add_argument(
         "--confinement",
         action="store_true",
@@ -52,6 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
         listing, notes = model.listing, model.notes
     else:
         listing, notes = read_listing(arguments.file, arguments.part or ""), []
+        listing = with_reading(listing, arguments)
     tree = contents_of(listing)
     if arguments.data is None:
         if arguments.json:
@@ -94,6 +96,7 @@ def _print_confinement(arguments: argparse.Namespace) -> int:
 def contents_of(listing: CheckpointContents) -> dict[str, Any]:
     """What a checkpoint holds, as plain data for JSON."""
     from dgn_engine.model.importing.from_file import verdict_on
+    from dgn_engine.storage.checkpoints.stated_entries import hints
     from dgn_engine.storage.checkpoints.stated_layers import in_words
 
     tensors = [
@@ -121,6 +124,9 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
         "part": listing.part or None,
         "beside": list(listing.others),
         "layers": [{"name": layer.name, "is": in_words(layer)} for layer in listing.layers],
+        "modules": [{"name": child.name, "is": in_words(child)} for child in listing.children],
+        "hints": list(hints(listing)),
+        "asks": [question.about for question in verdict.questions],
     }
 
 
@@ -147,7 +153,15 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
         named = max(len(layer["name"]) for layer in tree["layers"])
         lines += ["", "its layers, as it states them"]
         lines += [f"  {layer['name']:{named}}  {layer['is']}" for layer in tree["layers"]]
+    elif tree["modules"]:
+        named = max(len(module["name"]) for module in tree["modules"])
+        lines += [
+            "",
+            "its modules, as they were made; its code, which is not here, says their order",
+        ]
+        lines += [f"  {module['name']:{named}}  {module['is']}" for module in tree["modules"]]
     lines.append("")
+    lines.extend(tree["hints"])
     lines.append("all finite" if tree["finite"] else "some values are not finite")
     lines.extend(f"ignored: {name}" for name in tree["ignored"])
     lines.extend(_warnings(tree))

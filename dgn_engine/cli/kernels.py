@@ -12,11 +12,18 @@ from dgn_engine.cli import Subcommand
 from dgn_engine.cli._inspection import contradiction_in_words, cut_in_words
 from dgn_engine.cli._options import numbers
 from dgn_engine.cli._own_network import examples_wanted
-from dgn_engine.cli._reader_options import add_expected, add_normalise, add_part
+from dgn_engine.cli._reader_options import (
+    add_expected,
+    add_named_net,
+    add_normalise,
+    add_part,
+    add_reading,
+)
 from dgn_engine.cli._user_model import (
     ModelKernels,
     add_model,
     check_model_options,
+    file_kernels,
     model_kernels,
 )
 from dgn_engine.storage.atomic_write import check_output
@@ -55,11 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--value-input", choices=("image", "ones"), default="image")
     parser.add_argument("--permute", type=numbers, metavar="2,0,1", help="0-based, with --gates")
     parser.add_argument("--feature-activation", choices=("relu", "linear"), default="relu")
-    parser.add_argument("--net", help="fc, cnn4, … (dense layers need no name)")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of --net: width=64"
-    )
-    parser.add_argument("--norm-eps", type=float, metavar="ε", help="of BatchNorm (1e-5)")
+    add_reading(parser)
+    add_named_net(parser)
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument(
         "--logits", choices=("mean", "full", "perclass", "sumlogit"), default="mean"
@@ -104,9 +108,13 @@ def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
 
     from dgn_engine.cli import _kernel_inputs as inputs
     from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
+    from dgn_engine.model.importing.foreign_keys import UnknownGates
     from dgn_engine.training.devices import choose_device
 
-    opened = inputs.open_network(arguments)
+    try:
+        opened = inputs.open_network(arguments)
+    except UnknownGates as refusal:
+        return file_kernels(arguments, refusal)
     network, labels, x = opened.network, opened.labels, opened.x
     inputs.check_labels(labels, network.architecture.classes)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)

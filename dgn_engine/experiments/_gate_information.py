@@ -91,27 +91,16 @@ def gate_information(
     )
 
 
-def net_of(
-    listing: CheckpointContents,
-    file: Path,
-    input_shape: tuple[int, ...],
-    otherwise: NetConfig | None = None,
-) -> NetConfig:
+def net_of(listing: CheckpointContents, file: Path, input_shape: tuple[int, ...]) -> NetConfig:
     """Return the network that the gates of a file fit: a network of ours by its name, else that of
-    the file itself ('file:PATH'), else `otherwise`; raises `UserError` where what it holds
-    (`listing`) is no network for such inputs."""
+    the file itself ('file:PATH'); raises `UserError` where what it holds (`listing`) is no network
+    for such inputs."""
     if saved_network.is_ours(listing):
         state = saved_network.state_of(listing)
         if state.regime.own_gates and state.config.gating.tiling:  # its gates are of a wide network
             return NetConfig(f"{OF_FILE}{file}", bias=state.config.net.bias)
         return state.config.net
-    try:
-        network = network_of(listing, input_shape, None).network
-    except UserError:
-        if otherwise is None:
-            raise
-        network = network_of(listing, input_shape, otherwise).network
-        return replace(otherwise, bias=bool(len(network.value.biases)))
+    network = network_of(listing, input_shape).network
     net = _dense_net(network.architecture) or NetConfig(f"{OF_FILE}{file}")
     return replace(net, bias=bool(len(network.value.biases)))
 
@@ -144,7 +133,7 @@ def own_accuracy(work: CalculationInputs) -> Any:
     config = RunConfig.from_dict(work.arguments["config"])
     examples = load_examples(config.data)
     listing = read_tensors(Path(work.arguments["file"]))
-    found = network_for(listing, config.net, examples)
+    found = network_for(listing, examples)
     network = found.network.requires_grad_(False)
     set_threads(network.architecture)
     device = choose_device(config.device)
@@ -164,11 +153,9 @@ def own_accuracy(work: CalculationInputs) -> Any:
     }
 
 
-def network_for(listing: CheckpointContents, net: NetConfig, examples: Examples) -> ImportedNetwork:
-    """Return the network in a file, where it does not say it itself the one that was named; raises
-    `UserError` where it does not fit these examples."""
-    otherwise = None if net.of_file else net
-    found = network_of(listing, examples.train_x.shape[1:], None, otherwise=otherwise)
+def network_for(listing: CheckpointContents, examples: Examples) -> ImportedNetwork:
+    """Return the network in a file; raises `UserError` where it does not fit these examples."""
+    found = network_of(listing, examples.train_x.shape[1:])
     _check_gates(listing, found.regime.name)
     if not found.network.architecture.gated:
         raise UserError(

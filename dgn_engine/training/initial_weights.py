@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -12,11 +12,13 @@ from dgn_engine.config import RunConfig
 from dgn_engine.data import Report
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import matched
+from dgn_engine.model.importing.from_file import matched, says_itself
 from dgn_engine.model.importing.match_layers import LayerMatching
 from dgn_engine.protocol.events import WeightsTaken
+from dgn_engine.protocol.file_reading import reading_of
 from dgn_engine.regimes import Regime, all_regimes
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.trainer import Trainer
 
 
@@ -55,15 +57,22 @@ def read_initial_weights(
                 f"gating.gates_from needs {takers}, not {regime.name}: its gates are not copied."
             )
         report(f"reading {config.gating.gates_from}", None)
-        gates = matched(read_tensors(Path(config.gating.gates_from)), architecture)
+        gates = matched(_read(config.gating.gates_from, config), architecture)
     if config.training.weights_from:
         report(f"reading {config.training.weights_from}", None)
-        listing = read_tensors(Path(config.training.weights_from))
-        values = matched(listing, architecture, "values")
+        values = matched(_read(config.training.weights_from, config), architecture, "values")
     for match in (gates, values):
         if match is not None and not match.fits:
             raise UserError(match.verdict)
     return InitialWeights(gates, values)
+
+
+def _read(path: str, config: RunConfig) -> CheckpointContents:
+    """A file with what the configuration says of it, where its network is that of a file."""
+    listing = read_tensors(Path(path))
+    if not config.net.of_file or says_itself(listing):
+        return listing
+    return replace(listing, reading=reading_of(config.net))
 
 
 def weights_taken(match: LayerMatching, source: str, step: int) -> WeightsTaken:

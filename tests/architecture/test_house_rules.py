@@ -27,14 +27,14 @@ PLUG_IN_FOLDERS = {
     "dgn_engine/regimes",
     "dgn_engine/training/probes",
 }
-NOUNS = {
+NOUNS = {  # of the field or the platform, though they end in -ing
     "file_reading",
-    "sequence_reading",  # of the field or the platform, though they end in -ing
     "formatting",
     "importing",
     "painting",
     "preprocessing",
     "recording",
+    "sequence_reading",
     "setting",
     "tiling",
     "training",
