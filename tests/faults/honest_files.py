@@ -189,14 +189,12 @@ def _two_networks() -> Honest:
 def _target() -> Honest:
     both = {"q_net": state(), "q_net_target": state()}
     flat = {f"{part}.{name}": t for part, tensors in both.items() for name, t in tensors.items()}
-    return saved({**both, "log_alpha": (alpha := torch.zeros(1)), "args": {"hidden": [5, 3]}}), {
-        **flat,
-        "log_alpha": alpha,
-    }
+    flat["log_alpha"] = torch.zeros(1)
+    return saved({**both, "log_alpha": flat["log_alpha"], "args": {"hidden": [5, 3]}}), flat
 
 
 def _modules_in_a_dictionary() -> Honest:
-    both = {"actor": Smooth(), "critic": nn.DataParallel(chain())}
+    both: dict[str, nn.Module] = {"actor": Smooth(), "critic": nn.DataParallel(chain())}
     flat = {f"{k}.{n}": t for k, module in both.items() for n, t in module.state_dict().items()}
     return saved(both), flat
 

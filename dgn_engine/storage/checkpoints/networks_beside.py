@@ -73,7 +73,7 @@ def networks_beside(arrays: Mapping[str, Array]) -> NetworksBeside | None:
     depth = min(first.count(".") for first, _ in pairs)
     pairs = [pair for pair in pairs if pair[0].count(".") == depth]
     first, second = next((p for p in pairs if groups[p[0]] == groups[p[1]]), pairs[0])
-    starts = tuple(dict.fromkeys(start for pair in pairs for start in pair))
+    starts = {start for pair in pairs for start in pair}
     outside = _outside(arrays, starts)
     whole = not outside and all(len(groups[start]) > 1 for start in starts)
     ordered = [start for start in groups if start in starts]
@@ -103,12 +103,15 @@ def same_numbers_beside(arrays: Mapping[str, Array], name: str, other: str) -> t
 
 
 def _pairs(groups: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Iterator[tuple[str, str]]:
+    there = {start.rpartition(".")[2] for start in groups}
+    copies = {name: _copies_of(name) & there for name in there}
+    others = {name: _swapped(name, ROLES) & there for name in there}
     for start, layers in groups.items():
         before, dot, last = start.rpartition(".")
-        for other in _copies_of(last):
+        for other in sorted(copies[last]):
             if groups.get(f"{before}{dot}{other}") == layers:
                 yield start, f"{before}{dot}{other}"
-        for other in _swapped(last, ROLES):
+        for other in sorted(others[last]):
             if f"{before}{dot}{other}" in groups:
                 yield start, f"{before}{dot}{other}"
 
@@ -154,13 +157,13 @@ def _relation(arrays: Mapping[str, Array], first: str, second: str) -> Relation:
     return "equal" if equal else "moved"
 
 
-def _outside(arrays: Mapping[str, Array], starts: Iterable[str]) -> str:
-    long = tuple(f"{start}." for start in starts)
-    return next(
-        (
-            name
-            for name, array in arrays.items()
-            if array.ndim > 1 and array.dtype.kind == "f" and not name.startswith(long)
-        ),
-        "",
-    )
+def _outside(arrays: Mapping[str, Array], starts: set[str]) -> str:
+    """The first weight whose name begins with none of these."""
+    depth = next(iter(starts)).count(".") + 1
+    for name, array in arrays.items():
+        if array.ndim < 2 or array.dtype.kind != "f":
+            continue
+        parts = name[: 4 * limits.NAME].split(".")
+        if len(parts) <= depth or ".".join(parts[:depth]) not in starts:
+            return name
+    return ""
