@@ -77,6 +77,7 @@ _HARMLESS = {
         "FloatTensor FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
         "ShortStorage CharStorage ByteStorage BoolStorage"
     ),
+    "torch.nn.parallel.data_parallel": "DataParallel",
     "torch.nn.parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
     "torch.serialization": "_get_layout",
     "torch.storage": "TypedStorage UntypedStorage _load_from_bytes",
