@@ -105,6 +105,13 @@ def run(arguments: argparse.Namespace) -> int:
     listing = given.listing
     config = _fitted(arguments, config, given, examples)
     folder = (arguments.out or _default_folder(given, config, examples.fingerprint)).absolute()
+    notes: list[str] = []
+    if not arguments.report_only and works_here(arguments.cluster):
+        found = network_for(listing, examples)  # refuse it before anything is written
+        notes += [f"{given.name}: {sentence}" for sentence in given.notes]
+        notes += _checked_accuracy(given.name, found, examples, arguments.expect_accuracy)
+        ignored = _ignored(arguments, config, examples)
+        notes += [f"dgn gate-information: {sentence}" for sentence in ignored]
     file = given.file
     if given.made_from:
         file = _stored(given, folder, arguments.report_only)
@@ -126,13 +133,8 @@ def run(arguments: argparse.Namespace) -> int:
     command = (*again, *fed, "--out", str(folder))
     files = {CONFIG: config.to_toml().encode()}  # so that the same command can go on
     task = ReproductionTask("gate-information", experiment, request, folder, command, files)
-    if not arguments.report_only and works_here(arguments.cluster):
-        found = network_for(listing, examples)  # refuse it before it begins
-        for sentence in given.notes:
-            complain(f"{given.name}: {sentence}")
-        _check_accuracy(given.name, found, examples, arguments.expect_accuracy)
-        for sentence in _ignored(arguments, config, examples):
-            complain(f"dgn gate-information: {sentence}")
+    for sentence in notes:
+        complain(sentence)
     stop = StopSignals()
     document = carry_out(arguments, task, stop, _print_json if arguments.json else None)
     _write_arrays(document, folder)
@@ -284,22 +286,23 @@ def _net_in(file: Path, net: NetConfig, named: Path) -> NetConfig:
     return replace(net, name=f"{OF_FILE}{file}") if net.name == f"{OF_FILE}{named}" else net
 
 
-def _check_accuracy(
+def _checked_accuracy(
     name: str, found: ImportedNetwork, examples: Examples, expected: float | None
-) -> None:
-    """Say what is assumed of the file and the accuracy that follows; refuse one not expected."""
+) -> list[str]:
+    """Return what is assumed of the file and the accuracy that follows; refuse one not expected."""
     from dgn_engine.data._preprocessing import Preprocessing
     from dgn_engine.training.metrics import test_accuracy
 
     if not found.assuming and expected is None:
-        return
+        return []
     scored = test_accuracy(found.network, examples, Preprocessing(), len(examples.test_y))
     share = None if scored is None else scored.share
     on = f"{len(examples.test_y):,} test examples of {examples.name}"
     check_expected(name, share, expected, on, "it has other outputs")
-    if found.assuming:
-        right = "" if share is None else f" {share:.1%} of the {on} are right. {IF_NOT}"
-        complain(f"{name} is {found.title}. {found.assumption}{right}")
+    if not found.assuming:
+        return []
+    right = "" if share is None else f" {share:.1%} of the {on} are right. {IF_NOT}"
+    return [f"{name} is {found.title}. {found.assumption}{right}"]
 
 
 def _fitted(

@@ -99,6 +99,9 @@ class FileReading:
         return tuple(sorted(pairs))
 
 
+NOTHING_SAID = FileReading()
+
+
 def reading_of(net: NetConfig) -> FileReading:
     """Return what the options of a network 'file:PATH' say of the file; raises `UserError`."""
     known = {each.name for each in fields(FileReading)} - {"net"}

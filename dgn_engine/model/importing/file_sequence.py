@@ -138,7 +138,7 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
     chosen = list(order) or weights
     for name, array in arrays.items():
         head, _, word = name.rpartition(".")
-        if word == "running_mean" and head in norms and _is_norm(head, arrays):
+        if word == "running_mean" and head in norms:
             tensors = {w: f"{head}.{w}" for w in _NORM if f"{head}.{w}" in arrays}
             found.append(FileLayer(head, "BatchNorm", array.shape, tensors))
         elif name in chosen and 0 not in array.shape and head not in norms:

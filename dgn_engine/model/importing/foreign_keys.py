@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
@@ -197,6 +197,17 @@ def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -
             f"{file} holds '{plain(found.name, 80)}', by its name of {found.what}, whose matrices "
             f"are no chain of layers. {found.remedy}".rstrip()
         )
+
+
+def copies_in_words(file: str, copies: Sequence[str], door: Door) -> str:
+    """Return what a file with numbered networks of the same layers holds, and the way out."""
+    names = ", ".join(f"'{plain(each, 60)}'" for each in copies[:3])
+    more = ", …" if len(copies) > 3 else ""
+    part = _OR_PART[door].format(plain(shlex.quote(copies[0]), 80))
+    return (
+        f"{file} holds {len(copies)} networks of the same layers, {names}{more}: save one of them "
+        f"apart{part}."
+    )
 
 
 def _networks_in_words(beside: NetworksBeside, door: Door) -> str:

@@ -31,6 +31,7 @@ from dgn_engine.model.importing.foreign_keys import (
     UnknownGates,
     UnnamedNetwork,
     check_keys,
+    copies_in_words,
 )
 from dgn_engine.model.importing.from_sequential import (
     SequentialModule,
@@ -55,6 +56,7 @@ from dgn_engine.model.importing.open_questions import (
     children_of,
     in_words,
     questions_of_norms,
+    unsaid_of_norms,
 )
 from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
 from dgn_engine.model.importing.sequence_reading import layers_as_said
@@ -63,10 +65,11 @@ from dgn_engine.model.importing.ways_out import sequential_line, way_out
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
-from dgn_engine.protocol.file_reading import FileReading, OpenQuestion, reading_of
+from dgn_engine.protocol.file_reading import FileReading, OpenQuestion, in_list, reading_of
 from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.checkpoints.networks_beside import numbered_copies
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 OF_FOLDED = "Its tangent kernel is that of the folded weights."
@@ -218,6 +221,8 @@ def _found_in(
         stack, more = stack_of_layers(renamed, layers, input_shape, dtype)
         return _Found(stack, (*remarks, *more), assuming="ReLU")
     except UnnamedNetwork as doubt:
+        if copies := numbered_copies(considered(listing)):
+            raise UserError(copies_in_words(listing.file_name, copies, door)) from None
         raise UserError(f"{doubt} {way_out(listing, door)}") from None
 
 
@@ -400,8 +405,14 @@ def _architecture_of_file(
     try:
         return network_of(listing, input_shape).network.architecture
     except OpenQuestions as refusal:
-        options = " ".join(f"--option {question.about}=…" for question in refusal.questions)
-        raise UserError(f"{refusal} Beside --net file:{path.name} that is {options}.") from None
+        words = in_list([question.words for question in refusal.questions])
+        said = " ".join(
+            f"--option {question.about}={question.option.partition(' ')[2]}"
+            for question in refusal.questions
+        )
+        raise UserError(
+            f"{path.name} does not say {words}: say it beside --net file:{path.name} ({said})."
+        ) from None
 
 
 def matched(
@@ -459,6 +470,8 @@ def _named(
     """The network that the user named; raises `UserError` with the shapes that it wants."""
     if questions := questions_of_norms(listing):
         raise OpenQuestions(in_words(listing, questions, "command"), questions)
+    if unsaid := unsaid_of_norms(listing):
+        raise UserError(f"{listing.file_name} is no network of this kind: {unsaid}")
     ordered = in_order(replace(listing, arrays=considered(listing)))
     architecture = named_architecture(ordered, net, input_shape)
     try:

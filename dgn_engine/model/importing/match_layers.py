@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Weighted, weight_shape
-from dgn_engine.model.importing.file_sequence import bias_of
+from dgn_engine.model.importing.file_sequence import bias_of, considered
 from dgn_engine.model.importing.fold_batchnorm import (
     EPSILON,
     FOLDED,
@@ -21,7 +21,7 @@ from dgn_engine.model.importing.fold_batchnorm import (
     fold_normalisation,
     fold_ours,
 )
-from dgn_engine.model.importing.foreign_keys import foreign_keys
+from dgn_engine.model.importing.foreign_keys import foreign_keys, left_over_in_words
 from dgn_engine.model.importing.open_questions import unsaid_of_norms
 from dgn_engine.model.importing.torchvision_nets import has_skips, known_network
 from dgn_engine.model.stack import Stack
@@ -95,9 +95,9 @@ def match_layers(
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     if normalised:
         verdict = (
-            f"Gates of {file} cannot be taken: it holds {_kind_of(normalised, arrays)}, "
-            "which move the gates and cannot be folded in here."
-            f"{_known(listing)} Nothing was changed."
+            f"Gates of {file} cannot be taken: it does not say what '{plain(normalised, 80)}' "
+            f"({left_over_in_words(normalised, arrays)}) does to them.{_known(listing)} Nothing "
+            "was changed."
         )
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     foreign = foreign_keys(names)
@@ -188,7 +188,7 @@ def regime_of(listing: CheckpointContents) -> Regime | None:
 def _part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
     """The tensors of the network that makes the gates; in a file of ours there are two."""
     if not any(name.startswith(("value.weights.", "feature.weights.")) for name in listing.arrays):
-        return listing.arrays
+        return considered(listing)
     regime = regime_of(listing)
     own_gates = regime is None or regime.own_gates
     chosen = "value." if own_gates or part == "values" else "feature."
@@ -258,12 +258,6 @@ def _normalisation(arrays: dict[str, Array]) -> str:
         if name.endswith("running_mean") or (array.ndim == 1 and name.endswith(".weight")):
             return name
     return ""
-
-
-def _kind_of(name: str, arrays: dict[str, Array]) -> str:
-    if arrays[name].shape == (1,) and name.endswith(".weight"):
-        return f"slopes of activations ({name}, as of a PReLU)"
-    return f"normalisation layers ({name})"
 
 
 def _real(array: Array) -> Weights:

@@ -75,11 +75,12 @@ def questions_of_norms(listing: CheckpointContents) -> list[OpenQuestion]:
 def unsaid_of_norms(listing: CheckpointContents) -> str:
     """Return what is open of the BatchNorms of a file whose weights are matched layer by layer, a
     sentence; '' where nothing is."""
+    norms = any(name.endswith(".running_mean") for name in considered(listing))
+    if norms and listing.reading.batchnorm == "after":
+        return "its BatchNorms stand after the activation, so they cannot be folded into a layer."
     questions = questions_of_norms(listing)
     if not questions:
         return ""
-    if listing.reading.batchnorm == "after":
-        return "its BatchNorms stand after the activation, so they cannot be folded into a layer."
     words = in_list([question.words for question in questions])
     return f"it does not say {words}."
 

@@ -147,6 +147,7 @@ def layers_as_said(
     Raises `UserError` where the file contradicts what was said.
     """
     geometry = parse_geometry(reading.geometry) if reading.geometry else Geometry((), places=False)
+    _check_of_norms(file, sequence, reading, geometry)
     segments = _segments(file, sequence)
     words = _words(file, segments, geometry)
     remarks: list[str] = []
@@ -165,6 +166,18 @@ def layers_as_said(
         ]
         layers += [weighted, *norms]
     return tuple(layers), tuple(remarks)
+
+
+def _check_of_norms(
+    file: str, sequence: FileSequence, reading: FileReading, geometry: Geometry
+) -> None:
+    """Refuse what is said of BatchNorms and has no effect."""
+    if geometry.places and reading.batchnorm:
+        raise UserError("--batchnorm has no effect beside --geometry with act, bn or dense in it.")
+    norms = any(layer.kind == "BatchNorm" for layer in sequence.layers)
+    if not norms and (reading.batchnorm or reading.norm_eps is not None):
+        option = "--batchnorm" if reading.batchnorm else "--norm-eps"
+        raise UserError(f"{option} has no effect: {file} holds no BatchNorm.")
 
 
 def _in_front(
@@ -238,7 +251,7 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
     whole = geometry.places or any(words.convolution is None for words in said)
     wanted = segments if whole else convolutions
     if len(said) != len(wanted):
-        what = "layers" if whole else "convolutions"
+        what = ("layer" if whole else "convolution") + "s" * (len(said) != 1)
         raise UserError(
             f"--geometry has words for {len(said)} {what}; {file} has {len(wanted)}, and each "
             "needs one (s1 for a convolution without stride and padding)."

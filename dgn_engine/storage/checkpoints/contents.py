@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.file_reading import NOTHING_SAID, FileReading
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.text.printable import plain
 
@@ -90,7 +90,7 @@ class CheckpointContents:
     would_import: tuple[str, ...] = ()
     children: tuple[StatedLayer, ...] = ()
     said: tuple[tuple[str, str], ...] = ()
-    reading: FileReading = FileReading()
+    reading: FileReading = NOTHING_SAID
 
 
 def is_sound(shape: tuple[Any, ...]) -> bool:

@@ -60,13 +60,7 @@ def networks_beside(arrays: Mapping[str, Array]) -> NetworksBeside | None:
     A network and its copy ('q_net', 'q_net_target'; 'online', 'target') have the same layers; of
     'actor' and 'critic', 'policy' and 'value' and others the names are enough.
     """
-    groups: dict[str, dict[str, tuple[int, ...]]] = {}  # start of names → rest → shape
-    for name, array in arrays.items():
-        if array.ndim < 2 or array.dtype.kind != "f":
-            continue
-        parts = name[: 4 * limits.NAME].split(".")
-        for end in range(1, min(len(parts), _DEPTH + 1)):
-            groups.setdefault(".".join(parts[:end]), {})[".".join(parts[end:])] = array.shape
+    groups = _layers_by_start(arrays)
     pairs = [*_pairs(groups)]
     if not pairs:
         return None
@@ -80,6 +74,39 @@ def networks_beside(arrays: Mapping[str, Array]) -> NetworksBeside | None:
     return NetworksBeside(
         first, second, _relation(arrays, first, second), tuple(ordered) if whole else (), outside
     )
+
+
+def numbered_copies(arrays: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return what the names of several networks of the same layers begin with that differ by a
+    number ('state_dict.0', 'state_dict.1'), where these hold every weight of a file; or nothing.
+
+    A list of blocks looks alike; whether they follow each other is the caller's to see.
+    """
+    groups = _layers_by_start(arrays)
+    weights = sum(array.ndim > 1 and array.dtype.kind == "f" for array in arrays.values())
+    beside: dict[str, list[str]] = {}
+    for start, layers in groups.items():
+        before, _, last = start.rpartition(".")
+        if last.isdecimal() and len(layers) > 1:
+            beside.setdefault(before, []).append(start)
+    for starts in beside.values():
+        first = groups[starts[0]]
+        same = len(starts) > 1 and all(groups[start] == first for start in starts)
+        if same and len(starts) * len(first) == weights:
+            return tuple(starts)
+    return ()
+
+
+def _layers_by_start(arrays: Mapping[str, Array]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """The weights of a file: start of their names → rest → shape."""
+    groups: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name, array in arrays.items():
+        if array.ndim < 2 or array.dtype.kind != "f":
+            continue
+        parts = name[: 4 * limits.NAME].split(".")
+        for end in range(1, min(len(parts), _DEPTH + 1)):
+            groups.setdefault(".".join(parts[:end]), {})[".".join(parts[end:])] = array.shape
+    return groups
 
 
 def are_beside(name: str, other: str) -> bool:

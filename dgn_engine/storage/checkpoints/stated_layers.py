@@ -155,8 +155,10 @@ KINDS: dict[str, dict[str, Check]] = {
     "Hardswish": {},
 }
 ACTIVATION_KINDS = frozenset(
-    ("ReLU", "LeakyReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "Mish", "ReLU6", "Tanh")
-    + ("Sigmoid", "Softplus", "Softsign", "Hardtanh", "Hardswish")
+    (
+        *("ReLU", "LeakyReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "Mish"),
+        *("ReLU6", "Tanh", "Sigmoid", "Softplus", "Softsign", "Hardtanh", "Hardswish"),
+    )
 )
 _MISSING: dict[str, Value] = {
     "padding_mode": "zeros",

@@ -147,7 +147,7 @@ def test_empty_hooks_change_nothing_and_a_foreign_class_is_named() -> None:
     calm = layer("activation.ReLU", _forward_hooks=table(), _forward_pre_hooks=table(), _modules=3)
     bare = layer("activation.ReLU")
     bare.state = None
-    found = stated_layers(sequence(("0", calm), ("1", bare), ("2", layer("activation.Tanh"))))
+    found = stated_layers(sequence(("0", calm), ("1", bare), ("2", layer("activation.Hardshrink"))))
     assert [one.kind for one in found] == [
-        "ReLU", "torch.nn.modules.activation.ReLU", "torch.nn.modules.activation.Tanh",
+        "ReLU", "torch.nn.modules.activation.ReLU", "torch.nn.modules.activation.Hardshrink",
     ]  # fmt: skip
