@@ -24,6 +24,7 @@ from dgn_engine.cli._user_code import (
 )
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing import MODEL
+from dgn_engine.protocol.kernel_quantities import QUANTITIES_OF_K
 
 if TYPE_CHECKING:
     import torch
@@ -196,19 +197,27 @@ def _examples_that_fit(made: MadeModel, x: Tensor) -> Tensor:
         raise
 
 
+def kernel_settings(arguments: argparse.Namespace) -> KernelSettings:
+    """Return how the options of `dgn kernels` ask for kernels to be computed."""
+    from dgn_engine.kernels.kernel_report import KernelSettings
+
+    memory = int(arguments.memory * 2**30)
+    return KernelSettings(
+        arguments.logits, arguments.scale, memory, arguments.folded, arguments.only
+    )
+
+
 def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
     """Run the user's code and compute its kernels; raises `UserError`."""
     import torch
 
-    from dgn_engine.kernels.kernel_report import KernelSettings
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
     from dgn_engine.training.devices import choose_device
 
     x, labels = normalised_inputs(arguments)
     listing = None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
-    memory = int(arguments.memory * 2**30)
-    how = KernelSettings(arguments.logits, arguments.scale, memory, arguments.folded)
+    how = kernel_settings(arguments)
     with code_of_the_user(arguments.model):
         made = _unwrapped(made_model(arguments.model))
         torch.set_grad_enabled(True)  # their code may have switched it off
@@ -236,7 +245,6 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     """
     import torch
 
-    from dgn_engine.kernels.kernel_report import KernelSettings
     from dgn_engine.model.importing.foreign_keys import UnknownGates
     from dgn_engine.model.importing.from_file import module_in
     from dgn_engine.training.devices import choose_device
@@ -247,8 +255,7 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
     x, labels = normalised_inputs(arguments)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
-    memory = int(arguments.memory * 2**30)
-    how = KernelSettings(arguments.logits, arguments.scale, memory, arguments.folded)
+    how = kernel_settings(arguments)
     try:
         found = module_in(listing, tuple(x.shape[1:]))
     except UnknownGates:  # of a kind that is not known at all
@@ -523,11 +530,13 @@ def _kernels(
             raise UserError("It has no layer behind which there could be gates.")
     except UserError as refusal:
         return _tangent_alone(made, x, labels, classes, how, str(refusal))
-    arrays = kernel_arrays(network, x, labels, how)
+    plan = how.plan(network, x, labels)
+    arrays = kernel_arrays(network, x, labels, how, plan)
     over = trained_weights(network, how.folded)
-    settings = {"computed_by": "adapt", "tangent_kernel_alone": None}
-    notes = [*filter(None, [followed.remark]), FOLLOWED, over]
-    return ModelKernels(arrays, settings | network_settings(network, how.folded), notes)
+    settings = {"computed_by": "adapt", "tangent_kernel_alone": None} | plan.settings
+    settings |= network_settings(network, how.folded)
+    notes = [*filter(None, [followed.remark]), FOLLOWED, over, *plan.notes]
+    return ModelKernels(arrays, settings, notes)
 
 
 def _tangent_alone(
@@ -538,14 +547,22 @@ def _tangent_alone(
     how: KernelSettings,
     why: str,
 ) -> ModelKernels:
+    from dgn_engine.kernels.kernel_plan import plan_tangent_kernel
     from dgn_engine.kernels.kernel_report import module_arrays
 
     said = f"{ALONE}: {why}"
     for option, is_given in (("--folded", how.folded), ("--scale", how.normalise != "none")):
         if is_given:
             raise UserError(f"{option} has no effect on this model. {said}")
+    for name in how.only or ():
+        if name not in QUANTITIES_OF_K:
+            raise UserError(f"--only {name} has no effect on this model. {said}")
+    labelled = labels is not None
+    plan = plan_tangent_kernel(
+        made.module, len(x), classes, how.memory_bytes, how.logits, how.only, labelled
+    )
     try:
-        arrays, remarks = module_arrays(made.module, x, labels, classes, how)
+        arrays, remarks = module_arrays(made.module, x, labels, classes, how, plan)
     except UserError:
         raise
     except Exception as error:  # whatever the module's own code raises
@@ -562,7 +579,8 @@ def _tangent_alone(
         "tangent_kernel_alone": why,
         "tangent_kernel": over,
     }
-    return ModelKernels(arrays, settings, [said, over, *remarks])
+    notes = [said, over, *remarks, *plan.notes]
+    return ModelKernels(arrays, settings | plan.settings, notes)
 
 
 def _over(module: nn.Module) -> str:

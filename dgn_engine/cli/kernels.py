@@ -24,8 +24,11 @@ from dgn_engine.cli._user_model import (
     add_model,
     check_model_options,
     file_kernels,
+    kernel_settings,
     model_kernels,
 )
+from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.protocol.kernel_quantities import QUANTITIES
 from dgn_engine.storage.atomic_write import check_output
 from dgn_engine.text.printable import console, say_json
 
@@ -79,12 +82,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="K of the weights with BatchNorm and constants folded into them, not of what trains",
     )
+    parser.add_argument(
+        "--only",
+        type=_quantities,
+        metavar="ntk,gates",
+        help=f"of {', '.join(QUANTITIES)} (all that fits)",
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument(
-        "--memory", type=float, default=4.0, metavar="GiB", help="refused if more is needed"
+        "--memory", type=float, default=4.0, metavar="GiB", help="what needs more is left out"
     )
     parser.add_argument("--out", type=Path, metavar="K.npz", help="write all kernels here")
     parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
+
+
+def _quantities(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in QUANTITIES:
+            raise argparse.ArgumentTypeError(
+                f"{name!r} is not one of {', '.join(QUANTITIES)}.{did_you_mean(name, QUANTITIES)}"
+            )
+    return names
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -107,7 +126,7 @@ def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
     import torch
 
     from dgn_engine.cli import _kernel_inputs as inputs
-    from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
+    from dgn_engine.kernels.kernel_report import kernel_arrays
     from dgn_engine.model.importing.foreign_keys import UnknownGates
     from dgn_engine.training.devices import choose_device
 
@@ -122,10 +141,10 @@ def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
     images = torch.from_numpy(x).to(device, dtype).reshape(shape)
     classes = None if labels is None else torch.from_numpy(labels).to(device)
     opened = inputs.with_accuracy(opened, images, classes, arguments)
-    memory = int(arguments.memory * 2**30)
-    settings = KernelSettings(arguments.logits, arguments.scale, memory, arguments.folded)
-    arrays = kernel_arrays(opened.placed(device, dtype), images, classes, settings)
-    return ModelKernels(arrays, opened.settings, opened.notes)
+    settings, placed = kernel_settings(arguments), opened.placed(device, dtype)
+    plan = settings.plan(placed, images, classes)
+    arrays = kernel_arrays(placed, images, classes, settings, plan)
+    return ModelKernels(arrays, opened.settings | plan.settings, [*opened.notes, *plan.notes])
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -137,16 +156,17 @@ def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> None:
-    import io
-
     import numpy as np
 
-    from dgn_engine.storage.atomic_write import save_file
+    from dgn_engine.storage.atomic_write import make_folders, replace_file
 
-    content = io.BytesIO()
     text = np.array(json.dumps(settings, ensure_ascii=False))
-    np.savez(content, allow_pickle=False, settings=text, **arrays)
-    save_file(path, content.getvalue())
+    try:
+        make_folders(path.parent)
+        with replace_file(path) as file:  # array by array: a copy of all might not fit
+            np.savez(file, allow_pickle=False, settings=text, **arrays)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
 def _report(
@@ -154,7 +174,8 @@ def _report(
 ) -> None:
     figures = {name: _figures(array) for name, array in arrays.items() if array.ndim in (2, 4)}
     nu = {name: array.item() for name, array in arrays.items() if name.startswith("nu")}
-    of, mark = ("K", "_ntk") if settings.get("tangent_kernel_alone") else ("NPK", "")
+    of, mark = ("NPK", "") if "nu" in nu else ("K", "_ntk")
+    eigenvalues = {name: array for name, array in arrays.items() if name.startswith("eigenvalues")}
     if as_json:
         tree: dict[str, Any] = {
             "settings": settings,
@@ -162,8 +183,7 @@ def _report(
             "kernels": figures,
         }
         tree |= nu
-        eigenvalues = f"eigenvalues{mark}"
-        tree[eigenvalues] = [float(v) for v in arrays.get(eigenvalues, ())]
+        tree |= {name: [float(v) for v in array] for name, array in eigenvalues.items()}
         say_json(tree)
         return
     from rich.table import Table
@@ -172,8 +192,13 @@ def _report(
     for name, row in figures.items():
         cells = (row[key] for key in ("trace", "norm", "min", "max"))
         table.add_row(name, *("–" if cell is None else f"{cell:.6g}" for cell in cells))
+    if not figures:
+        table = Table("eigenvalues, at trace 1", "number", "smallest", "largest")
+        for name, array in eigenvalues.items():
+            table.add_row(name, f"{len(array):,}", f"{array.min():.6g}", f"{array.max():.6g}")
     out = console(sys.stdout, soft_wrap=True)
-    out.print(table)
+    if table.row_count:
+        out.print(table)
     assuming = f", assuming {settings['assuming']}" if settings.get("assuming") else ""
     if assuming:
         out.print(f"Every kernel is that of the network as it was taken{assuming}.")
@@ -188,18 +213,18 @@ def _report(
 
 def _figures(kernel: Array) -> dict[str, float | None]:
     """Of the entries that are not NaN; trace and norm only where none is. (n, C, n, C) counts as
-    a matrix of n·C rows."""
+    a matrix of n·C rows. No copy of a kernel is made."""
     import numpy as np
 
     if kernel.ndim == 4:
         kernel = kernel.reshape(kernel.shape[0] * kernel.shape[1], -1)
-    entries = kernel[~np.isnan(kernel)]
-    whole = entries.size == kernel.size
+    least, most = float(np.fmin.reduce(kernel, None)), float(np.fmax.reduce(kernel, None))
+    is_empty, is_whole = np.isnan(least), not np.isnan(kernel.min())
     return {
-        "trace": float(np.trace(kernel)) if whole else None,
-        "norm": float(np.linalg.norm(kernel)) if whole else None,
-        "min": float(entries.min()) if entries.size else None,
-        "max": float(entries.max()) if entries.size else None,
+        "trace": float(np.trace(kernel)) if is_whole else None,
+        "norm": float(np.linalg.norm(kernel)) if is_whole else None,
+        "min": None if is_empty else least,
+        "max": None if is_empty else most,
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.arguments import check_count, check_network, check_word
 from dgn_engine.kernels.ntk import Logits
@@ -40,18 +42,26 @@ def check_budget(
     check_count("budget_bytes", budget_bytes)
     if needed <= budget_bytes:
         return
-    fits, above = 0, n
-    while above - fits > 1:
-        middle = (fits + above) // 2
-        if kernel_bytes(network, middle, logits, others) <= budget_bytes:
-            fits = middle
-        else:
-            above = middle
+    fits = largest_count(
+        lambda count: kernel_bytes(network, count, logits, others) <= budget_bytes, n
+    )
     beside = "" if others is None else f" beside {others:,} others"
     raise UserError(
         f"{n:,} inputs{beside} need {_gib(needed)} GiB for their kernels, more than the "
         f"{_gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}."
     )
+
+
+def largest_count(fits: Callable[[int], bool], above: int) -> int:
+    """Return the largest number of inputs that fits, given one `above` that does not; or 0."""
+    most = 0
+    while above - most > 1:
+        middle = (most + above) // 2
+        if fits(middle):
+            most = middle
+        else:
+            above = middle
+    return most
 
 
 def _gib(count: int) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from dgn_engine import kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.empirical import module_kernel
+from dgn_engine.kernels.kernel_plan import KernelPlan, plan_kernels
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 
@@ -26,10 +27,20 @@ class KernelSettings:
     normalise: k.Normalise = "none"
     memory_bytes: int = 4 << 30
     folded: bool = False
+    only: tuple[str, ...] | None = None
+
+    def plan(self, network: GatedNetwork, x: Tensor, labels: Tensor | None) -> KernelPlan:
+        """Return what `kernel_arrays` computes within the memory; raises `UserError`."""
+        given = (self.memory_bytes, self.logits, self.only, labels is not None)
+        return plan_kernels(network, len(x), *given)
 
 
 def kernel_arrays(
-    network: GatedNetwork, x: Tensor, labels: Tensor | None, settings: KernelSettings
+    network: GatedNetwork,
+    x: Tensor,
+    labels: Tensor | None,
+    settings: KernelSettings,
+    plan: KernelPlan | None = None,
 ) -> dict[str, Array]:
     """Arrays by name, for n inputs x (n, *input_shape) and L gate layers.
 
@@ -39,82 +50,90 @@ def kernel_arrays(
     the other kernels, likewise scaled. Of kernels with more than 2,000 rows there are the 200
     largest eigenvalues. With `nu` come `nu_rank`, `nu_cutoff`, `nu_ridge`, `nu_outside` (as
     `kernels.Nu`) and `nu_contradictory`, how many inputs occur with another label as well. With
-    'cosine', examples without an open path are NaN, and such a kernel has no eigenvalues. Raises
-    `UserError` where n is too large for the memory.
+    'cosine', examples without an open path are NaN, and such a kernel has no eigenvalues.
+
+    `plan`, or else that of the settings, says which of these there are. Raises `UserError` where
+    n is too large for the memory of any.
     """
-    budget, logits = settings.memory_bytes, settings.logits
-    k.check_budget(network, len(x), budget, logits, more=" (or --memory)")
+    plan = plan or settings.plan(network, x, labels)
     how = settings.normalise
-    shared = k.SharedKernels(network, x, logits=logits, folded=settings.folded)
-    found: dict[str, Tensor] = {"gram": shared.gram}
-    for layer, gates in enumerate(shared.gates):
-        found[f"tau_{layer + 1}"] = k.layer_overlap(gates)
-    found["overlap"] = shared.overlap(how)
-    found["sensitive"] = shared.sensitive(how)
-    found["npk"] = shared.npk(how)
-    tangent = shared.tangent
-    found["ntk"] = tangent.whole
-    for part, kernel in (
-        ("value", tangent.value),
-        ("feature", tangent.feature),
-        ("cross", tangent.cross),
-    ):
-        if kernel is not None:
-            found[f"ntk_{part}"] = kernel
+    shared = k.SharedKernels(network, x, logits=settings.logits, folded=settings.folded)
+    found: dict[str, Tensor] = {}
+    if plan.uses("gram"):
+        found["gram"] = shared.gram
+    if plan.computes("gates"):
+        for layer, gates in enumerate(shared.gates):
+            found[f"tau_{layer + 1}"] = k.layer_overlap(gates)
+    if plan.uses("overlap"):
+        found["overlap"] = shared.overlap(how)
+    if plan.uses("sensitive"):
+        found["sensitive"] = shared.sensitive(how)
+    if plan.uses("npk"):
+        found["npk"] = shared.npk(how)
+    if plan.uses("ntk"):
+        tangent = shared.tangent
+        found["ntk"] = tangent.whole
+        parts = {"value": tangent.value, "feature": tangent.feature, "cross": tangent.cross}
+        found.update(
+            {f"ntk_{part}": kernel for part, kernel in parts.items() if kernel is not None}
+        )
     _check_finite(found, how)
-    arrays = {name: tensor.cpu().numpy() for name, tensor in found.items()}
-    arrays.update(_spectra(found, labels, network.architecture.classes))
-    if "nu" in arrays and labels is not None:
-        arrays["nu_contradictory"] = np.array(len(k.contradictory_examples(x, labels)))
-    return arrays
+    return _arrays(found, x, labels, network.architecture.classes, plan)
 
 
 def module_arrays(
-    module: nn.Module, x: Tensor, labels: Tensor | None, classes: int, settings: KernelSettings
+    module: nn.Module,
+    x: Tensor,
+    labels: Tensor | None,
+    classes: int,
+    settings: KernelSettings,
+    plan: KernelPlan,
 ) -> tuple[dict[str, Array], list[str]]:
     """K alone, of any module by `empirical_ntk`, of its logits where it ends with a softmax, and
     remarks on what K is of and how it was computed.
 
     Arrays by name: `ntk`; `eigenvalues_ntk` of K scaled to trace 1, where K is (n, n) or
     (n, C, n, C); with labels, where it is (n, n), `nu_ntk`, `nu_rank_ntk`, `nu_cutoff_ntk`,
-    `nu_ridge_ntk`, `nu_outside_ntk` and `nu_contradictory`. Raises `UserError` where n is too large
-    for the memory, `ValueError` where the module is no function of one example, and whatever its
-    own code raises.
+    `nu_ridge_ntk`, `nu_outside_ntk` and `nu_contradictory`; of these what `plan` says, which
+    `plan_tangent_kernel` makes. Raises `ValueError` where the module is no function of one example
+    or its Jacobian is too large for the memory, and whatever its own code raises.
     """
-    item = max([4, *(p.real.element_size() for p in module.parameters())])
-    pairs = len(x) ** 2 * {"full": classes**2, "perclass": classes}.get(settings.logits, 1)
-    spectral = 0 if settings.logits == "perclass" else 8 * 6  # for each pair, as in `kernel_bytes`
-    needed, allowed = pairs * (item + spectral), settings.memory_bytes
-    if needed > allowed:
-        raise UserError(
-            f"{len(x):,} inputs need {needed / 2**30:,.3g} GiB for K and its eigenvalues, more "
-            f"than the {allowed / 2**30:,.3g} GiB allowed; give fewer (or --memory)."
-        )
-    made = module_kernel(module, x, None, settings.logits, allowed, before_softmax=True)
+    made = module_kernel(
+        module, x, None, settings.logits, settings.memory_bytes, before_softmax=True
+    )
     found = {"ntk": made.kernel}
     _check_finite(found, settings.normalise)
-    arrays = {"ntk": made.kernel.cpu().numpy()}
-    arrays.update(_spectra(found, labels, classes, nu_of="ntk"))
-    if "nu_ntk" in arrays and labels is not None:
-        same = k.contradictory_examples(x.to(made.kernel.dtype), labels)
-        arrays["nu_contradictory"] = np.array(len(same))
+    arrays = _arrays(found, x.to(made.kernel.dtype), labels, classes, plan)
     return arrays, [remark for remark in (made.outputs, made.remark) if remark]
 
 
-def _spectra(
-    found: dict[str, Tensor], labels: Tensor | None, classes: int, nu_of: str = "npk"
+def _arrays(
+    found: dict[str, Tensor], x: Tensor, labels: Tensor | None, classes: int, plan: KernelPlan
 ) -> dict[str, Array]:
+    """The kernels that a plan asks for, with their eigenvalues and ν."""
     arrays: dict[str, Array] = {}
     targets = None if labels is None else k.class_targets(labels, classes)
     for name, kernel in found.items():
-        if name.startswith("tau_") or name == "ntk_cross" or kernel.dim() == 3:
+        kind = name.partition("_")[0]  # of ntk_value, tau_1
+        if plan.computes("gates" if kind == "tau" else kind):
+            arrays[name] = kernel.cpu().numpy()
+        if kind == "tau" or name == "ntk_cross" or kernel.dim() == 3:
             continue  # K^X is no kernel of its own: its trace may vanish
         square = kernel.reshape(kernel.shape[0] * (kernel.shape[1] if kernel.dim() == 4 else 1), -1)
         if not float(square.diagonal().sum()) > 0.0 or bool(torch.isnan(square).any()):
             continue
+        suffix = "" if kind == "npk" else f"_{kind}"
+        with_nu = name == kind and plan.computes(f"nu{suffix}")
+        with_eigenvalues = plan.computes(f"eigenvalues{suffix}")
+        if not (with_nu or with_eigenvalues):
+            continue
+        parts = _spectrum(square, targets if with_nu else None)
+        if not with_eigenvalues:
+            del parts["eigenvalues"]
         suffix = "" if name == "npk" else f"_{name}"
-        parts = _spectrum(square, targets if name == nu_of and kernel.dim() == 2 else None)
         arrays.update({f"{part}{suffix}": array for part, array in parts.items()})
+    if labels is not None and ("nu" in arrays or "nu_ntk" in arrays):
+        arrays["nu_contradictory"] = np.array(len(k.contradictory_examples(x, labels)))
     return arrays
 
 

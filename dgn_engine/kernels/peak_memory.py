@@ -8,6 +8,7 @@ makes on the way.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from math import prod
 
 import torch
@@ -19,7 +20,10 @@ from dgn_engine.kernels.recursion import TILE_BYTES, pair_numbers
 from dgn_engine.kernels.term_count import count_terms
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.protocol.kernel_quantities import WITH_SPECTRUM
 
+_ALL = frozenset((*WITH_SPECTRUM, "gates", "eigenvalues", "eigenvalues_ntk"))
+_BY_RECURSION = frozenset(("overlap", "sensitive", "npk"))
 EIGENVALUES = 9  # matrices of float64 that a spectrum works with, its kernel included
 
 
@@ -55,8 +59,26 @@ class PeakMemory:
 
     @property
     def total(self) -> int:
-        stages = (self.passing, self.sweeping, self.recursing, self.diagonalising)
-        return self.held + max(stages)
+        return self.bytes_of(_ALL)
+
+    def bytes_of(self, names: AbstractSet[str]) -> int:
+        """Bytes of some quantities alone: of `QUANTITIES`, with `eigenvalues` and `nu` those of H
+        and `eigenvalues_NAME`, `nu_NAME` those of the kernel NAME. Kernels that others are derived
+        from are among the names."""
+        stages = [
+            self.item * self.t * prod(self.architecture.input_shape),  # x^v of Σ
+            self._checking("ntk" in names),
+        ]
+        if any(not name.endswith("gram") for name in names):
+            stages.append(self.passing)
+        if "ntk" in names:
+            stages.append(self.sweeping)
+        if names & _BY_RECURSION:
+            stages.append(self.recursing)
+        derived = {name for name in names if name.startswith(("eigenvalues", "nu"))}
+        if derived:
+            stages.append(self._diagonalising(any(name.endswith("_ntk") for name in derived)))
+        return self._held(names) + max(stages)
 
     @property
     def pairs(self) -> int:
@@ -67,14 +89,22 @@ class PeakMemory:
         """Numbers of one tangent kernel."""
         return self.pairs * {"full": self.classes**2, "perclass": self.classes}.get(self.logits, 1)
 
-    @property
-    def held(self) -> int:
+    def _held(self, names: AbstractSet[str]) -> int:
         """Both passes, masks, sensitivities, and the kernels themselves."""
-        each = self.item * self._pass_numbers() + self._mask_bytes()
-        kept = self.item * (1 + len(self.architecture.gated_shapes)) + 8 * 5
-        parts = 4 if self.soft else 2
-        numbers = parts * self.tangents + self.copied
-        return self.t * each + self.pairs * kept + self.item * numbers
+        held = 0
+        if any(not name.endswith("gram") for name in names):
+            held += self.t * (self.item * self._pass_numbers() + self._mask_bytes())
+            held += self.item * self.copied
+        paths = bool(names & _BY_RECURSION)
+        if paths or "gram" in names:  # H of dense layers is made of Σ
+            held += self.pairs * self.item
+        if "gates" in names:
+            held += self.pairs * self.item * len(self.architecture.gated_shapes)
+        if paths:
+            held += self.pairs * 8 * 5
+        if "ntk" in names:
+            held += (4 if self.soft else 2) * self.tangents * self.item
+        return held
 
     @property
     def passing(self) -> int:
@@ -104,11 +134,14 @@ class PeakMemory:
         vectors = 8 * (count.alive + 6) * self._tile(self.m)
         return self.t * each + tile + vectors + 8 * 3 * self.pairs
 
-    @property
-    def diagonalising(self) -> int:
+    def _checking(self, with_k: bool) -> int:
+        """A copy of the largest kernel and a mask, while it is seen whether all is finite."""
+        return 10 * max(self.pairs, self.tangents if with_k else 0)
+
+    def _diagonalising(self, of_k: bool) -> int:
         if not self.square:
             return 0
-        wide = self.n * (self.classes if self.logits == "full" else 1)
+        wide = self.n * (self.classes if of_k and self.logits == "full" else 1)
         return 8 * EIGENVALUES * wide**2
 
     def _pass_numbers(self) -> int:

@@ -346,7 +346,7 @@ def test_what_the_code_switches_off_is_on_for_kernels_and_as_it_was_after(folder
 def test_the_memory_holds_for_k_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, asked("user_nets:Smooth", "--memory", "1e-7"))
     assert said.startswith("6 inputs need ")
-    assert said.endswith("GiB allowed; give fewer (or --memory).")
+    assert said.endswith("inputs fit (or --memory).")
     said = refused(capsys, asked("user_nets:Smooth", "--memory", "1e-4"))
     assert said.startswith("--memory is 0.0001 GiB; K of these 6 examples needs at least ")
     assert said.endswith(" bytes (288 for K itself).")

@@ -1,0 +1,119 @@
+"""`dgn kernels --only`, and what is left out where the memory does not hold all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.cli import main
+from dgn_engine.protocol.kernel_quantities import QUANTITIES
+from tests.engine.cli.user_code import asked, code, computed, inputs, made, mean_kernel, refused
+
+# Pairs of its 24 × 24 positions take hundreds of MiB, all the rest some.
+MAPS = """
+from torch import nn
+
+
+def maps():
+    return nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Conv2d(2, 2, 3, padding=1), nn.ReLU(),
+        nn.Flatten(), nn.Linear(2 * 24 * 24, 2),
+    )
+"""
+SMALL = ("--memory", "0.05")
+
+
+def printed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    tree: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return tree
+
+
+def test_of_a_model_that_is_asked_for_one_kernel_there_is_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays, settings = computed("user_nets:Residual", "--only", "ntk")
+    assert set(arrays) == {"ntk", "ntk_value"}
+    assert settings["only"] == ["ntk"]
+    np.testing.assert_allclose(arrays["ntk"], mean_kernel(made("Residual"), inputs()), rtol=1e-10)
+    tree = printed(capsys, asked("user_nets:Residual", "--only", "gates,ntk,eigenvalues"))
+    assert set(tree["kernels"]) == {"tau_1", "tau_2", "ntk", "ntk_value"}
+    assert {name for name in tree if name.startswith("eigen")} == {
+        "eigenvalues_ntk", "eigenvalues_ntk_value",
+    }  # fmt: skip
+    tree = printed(capsys, asked("user_nets:Residual", "--labels", "y.npy", "--only", "nu"))
+    assert tree["kernels"] == {}
+    assert tree["nu"] > 0
+
+
+def test_of_a_file_of_weights_the_quantities_asked_for_are_those_of_the_whole_report(
+    folder: Path,
+) -> None:
+    torch.save({"0.weight": torch.randn(7, 5), "2.weight": torch.randn(3, 7)}, "net.pt")
+    words = ["kernels", "net.pt", "--activation", "relu", "--inputs", "x.npy", "--labels", "y.npy"]
+    assert main([*words, "--out", "all.npz"]) == 0
+    assert main([*words, "--out", "some.npz", "--only", "npk,nu"]) == 0
+    with np.load("all.npz") as whole, np.load("some.npz") as some:
+        names = {name for name in whole if name == "npk" or name.startswith("nu")}
+        assert set(some) == names | {"settings"}
+        assert len(names) == 7
+        for name in names:
+            np.testing.assert_array_equal(some[name], whole[name])
+
+
+def test_what_does_not_fit_is_named_and_the_rest_is_computed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code(folder, MAPS)
+    np.save("x.npy", np.random.default_rng(0).random((2, 1, 24, 24)))
+    arrays, settings = computed("user_other:maps", *SMALL)
+    assert {"ntk", "gram", "tau_1", "tau_2", "eigenvalues_ntk"} <= set(arrays)
+    assert not {"npk", "overlap", "sensitive", "eigenvalues", "nu"} & set(arrays)
+    left = settings["left_out"]
+    assert {"npk", "overlap", "sensitive"} <= set(left)
+    assert all(needed > 0.05 * 2**30 for needed in left.values())
+    assert any("npk" in note and "--memory" in note for note in settings["notes"])
+    tree = printed(capsys, asked("user_other:maps", *SMALL))
+    assert "eigenvalues" not in tree
+    assert tree["settings"]["left_out"] == left
+    enough = f"{max(left.values()) / 2**30 + 0.001:.3f}"
+    whole, settings = computed("user_other:maps", "--memory", enough)
+    assert settings["left_out"] == {}
+    assert set(arrays) < set(whole)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, whole[name])
+    assert "0 inputs fit" in refused(capsys, asked("user_other:maps", *SMALL, "--only", "npk"))
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("Residual", ["--only", "ntk,k"]),
+        ("Residual", ["--only", ""]),
+        ("Residual", ["--only", "nu"]),  # without labels
+        ("Residual", ["--only", "ntk,eigenvalues", "--logits", "perclass"]),
+        ("Smooth", ["--only", "ntk,gates"]),
+        ("Smooth", ["--only", "npk"]),
+    ],
+)
+def test_a_quantity_that_there_is_not_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], model: str, options: list[str]
+) -> None:
+    said = refused(capsys, asked(f"user_nets:{model}", *options))
+    assert "--only" in said
+    if options[1] in ("", "ntk,k"):
+        assert ", ".join(QUANTITIES) in said
+
+
+def test_of_a_model_of_which_k_alone_is_known_it_can_be_asked_for(folder: Path) -> None:
+    arrays, settings = computed("user_nets:Smooth", "--labels", "y.npy", "--only", "ntk")
+    assert set(arrays) == {"ntk"}
+    arrays, _ = computed("user_nets:Smooth", "--labels", "y.npy", "--only", "eigenvalues")
+    assert set(arrays) == {"eigenvalues_ntk"}
+    assert settings["left_out"] == {}
