@@ -131,6 +131,8 @@ NOT_RUN = (
         "run with the rest of its page by a test of its own",
         "tests/engine/kernels/test_own_network_document.py",
         (
+            "dgn kernels --model torchvision.models:resnet18 --inputs images.npy --dtype float32 "
+            "--only gates --out resnet18.npz",
             "dgn kernels --model nets:relu --weights relu.pt --inputs x.npy --labels y.npy "
             "--out relu.npz",
             "dgn kernels --model nets:smooth --weights smooth.pt --inputs x.npy --labels y.npy "
