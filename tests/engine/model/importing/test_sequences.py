@@ -1,10 +1,7 @@
-"""Saved and numbered sequences: logits and gates are those of the real module."""
+"""Saved sequences: what they state is checked, and the words for those that do not fit."""
 
 from __future__ import annotations
 
-import io
-import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,119 +13,18 @@ from dgn_engine.cli import main
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.storage.checkpoints import reader_child, stated_layers
+from dgn_engine.model.importing.open_questions import OpenQuestions
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.storage.checkpoints import stated_layers
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from tests.engine.model.importing.autograd_comparison import listed
 from tests.engine.model.importing.torch_networks import arrays_of, found_in, holds, in_use
 
 SHAPE = (3, 14, 12)
 
 
-def listed(saved: object) -> CheckpointContents:
-    """What the reading process says of a file, here without the process."""
-    content = io.BytesIO()
-    torch.save(saved, content)
-    found = reader_child.tidy(reader_child.read(content.getvalue()))
-    return CheckpointContents(
-        "net.pt", found.arrays, found.dtypes, found.ignored, layers=found.layers
-    )
-
-
 def shown(saved: object, shape: tuple[int, ...] = SHAPE) -> ImportedNetwork:
-    return network_of(listed(saved), shape, None, torch.float64)
-
-
-def any_sequence(seed: int) -> nn.Sequential:
-    """Convolutions of every kind that is understood, pooling, dense layers; partly nested."""
-    coin = random.Random(seed)
-    torch.manual_seed(seed)
-    parts: list[nn.Module] = []
-    channels = 3
-    for _ in range(coin.randint(1, 3)):
-        kernel, width = coin.choice((1, 3, 5)), coin.randint(2, 5)
-        block: list[nn.Module] = [
-            nn.Conv2d(channels, width, kernel, coin.choice((1, 1, 2)),
-                      coin.choice((0, kernel // 2)), bias=coin.random() < 0.5,
-                      padding_mode=coin.choice(("zeros", "circular")))
-            if coin.random() < 0.8 else nn.Conv2d(channels, width, 3, padding="same")
-        ]  # fmt: skip
-        if coin.random() < 0.5:
-            block.append(nn.BatchNorm2d(width, eps=10.0 ** -coin.randint(1, 5),
-                                        affine=coin.random() < 0.5))  # fmt: skip
-        if coin.random() < 0.8:
-            block.append(nn.ReLU())
-        if coin.random() < 0.4:
-            block.append(coin.choice((nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2, 1), nn.Dropout2d())))
-        parts += [nn.Sequential(*block)] if coin.random() < 0.4 else block
-        channels = width
-    parts += [
-        coin.choice((nn.AdaptiveAvgPool2d(1), nn.AdaptiveMaxPool2d((1, 1)), nn.Identity())),
-        nn.Flatten(),
-    ]
-    features = nn.Sequential(*parts)(torch.randn(2, *SHAPE)).shape[1]
-    parts += [nn.Linear(features, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(), nn.Linear(6, 4)]
-    network = in_use(nn.Sequential(*parts), seed)
-    assert isinstance(network, nn.Sequential)
-    return network
-
-
-def fitting(build: Callable[[int], nn.Sequential], count: int) -> list[nn.Sequential]:
-    """The first of them whose maps do not vanish."""
-    found: list[nn.Sequential] = []
-    seed = 0
-    while len(found) < count:
-        seed += 1
-        try:
-            found.append(build(seed))
-        except RuntimeError:  # torch: the map is smaller than the window
-            continue
-    return found
-
-
-def test_a_saved_sequential_has_the_logits_and_gates_of_the_module() -> None:
-    for number, network in enumerate(fitting(any_sequence, 30)):
-        x = torch.randn((5, *SHAPE), dtype=torch.float64)
-        saved = (network, nn.DataParallel(network, device_ids=[]), {"model": network})[number % 3]
-        holds(network, shown(saved), x)
-
-
-def usual(seed: int) -> nn.Sequential:
-    """As most are written: one padding and one stride, ReLU, sometimes pooling and Dropout."""
-    coin = random.Random(seed)
-    torch.manual_seed(seed)
-    kernel, stride, bias = coin.choice((3, 5)), coin.choice((1, 1, 2)), coin.random() < 0.8
-    padding = coin.choice((0, kernel // 2))
-    parts: list[nn.Module] = []
-    channels = 3
-    for place in range(coin.randint(1, 3)):
-        width = coin.randint(2, 5)
-        parts.append(nn.Conv2d(channels, width, kernel, stride, padding, bias=bias))
-        parts += [nn.BatchNorm2d(width)] if coin.random() < 0.5 else []
-        parts.append(nn.ReLU())
-        parts += [nn.MaxPool2d(2)] if place % 2 == 0 and stride == 1 else []
-        channels = width
-    parts.append(nn.Flatten())
-    features = nn.Sequential(*parts)(torch.randn(2, *SHAPE)).shape[1]
-    parts += [nn.Linear(features, 6), nn.ReLU(), nn.Dropout(), nn.Linear(6, 4)]
-    network = in_use(nn.Sequential(*parts), seed)
-    assert isinstance(network, nn.Sequential)
-    return network
-
-
-def test_numbered_keys_have_the_logits_and_gates_of_the_module_or_are_refused() -> None:
-    accepted = 0
-    for network in fitting(usual, 40):
-        x = torch.randn((5, *SHAPE), dtype=torch.float64)
-        try:
-            found = found_in(arrays_of(network), SHAPE)
-        except UserError:
-            with pytest.raises(UserError, match="more than one usual padding"):
-                found_in(arrays_of(network), SHAPE)
-            continue
-        holds(network, found, x)
-        assert "The file does not say padding" in found.remarks[0]
-        accepted += 1
-    assert accepted >= 30
+    return network_of(listed(saved), shape, torch.float64)
 
 
 def lenet() -> nn.Module:
@@ -141,33 +37,14 @@ def lenet() -> nn.Module:
     )  # fmt: skip
 
 
-def test_lenet_is_the_only_usual_one_that_fits_its_keys() -> None:
+def test_lenet_has_the_gates_of_the_module() -> None:
     network = lenet()
-    found = found_in(arrays_of(network), (1, 28, 28))
-    holds(network, found, torch.randn((5, 1, 28, 28), dtype=torch.float64))
-    assert found.remarks == (
-        "The file does not say padding, stride and pooling; assumed is what is usual and leads "
-        "from 1×28×28 to the 400 inputs of layer 7: padding 2, 0; stride 1; 2×2 max pooling behind "
-        "0 and 3. Average pooling would have the same shapes.",
-    )
-
-
-def test_blocks_in_a_sequence_are_read_by_the_numbers_of_both() -> None:
-    def block(inputs: int, outputs: int) -> nn.Module:
-        return nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()
-        )
-
-    network = in_use(nn.Sequential(block(3, 4), block(4, 5), nn.Flatten(), nn.Linear(840, 10)))
-    found = found_in({f"net.{n}": a for n, a in arrays_of(network).items()}, SHAPE)
-    holds(network, found, torch.randn((5, *SHAPE), dtype=torch.float64))
-
-
-def test_dense_layers_without_a_number_between_them_have_no_gate_between_them() -> None:
-    network = in_use(nn.Sequential(nn.Linear(64, 7), nn.Linear(7, 6), nn.ReLU(), nn.Linear(6, 3)))
-    found = found_in(arrays_of(network), (64,))
-    holds(network, found, torch.randn((5, 64), dtype=torch.float64))
-    assert found.remarks == ("No number is left for an activation between 0 and 1.",)
+    x = torch.randn((5, 1, 28, 28), dtype=torch.float64)
+    saved = (network, nn.DataParallel(network, device_ids=[]), {"model": network})
+    for each in saved:
+        holds(network, shown(each, (1, 28, 28)), x)
+    said = FileReading(activation="relu", geometry="p2,max2,s1,max2")
+    holds(network, found_in(arrays_of(network), (1, 28, 28), said), x)
 
 
 def pooled(*more: nn.Module, inputs: int = 5) -> nn.Module:
@@ -178,41 +55,34 @@ def pooled(*more: nn.Module, inputs: int = 5) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("network", "shape", "said"),
+    ("shape", "geometry", "said"),
     [
-        (pooled(nn.AdaptiveAvgPool2d(1)), SHAPE, "more than one usual padding"),
-        (pooled(nn.AvgPool2d(7, 3), inputs=55), SHAPE, "no usual padding"),
-        (pooled(nn.AvgPool2d(2), inputs=210), (42,), "takes images, but these examples are vec"),
-        (pooled(nn.AvgPool2d(2), inputs=210), (1, 14, 12), "with 3 channels, but these have 1"),
-        (
-            nn.Sequential(nn.Linear(9, 5), nn.ReLU(), nn.BatchNorm1d(5), nn.Linear(5, 2)),
-            (9,),
-            "BatchNorm 2 does not stand right behind",
-        ),
-        (
-            nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 5, 3), nn.Linear(5, 2)),
-            SHAPE,
-            "--net",  # a list of layers: its program adds what stands between
-        ),
+        ((42,), "p1,p1,avg2", "takes images, but these examples are vec"),
+        ((1, 14, 12), "p1,p1,avg2", "with 3 channels, but these have 1"),
+        (SHAPE, "p1,p1", "do not fit each other"),
+        (SHAPE, "p1,p1,avg2,max2", "numbers for 3 layers"),
+        (SHAPE, "p1,avg2", "words for 1 conv"),
+        (SHAPE, "p1,bn,p1,avg2,dense", "1 bn behind '0'"),
+        (SHAPE, "p1,act,p1,act,dense,dense", "words for 4 layers"),
+        (SHAPE, "p1,act,dense,dense", "another kind of layer"),
+        (SHAPE, "p1,p1,avg2,odd", "no word 'odd'"),
     ],
 )
-def test_numbers_that_tell_too_little_are_refused_in_a_sentence(
-    network: nn.Module, shape: tuple[int, ...], said: str
+def test_words_that_do_not_fit_the_file_are_refused(
+    shape: tuple[int, ...], geometry: str, said: str
 ) -> None:
+    network = in_use(pooled(nn.AvgPool2d(2), inputs=210))
     with pytest.raises(UserError, match=said) as refusal:
-        found_in(arrays_of(in_use(network)), shape)
-    assert str(refusal.value).count("\n") == 0
+        found_in(arrays_of(network), shape, FileReading(activation="relu", geometry=geometry))
+    assert not isinstance(refusal.value, OpenQuestions)
 
 
 def test_a_network_that_is_named_and_does_not_fit_says_what_it_wants() -> None:
     network = in_use(pooled(nn.AdaptiveAvgPool2d(1)))
     arrays = arrays_of(network)
-    listing = CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float64"))
     net = NetConfig(name="cnn4", options=(("channels", 4),))
     with pytest.raises(UserError, match=r"cnn4 on these examples wants 4×3×3×3, 4×4×3×3"):
-        network_of(listing, SHAPE, net)
-    with pytest.raises(UserError, match="name it with --net"):
-        network_of(listing, SHAPE, None, otherwise=net)  # nobody named it: the first verdict stands
+        found_in(arrays, SHAPE, FileReading(net=net))
 
 
 class Loud(nn.Module):
@@ -224,10 +94,10 @@ class Loud(nn.Module):
 
 def test_a_layer_of_another_kind_is_named_and_none_of_it_runs() -> None:
     for layer, named in ((nn.GELU(), "GELU"), (Loud(), "Loud"), (nn.LeakyReLU(), "LeakyReLU")):
-        listing = listed(in_use(pooled(layer)))
+        listing = listed(in_use(pooled(layer, inputs=840)))
         assert any(each.kind.endswith(named) for each in listing.layers)
-        with pytest.raises(UserError, match=rf"layer 4 \({named}\) is not supported"):
-            network_of(listing, SHAPE, None)
+        with pytest.raises(UserError, match=rf"layer 4 \({named}\)"):
+            network_of(listing, SHAPE)
 
 
 def changed(**attributes: object) -> nn.Module:
@@ -295,9 +165,11 @@ def test_inspect_lists_the_layers_and_shows_their_network(
     assert "conv 1" in capsys.readouterr().out
     torch.save(network.state_dict(), path)
     assert read_tensors(path).layers == ()
-    assert main(["inspect", str(path), "--data", "digits", "--examples", "4"]) == 0
-    told = capsys.readouterr().out
-    assert "padding 1; stride 1; 2×2 max pooling behind 0" in told
+    with_data = ["inspect", str(path), "--data", "digits", "--examples", "4"]
+    assert main(with_data) == 2
+    assert "--geometry" in capsys.readouterr().err
+    assert main([*with_data, "--activation", "relu", "--geometry", "p1,max2"]) == 0
+    assert "conv 1" in capsys.readouterr().out
 
 
 def adaptive(layer: nn.Module, features: int) -> nn.Sequential:

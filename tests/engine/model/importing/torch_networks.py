@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 
 
@@ -98,9 +99,14 @@ def torch_gates(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     return logits, gates
 
 
-def found_in(arrays: dict[str, Array], shape: tuple[int, ...]) -> ImportedNetwork:
-    listing = CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float64"))
-    return network_of(listing, shape, None, torch.float64)
+NOTHING = FileReading()
+
+
+def found_in(
+    arrays: dict[str, Array], shape: tuple[int, ...], said: FileReading = NOTHING
+) -> ImportedNetwork:
+    listing = CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float64"), reading=said)
+    return network_of(listing, shape, torch.float64)
 
 
 def holds(network: nn.Module, found: ImportedNetwork, x: Tensor) -> None:
