@@ -29,6 +29,7 @@ from dgn_engine.model.importing.from_file import (
 )
 from dgn_engine.model.importing.from_module import adapted_stack
 from dgn_engine.model.stack import Stack
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.save_network import save_network
@@ -102,7 +103,7 @@ def written(kind: str, folder: Path) -> Path:
 def test_the_file_holds_the_network_that_the_module_is(kind: str, tmp_path: Path) -> None:
     listing = read_tensors(written(kind, tmp_path))
     x = torch.randn(6, *SHAPE, dtype=torch.float64)
-    found = network_of(listing, SHAPE, None, torch.float64)
+    found = network_of(listing, SHAPE, torch.float64)
     assert found.assuming == ""
     torch.testing.assert_close(found.network(x), module_of(kind)(x))
 
@@ -130,9 +131,9 @@ def test_the_same_network_is_written_as_the_same_bytes(tmp_path: Path) -> None:
 def test_other_inputs_are_refused() -> None:
     listing = listing_of("convolutions with a projected skip")
     with pytest.raises(UserError, match="takes inputs of shape 1×8×8, but these examples have 64"):
-        network_of(listing, (64,), None)
+        network_of(listing, (64,))
     with pytest.raises(UserError, match="says itself"):
-        network_of(listing, SHAPE, NetConfig("fc"))
+        network_of(replace(listing, reading=FileReading(net=NetConfig("fc"))), SHAPE)
 
 
 def changed(edit: Callable[[dict[str, Any]], object]) -> CheckpointContents:
@@ -178,14 +179,14 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("kind", EDITS)
 def test_a_description_that_makes_no_sense_is_refused_in_a_sentence(kind: str) -> None:
     with pytest.raises(UserError, match=r"^net\.safetensors|of net\.safetensors"):
-        network_of(changed(EDITS[kind]), SHAPE, None)
+        network_of(changed(EDITS[kind]), SHAPE)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{" * 5000, '{"format": 1}'])
 def test_what_is_no_description_is_refused_in_a_sentence(text: str) -> None:
     listing = replace(listing_of("dense layers"), metadata={KEY: text})
     with pytest.raises(UserError, match=r"net\.safetensors"):
-        network_of(listing, SHAPE, None)
+        network_of(listing, SHAPE)
 
 
 @pytest.mark.parametrize("kind", ["missing", "strange", "of another shape", "not finite"])
@@ -201,7 +202,7 @@ def test_tensors_that_are_not_those_of_the_nodes_are_refused(kind: str) -> None:
     else:
         arrays["biases.0"] = arrays["biases.0"] * np.nan
     with pytest.raises(UserError, match=r"net\.safetensors"):
-        network_of(replace(listing, arrays=arrays), SHAPE, None)
+        network_of(replace(listing, arrays=arrays), SHAPE)
 
 
 EVERY_NODE = arch.Architecture(
@@ -270,7 +271,7 @@ def check_read_or_refused(changes: list[tuple[JsonPath, str]]) -> None:
     """What is read has every value that is written, and computes."""
     text = mutated(stated().metadata[KEY], changes)
     try:
-        found = network_of(replace(stated(), metadata={KEY: text}), SHAPE, None)
+        found = network_of(replace(stated(), metadata={KEY: text}), SHAPE)
     except UserError as error:
         said = str(error)
     else:
@@ -305,7 +306,7 @@ EVERY_CHANGE = [
 
 
 def test_a_description_with_any_one_value_is_read_as_it_is_written_or_refused() -> None:
-    assert network_of(stated(), SHAPE, None).network.architecture == EVERY_NODE
+    assert network_of(stated(), SHAPE).network.architecture == EVERY_NODE
     for change in EVERY_CHANGE:
         check_read_or_refused([change])
 
@@ -344,7 +345,7 @@ def test_a_factor_and_a_batchnorm_of_the_layers_are_written_in_the_weights() -> 
     stack = Stack(arch.Architecture(SHAPE, nodes), bias=True)
     stack.draw("kaiming", torch.Generator().manual_seed(0))
     listing = as_listing(AdaptedNetwork(stack, "Net of nets.py", True), "net.safetensors")
-    read = network_of(listing, SHAPE, None).network.value
+    read = network_of(listing, SHAPE).network.value
     assert not read.architecture.normalised
     for wanted, found in zip(stack.tensors()[0], read.tensors()[0], strict=True):
         assert torch.equal(found, wanted)

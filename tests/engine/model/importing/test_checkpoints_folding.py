@@ -10,7 +10,8 @@ from torch import nn
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.model.importing.match_layers import match_layers
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
 from tests.engine.model.importing.torch_networks import arrays_of, in_use
 
 
@@ -30,6 +31,11 @@ def sequential(**how: object) -> nn.Module:
     )
 
 
+def listing(arrays: dict[str, Array]) -> CheckpointContents:
+    """Of a file whose ε is said."""
+    return CheckpointContents("bn.pt", arrays, {}, reading=FileReading(norm_eps=1e-5))
+
+
 CNN = Architecture(
     (3, 6, 6), (Conv(3, 5), Conv(5, 7), GlobalAveragePool(), Dense(7, 2, gated=False))
 )
@@ -39,7 +45,7 @@ CNN = Architecture(
 @pytest.mark.parametrize("bias", [True, False])
 def test_what_enters_the_gates_is_the_same_after_folding(affine: bool, bias: bool) -> None:
     network = sequential(affine=affine, bias=bias)
-    found = CheckpointContents("bn.pt", arrays_of(network), {})
+    found = listing(arrays_of(network))
     match = match_layers(found, CNN)
     assert match.fits
     x = torch.randn(4, 3, 6, 6, dtype=torch.float64)
@@ -55,7 +61,7 @@ def test_what_enters_the_gates_is_the_same_after_folding(affine: bool, bias: boo
 
 
 def test_the_verdict_says_that_and_how_it_was_folded() -> None:
-    match = match_layers(CheckpointContents("bn.pt", arrays_of(sequential()), {}), CNN)
+    match = match_layers(listing(arrays_of(sequential())), CNN)
     assert [row.remark for row in match.rows] == ["1 folded in", "4 folded in", "with bias"]
     assert "BatchNorm is folded in as in evaluation" in match.verdict
     assert "ε of 1e-05" in match.verdict
@@ -92,12 +98,13 @@ def test_a_batchnorm_before_every_layer_is_not_folded() -> None:
     folding = fold_normalisation(arrays_of(network))
     assert folding.into == {}
     fc = Architecture((4,), (Dense(4, 4), Dense(4, 2, gated=False)))
-    match = match_layers(CheckpointContents("x.pt", folding.arrays, {}), fc)
-    assert "normalisation layers (0.weight)" in match.verdict
+    said = FileReading(norm_eps=1e-5, batchnorm="before")
+    match = match_layers(CheckpointContents("x.pt", folding.arrays, {}, reading=said), fc)
+    assert "'0.weight'" in match.verdict
 
 
 def test_a_negative_variance_is_not_finite_and_does_not_fit() -> None:
     arrays = arrays_of(sequential())
     arrays["1.running_var"] = np.full(5, -1.0)
-    match = match_layers(CheckpointContents("bn.pt", arrays, {}), CNN)
+    match = match_layers(listing(arrays), CNN)
     assert "layer 1: 0.weight holds values that are not finite" in match.verdict

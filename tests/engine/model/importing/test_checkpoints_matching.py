@@ -7,6 +7,7 @@ from dgn_engine import regimes
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.importing.match_layers import Part, match_layers
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.plugins import each
@@ -201,9 +202,21 @@ def test_weights_that_are_not_finite_in_float32_do_not_fit(value: float) -> None
 
 def test_normalisation_layers_are_not_passed_over_in_silence() -> None:
     shapes = {"a.weight": (16, 8), "bn.weight": (16,), "bn.running_mean": (16,), "b": (16, 16)}
-    match = match_layers(listing(shapes), FC)
+    said = FileReading(norm_eps=1e-5, batchnorm="before")
+    match = match_layers(replace(listing(shapes), reading=said), FC)
     assert not match.fits
-    assert "normalisation layers (bn.weight)" in match.verdict
+    assert "'bn.weight'" in match.verdict
+
+
+@pytest.mark.parametrize("said", [FileReading(), FileReading(norm_eps=1e-5, batchnorm="after")])
+def test_a_batchnorm_that_may_stand_after_the_activation_is_not_folded(said: FileReading) -> None:
+    norm = {f"bn.{word}": (16,) for word in ("weight", "bias", "running_mean", "running_var")}
+    shapes: dict[str, tuple[int, ...]] = {"a.weight": (16, 8), **norm, "b.weight": (16, 16)}
+    match = match_layers(replace(listing(shapes), reading=said), FC)
+    assert not match.fits
+    before = replace(listing(shapes), reading=FileReading(norm_eps=1e-5, batchnorm="before"))
+    before.arrays["bn.running_var"][:] = 1.0
+    assert match_layers(before, FC).fits
 
 
 def test_a_deeper_file_gives_its_first_layers_and_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.importing.match_layers import match_layers
 from dgn_engine.model.importing.torchvision_nets import understood_as
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 KNOWN = {
@@ -127,6 +129,7 @@ CNN = Architecture((3, 8, 8), (Conv(3, 4), GlobalAveragePool(), Dense(4, 2, gate
     ],
 )
 def test_a_known_network_that_does_not_fit_is_named_in_the_verdict(name: str, said: str) -> None:
-    match = match_layers(listing(shapes_of(built(name))), CNN)
+    reading = FileReading(norm_eps=1e-5, batchnorm="before")
+    match = match_layers(replace(listing(shapes_of(built(name))), reading=reading), CNN)
     assert not match.fits
     assert match.verdict.endswith(said)
