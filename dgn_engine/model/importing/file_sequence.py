@@ -93,13 +93,15 @@ def sequence_in(listing: CheckpointContents) -> FileSequence:
     layers, used = _layers(arrays, listing.reading.order)
     left = tuple(name for name in arrays if name not in used and not name.endswith(_COUNTER))
     _check_names(listing, layers, arrays)
-    numbered = _numbered(layers) if not listing.reading.order and not listing.picked else None
+    numbered = (
+        _numbered(layers, [*arrays]) if not listing.reading.order and not listing.picked else None
+    )
     first = min((_path(layer.name)[1] for layer in layers), default=())
     front = sum(first)
     if numbered is not None:
         sequence = FileSequence(*numbered, front, left)
     else:
-        weights = _ordered_weights(layers, listing)
+        weights = _ordered_weights(layers, listing, [*arrays])
         placed = _with_norms(weights, layers, arrays, listing)
         unsure = not listing.reading.order and not listing.picked and _other_orders(weights, arrays)
         chained = weights if placed is None else placed
@@ -196,7 +198,7 @@ def _check_names(
 
 
 def _numbered(
-    layers: Sequence[FileLayer],
+    layers: Sequence[FileLayer], names: list[str]
 ) -> tuple[tuple[FileLayer, ...], tuple[int | None, ...]] | None:
     """The layers by their numbers, with the gaps that these leave; None where no numbers have room
     for a layer without parameters: a list whose program adds what lies between has none."""
@@ -208,7 +210,7 @@ def _numbered(
         block.sort(key=lambda layer: paths[layer.name][1])
     ordered: list[FileLayer] = []
     gaps: list[int | None] = []
-    for block in _in_order(list(blocks.values())):
+    for block in _in_order(list(blocks.values()), names):
         between = [_gap(paths[a.name][1], paths[b.name][1]) for a, b in pairwise(block)]
         skips = any(gap is not None and gap > 0 for gap in between)
         gaps += [None] * bool(ordered) + (between if skips else [None] * len(between))
@@ -218,18 +220,34 @@ def _numbered(
     return tuple(ordered), tuple(gaps)
 
 
-def _in_order(blocks: list[list[FileLayer]]) -> list[list[FileLayer]]:
+def _in_order(blocks: list[list[FileLayer]], names: list[str]) -> list[list[FileLayer]]:
     """Sequences as they follow each other: in the order of the file, that of their names, or the
-    only one in which they chain."""
+    only one in which they chain where the order of the file says nothing ('classifier' before
+    'features') and numbers do not say another."""
     by_name = sorted(blocks, key=lambda block: natural(block[0].name))
     for order in (blocks, by_name):
         if _chains(_weights(order)):
             return order
-    if len(blocks) <= _BLOCKS:
-        fitting = [order for order in permutations(blocks) if _chains(_weights(order))]
+    if len(blocks) <= _BLOCKS and _sorted_by_name(names):
+        fitting = [
+            order
+            for order in permutations(blocks)
+            if _chains(_weights(order)) and _counts_up([block[0].name for block in order])
+        ]
         if len(fitting) == 1:
             return list(fitting[0])
     return blocks
+
+
+def _counts_up(names: Sequence[str]) -> bool:
+    """Whether names that are numbered alike follow each other by their numbers."""
+    last: dict[str, str] = {}
+    for name in names:
+        before = last.setdefault(stem(name), name)
+        if natural(before) > natural(name):
+            return False
+        last[stem(name)] = name
+    return True
 
 
 def _weights(blocks: Iterable[list[FileLayer]]) -> list[FileLayer]:
@@ -256,7 +274,7 @@ def _gap(before: Sequence[int], after: Sequence[int]) -> int | None:
 
 
 def _ordered_weights(
-    layers: Sequence[FileLayer], listing: CheckpointContents
+    layers: Sequence[FileLayer], listing: CheckpointContents, names: list[str]
 ) -> tuple[FileLayer, ...]:
     """Weights in the order that was said, that of the file, or that of their names where only then
     they chain."""
@@ -264,7 +282,7 @@ def _ordered_weights(
     weights = [layer for layer in layers if layer.kind != "BatchNorm"]
     if order:
         return tuple(sorted(weights, key=lambda layer: order.index(layer.tensors["weight"])))
-    blocks = _in_order([[each] for each in weights])
+    blocks = _in_order([[each] for each in weights], names)
     return tuple(layer for block in blocks for layer in block)
 
 
@@ -283,20 +301,32 @@ def _with_norms(
         geometry = parse_geometry(listing.reading.geometry)
         if geometry.places:
             return _as_worded(weights, norms, geometry, listing.file_name)
-    names = list(arrays)
-    sorted_by_name = names in (sorted(names), sorted(names, key=natural))
-    placed: dict[str, list[FileLayer]] = {layer.name: [] for layer in weights}
+    silent = _sorted_by_name(list(arrays))
+    placed: dict[str, FileLayer] = {}
     for norm in norms:
-        fitting = {layer.name: layer for layer in weights if layer.shape[0] == norm.shape[0]}
+        fitting = [layer.name for layer in weights if layer.shape[0] == norm.shape[0]]
         named = [name for name in names_before(norm.name) if name in fitting]
-        before = "" if sorted_by_name else _right_before(norm, layers)
-        found = {before} if before in fitting and (not named or before in named) else set(named)
-        if before in fitting and named and before not in named:
+        before = "" if silent else _right_before(norm, layers)
+        if before not in fitting or (named and before not in named):
+            alike = sorted((each.name for each in norms if each.shape == norm.shape), key=natural)
+            if len(alike) != len(fitting):
+                return None
+            before = fitting[alike.index(norm.name)]
+            if named != [before]:
+                return None
+        if before in placed:
             return None
-        if len(found) != 1 or placed[next(iter(found))]:
-            return None
-        placed[found.pop()].append(norm)
-    return tuple(each for layer in weights for each in (layer, *placed[layer.name]))
+        placed[before] = norm
+    return tuple(
+        each
+        for layer in weights
+        for each in (layer, *([placed[layer.name]] if layer.name in placed else []))
+    )
+
+
+def _sorted_by_name(names: list[str]) -> bool:
+    """Whether the order of a file says nothing, because it is that of its names."""
+    return names in (sorted(names), sorted(names, key=natural))
 
 
 def _as_worded(
@@ -361,8 +391,9 @@ def _check_chain(listing: CheckpointContents, weighted: Sequence[FileLayer]) -> 
 
 def stands_right_behind(listing: CheckpointContents) -> bool:
     """Whether by the numbers of its layers each BatchNorm stands right behind one with weights."""
-    layers, _ = _layers(considered(listing), ())
-    numbered = _numbered(layers)
+    arrays = considered(listing)
+    layers, _ = _layers(arrays, ())
+    numbered = _numbered(layers, [*arrays])
     if numbered is None:
         return False
     ordered, gaps = numbered

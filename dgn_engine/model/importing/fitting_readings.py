@@ -48,7 +48,7 @@ from dgn_engine.storage.checkpoints.saved_children import activations_in
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 MOST = 8  # readings in the answer
-_TRIED = 12  # geometries whose accuracy is computed
+_TRIED = 16  # geometries whose accuracy is computed
 _DEEPER = 2  # of these, the best are tried with other activations
 _EXAMPLES = (50, 500)  # at least and at most
 _OPERATIONS = 5e9  # multiplications that one reading may take
@@ -180,14 +180,14 @@ def _geometries(
         return
     convolutions = [layer for layer in sequence.weighted if layer.kind == "Conv2d"]
     dense = next((layer for layer in sequence.weighted if layer.kind == "Linear"), None)
-    seen: set[str] = set()
     stated = [stated_convolution(layer, children) for layer in convolutions]
     known = [each for each in stated if each is not None]
-    conventions = iter([known]) if len(known) == len(stated) else _conventions(convolutions)
+    conventions = [known] if len(known) == len(stated) else list(_conventions(convolutions))
     named = [pooling_word(child) for child in children.values() if "Pool" in child.kind]
     kinds = ("", *dict.fromkeys(word for word in named if word in _POOLS)) if named else _POOLS
-    for numbers, pools in product(conventions, _pooled(len(convolutions), kinds)):
-        for end in _ends(convolutions[-1], dense):
+    seen: set[str] = set()
+    for end in _ends(convolutions[-1], dense):  # none first
+        for pools, numbers in product(_pooled(len(convolutions), kinds), conventions):
             behind = [*pools[:-1], [*pools[-1], *end]]
             if not _leads(convolutions, numbers, behind, input_shape[1:], dense):
                 continue
