@@ -11,13 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.kernels.arguments import check_count, check_finite, check_module, check_word
-from dgn_engine.kernels.gram import ROWS_AT_LEAST, product
+from dgn_engine.kernels.gram import ROWS_AT_LEAST, accumulator, product
 from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows, as_real
 from dgn_engine.kernels.ntk import Logits
 from dgn_engine.kernels.precision import full_precision
 
 BUDGET = 4 << 30
 PIECE_BYTES = 256 << 20  # of one vectorised call: larger ones are no faster
+_PART = 1 << 14  # numbers of a row that are added up in the rows' own type
 WORKING = 2 << 20  # what does not grow with anything, such as the timing of a product
 
 
@@ -268,9 +269,17 @@ class _Contraction:
 
 
 def _products(one: Tensor, two: Tensor) -> Tensor:
-    """one @ two.T; of a few rows not by oneDNN, which fills them up to 64."""
-    few = min(len(one), len(two)) < ROWS_AT_LEAST
-    return one @ two.T if few else product(one, two)
+    """one @ two.T; of a few rows not by oneDNN, which fills them up to 64.
+
+    For a few rows a BLAS adds up each number of the result in one float32: over the 23 million
+    numbers of a layer of ResNet-18 with ten logits that is 1e-3 off. Sums of parts are not.
+    """
+    if min(len(one), len(two)) >= ROWS_AT_LEAST:
+        return product(one, two)
+    total = torch.zeros((len(one), len(two)), dtype=accumulator(one), device=one.device)
+    for left, right in zip(torch.split(one, _PART, 1), torch.split(two, _PART, 1), strict=True):
+        total += left @ right.T
+    return total.to(one.dtype)
 
 
 def _length(part: slice) -> int:

@@ -193,6 +193,12 @@ def test_old_weight_norm_has_its_kernel_and_the_module_stays_as_it_was() -> None
     assert all(p.grad is None for p in module.parameters())
 
 
+def test_few_rows_of_millions_of_parameters_keep_the_digits_of_float32() -> None:
+    x = torch.rand(2, 1_000_000, generator=torch.Generator().manual_seed(0))
+    found = k.empirical_ntk(nn.Linear(1_000_000, 1, bias=False).eval(), x)
+    torch.testing.assert_close(found.double(), x.double() @ x.double().T, rtol=2e-6, atol=0.0)
+
+
 def test_half_precision_is_summed_in_float32() -> None:
     module, x = make_module("MLP"), examples("MLP", 4)
     exact = k.empirical_ntk(module, x)
