@@ -118,6 +118,7 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     from dgn_engine.model.importing.saved_network import split_of_own
     from dgn_engine.training.device_data import choose_probe_set
     from dgn_engine.training.devices import set_threads
+    from dgn_engine.training.metrics import evenly_spaced
 
     data = _split_as_typed(
         split_of_own(listing, DataConfig(arguments.data, arguments.data_root or "")), arguments
@@ -133,8 +134,9 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     try:
         imported = network_of(listing, shape, dtype)
     except OpenQuestions as refusal:
-        shown = prepare(torch.from_numpy(examples.test_x[:_TRIED]))
-        labels = torch.from_numpy(examples.test_y[:_TRIED])
+        rows = evenly_spaced(min(_TRIED, len(examples.test_y)), len(examples.test_y))
+        shown = prepare(torch.from_numpy(examples.test_x[rows]))
+        labels = torch.from_numpy(examples.test_y[rows])
         raise add_fitting_readings(refusal, listing, shape, shown, labels) from None
     if imported.regime.drawn_gates:
         raise UserError(
@@ -239,7 +241,7 @@ def _accuracy(
     prepare: Preprocessing,
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """The accuracy on the first test examples, on all of them where one is expected."""
+    """The accuracy on test examples from all over them, on all where one is expected."""
     from dgn_engine.training.metrics import test_accuracy
 
     total = len(examples.test_y)
@@ -378,6 +380,6 @@ def _scored(accuracy: dict[str, Any], assuming: str) -> str:
         return f"Test accuracy: not measured, {accuracy['why']}."
     doubt = f" {IF_NOT}" if assuming else ""
     return (
-        f"Test accuracy{assuming}: {accuracy['test']:.1%} of the first {accuracy['examples']:,} of "
+        f"Test accuracy{assuming}: {accuracy['test']:.1%} of {accuracy['examples']:,} of "
         f"{accuracy['of']:,} test examples.{doubt}"
     )

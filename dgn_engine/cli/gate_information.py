@@ -236,12 +236,14 @@ def _self_contained(listing: CheckpointContents, examples: Examples) -> Checkpoi
 
     from dgn_engine.model.importing.from_file import self_contained
     from dgn_engine.model.importing.open_questions import OpenQuestions
+    from dgn_engine.training.metrics import evenly_spaced
 
     shape = examples.train_x.shape[1:]
     try:
         return self_contained(listing, shape)
     except OpenQuestions as refusal:
-        x, y = (torch.from_numpy(a[:_TRIED]) for a in (examples.test_x, examples.test_y))
+        rows = evenly_spaced(min(_TRIED, len(examples.test_y)), len(examples.test_y))
+        x, y = (torch.from_numpy(a[rows]) for a in (examples.test_x, examples.test_y))
         raise add_fitting_readings(refusal, listing, shape, x, y) from None
 
 

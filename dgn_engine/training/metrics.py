@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -54,26 +56,33 @@ class PendingScore:
 
 @dataclass(frozen=True)
 class TestAccuracy:
-    """The share (0…1) of the first `examples` test examples, out of `total`, that are right."""
+    """The share (0…1) of `examples` test examples, out of `total`, that are right."""
 
     share: float
     examples: int
     total: int
 
 
+def evenly_spaced(count: int, total: int) -> npt.NDArray[np.int64]:
+    """Return so many rows of `total`, evenly spaced: data in folders are sorted by class, and the
+    first of them are of one."""
+    return np.arange(count) * total // max(count, 1)
+
+
 def test_accuracy(
     network: GatedNetwork, examples: Examples, prepare: Preprocessing, most: int
 ) -> TestAccuracy | None:
-    """On the first `most` test examples, prepared as the network takes them; None where it has
-    not a logit for each class, or there is nothing to be tested on."""
+    """On at most `most` test examples from all over them, prepared as the network takes them; None
+    where it has not a logit for each class, or there is nothing to be tested on."""
     logits = 1 if examples.signed else len(examples.class_names)
     count = min(most, len(examples.test_y))
     if network.architecture.classes != logits or count < 1:
         return None
     like = next(network.parameters())
+    rows = evenly_spaced(count, len(examples.test_y))
     right = torch.zeros((), dtype=torch.long, device=like.device)
     for start in range(0, count, 100):
-        part = slice(start, min(count, start + 100))
+        part = rows[start : start + 100]
         x = prepare(torch.from_numpy(examples.test_x[part]).to(like.dtype)).to(like.device)
         labels = torch.from_numpy(examples.test_y[part]).to(like.device)
         with torch.no_grad():

@@ -68,7 +68,7 @@ def fitting_readings(
         listing: a file that leaves something open; what was said of it already is kept.
         input_shape: (C, H, W) or (d,).
         x: examples (n, *input_shape), and their class numbers `y` (n,): each reading then comes
-            with its accuracy on the first of them.
+            with its accuracy on some of them.
 
     Returns:
         Some of the readings that fit; none where the file is no sequence that could be said.
@@ -80,8 +80,9 @@ def fitting_readings(
         return ()
     if x is None or y is None or not found:
         return tuple(FittingReading(reading) for reading in found[:MOST])
-    count = _affordable(listing, input_shape)
-    x, y = x[:count], y[:count]
+    count = min(_affordable(listing, input_shape), len(y))
+    rows = torch.arange(count) * len(y) // count  # from all over them: they may be sorted by class
+    x, y = x[rows], y[rows]
     scored = [_scored(listing, reading, input_shape, x, y) for reading in found]
     kept = sorted(filter(None, scored), key=_accuracy)
     if "activation" in asked and not _is_family(kept):
