@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import ClassVar, Literal
 
 from dgn_engine.config import DataConfig, RunConfig, ValueInput
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.setting import OptionValue
 
 # What a file is opened for: its gates into Θ^f, its weights into Θ^v, to compare, or by itself.
@@ -294,6 +295,17 @@ class PickTensors(Command):
 
     ticket: int
     tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SayReading(Command):
+    """Say of a listed file what it does not say of its network, all of it anew; `FileListed`
+    follows, or `ReadingRefused`."""
+
+    title = "read the file so"
+
+    ticket: int
+    reading: FileReading
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.commands import Purpose
+from dgn_engine.protocol.file_reading import FileReading, OpenQuestion
 
 ReadOn = tuple[int, int, str]  # probe examples, out of how many, of which set
 
@@ -90,7 +91,7 @@ class RunStarted(Event):
     inspected: str = ""  # 'resnet18.pth': a network from a file, shown and not trained
     rotation: tuple[int, ...] = ()  # as in `Rewired`
     shift: tuple[int, ...] = ()
-    assuming: str = ""  # 'ReLU': the activation that an inspected file does not state
+    assuming: str = ""  # 'ReLU': the activation that the user says and an inspected file does not
     accuracy: float | None = None  # of no use: recorded runs have it; `FileScored` says it
     accuracy_of: int = 0
     began_with: int = 0  # probe examples, where another number has been chosen since
@@ -351,8 +352,9 @@ class FileListed(Event):
     """A checkpoint was read in a child process; nothing has been changed yet.
 
     `matches`, `fits` and `verdict` say what becomes of its gates, `weights` what of its weights in
-    the value network; `network`: whether it is a network of its own on these examples. Emitted
-    again, with the same ticket, when tensors were picked for layers.
+    the value network; `network`: whether it is a network of its own on these examples.
+    `questions`: what the file leaves open of that network, `reading`: what was said of it. Emitted
+    again, with the same ticket, when tensors were picked for layers or a reading was said.
     """
 
     ticket: int
@@ -370,6 +372,8 @@ class FileListed(Event):
     with_biases: bool = False  # of its gates, as in `FileUseCheck`
     would_call: tuple[str, ...] = ()  # what Python would call to load it; nothing of it was run
     would_import: tuple[str, ...] = ()  # modules, likewise
+    questions: tuple[OpenQuestion, ...] = ()
+    reading: FileReading = field(default=FileReading())
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import Event, FileUseCheck, Working
+from dgn_engine.protocol.file_reading import FileReading, FittingReading, Unsaid
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,30 @@ class NetworkChecked(Event):
     data: DataConfig
     network: FileUseCheck
     fitted: DataConfig
+
+
+@dataclass(frozen=True)
+class ReadingsFound(Event):
+    """Readings of a listed file that fit these data, the best first, tried on test examples.
+
+    `said`: what had been said of it already; `data`: as they were asked about, None: those that a
+    listing is judged by.
+    """
+
+    ticket: int
+    said: FileReading
+    readings: tuple[FittingReading, ...]
+    data: DataConfig | None = None
+
+
+@dataclass(frozen=True)
+class ReadingRefused(Event):
+    """What was said of a listed file cannot be, and nothing was changed: what it was said about,
+    and why, one sentence."""
+
+    ticket: int
+    about: Unsaid
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.data._preprocessing import channels_wanted
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import ImportedNetwork, architecture_for, network_of
+from dgn_engine.model.importing.from_file import ImportedNetwork, architecture_for
 from dgn_engine.model.importing.saved_network import (
     NetworkState,
     listing_of_checkpoint,
@@ -33,6 +33,7 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
+from dgn_engine.session.network_fit import read_network
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.branch_origin import origin_of
@@ -82,7 +83,7 @@ class Comparison:
             network.probe_schedule.watch(self._requests)
             opened = replace(
                 opened,
-                about=_in_words(network),
+                about=_in_words(network, imported.assuming),
                 regime=network.regime.name,
                 layers=layer_infos(network.network.architecture),
                 wiring=network.network.wiring,
@@ -168,7 +169,7 @@ def of_listing(listing: CheckpointContents) -> ComparisonSource:
         if inputs is None:
             raise UserError(_ONLY_SHOWN)
         shape = inputs.in_channels(channels_wanted(listing)).shape
-        imported = network_of(listing, shape, None, otherwise=inputs.net, door="window")
+        imported = read_network(listing, shape)
         return imported, ComparisonOpened(listing.file_name, "", "", ())
 
     return source
@@ -292,10 +293,10 @@ def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
     return run_checkpoints.load(reader.checkpoint(step))
 
 
-def _in_words(network: FrozenNetwork) -> str:
+def _in_words(network: FrozenNetwork, assuming: str) -> str:
+    """What it is; `assuming`: the activation where a user says it and its file does not."""
+    said = ", as you said" if assuming else ""
     layers = len(network.network.architecture.gated_shapes)
     step = f" · step {network.step:,}" if network.step else ""
-    plural = "" if layers == 1 else "s"
-    return (
-        f"{network.regime.name} · {layers} gate layer{plural} · {network.weights:,} weights{step}"
-    )
+    gates = f"{layers} gate layer{'' if layers == 1 else 's'}"
+    return f"{network.regime.name}{said} · {gates} · {network.weights:,} weights{step}"

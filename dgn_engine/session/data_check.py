@@ -11,7 +11,8 @@ from dgn_engine.data import Examples, load_examples
 from dgn_engine.data._preprocessing import as_stored
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
-from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
+from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked, ReadingsFound
+from dgn_engine.session.file_readings import LabelledExamples, offered_readings
 from dgn_engine.session.network_fit import DataFacts, fit_of
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
@@ -78,8 +79,12 @@ class DataCheck:
 
         try:
             facts = known or DataFacts.of(self._loaded(number, data, report))
-            check, fitted = fit_of(listing, data, facts, net)
+            check, fitted = fit_of(listing, data, facts)
             checked = NetworkChecked(ticket, data, check, fitted)
+            self._tell(number, checked)
+            if known is None:  # of those that are known, they come with the listing
+                self._offer(number, ticket, listing, data, facts, net)
+            return
         except _Superseded:
             return
         except UserError as refusal:
@@ -93,6 +98,23 @@ class DataCheck:
             self._tell(number, checked)
         except _Superseded:
             return
+
+    def _offer(
+        self,
+        number: int,
+        ticket: int,
+        listing: CheckpointContents,
+        data: DataConfig,
+        facts: DataFacts,
+        net: NetConfig,
+    ) -> None:
+        """Say which readings of the file fit these data, where it leaves something open."""
+        if (found := self.examples(data)) is None:
+            return
+        examples = LabelledExamples.of(found)
+        readings = offered_readings(listing, data, facts, net, examples)
+        if readings is not None:
+            self._tell(number, ReadingsFound(ticket, listing.reading, readings, data))
 
     def _loaded(
         self, number: int, data: DataConfig, report: Callable[[str, float | None], None]

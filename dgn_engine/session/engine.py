@@ -110,6 +110,7 @@ class Engine:
             do.ReportWindow: lambda command: watching.charge_window(command, self.run),
             do.OpenFile: self._open_file,
             do.PickTensors: self._on_shown(files.pick),
+            do.SayReading: self._on_shown(files.say),
             do.TakeGates: self._on_shown(files.take_gates),
             do.TakeWeights: self._on_shown(files.take_weights),
             do.BeginWithBiases: self._in_run(self._begin_with_biases),

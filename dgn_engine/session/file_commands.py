@@ -16,6 +16,7 @@ from dgn_engine.protocol.events import Event
 from dgn_engine.regimes import only_regime
 from dgn_engine.session.comparison import Comparison, HeldSource, RecordedSource, of_listing
 from dgn_engine.session.data_check import DataCheck
+from dgn_engine.session.file_readings import LabelledExamples
 from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest, ProbeInputs
 from dgn_engine.session.network_fit import DataFacts
 from dgn_engine.session.opened_files import FileTarget, OpenedFiles
@@ -39,6 +40,9 @@ class FileCommands:
 
     def pick(self, command: do.PickTensors, shown: Shown) -> None:
         self._files.pick(command.ticket, command.tensors, file_target_of(shown))
+
+    def say(self, command: do.SayReading, shown: Shown) -> None:
+        self._files.say(command.ticket, command.reading, file_target_of(shown))
 
     def check(self, command: do.CheckNetwork, shown: Shown) -> None:
         """Begin to read the data, unless they are those that are shown."""
@@ -137,7 +141,10 @@ def file_target_of(shown: Shown) -> FileTarget:
     if isinstance(shown, InspectedNetwork):
         architecture = shown.network.network.architecture
         data, facts = shown.asked, shown.facts
-        return FileTarget(architecture, architecture, False, False, data, facts, shown.config.net)
+        return FileTarget(
+            *(architecture, architecture, False, False, data, facts, shown.config.net),
+            examples=shown.labelled_examples,
+        )
     network = shown.trainer.network
     return FileTarget(
         gates=shown.architecture,
@@ -147,6 +154,9 @@ def file_target_of(shown: Shown) -> FileTarget:
         data=replace(shown.config.data, image_size=0, image_channels=0),  # they have it already
         facts=DataFacts(shown.image_shape, shown.architecture.classes),
         net=shown.config.net,
+        examples=LabelledExamples(
+            shown.trainer.data.test_x, shown.trainer.data.test_y, normalised=True
+        ),
     )
 
 
@@ -156,4 +166,4 @@ def probe_inputs_of(shown: Shown) -> ProbeInputs:
         return shown.inputs
     context = shown.context()
     images = context.x.reshape(len(context.x), *shown.image_shape)
-    return ProbeInputs(images, context.labels, shown.probe_set.classes, shown.config.net)
+    return ProbeInputs(images, context.labels, shown.probe_set.classes)

@@ -12,19 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.data._preprocessing import Preprocessing, as_stored, preprocessing_of
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.model.importing.from_file import ImportedNetwork
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.file_events import FileScored, TrainedOn, TrainingOffered
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.protocol.probe_choice import ProbeChoice
+from dgn_engine.session.file_readings import LabelledExamples
 from dgn_engine.session.file_score import FileScore
-from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy
+from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy, read_network
 from dgn_engine.session.train_on import check_unchanged, offer_of
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
@@ -44,14 +45,12 @@ FEWEST = 20  # of which there are so many at least
 class ProbeInputs:
     """What frozen networks are read on.
 
-    `x` (n, *image shape): the probe examples; `labels` (n,): theirs, out of `classes`; `net`: the
-    kind of network that a file without a name of its own is taken for.
+    `x` (n, *image shape): the probe examples; `labels` (n,): theirs, out of `classes`.
     """
 
     x: Tensor
     labels: Tensor
     classes: int
-    net: NetConfig
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -188,7 +187,7 @@ class InspectedNetwork:
         self.examples = (len(examples.train_y), len(examples.test_y))
         self._stored, self._prepare = examples, prepare
         self.inputs = self._choose(config)
-        found = network_of(listing, self.inputs.shape, None, otherwise=config.net, door="window")
+        found = read_network(listing, self.inputs.shape)
         set_threads(found.network.architecture)
         self.network = FrozenNetwork(found, self.inputs, emit, traced=True)
         self.assuming = found.assuming
@@ -217,12 +216,17 @@ class InspectedNetwork:
         x = self._prepare(torch.from_numpy(raw)).to(self.device)
         labels = torch.tensor(found.labels, dtype=torch.int64, device=self.device)
         self.probe_set = found
-        return ProbeInputs(x, labels, len(examples.class_names), config.net)
+        return ProbeInputs(x, labels, len(examples.class_names))
 
     @property
     def image_shape(self) -> tuple[int, ...]:
         """Of an example as it is stored."""
         return tuple(self._stored.train_x.shape[1:])
+
+    @property
+    def labelled_examples(self) -> LabelledExamples:
+        """The test examples on which other files are tried."""
+        return LabelledExamples.of(self._stored)
 
     @property
     def train_labels(self) -> Array:

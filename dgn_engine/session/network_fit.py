@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isqrt
 
-from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
 from dgn_engine.data._sizes import shape_shown
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.model.importing.open_questions import OpenQuestions
+from dgn_engine.model.importing.open_questions import in_words as open_in_words
 from dgn_engine.model.importing.saved_network import is_ours, split_of_own, state_of
 from dgn_engine.protocol.events import FileUseCheck
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
@@ -33,6 +35,20 @@ class DataFacts:
         return DataFacts(tuple(examples.train_x.shape[1:]), logits)
 
 
+def read_network(listing: CheckpointContents, input_shape: tuple[int, ...]) -> ImportedNetwork:
+    """Return the network of a file; refusals are worded for the window.
+
+    Raises:
+        OpenQuestions: the file leaves something open that was not said.
+        UserError: it is no network that is read here, or takes other inputs.
+    """
+    try:
+        return network_of(listing, input_shape, door="window")
+    except OpenQuestions as refusal:
+        words = open_in_words(listing, refusal.questions, "window")
+        raise OpenQuestions(words, refusal.questions) from None
+
+
 def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ...]) -> DataConfig:
     """The data as the network of a file takes them: grey images in as many channels as it has; of a
     file of ours, pixels and split as they were when it was trained. `shape`: as they are stored."""
@@ -51,19 +67,18 @@ def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ..
 
 
 def fit_of(
-    listing: CheckpointContents, data: DataConfig, facts: DataFacts, net: NetConfig
+    listing: CheckpointContents, data: DataConfig, facts: DataFacts
 ) -> tuple[FileUseCheck, DataConfig]:
-    """The verdict on a file and these data, and the data as its network takes them.
-
-    `net`: what a file without names of its own is taken for.
-    """
+    """The verdict on a file and these data, and the data as its network takes them."""
     try:
         data = data_for(listing, data, facts.shape)
         shape = shape_shown(data, facts.shape)
-        found = network_of(listing, shape, None, otherwise=net, door="window")
+        found = read_network(listing, shape)
+    except OpenQuestions as refusal:
+        return FileUseCheck(False, str(refusal)), data
     except UserError as refusal:
         gives = f"These data give {in_words(facts)}."
-        remarks = f"{gives} {_other_size(listing, data, facts, net)}".rstrip()
+        remarks = f"{gives} {_other_size(listing, data, facts)}".rstrip()
         return FileUseCheck(False, str(refusal), remarks=remarks), data
     verdict = f"{_network_in_words(listing.file_name, found)} {_shown_in_words(found, data, facts)}"
     assumed = [found.assumption] if found.assuming else []
@@ -114,16 +129,14 @@ def _shown_in_words(found: ImportedNetwork, data: DataConfig, facts: DataFacts) 
     return f"{words}."
 
 
-def _other_size(
-    listing: CheckpointContents, data: DataConfig, facts: DataFacts, net: NetConfig
-) -> str:
+def _other_size(listing: CheckpointContents, data: DataConfig, facts: DataFacts) -> str:
     """The side of images that it would take, a sentence; or ''."""
     if len(facts.shape) != 3:
         return ""
     for size in _sizes(listing, data, facts):
         shape = shape_shown(replace(data, image_size=size), facts.shape)
         try:
-            network_of(listing, shape, None, otherwise=net, door="window")
+            read_network(listing, shape)
         except UserError:
             continue
         return f"Resized to {size} pixels they would fit."

@@ -11,10 +11,19 @@ from pathlib import Path
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
+from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers
+from dgn_engine.model.importing.open_questions import unsaid_of_norms
 from dgn_engine.model.importing.pick_tensors import by_size, picked
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import Purpose
+from dgn_engine.protocol.file_events import ReadingRefused, ReadingsFound
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.session.file_readings import (
+    LabelledExamples,
+    contradiction_in,
+    offered_readings,
+    questions_on,
+)
 from dgn_engine.session.network_fit import DataFacts, fit_of
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
@@ -27,6 +36,7 @@ class FileTarget:
     `gates`: architecture of the feature network, `values`: of the value network (wider, where
     gates are tiled); `bias`: whether the value network has biases; `trains`: whether it is a run;
     `data` and what they give (`facts`): a file is judged by them where no others are chosen.
+    `examples`: on which readings of a file are tried; `net`: of the run.
     """
 
     gates: Architecture
@@ -36,6 +46,7 @@ class FileTarget:
     data: DataConfig
     facts: DataFacts
     net: NetConfig
+    examples: LabelledExamples
 
 
 @dataclass(frozen=True)
@@ -56,20 +67,15 @@ class OpenedFiles:
         self._lock = threading.Lock()
         self._tickets = 0
         self._listed: dict[int, _File] = {}
+        self._said: dict[int, FileReading] = {}  # of files whose network is being read so
         self._readers: list[threading.Thread] = []
         self._closing = threading.Event()
 
     def open(self, path: Path, purpose: Purpose, target: FileTarget) -> None:
         """Begin to read; `FileListed` or `Refused` follows."""
         self._tickets += 1
-        reader = threading.Thread(
-            target=self._read,
-            args=(self._tickets, path, purpose, target),
-            name=f"dgn-file-{self._tickets}",
-            daemon=True,
-        )
-        self._readers = [*(r for r in self._readers if r.is_alive()), reader]
-        reader.start()
+        ticket = self._tickets
+        self._begin(ticket, path, lambda: self._read(ticket, path, purpose, target))
 
     def pick(self, ticket: int, tensors: tuple[str, ...], target: FileTarget) -> None:
         """Match a listed file anew with these tensors; `FileListed` follows."""
@@ -79,10 +85,17 @@ class OpenedFiles:
             self._listed[ticket] = file
         self._emit(event)
 
+    def say(self, ticket: int, reading: FileReading, target: FileTarget) -> None:
+        """Begin to read the network of a listed file so; `FileListed` or `ReadingRefused` follows.
+        What is said later counts."""
+        file = self._file(ticket)
+        with self._lock:
+            self._said[ticket] = reading
+        self._begin(ticket, file.path, lambda: self._read_as(ticket, reading, target))
+
     def listing(self, ticket: int) -> CheckpointContents:
         """All that a listed file holds, or what was picked of it."""
-        file = self._file(ticket)
-        return picked(file.listing, file.picked) if file.picked else file.listing
+        return _chosen(self._file(ticket))
 
     def path(self, ticket: int) -> Path:
         return self._file(ticket).path
@@ -107,6 +120,7 @@ class OpenedFiles:
     def forget(self, ticket: int) -> None:
         with self._lock:
             known = self._listed.pop(ticket, None)
+            self._said.pop(ticket, None)
         if known is not None:
             self._emit(events.FileClosed(ticket))
 
@@ -124,27 +138,64 @@ class OpenedFiles:
             raise UserError("That file is no longer open; drop it again.")
         return found
 
-    def _read(self, ticket: int, path: Path, purpose: Purpose, target: FileTarget) -> None:
+    def _begin(self, ticket: int, path: Path, read: Callable[[], None]) -> None:
+        """Read in a thread of its own."""
+        reader = threading.Thread(
+            target=self._guarded, args=(path, read), name=f"dgn-file-{ticket}", daemon=True
+        )
+        self._readers = [*(r for r in self._readers if r.is_alive()), reader]
+        reader.start()
+
+    def _guarded(self, path: Path, read: Callable[[], None]) -> None:
         try:
-            file = _File(path, read_tensors(path, cancelled=self._closing), purpose)
-            event = listed(ticket, file, target)
+            read()
         except UserError as refusal:
             if not self._closing.is_set():
                 self._emit(events.Refused(f"open {path.name}", str(refusal)))
-            return
         except Exception as error:  # a reader's fault must not end silently
-            self._emit(
-                events.Failed(f"Opening {path.name} failed: {error}.", traceback.format_exc())
-            )
-            return
+            what = f"Opening {path.name} failed: {error}."
+            self._emit(events.Failed(what, traceback.format_exc()))
+
+    def _read(self, ticket: int, path: Path, purpose: Purpose, target: FileTarget) -> None:
+        file = _File(path, read_tensors(path, cancelled=self._closing), purpose)
+        event = listed(ticket, file, target)
         with self._lock:
             self._listed[ticket] = file
         self._emit(event)
+        self._offer_readings(ticket, file, target)
+
+    def _read_as(self, ticket: int, reading: FileReading, target: FileTarget) -> None:
+        file = self._file(ticket)
+        file = replace(file, listing=replace(file.listing, reading=reading))
+        contradiction = contradiction_in(_chosen(file))
+        event = listed(ticket, file, target) if contradiction is None else None
+        with self._lock:
+            if self._said.get(ticket) is not reading:
+                return  # something else was said meanwhile, or the file was closed
+            if event is not None:
+                self._listed[ticket] = file
+        if contradiction is not None:
+            self._emit(ReadingRefused(ticket, *contradiction))
+        elif event is not None:
+            self._emit(event)
+            self._offer_readings(ticket, file, target)
+
+    def _offer_readings(self, ticket: int, file: _File, target: FileTarget) -> None:
+        """Say which readings fit the data; the listing has not waited for it."""
+        listing, said = _chosen(file), file.listing.reading
+        found = offered_readings(listing, target.data, target.facts, target.net, target.examples)
+        with self._lock:
+            known = self._listed.get(ticket)
+        if found is None or known is None or known.listing.reading != said:
+            return
+        if listing.picked:  # as BatchNorm was folded into these
+            found = tuple(replace(f, reading=_with_norms(f.reading, said)) for f in found)
+        self._emit(ReadingsFound(ticket, said, found))
 
 
 def listed(ticket: int, file: _File, target: FileTarget) -> events.FileListed:
     """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
-    listing, gates = file.listing, gates_of(file, target)
+    listing, chosen, gates = file.listing, _chosen(file), gates_of(file, target)
     weights, why = weights_of(file, target)
     lacks = not target.bias and target.trains
     return events.FileListed(
@@ -167,10 +218,12 @@ def listed(ticket: int, file: _File, target: FileTarget) -> events.FileListed:
         ),
         network=_alone(file, target),
         purpose=file.purpose,
-        picked=bool(file.picked),
+        picked=chosen.picked,
         with_biases=lacks and gates.fits and _biased(gates),
         would_call=listing.would_call,
         would_import=listing.would_import,
+        questions=questions_on(chosen),
+        reading=listing.reading,
     )
 
 
@@ -179,10 +232,7 @@ def gates_of(file: _File, target: FileTarget) -> LayerMatching:
     if not target.trains:
         verdict = "This network is inspected, not trained: begin a run, then copy gates into it."
         return LayerMatching((), False, verdict)
-    if file.picked:
-        return match_layers(picked(file.listing, file.picked), target.gates)
-    match = match_layers(file.listing, target.gates)
-    return match if match.fits else _by_size(file, target.gates, match)
+    return _matched(file, target.gates, "gates")
 
 
 def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
@@ -190,11 +240,7 @@ def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
     if not target.trains:
         verdict = "This network is inspected, not trained: begin a run, then copy weights into it."
         return LayerMatching((), False, verdict), verdict
-    if file.picked:
-        match = match_layers(picked(file.listing, file.picked), target.values, "values")
-    else:
-        match = match_layers(file.listing, target.values, "values")
-        match = match if match.fits else _by_size(file, target.values, match)
+    match = _matched(file, target.values, "values")
     name = file.listing.file_name
     if not match.fits:
         return match, match.verdict.replace("Gates of", "Weights of", 1)
@@ -204,6 +250,14 @@ def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
             "to take its weights. Nothing was changed."
         )
     return match, ""
+
+
+def _matched(file: _File, architecture: Architecture, part: Part) -> LayerMatching:
+    listing = _chosen(file)
+    match = match_layers(listing, architecture, part)
+    if match.fits or listing.picked or unsaid_of_norms(listing):
+        return match
+    return _by_size(file, architecture, match)
 
 
 def _by_size(file: _File, architecture: Architecture, otherwise: LayerMatching) -> LayerMatching:
@@ -233,5 +287,17 @@ def _copied(name: str, match: LayerMatching) -> str:
 
 
 def _alone(file: _File, target: FileTarget) -> events.FileUseCheck:
-    listing = picked(file.listing, file.picked) if file.picked else file.listing
-    return fit_of(listing, target.data, target.facts, target.net)[0]
+    return fit_of(_chosen(file), target.data, target.facts)[0]
+
+
+def _with_norms(reading: FileReading, said: FileReading) -> FileReading:
+    return replace(reading, batchnorm=said.batchnorm, norm_eps=said.norm_eps)
+
+
+def _chosen(file: _File) -> CheckpointContents:
+    """All that a file holds, or what was picked of it; BatchNorm is folded in for that, which waits
+    until it is known how."""
+    if not file.picked or unsaid_of_norms(file.listing):
+        return file.listing
+    reading = replace(file.listing.reading, batchnorm="", norm_eps=None)  # of none that is left
+    return replace(picked(file.listing, file.picked), reading=reading)

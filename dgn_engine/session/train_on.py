@@ -64,7 +64,12 @@ def offer_of(
         return _of_ours(listing, found)
     biases = found.network.value.tensors()[1]
     biased = [bias is not None for bias in biases]
-    net = found.taken_for or NetConfig(f"{OF_FILE}{path}")
+    said = listing.reading
+    if said.net is not None and (said.batchnorm or said.norm_eps or said.ignored):
+        return TrainingOffer(
+            (), f"What you said of {name} is more than a run of {said.net.short} repeats."
+        )
+    net = said.net or NetConfig(f"{OF_FILE}{path}", said.to_options())
     remarks = []
     if any(FOLDED in remark for remark in found.remarks):
         remarks.append(

@@ -33,6 +33,7 @@ from dgn_engine.protocol.events import (
     Working,
 )
 from dgn_engine.protocol.file_events import CheckProgress, FileScored, TrainedOn
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.probe_commands import ChooseMisclassified, ChooseProbeSet, ListExamples
 
 
@@ -162,6 +163,7 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.Watch(()), "watch", None),
     (commands.OpenFile("/data/x.pt"), "open x.pt", None),
     (commands.PickTensors(1, ()), "match these tensors", None),
+    (commands.SayReading(1, FileReading("relu")), "read the file so", None),
     (commands.TakeGates(1), "copy the gates", UndoPolicy("gates of {file}", True, False)),
     (commands.TakeWeights(1), "copy the weights", UndoPolicy("weights of {file}", True, False)),
     (commands.BeginWithBiases(1, "weights"), "begin a run with biases", None),
@@ -256,6 +258,8 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "with_biases": False,
         "would_call": (),
         "would_import": (),
+        "questions": (),
+        "reading": FileReading(),
     },
     events.ComparisonOpened: {
         "wiring": (),

@@ -20,10 +20,13 @@ from dgn_engine.protocol.events import (
     Refused,
     RunStarted,
 )
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session import engine
 from dgn_engine.session.engine import Engine
 
+RELU = FileReading(activation="relu")
+RESNET = FileReading(geometry="torchvision")
 PROBES = tuple(do.ProbeRequest(name) for name in ("gates", "npk", "agreement"))
 
 
@@ -93,9 +96,19 @@ class Desk:
         while self.engine.running:
             self.engine.advance()
 
-    def open(self, path: Path, purpose: do.Purpose = "") -> FileListed:
+    def open(
+        self, path: Path, purpose: do.Purpose = "", reading: FileReading | None = None
+    ) -> FileListed:
+        """The listing of a file, once it is read as is said."""
+        listed = self._listed(do.OpenFile(str(path), purpose))
+        return listed if reading is None else self.say(listed.ticket, reading)
+
+    def say(self, ticket: int, reading: FileReading) -> FileListed:
+        return self._listed(do.SayReading(ticket, reading))
+
+    def _listed(self, command: do.Command) -> FileListed:
         told = len(self.events)
-        self.do(do.OpenFile(str(path), purpose))
+        self.do(command)
         until = time.monotonic() + 150
         while time.monotonic() < until:
             for event in self.events[told:]:

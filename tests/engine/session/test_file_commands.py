@@ -19,7 +19,7 @@ from dgn_engine.protocol.events import (
     RunStarted,
     WeightsTaken,
 )
-from tests.engine.session.conftest import PROBES, Desk, small
+from tests.engine.session.conftest import PROBES, RELU, Desk, small
 
 # weights into the value network
 
@@ -56,7 +56,7 @@ def test_weights_that_do_not_fit_are_refused_in_a_sentence_and_nothing_changes(
 ) -> None:
     desk.do(do.StartRun(small(), paused=True))
     before = desk.value()
-    listed = desk.open(chain)
+    listed = desk.open(chain, reading=RELU)
     desk.do(do.TakeWeights(listed.ticket))
     refused = desk.last(Refused)
     assert isinstance(refused, Refused)
@@ -126,7 +126,7 @@ def test_a_run_with_biases_takes_gates_and_what_does_not_fit_changes_nothing(
     path, layers = biased_file(tmp_path)
     desk.do(do.StartRun(small(), paused=True))
     before = desk.engine.run
-    listed = desk.open(chain)
+    listed = desk.open(chain, reading=RELU)
     assert not listed.weights.with_biases
     desk.do(
         do.BeginWithBiases(listed.ticket, "weights"), do.BeginWithBiases(listed.ticket, "gates")
@@ -285,7 +285,8 @@ def test_a_comparison_goes_over_to_the_next_run_or_says_why_it_ends(
         data=DataConfig("digits"), net=NetConfig("cnn4", (("channels", 2),)), device="cpu"
     )
     desk.do(do.StartRun(other, paused=True))
-    desk.do(do.CompareFile(desk.open(chain).ticket))  # 64 inputs in a row, or 8×8: the same
+    # 64 inputs in a row, or 8×8: the same
+    desk.do(do.CompareFile(desk.open(chain, reading=RELU).ticket))
     assert isinstance(desk.last(ComparisonOpened), ComparisonOpened)
     desk.do(do.CloseComparison())
     assert desk.events[-1] == ComparisonClosed()
@@ -294,7 +295,7 @@ def test_a_comparison_goes_over_to_the_next_run_or_says_why_it_ends(
 def test_a_network_for_other_inputs_cannot_be_compared(desk: Desk, tmp_path: Path) -> None:
     torch.save({"a.weight": torch.ones(4, 9), "b.weight": torch.ones(2, 4)}, tmp_path / "small.pt")
     desk.do(do.StartRun(small(), paused=True))
-    listed = desk.open(tmp_path / "small.pt")
+    listed = desk.open(tmp_path / "small.pt", reading=RELU)
     assert not listed.network.fits
     desk.do(do.CompareFile(listed.ticket))
     refused = desk.events[-1]
@@ -333,7 +334,7 @@ def test_a_folder_without_a_run_is_refused(desk: Desk, tmp_path: Path) -> None:
 
 def test_a_network_is_shown_and_never_trained(desk: Desk, chain: Path) -> None:
     desk.do(do.StartRun(small(), paused=True), do.Watch(PROBES))
-    listed = desk.open(chain)
+    listed = desk.open(chain, reading=RELU)
     assert listed.network.fits
     desk.do(do.InspectFile(listed.ticket))
     told = desk.last(RunStarted)
@@ -356,7 +357,7 @@ def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain:
     run = desk.engine.run
     assert run is not None
     x = run.context().x.flatten(1)
-    desk.do(do.InspectFile(desk.open(chain).ticket))
+    desk.do(do.InspectFile(desk.open(chain, reading=RELU).ticket))
     desk.turn(3)
     saved = torch.load(chain, weights_only=True)
     hidden = nn.functional.linear(x, saved["0.weight"], saved["0.bias"])
@@ -368,7 +369,9 @@ def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain:
 
 def test_a_new_run_begins_after_an_inspection(desk: Desk, chain: Path) -> None:
     desk.do(do.StartRun(small(), paused=True))
-    desk.do(do.InspectFile(desk.open(chain).ticket), do.StartRun(small(), paused=True))
+    desk.do(
+        do.InspectFile(desk.open(chain, reading=RELU).ticket), do.StartRun(small(), paused=True)
+    )
     told = desk.last(RunStarted)
     assert isinstance(told, RunStarted)
     assert not told.inspected

@@ -29,7 +29,7 @@ from dgn_engine.protocol.file_events import (
 from dgn_engine.session import file_score, frozen_network
 from dgn_engine.training.device_data import epoch_order
 from tests.engine.model.importing.torch_networks import in_use, narrow_resnet
-from tests.engine.session.conftest import PROBES, Desk, small
+from tests.engine.session.conftest import PROBES, RELU, RESNET, Desk, small
 from tests.image_folders import write_flowers
 
 CLASSES = 5
@@ -97,7 +97,7 @@ def checked(desk: Desk, ticket: int, data: DataConfig) -> NetworkChecked:
 def test_a_resnet_is_a_network_of_coloured_images_of_any_size(
     paused: Desk, resnet: tuple[Path, nn.Module], images: Path
 ) -> None:
-    ticket = paused.open(resnet[0], "network").ticket
+    ticket = paused.open(resnet[0], "network", RESNET).ticket
     for size, sides in (
         (0, "3×20×24"),
         (32, "3×32×32 (shorter side resized to 32, the middle cut"),
@@ -114,7 +114,7 @@ def test_a_resnet_is_a_network_of_coloured_images_of_any_size(
 def test_grey_images_go_to_all_channels_and_other_classes_have_no_accuracy(
     paused: Desk, resnet: tuple[Path, nn.Module]
 ) -> None:
-    listed = paused.open(resnet[0], "network")
+    listed = paused.open(resnet[0], "network", RESNET)
     event = checked(paused, listed.ticket, DataConfig("digits", train_limit=200))
     assert event.network == listed.network
     assert event.network.fits
@@ -132,7 +132,7 @@ def test_a_file_for_images_of_another_size_says_which(
     torch.save(
         nn.Sequential(nn.Linear(3 * 12 * 12, 8), nn.ReLU(), nn.Linear(8, 5)).state_dict(), path
     )
-    ticket = paused.open(path).ticket
+    ticket = paused.open(path, reading=RELU).ticket
     event = checked(paused, ticket, folder(images))
     assert not event.network.fits
     assert event.network.verdict == ("wide.pt takes 432 inputs, but these examples have 1440.")
@@ -146,7 +146,7 @@ def test_a_file_for_images_of_another_size_says_which(
 def test_data_that_are_not_there_are_a_verdict_and_no_fault(
     paused: Desk, resnet: tuple[Path, nn.Module], tmp_path: Path
 ) -> None:
-    ticket = paused.open(resnet[0]).ticket
+    ticket = paused.open(resnet[0], reading=RESNET).ticket
     nowhere = tmp_path / "nowhere"
     event = checked(paused, ticket, folder(nowhere))
     assert not event.network.fits
@@ -156,7 +156,7 @@ def test_data_that_are_not_there_are_a_verdict_and_no_fault(
 def test_only_the_newest_of_several_requests_is_answered(
     paused: Desk, resnet: tuple[Path, nn.Module], images: Path
 ) -> None:
-    ticket = paused.open(resnet[0]).ticket
+    ticket = paused.open(resnet[0], reading=RESNET).ticket
     told = len(paused.events)
     asked = [folder(images, image_size=size) for size in (8, 16, 24, 32)]
     paused.do(*(do.CheckNetwork(ticket, data) for data in asked))
@@ -188,7 +188,8 @@ def test_the_accuracy_of_a_file_is_that_of_a_slow_loop_over_all_test_examples(
     monkeypatch.setattr(frozen_network, "FEWEST", 1)
     path, network = resnet
     data = folder(images, image_size=32, normalise="imagenet")
-    paused.do(do.Watch(PROBES[:1]), do.InspectFile(paused.open(path).ticket, data))
+    paused.do(do.Watch(PROBES[:1]))
+    paused.do(do.InspectFile(paused.open(path, reading=RESNET).ticket, data))
     scores = scores_of(paused)
     assert [score.examples for score in scores] == [0]
     assert paused.engine.next_step_in() == 0.0  # it is not waited for
@@ -211,7 +212,7 @@ def scores_of(desk: Desk) -> list[FileScored]:
 def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
     paused: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
-    paused.do(do.InspectFile(paused.open(dense[0]).ticket, DataConfig("digits")))
+    paused.do(do.InspectFile(paused.open(dense[0], reading=RELU).ticket, DataConfig("digits")))
     inspected = paused.engine._inspected
     assert inspected is not None
     order = inspected._score._order
@@ -223,7 +224,7 @@ def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
 def test_labels_of_another_data_set_have_no_accuracy(
     paused: Desk, resnet: tuple[Path, nn.Module], trained: Path, images: Path
 ) -> None:
-    paused.do(do.InspectFile(paused.open(resnet[0]).ticket, DataConfig("digits")))
+    paused.do(do.InspectFile(paused.open(resnet[0], reading=RESNET).ticket, DataConfig("digits")))
     paused.turn(2)
     (score,) = scores_of(paused)
     assert score.sentence == (
@@ -269,7 +270,7 @@ def test_a_resnet_trains_on_from_its_logits_and_as_torch_would(
     sgd(desk)
     path, network = resnet
     data = folder(images, image_size=32)
-    desk.do(do.InspectFile(desk.open(path).ticket, data))
+    desk.do(do.InspectFile(desk.open(path, reading=RESNET).ticket, data))
     offered = desk.last(TrainingOffered)
     assert isinstance(offered, TrainingOffered)
     assert (offered.run, offered.regimes) == (2, ("ReLU", "FL"))
@@ -311,7 +312,9 @@ def test_a_plain_network_takes_the_step_that_torch_takes(
     desk: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
     sgd(desk)
-    desk.do(do.InspectFile(desk.open(dense[0]).ticket), do.TrainOn("ReLU", paused=True))
+    desk.do(
+        do.InspectFile(desk.open(dense[0], reading=RELU).ticket), do.TrainOn("ReLU", paused=True)
+    )
     run, network = desk.engine.run, copy.deepcopy(dense[1])
     assert run is not None
     x, y = run.trainer.data.train_x, run.trainer.data.train_y
@@ -331,7 +334,9 @@ def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
 ) -> None:
     desk = Desk(str(tmp_path / "runs"))
     sgd(desk)
-    desk.do(do.InspectFile(desk.open(dense[0]).ticket), do.TrainOn("ReLU", paused=True))
+    desk.do(
+        do.InspectFile(desk.open(dense[0], reading=RELU).ticket), do.TrainOn("ReLU", paused=True)
+    )
     desk.train(3)
     weights = desk.value()
     assert desk.engine._recording is not None
@@ -354,7 +359,7 @@ def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     )
     made = tmp_path / "made.safetensors"
     desk.do(do.SaveWeights(str(made)))
-    desk.do(do.InspectFile(desk.open(resnet[0]).ticket), do.TrainOn("ReLU"))
+    desk.do(do.InspectFile(desk.open(resnet[0], reading=RESNET).ticket), do.TrainOn("ReLU"))
     assert desk.last(Refused) == Refused(
         "train on from this network", "resnet18.pth has 5 outputs; these data need 10."
     )
@@ -365,7 +370,7 @@ def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     assert offered.remark.startswith("Its gates are made by a second network (DL)")
     changed = tmp_path / "changed.pt"
     torch.save(dense[1].state_dict(), changed)
-    desk.do(do.InspectFile(desk.open(changed).ticket), do.TrainOn("DL"))
+    desk.do(do.InspectFile(desk.open(changed, reading=RELU).ticket), do.TrainOn("DL"))
     refused = desk.last(Refused)
     assert isinstance(refused, Refused)
     assert refused.reason == "It can be trained on in ReLU or FL, not in DL."

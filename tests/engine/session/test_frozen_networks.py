@@ -17,11 +17,13 @@ from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import weight_shape
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.model.importing.open_questions import OpenQuestions
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.file_events import FileScored, TrainingOffered
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.regimes import find_regime
 from dgn_engine.session import frozen_network, opened_files
@@ -30,28 +32,32 @@ from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints import reader_child, wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
-from tests.engine.session.conftest import PROBES, Desk, small
+from tests.engine.session.conftest import PROBES, RELU, Desk, small
 
 NET = NetConfig("fc", (("depth", 3), ("width", 6)))
 SHAPES = ((7, 8), (5, 7), (3, 5))
 
 
-def contents(name: str = "x.npz", *shapes: tuple[int, ...]) -> CheckpointContents:
+def contents(
+    name: str = "x.npz", *shapes: tuple[int, ...], net: NetConfig | None = None
+) -> CheckpointContents:
+    """A file with weights of these shapes; `net`: as which it is read, else as ReLU between."""
     generator = np.random.default_rng(1)
     arrays: dict[str, Any] = {
         f"{layer}.weight": generator.normal(size=shape).astype(np.float32)
         for layer, shape in enumerate(shapes or SHAPES)
     }
-    return CheckpointContents(name, arrays, dict.fromkeys(arrays, "float32"))
+    reading = FileReading(activation="" if net else "relu", net=net)
+    return CheckpointContents(name, arrays, dict.fromkeys(arrays, "float32"), reading=reading)
 
 
 def found(regime: str = "ReLU") -> ImportedNetwork:
-    return replace(network_of(contents(), (8,), None), regime=find_regime(regime), step=12)
+    return replace(network_of(contents(), (8,)), regime=find_regime(regime), step=12)
 
 
 def inputs(*shape: int, count: int = 4) -> ProbeInputs:
     x = torch.randn((count, *shape), generator=torch.Generator().manual_seed(3))
-    return ProbeInputs(x, torch.arange(count) % 3, 3, NET)
+    return ProbeInputs(x, torch.arange(count) % 3, 3)
 
 
 @pytest.fixture
@@ -147,15 +153,15 @@ def test_a_comparison_says_what_it_compares_with(
     assert network is not None
     assert event == told.ComparisonOpened(
         "x.npz",
-        "ReLU · 2 gate layers · 106 weights",
+        "ReLU, as you said · 2 gate layers · 106 weights",
         "ReLU",
         layer_infos(network.network.architecture),
         wiring=(0, 1),
     )
     comparison.open(of_listing(contents("y.npz", (2000, 8), (3, 2000))), inputs(8))
-    assert opened(events).about == "ReLU · 1 gate layer · 22,000 weights"
+    assert opened(events).about == "ReLU, as you said · 1 gate layer · 22,000 weights"
     comparison.open(lambda _: (found(), told.ComparisonOpened("z", "", "", ())), inputs(8))
-    assert opened(events).about == "ReLU · 2 gate layers · 106 weights · step 12"
+    assert opened(events).about == "ReLU, as you said · 2 gate layers · 106 weights · step 12"
     assert opened(events).step == 12
 
 
@@ -352,7 +358,7 @@ def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be
         arrays = contents(name, *sizes).arrays
         np.savez(tmp_path / f"{name}.npz", **{k: np.asarray(a) for k, a in arrays.items()})
     desk.do(do.StartRun(small("FR-II"), paused=True))
-    desk.do(do.InspectFile(desk.open(tmp_path / "few.npz").ticket))
+    desk.do(do.InspectFile(desk.open(tmp_path / "few.npz", reading=RELU).ticket))
     event = desk.last(told.RunStarted)
     assert isinstance(event, told.RunStarted)
     score = desk.last(FileScored)
@@ -362,17 +368,20 @@ def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be
     assert event.parameters_feature == 0
 
 
-def test_a_file_without_names_is_compared_as_the_network_of_the_run(
+def test_a_file_without_names_is_compared_as_the_network_that_is_said(
     comparison: Comparison, events: list[told.Event]
 ) -> None:
     run = NetConfig("cnn4", (("channels", 2),))
     shapes = [weight_shape(node) for node in build_architecture(run, (1, 8, 8), 3).weighted]
-    file = contents("x.npz", *shapes)
-    given = replace(inputs(1, 8, 8), net=run)
-    comparison.open(of_listing(file), given)
+    given = inputs(1, 8, 8)
+    comparison.open(of_listing(contents("x.npz", *shapes, net=run)), given)
     assert [layer.kind for layer in opened(events).layers] == ["conv"] * 4
-    with pytest.raises(UserError, match="Open it beside a run of the network that it is of"):
-        comparison.open(of_listing(file), replace(given, net=NET))
+    with pytest.raises(UserError):
+        comparison.open(of_listing(contents("x.npz", *shapes, net=NET)), given)
+    unsaid = replace(contents("x.npz", *shapes), reading=FileReading())
+    with pytest.raises(OpenQuestions) as refused:
+        comparison.open(of_listing(unsaid), given)
+    assert {question.about for question in refused.value.questions} == {"activation", "geometry"}
 
 
 def test_grey_examples_go_to_all_channels_of_a_network_of_colour_images(
@@ -380,8 +389,8 @@ def test_grey_examples_go_to_all_channels_of_a_network_of_colour_images(
 ) -> None:
     run = NetConfig("cnn4", (("channels", 2),))
     shapes = [weight_shape(node) for node in build_architecture(run, (3, 8, 8), 3).weighted]
-    grey = replace(inputs(1, 8, 8), net=run)
-    comparison.open(of_listing(contents("x.npz", *shapes)), grey)
+    grey = inputs(1, 8, 8)
+    comparison.open(of_listing(contents("x.npz", *shapes, net=run)), grey)
     network = comparison._network
     assert network is not None
     assert torch.equal(network.x, grey.x.repeat(1, 3, 1, 1))

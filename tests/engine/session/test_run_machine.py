@@ -35,6 +35,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as said
 from dgn_engine.protocol.change_list import ChangesListed
+from dgn_engine.protocol.file_events import ReadingsFound
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.session import opened_files, undo
@@ -63,6 +64,7 @@ TURNS = st.integers(0, 5)
 UNSEEN = (
     said.Working,
     said.FileListed,
+    ReadingsFound,
     said.RunStarted,
     said.HistoryReplayed,
     said.RunContinued,

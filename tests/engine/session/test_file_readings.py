@@ -1,0 +1,303 @@
+"""What a listed file leaves open is asked; what is said of it is read, offered and trained on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import ComparisonOpened, Event, FileListed, Refused, RunStarted
+from dgn_engine.protocol.file_events import NetworkChecked, ReadingRefused, ReadingsFound
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.session import opened_files
+from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.session.conftest import RELU, Desk, small
+
+K4 = FileReading(activation="relu", geometry="s2p1,s2p1")
+
+
+class BatchNormBehindReLU(nn.Module):
+    """A network whose keys do not say that its BatchNorm stands behind the activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.fc = nn.Linear(4 * 8 * 8, 10)
+        for norm in (self.bn1, self.bn2):
+            nn.init.uniform_(norm.running_mean, -0.5, 0.5)  # type: ignore[arg-type]
+            nn.init.uniform_(norm.running_var, 0.5, 2.0)  # type: ignore[arg-type]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.bn1(torch.relu(self.conv1(x)))
+        return self.fc(self.bn2(torch.relu(self.conv2(x))).flatten(1))  # type: ignore[no-any-return]
+
+
+def convolutions() -> nn.Sequential:
+    return nn.Sequential(
+        *(nn.Conv2d(1, 4, 4, 2, 1), nn.ReLU(), nn.Conv2d(4, 8, 4, 2, 1), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(8 * 2 * 2, 10)),
+    )
+
+
+def train(network: nn.Module, x: torch.Tensor, y: torch.Tensor) -> None:
+    """Until its accuracy is far from that of another reading."""
+    torch.manual_seed(0)
+    optimiser = torch.optim.Adam(network.parameters(), 0.01)
+    for _ in range(60):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(x), y).backward()
+        optimiser.step()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[[nn.Module], Path]:
+    def save(network: nn.Module) -> Path:
+        torch.save(network.state_dict(), tmp_path / "net.pt")
+        return tmp_path / "net.pt"
+
+    return save
+
+
+@pytest.fixture
+def paused(desk: Desk) -> Desk:
+    desk.do(do.StartRun(small(), paused=True))
+    return desk
+
+
+def wait_for(desk: Desk, kind: type[Event], after: int = 0) -> Event:
+    until = time.monotonic() + 150
+    while time.monotonic() < until:
+        found = [event for event in desk.events[after:] if isinstance(event, kind)]
+        if found:
+            return found[-1]
+        time.sleep(0.01)
+    raise AssertionError(f"no {kind.__name__} came")
+
+
+def asked(listed: FileListed) -> set[str]:
+    return {question.about for question in listed.questions}
+
+
+def test_what_a_state_dict_does_not_say_is_asked_and_what_a_saved_module_says_is_not(
+    paused: Desk, chain: Path, tmp_path: Path
+) -> None:
+    listed = paused.open(chain)
+    assert asked(listed) == {"activation"}
+    assert not listed.network.fits
+    torch.save(nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)), tmp_path / "whole.pt")
+    whole = paused.open(tmp_path / "whole.pt")
+    assert (whole.questions, whole.network.fits) == ((), True)
+
+
+@pytest.mark.parametrize("command", [do.CompareFile, do.InspectFile])
+def test_nothing_is_computed_of_a_network_that_is_not_said(
+    paused: Desk, chain: Path, command: Callable[[int], do.Command]
+) -> None:
+    listed, told = paused.open(chain), len(paused.events)
+    paused.do(command(listed.ticket))
+    assert isinstance(wait_for(paused, Refused, told), Refused)
+    assert not any(isinstance(e, RunStarted | ComparisonOpened) for e in paused.events[told:])
+
+
+def test_the_right_reading_is_offered_and_said_although_it_is_not_the_usual_one(
+    paused: Desk, saved: Callable[[nn.Module], Path]
+) -> None:
+    run = paused.engine.run
+    assert run is not None
+    network = convolutions()
+    train(network, run.trainer.data.train_x.reshape(-1, 1, 8, 8), run.trainer.data.train_y)
+    listed = paused.open(saved(network))
+    assert asked(listed) == {"activation", "geometry"}
+    found = wait_for(paused, ReadingsFound)
+    assert isinstance(found, ReadingsFound)
+    assert (found.ticket, found.said, found.data) == (listed.ticket, FileReading(), None)
+    fitting = {each.reading: each for each in found.readings}
+    assert K4 in fitting
+    x, y = run.trainer.data.test_x.reshape(-1, 1, 8, 8), run.trainer.data.test_y
+    assert fitting[K4].examples == len(y)
+    right = float((network(x).argmax(1) == y).float().mean())
+    assert fitting[K4].accuracy == pytest.approx(right)
+    said = paused.say(listed.ticket, K4)
+    assert (said.ticket, said.reading, said.questions) == (listed.ticket, K4, ())
+    assert said.network.fits
+    paused.do(do.InspectFile(listed.ticket))
+    inspected = paused.engine._inspected
+    assert inspected is not None
+    shown = inspected.network
+    with torch.no_grad():
+        torch.testing.assert_close(shown.network(shown.x), network(shown.x), rtol=0, atol=1e-5)
+
+
+def test_a_part_of_what_is_open_may_be_said_and_the_rest_is_still_asked(
+    paused: Desk, saved: Callable[[nn.Module], Path]
+) -> None:
+    listed = paused.open(saved(BatchNormBehindReLU()))
+    assert asked(listed) == {"activation", "geometry", "batchnorm", "norm_eps"}
+    told = len(paused.events)
+    part = FileReading(batchnorm="after", norm_eps=1e-5)
+    said = paused.say(listed.ticket, part)
+    assert asked(said) == {"activation", "geometry"}
+    found = wait_for(paused, ReadingsFound, told)
+    assert isinstance(found, ReadingsFound)
+    assert found.said == part
+    assert {(one.reading.batchnorm, one.reading.norm_eps) for one in found.readings} == {
+        ("after", 1e-5)
+    }
+    assert asked(paused.say(listed.ticket, FileReading())) == asked(listed)
+
+
+def test_the_network_of_the_run_is_offered_where_the_weights_fit_it(
+    desk: Desk, tmp_path: Path
+) -> None:
+    net = NetConfig("cnn4", (("channels", 2),))
+    desk.do(do.StartRun(replace(small("ReLU"), net=net), paused=True))
+    run = desk.engine.run
+    assert run is not None
+    weights = run.trainer.network.value.weights
+    names = {f"part{n}.weight": w.detach().clone() for n, w in enumerate(weights)}
+    torch.save(names, tmp_path / "net.pt")
+    listed = desk.open(tmp_path / "net.pt")
+    found = wait_for(desk, ReadingsFound)
+    assert isinstance(found, ReadingsFound)
+    reading = found.readings[0].reading
+    assert reading.net == net
+    assert found.readings[0].accuracy is not None
+    assert desk.say(listed.ticket, reading).network.fits
+
+
+@pytest.mark.parametrize(
+    ("reading", "about"),
+    [
+        (FileReading(geometry="s2p1,foo"), "geometry"),
+        (FileReading(activation="relu", geometry="s2p1"), "geometry"),
+        (FileReading(geometry="s2p1"), "geometry"),
+        (FileReading(order=("nothing",)), "order"),
+        (FileReading(ignored=("nothing",)), "ignored"),
+    ],
+)
+def test_words_that_cannot_be_are_refused_by_what_they_are_about_and_change_nothing(
+    paused: Desk, saved: Callable[[nn.Module], Path], reading: FileReading, about: str
+) -> None:
+    listed = paused.open(saved(convolutions()))
+    paused.say(listed.ticket, K4)
+    told = len(paused.events)
+    paused.do(do.SayReading(listed.ticket, reading))
+    refused = wait_for(paused, ReadingRefused, told)
+    assert isinstance(refused, ReadingRefused)
+    assert (refused.ticket, refused.about) == (listed.ticket, about)
+    assert "--" not in refused.reason  # a window has no options
+    assert not any(isinstance(event, FileListed) for event in paused.events[told:])
+    assert paused.engine._files.listing(listed.ticket).reading == K4
+
+
+def test_what_was_said_last_counts(
+    paused: Desk, chain: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, told = paused.open(chain), len(paused.events)
+    tanh = FileReading(activation="tanh")
+    list_file = opened_files.listed
+
+    def slowly(
+        ticket: int, file: opened_files._File, target: opened_files.FileTarget
+    ) -> FileListed:
+        while file.listing.reading == tanh and ("relu" not in heard):
+            time.sleep(0.001)
+        heard.append(file.listing.reading.activation)
+        return list_file(ticket, file, target)
+
+    heard: list[str] = []
+    monkeypatch.setattr(opened_files, "listed", slowly)
+    paused.do(do.SayReading(listed.ticket, tanh), do.SayReading(listed.ticket, RELU))
+    wait_for(paused, FileListed, told)
+    for reader in paused.engine._files._files._readers:
+        reader.join(60)
+    listings = [event for event in paused.events[told:] if isinstance(event, FileListed)]
+    assert heard == ["relu", "tanh"]
+    assert [event.reading for event in listings] == [RELU]
+    assert paused.engine._files.listing(listed.ticket).reading == RELU
+
+
+def test_weights_behind_a_batchnorm_are_not_copied_before_it_is_said(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.do(do.StartRun(small(bias=True), paused=True))
+    layers: list[tuple[str, nn.Module]] = []
+    for number, (inputs, outputs) in enumerate([(64, 16), (16, 16), (16, 16)]):
+        layers += [(f"fc{number}", nn.Linear(inputs, outputs)), (f"bn{number}", nn.BatchNorm1d(16))]
+    layers.append(("out", nn.Linear(16, 10)))
+    arrays = {f"{name}.{key}": t for name, la in layers for key, t in la.state_dict().items()}
+    torch.save(arrays, tmp_path / "net.pt")
+    listed = desk.open(tmp_path / "net.pt")
+    assert (listed.fits, listed.weights.fits) == (False, False)
+    names = tuple(row.tensor for row in listed.matches)
+    told = len(desk.events)
+    desk.do(do.PickTensors(listed.ticket, names))
+    picked = wait_for(desk, FileListed, told)
+    assert isinstance(picked, FileListed)
+    assert (picked.fits, picked.weights.fits) == (False, False)
+    said = desk.say(listed.ticket, FileReading(batchnorm="before", norm_eps=1e-3))
+    assert (said.fits, said.weights.fits) == (True, True)
+    after = desk.say(listed.ticket, FileReading(batchnorm="after", norm_eps=1e-3))
+    assert (after.fits, after.weights.fits) == (False, False)
+
+
+def test_readings_are_tried_on_other_data_that_are_asked_about(
+    paused: Desk, saved: Callable[[nn.Module], Path]
+) -> None:
+    ticket = paused.open(saved(convolutions())).ticket
+    wait_for(paused, ReadingsFound)
+    told, data = len(paused.events), DataConfig("digits", test_limit=50)
+    paused.do(do.CheckNetwork(ticket, data))
+    checked = wait_for(paused, NetworkChecked, told)
+    assert isinstance(checked, NetworkChecked)
+    assert not checked.network.fits
+    found = wait_for(paused, ReadingsFound, told)
+    assert isinstance(found, ReadingsFound)
+    assert found.data == data
+    assert {one.examples for one in found.readings} == {50}
+
+
+@pytest.mark.parametrize("kind", ["dense", "convolutions", "batchnorm"])
+def test_a_run_from_a_file_reads_it_as_was_said_also_when_it_is_continued(
+    tmp_path: Path, saved: Callable[[nn.Module], Path], kind: str
+) -> None:
+    network, reading = {
+        "dense": (nn.Sequential(nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)), RELU),
+        "convolutions": (convolutions(), K4),
+        "batchnorm": (
+            BatchNormBehindReLU(),
+            FileReading("relu", "p1,p1", batchnorm="after", norm_eps=1e-5),
+        ),
+    }[kind]
+    network.eval()
+    desk = Desk(str(tmp_path / "runs"))
+    desk.do(do.StartRun(small(), paused=True))
+    desk.do(do.InspectFile(desk.open(saved(network), reading=reading).ticket))
+    desk.do(do.TrainOn("ReLU", paused=True))
+    run = desk.engine.run
+    assert run is not None
+    assert dict(run.config.net.options) == dict(reading.to_options())
+    x = run.trainer.data.test_x
+    shape = (64,) if kind == "dense" else (1, 8, 8)
+    with torch.no_grad():
+        wanted = network(x.reshape(-1, *shape))
+        torch.testing.assert_close(run.trainer.network(x), wanted, rtol=0, atol=1e-5)
+    desk.train(3)
+    weights, place = desk.value(), desk.engine._recording
+    assert place is not None
+    desk.engine.close()
+    again = Desk(str(tmp_path / "runs"))
+    again.do(do.ContinueRun(str(place.path), paused=True))
+    assert again.engine.run is not None
+    assert again.engine.run.step_count == 3
+    assert RunReader(place.path).config.net == run.config.net
+    assert all(torch.equal(a, b) for a, b in zip(again.value(), weights, strict=True))
+    again.engine.close()
