@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from dgn_engine.cli import main
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import network_of
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
 INPUTS = 6
@@ -72,7 +74,8 @@ def test_which_weights_were_taken_is_said_and_the_others_are_offered(
     assert main(["inspect", str(path), "--json", "--part", beside]) == 0
     tree = json.loads(capsys.readouterr().out)
     assert (tree["part"], tree["beside"]) == (beside, [taken])
-    assert sentence in network_of(read_tensors(path), (INPUTS,), None, door="window").remarks
+    listing = replace(read_tensors(path), reading=FileReading(activation="relu"))
+    assert sentence in network_of(listing, (INPUTS,), door="window").remarks
 
 
 def test_kernels_of_either_weights_are_those_of_the_weights_saved_alone(
@@ -82,9 +85,8 @@ def test_kernels_of_either_weights_are_those_of_the_weights_saved_alone(
 
     def kernels(tree: Any, *more: str) -> Any:
         path = _saved(tmp_path, tree)
-        assert (
-            main(["kernels", str(path), "--inputs", str(tmp_path / "x.npy"), "--json", *more]) == 0
-        )
+        asked = ["kernels", str(path), "--activation", "relu", "--inputs", str(tmp_path / "x.npy")]
+        assert main([*asked, "--json", *more]) == 0
         return json.loads(capsys.readouterr().out)
 
     tree = BESIDE["ema"][0]

@@ -33,7 +33,7 @@ def test_text_tells_tensors_what_they_are_and_what_is_ignored(
     assert "  0.weight  4×6  float32" in lines
     assert "  2.bias    3    float32  not finite" in lines
     assert lines[-4:-2] == ["some values are not finite", "ignored: args (argparse.Namespace)"]
-    assert "2.bias holds values that are not finite" in lines[-1]
+    assert "--activation" in lines[-1]
 
 
 def test_json_tells_the_same(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_what_a_file_would_call_is_a_warning(
     assert main(["inspect", str(trojan)]) == 0
     name = f"{os.system.__module__}.system"
     warning = f"warning: to load it, Python would call {name}; nothing was run"
-    assert capsys.readouterr().out.splitlines()[-1] == warning
+    assert warning in capsys.readouterr().out.splitlines()
     assert main(["inspect", "--json", str(trojan)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["would_call"], told["would_import"]) == ([name], [])

@@ -196,7 +196,7 @@ def test_a_path_in_the_place_of_a_module_is_answered_with_what_is_meant(
         (["--net", "fc"], "--net has no effect beside --model: the code says what"),
         (["--net", "fc", "--option", "width=3"], "--net has no effect beside --model"),
         (["--option", "width=3"], "--option has no effect beside --model"),
-        (["--norm-eps", "1e-3"], "--norm-eps has no effect beside --model: its BatchNorms say it."),
+        (["--norm-eps", "1e-3"], "--norm-eps has no effect beside --model: the code says"),
         (["--gates", "g.pt"], "--gates has no effect beside --model: the module makes its own"),
         (["--beta", "4"], "--beta has no effect beside --model"),
         (["--beta", "4", "--eps", "0.1"], "--beta has no effect beside --model"),
