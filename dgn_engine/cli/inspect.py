@@ -167,6 +167,8 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
     lines.extend(_warnings(tree))
     if reason := tree["not_read_because"]:
         lines += ["", reason]
+        if tree["asks"] and tree["sequential"]:
+            lines.append(f"Or save it so that it says itself what it is: {tree['sequential']}")
     return lines
 
 

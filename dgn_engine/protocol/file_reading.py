@@ -68,6 +68,11 @@ class FileReading:
             raise UserError(
                 f"BatchNorm stands before or after the activation, not '{self.batchnorm}'."
             )
+        if self.net is not None and (self.activation or self.geometry or self.order):
+            raise UserError(
+                f"--net {self.net.name} says what the network is; leave out --activation, "
+                "--geometry and --order."
+            )
         if self.norm_eps is not None and not 0 < self.norm_eps < float("inf"):
             raise UserError(f"ε of BatchNorm is {self.norm_eps:g}; it must be greater than 0.")
 

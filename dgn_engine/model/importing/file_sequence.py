@@ -355,14 +355,16 @@ def _right_before(norm: FileLayer, layers: Sequence[FileLayer]) -> str:
 
 
 def _other_orders(layers: Sequence[FileLayer], arrays: Mapping[str, Array]) -> bool:
-    """Whether layers of one square shape, whose names are not numbered alike, could be swapped."""
+    """Whether layers of one square shape, whose names are not numbered alike, could be swapped, or
+    numbers say another order than the file."""
     used = {layer.tensors["weight"] for layer in layers if layer.kind != "BatchNorm"}
     stems: dict[tuple[int, ...], set[str]] = {}
     kept = {name: array for name, array in arrays.items() if name in used}
     for name, array in kept.items():
         if array.shape[0] == array.shape[1]:
             stems.setdefault(array.shape, set()).add(stem(name))
-    return any(len(names) > 1 for names in stems.values())
+    names = [layer.tensors["weight"] for layer in layers if layer.kind != "BatchNorm"]
+    return any(len(found) > 1 for found in stems.values()) or not _counts_up(names)
 
 
 def _chains(weights: Sequence[FileLayer]) -> bool:
@@ -415,10 +417,12 @@ def bias_by_name(name: str, arrays: Mapping[str, Array]) -> str:
 
 
 def bias_of(name: str, outputs: int, arrays: Mapping[str, Array]) -> str:
-    """Return the bias that belongs to a weight: by name, else right behind it; or ''."""
+    """Return the bias that belongs to a weight: by name, or right behind it where the two names
+    differ by a number only; or ''."""
     named = bias_by_name(name, arrays)
     if named or any(word in name.lower() for word in ("weight", "kernel")):
         return named
     names = list(arrays)
     behind = names[names.index(name) + 1 : names.index(name) + 2]
-    return behind[0] if behind and arrays[behind[0]].shape == (outputs,) else ""
+    numbered = bool(behind) and stem(behind[0]) == stem(name)  # arr_0 and arr_1
+    return behind[0] if numbered and arrays[behind[0]].shape == (outputs,) else ""

@@ -34,7 +34,11 @@ from dgn_engine.model.importing.open_questions import (
     children_of,
     questions_of,
 )
-from dgn_engine.model.importing.sequence_reading import layers_as_said, stated_convolution
+from dgn_engine.model.importing.sequence_reading import (
+    fill_room,
+    layers_as_said,
+    stated_convolution,
+)
 from dgn_engine.model.importing.torchvision_nets import resembles
 from dgn_engine.protocol.file_reading import (
     ACTIVATIONS,
@@ -139,11 +143,12 @@ def _readings(
     )
     children = children_of(listing)
     words: Iterator[str] = iter([said.geometry])
-    if "geometry" in asked:
+    if "geometry" in asked and sequence.convolutions and not said.geometry:
         words = _geometries(sequence, input_shape, children)
     for geometry, place in product(words, places):
         reading = replace(base, geometry=geometry, batchnorm=place)
         try:
+            reading = fill_room(listing.file_name, sequence, reading)
             layers_as_said(listing.file_name, sequence, reading, children)
         except UserError:
             continue

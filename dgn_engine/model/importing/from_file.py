@@ -98,7 +98,10 @@ class ImportedNetwork:
         if not self.assuming:
             return ""
         how = f" ({self.said})" if self.said else ""
-        return f"The file does not say what it computes: {self.assuming} is as you said{how}."
+        return (
+            f"The file does not say what it computes: that these layers follow each other with "
+            f"{self.assuming} between, and nothing behind the last, is as you said{how}."
+        )
 
 
 @dataclass(frozen=True)
@@ -330,6 +333,8 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
     """Return what a file is before there are inputs: the reader itself is asked, with such as fit
     the first layer."""
     title, reason = understood_as(listing), ""
+    if says_itself(listing):
+        _check_nothing_said(listing)
     if is_ours(listing) or is_adapted(listing):
         return FileVerdict(title)
     try:

@@ -8,12 +8,14 @@ One word for each convolution in its order, and behind it one for each pooling:
     max2 avg3s2p1          pooling of 2×2, of 3×3 with stride 2 and padding 1
     max2ceil avg3s2p1bare  rounded up; the padding not counted in the mean
     adaptivemax1 adaptiveavg6x5
-    act bn dense           where each stands, if some do not stand where they usually do
+    skip                   a layer that does nothing in evaluation (Dropout, Identity, Flatten)
+    dense                  a dense layer; where one has its word, each has
+    act bn                 where activations and BatchNorms stand, if not where they usually do
 
-Without `act`, `bn` and `dense` an activation stands right behind every layer but the last and in
-front of the pooling, and dense layers need no word. With them every layer has its word, and each
-`bn` is the next BatchNorm of the file. Pooling, `act` and `bn` may stand in front of the first
-layer.
+Without `act` and `bn` an activation stands right behind every layer but the last and in front of
+the pooling. With them every layer has its word, they stand where they are said, and each `bn` is
+the next BatchNorm of the file. All but layers may stand in front of the first layer, too. Flatten
+between maps and a dense layer needs no word.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from dataclasses import dataclass, field
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer, Value
 
-PLACES = ("act", "bn", "dense")
+SKIP = "skip"
+PLACES = ("act", "bn")
+_SILENT = (*PLACES, SKIP)
 _MODES = ("circular", "reflect", "replicate")
 _SIDES = r"(\d{1,4}(?:x\d{1,4})?)"
 _CONVOLUTION = re.compile(rf"(?:[spd]{_SIDES}|psame|g\d{{1,6}}|{'|'.join(_MODES)})+")
@@ -49,7 +53,7 @@ class ConvolutionNumbers:
 @dataclass
 class LayerWords:
     """The words of one layer: `convolution` None for a dense one; `behind`: StatedLayer of pooling,
-    'act' and 'bn' in their order."""
+    'act', 'bn' and 'skip' in their order."""
 
     convolution: ConvolutionNumbers | None
     behind: list[StatedLayer | str] = field(default_factory=list)
@@ -79,7 +83,7 @@ def parse_geometry(text: str) -> Geometry:
             layers.append(LayerWords(_convolution(word)))
         else:
             behind = layers[-1].behind if layers else front
-            behind.append(word if word in PLACES else _pooling(word))
+            behind.append(word if word in _SILENT else _pooling(word))
     if not layers:
         raise UserError(
             "--geometry has no layer: a word for each convolution, like p1 or s2p1 (s1 where it "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from dgn_engine.errors import UserError
@@ -13,7 +13,9 @@ from dgn_engine.model.importing.geometry_words import (
     ConvolutionNumbers,
     Geometry,
     LayerWords,
+    convolution_word,
     parse_geometry,
+    pooling_word,
 )
 from dgn_engine.protocol.file_reading import (
     ACTIVATIONS,
@@ -101,6 +103,9 @@ def open_questions(
             found.append(norm_eps_question())
         return found
     segments = _segments(file, sequence)
+    if geometry is not None or not sequence.convolutions:
+        room = _room_question(file, sequence, segments, geometry or _dense(segments))
+        found += [] if room is None else [room]
     unsure = any(s.norm is not None and not s.norm_place and not s.is_last for s in segments)
     if unsure and not reading.batchnorm and not (geometry is not None and geometry.places):
         found.append(batchnorm_question())
@@ -122,9 +127,9 @@ def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQu
 
 def activation_question(children: Iterable[StatedLayer] = ()) -> OpenQuestion:
     named = activations_in(children)
-    words = "what stands between its layers"
+    words = "what stands between its layers (and that nothing goes past them)"
     if named:
-        words += f" (it names {in_list(named)}, not where they stand)"
+        words = f"what stands between its layers (it names {in_list(named)}, not where they stand)"
     names = {kind: name for name, (kind, _, _) in ACTIVATIONS.items()}
     option = names.get(named[0], "relu") if named else "relu"
     return OpenQuestion("activation", words, f"--activation {option}")
@@ -150,14 +155,13 @@ def layers_as_said(
     _check_of_norms(file, sequence, reading, geometry)
     segments = _segments(file, sequence)
     words = _words(file, segments, geometry)
-    remarks: list[str] = []
-    layers = list(_in_front(file, sequence, geometry, reading, children, remarks))
+    layers = list(_in_front(file, sequence, geometry, reading, children))
     kinds = [segment.layer.kind for segment in segments]
     for place, (segment, said) in enumerate(zip(segments, words, strict=True)):
         flattens = kinds[place] == "Conv2d" and kinds[place + 1 : place + 2] == ["Linear"]
         weighted = _weighted(segment.layer, said)
         _check_stated(file, weighted, children)
-        behind = _behind(file, segment, said, geometry.places, reading, flattens, remarks)
+        behind = _behind(file, segment, said, geometry.places, reading, flattens)
         norms = [
             _norm(segment.norm, weighted.kind == "Conv2d", reading, children)
             if layer.kind == "BatchNorm" and segment.norm is not None
@@ -165,7 +169,15 @@ def layers_as_said(
             for layer in behind
         ]
         layers += [weighted, *norms]
-    return tuple(layers), tuple(remarks)
+    unnumbered = all(gap is None for gap in sequence.gaps)
+    pairs = [
+        f"'{plain(segment.norm.name, 60)}' behind '{plain(segment.layer.name, 60)}'"
+        for segment in segments
+        if segment.norm is not None and unnumbered and not geometry.places
+    ]
+    more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
+    remark = f"By its names BatchNorm {', '.join(pairs[:_NAMED])}{more} stands so."
+    return tuple(layers), (remark,) if pairs else ()
 
 
 def _check_of_norms(
@@ -173,7 +185,7 @@ def _check_of_norms(
 ) -> None:
     """Refuse what is said of BatchNorms and has no effect."""
     if geometry.places and reading.batchnorm:
-        raise UserError("--batchnorm has no effect beside --geometry with act, bn or dense in it.")
+        raise UserError("--batchnorm has no effect beside --geometry with act or bn in it.")
     norms = any(layer.kind == "BatchNorm" for layer in sequence.layers)
     if not norms and (reading.batchnorm or reading.norm_eps is not None):
         option = "--batchnorm" if reading.batchnorm else "--norm-eps"
@@ -186,7 +198,6 @@ def _in_front(
     geometry: Geometry,
     reading: FileReading,
     children: Children,
-    remarks: list[str],
 ) -> Iterator[StatedLayer]:
     """What stands in front of the first layer with weights."""
     first, weighted = sequence.layers[0], sequence.weighted[0]
@@ -198,24 +209,67 @@ def _in_front(
         raise UserError(
             f"--geometry has bn in front of the first layer, and {file} has none there."
         )
-    silent = len(tokens) - tokens.count("bn")
-    if sequence.front > silent:
-        count = sequence.front - silent
-        remarks.append(
-            f"{count} layer{'s' * (count > 1)} without parameters in front of the first one "
-            f"{'are' if count > 1 else 'is'} taken to do nothing in evaluation (Flatten, Dropout)."
-        )
     for number, token in enumerate(tokens):
         if isinstance(token, StatedLayer):
             yield StatedLayer(f"{token.name} {number} in front", token.kind, token.numbers)
         elif token == "bn" and norm is not None:
             yield _norm(norm, weighted.kind == "Conv2d", reading, children)
-        else:
+        elif token == "act":
             kind, numbers = activation_class(reading.activation)
             name = f"{kind} {number} in front"
             yield StatedLayer(name, kind, _activation_numbers(kind, numbers))
     if weighted.kind == "Linear" and any(isinstance(token, StatedLayer) for token in tokens):
         yield _FLATTEN
+
+
+def _dense(segments: Sequence[_Segment]) -> Geometry:
+    return Geometry(tuple(LayerWords(None) for _ in segments), places=False)
+
+
+def _room_question(
+    file: str,
+    sequence: FileSequence,
+    segments: Sequence[_Segment],
+    geometry: Geometry,
+) -> OpenQuestion | None:
+    """What stands where the numbers have room for more layers than were said; None where there is
+    no such room."""
+    front = sequence.front - sum(token != "bn" for token in geometry.front)
+    said = _words(file, segments, geometry)
+    words, behind = ["skip"] * front, []
+    words += [_word(token) for token in geometry.front]
+    kinds = [segment.layer.kind for segment in segments]
+    for place, (segment, each) in enumerate(zip(segments, said, strict=True)):
+        tokens = list(each.behind)
+        acts = 0 if geometry.places else int(not segment.is_last and segment.room != 0)
+        flattens = kinds[place] == "Conv2d" and kinds[place + 1 : place + 2] == ["Linear"]
+        taken = sum(token != "bn" for token in tokens) + acts + flattens
+        more = 0 if segment.room is None else max(segment.room - taken, 0)
+        behind += [f"'{plain(segment.layer.name, 60)}'"] * bool(more)
+        layer = "dense" if each.convolution is None else convolution_word(each.convolution)
+        words += [layer, *(_word(token) for token in tokens), *["skip"] * more]
+    if front <= 0 and not behind:
+        return None
+    where = (["in front of the first layer"] if front > 0 else []) + (
+        [f"behind {in_list(behind[:_NAMED])}{' and others' if len(behind) > _NAMED else ''}"]
+        if behind
+        else []
+    )
+    text = f"what else stands {in_list(where)}, where numbers are left"
+    return OpenQuestion("geometry", text, f"--geometry {','.join(words)}")
+
+
+def fill_room(file: str, sequence: FileSequence, reading: FileReading) -> FileReading:
+    """Return a reading in which layers that numbers have room for, and nobody named, do nothing;
+    raises `UserError` where the file contradicts it."""
+    segments = _segments(file, sequence)
+    geometry = parse_geometry(reading.geometry) if reading.geometry else _dense(segments)
+    room = _room_question(file, sequence, segments, geometry)
+    return reading if room is None else replace(reading, geometry=room.option.split(" ")[1])
+
+
+def _word(token: StatedLayer | str) -> str:
+    return token if isinstance(token, str) else pooling_word(token)
 
 
 def _segments(file: str, sequence: FileSequence) -> list[_Segment]:
@@ -248,7 +302,7 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
     """The words of each layer: those of --geometry, none for dense layers that it leaves out."""
     said = list(geometry.layers)
     convolutions = [segment for segment in segments if segment.layer.kind == "Conv2d"]
-    whole = geometry.places or any(words.convolution is None for words in said)
+    whole = geometry.places or any(words.convolution is None for words in said) or not convolutions
     wanted = segments if whole else convolutions
     if len(said) != len(wanted):
         what = ("layer" if whole else "convolution") + "s" * (len(said) != 1)
@@ -274,7 +328,6 @@ def _behind(
     places: bool,
     reading: FileReading,
     flattens: bool,
-    remarks: list[str],
 ) -> Iterator[StatedLayer]:
     """What stands behind a layer, in its order."""
     name = plain(segment.layer.name, 60)
@@ -290,12 +343,6 @@ def _behind(
         raise UserError(
             f"{file} has numbers for {segment.room} layers without parameters behind '{name}', and "
             f"{silent} are said to stand there."
-        )
-    if segment.room is not None and silent < segment.room:
-        count = segment.room - silent
-        remarks.append(
-            f"{count} layer{'s' * (count > 1)} without parameters behind '{name}' "
-            f"{'are' if count > 1 else 'is'} taken to do nothing in evaluation (Dropout)."
         )
     for number, token in enumerate(tokens):
         if isinstance(token, StatedLayer):

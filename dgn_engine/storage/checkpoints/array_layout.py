@@ -64,7 +64,11 @@ def _numbered(listing: CheckpointContents) -> CheckpointContents:
     order = [next(ordered[stem(name)]) for name in matrices]
     shapes = [matrices[name].shape for name in order]
     transposed = [shape[::-1] for shape in shapes]
-    if order == list(matrices) or not (chains(shapes) or chains(transposed)):
+    given = list(matrices)
+    silent = given == sorted(given)  # the order of the file is that of the alphabet: 10 before 2
+    own = [array.shape for array in matrices.values()]
+    chained = chains(own) or chains([shape[::-1] for shape in own])
+    if order == given or not (chains(shapes) or chains(transposed)) or (chained and not silent):
         return listing
     parts: dict[str, list[str]] = {"": []}  # what follows each matrix goes along with it
     for name in listing.arrays:
