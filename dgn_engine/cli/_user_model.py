@@ -270,7 +270,7 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     kernels = _kernels(made, inputs, targets, classes, how)
     said = listing.reading.options
     notes = [f"{made.title} is read as said: {said}." if said else "The file states its layers."]
-    notes += [*found.remarks, *kernels.notes]
+    notes += [*found.remarks, *kernels.notes, "All its parameters count as trained."]
     settings = kernels.settings | {"assuming": listing.reading.activation or None}
     if accuracy is not None:
         notes.append(f"It is right on {accuracy:.1%} of the {len(x):,} inputs.")

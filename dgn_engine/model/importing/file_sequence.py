@@ -183,8 +183,8 @@ def _check_names(
     names = [layer.tensors["weight"] for layer in weights]
     if shortcut := shortcut_in(names):
         raise UnnamedNetwork(
-            f"{file} holds '{plain(shortcut, 80)}', a layer that goes past others by its name: the "
-            "layers are no chain."
+            f"{file} holds '{plain(shortcut, 80)}', by its name of a block or layer with a way "
+            "past others: the layers are no chain."
         )
     if two := two_networks_in(names):
         raise UnnamedNetwork(f"{file} holds {two}: its layers are no one chain.")

@@ -123,7 +123,10 @@ _KERAS_NORM = re.compile(
     re.IGNORECASE,
 )
 _SAMPLED = re.compile(r"(^|[._])(log_?var|log_?std|log_?sigma)(\.|$)")
-_SHORTCUT = re.compile(r"(^|\.)(skip|shortcut|residual|bypass|downsample)\w*(\.|$)")
+_SHORTCUT = re.compile(
+    r"(^|\.)(skip|shortcut|residual|bypass|downsample|res_?\d+|res_?block)\w*(\.|$)"
+    r"|(^|\.)layer\d+\.\d+\.conv\d"  # a block of a ResNet
+)
 
 
 def foreign_keys(names: Iterable[str]) -> ForeignKeys | None:

@@ -36,6 +36,7 @@ from dgn_engine.model.importing.foreign_keys import (
 from dgn_engine.model.importing.from_sequential import (
     SequentialModule,
     check_kinds,
+    fold_norms,
     module_of_layers,
     stack_of_layers,
 )
@@ -49,18 +50,18 @@ from dgn_engine.model.importing.from_tensors import (
 from dgn_engine.model.importing.geometry_words import parse_geometry
 from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers, matching_of
 from dgn_engine.model.importing.open_questions import (
-    RESNET,
     TORCHVISION,
     OpenQuestions,
     check_answered,
     children_of,
+    family_named,
     in_words,
     questions_of_norms,
     unsaid_of_norms,
 )
 from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
 from dgn_engine.model.importing.sequence_reading import layers_as_said
-from dgn_engine.model.importing.torchvision_nets import recognise, resembles, understood_as
+from dgn_engine.model.importing.torchvision_nets import recognise, understood_as
 from dgn_engine.model.importing.ways_out import sequential_line, way_out
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
@@ -165,15 +166,19 @@ def _with_way_out(verdict: UnknownGates, door: Door) -> UnknownGates:
 
 def module_in(listing: CheckpointContents, input_shape: tuple[int, ...]) -> SequentialModule:
     """Return the module that the layers of a file make as it states them or the user says them,
-    whatever its activations are; arguments and errors as of `network_of`."""
+    whatever its activations are, BatchNorm folded in; arguments and errors as of `network_of`."""
     check_keys(listing.file_name, considered(listing))
+    said: tuple[str, ...] = ()
     if listing.layers:
         _check_nothing_said(listing)
-        return module_of_layers(listing, listing.layers, input_shape)
-    check_answered(listing, "command")
-    renamed, layers, remarks = _said_layers(listing)
-    made = module_of_layers(renamed, layers, input_shape)
-    return replace(made, remarks=(*remarks, *made.remarks))
+        made = module_of_layers(listing, listing.layers, input_shape)
+    else:
+        check_answered(listing, "command")
+        renamed, layers, said = _said_layers(listing)
+        made = module_of_layers(renamed, layers, input_shape)
+    module, folded = fold_norms(made.module)
+    of_folded = (OF_FOLDED,) if folded else ()
+    return replace(made, module=module, remarks=(*said, *made.remarks, *folded, *of_folded))
 
 
 def _adapted(
@@ -218,7 +223,7 @@ def _found_in(
         if listing.reading.net is not None:
             return _named(listing, input_shape, listing.reading.net, dtype)
         check_answered(listing, door)
-        if _is_family(listing):
+        if family_named(listing.reading):
             return _of_family(listing, input_shape, dtype)
         renamed, layers, remarks = _said_layers(listing)
         stack, more = stack_of_layers(renamed, layers, input_shape, dtype)
@@ -237,18 +242,6 @@ def _said_layers(
     children = children_of(listing)
     layers, remarks = layers_as_said(listing.file_name, sequence, listing.reading, children)
     return replace(listing, arrays=sequence.arrays(listing.arrays)), layers, remarks
-
-
-def _is_family(listing: CheckpointContents) -> bool:
-    first = listing.reading.geometry.replace(" ", ",").partition(",")[0].lower()
-    if first not in (TORCHVISION, RESNET):
-        return False
-    if resembles(considered(listing)) is None:
-        raise UserError(
-            f"{listing.file_name} does not have the names and shapes of a {first} network: say in "
-            "--geometry a word for each of its convolutions."
-        )
-    return True
 
 
 def _of_family(

@@ -88,6 +88,38 @@ def stack_of_layers(
     return stack.to(dtype), tuple(remarks)
 
 
+def fold_norms(module: nn.Sequential) -> tuple[nn.Sequential, tuple[str, ...]]:
+    """Return a module with each BatchNorm folded into the layer before it, or else after it, and
+    what is said of it; its tangent kernel is that of the folded weights."""
+    remarks: list[str] = []
+    folded = _folded_back(_folded_forward(module, remarks))
+    norms = sum(isinstance(layer, _BatchNorm) for layer in module)
+    return folded, (*([f"{FOLDED}."] if norms else []), *remarks)
+
+
+def _folded_back(module: nn.Sequential) -> nn.Sequential:
+    """Each BatchNorm right behind a layer of weights folded into that."""
+    layers: dict[str, nn.Module] = {}
+    for name, layer in module.named_children():
+        before = next(reversed(layers.values())) if layers else None
+        if isinstance(layer, _BatchNorm) and isinstance(before, (nn.Linear, nn.Conv2d)):
+            layers[next(reversed(layers))] = _scaled(before, layer)
+        else:
+            layers[name] = layer
+    folded = nn.Sequential()
+    for name, layer in layers.items():
+        folded.add_module(name, layer)
+    return folded.eval()
+
+
+def _scaled(layer: nn.Linear | nn.Conv2d, norm: _BatchNorm) -> nn.Module:
+    """γ (W x + b − μ) / √(σ² + ε) + β as a layer."""
+    scale, shift = _scale_and_shift(norm)
+    weight = layer.weight.detach() * scale.reshape(-1, *(1,) * (layer.weight.ndim - 1))
+    bias = shift if layer.bias is None else shift + layer.bias.detach() * scale
+    return _with_tensors(layer, weight, bias)
+
+
 def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
     """Each BatchNorm that stands behind no layer of weights folded into the next one.
 
@@ -133,12 +165,7 @@ def _takes_shift(layer: nn.Module) -> bool:
 
 def _absorbed(norm: _BatchNorm, layer: nn.Module) -> nn.Module:
     assert isinstance(layer, (nn.Linear, nn.Conv2d))
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    gamma = torch.ones_like(norm.running_var) if norm.weight is None else norm.weight.detach()
-    scale = gamma / torch.sqrt(norm.running_var + norm.eps)
-    shift = -norm.running_mean * scale
-    shift = shift if norm.bias is None else shift + norm.bias.detach()
+    scale, shift = _scale_and_shift(norm)
     weight = layer.weight.detach()
     inputs = weight.shape[1]
     if isinstance(layer, nn.Linear):  # of flattened maps, or of a vector
@@ -151,9 +178,24 @@ def _absorbed(norm: _BatchNorm, layer: nn.Module) -> nn.Module:
         scaled = weight * own[:, :, None, None]
         moved = torch.einsum("oihw,oi->o", weight, by)
     bias = moved if layer.bias is None else moved + layer.bias.detach()
-    absorbed = copy.copy(layer)
-    absorbed._parameters = {"weight": nn.Parameter(scaled), "bias": nn.Parameter(bias)}
-    return absorbed
+    return _with_tensors(layer, scaled, bias)
+
+
+def _scale_and_shift(norm: _BatchNorm) -> tuple[torch.Tensor, torch.Tensor]:
+    """s and t of a BatchNorm in evaluation, x → s x + t."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    gamma = torch.ones_like(norm.running_var) if norm.weight is None else norm.weight.detach()
+    scale = gamma / torch.sqrt(norm.running_var + norm.eps)
+    shift = -norm.running_mean * scale
+    return scale, shift if norm.bias is None else shift + norm.bias.detach()
+
+
+def _with_tensors(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> nn.Module:
+    """A copy of a layer with other tensors."""
+    other = copy.copy(layer)
+    other._parameters = {"weight": nn.Parameter(weight), "bias": nn.Parameter(bias)}
+    return other
 
 
 @contextlib.contextmanager

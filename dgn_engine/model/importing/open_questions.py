@@ -47,10 +47,23 @@ def questions_of(listing: CheckpointContents) -> list[OpenQuestion]:
     reading = listing.reading
     arrays = considered(listing)
     family = resembles(arrays)
+    named = family_named(reading)
+    if named and family is None:
+        raise UserError(
+            f"{listing.file_name} does not have the names and shapes of a {named} network with "
+            "weights in its shortcuts: say in --geometry a word for each of its convolutions, or "
+            "let your own code make it (--model)."
+        )
     if family and (family == "resnet" or reading.geometry == TORCHVISION):
         return _questions_of_family(listing)
     sequence, children = sequence_in(listing), children_of(listing)
     return open_questions(listing.file_name, sequence, listing.arrays, reading, children)
+
+
+def family_named(reading: FileReading) -> str:
+    """Return the family of networks that --geometry names, 'torchvision' or 'resnet'; or ''."""
+    first = reading.geometry.replace(" ", ",").partition(",")[0].lower()
+    return first if first in (TORCHVISION, RESNET) else ""
 
 
 def children_of(listing: CheckpointContents) -> dict[str, StatedLayer]:

@@ -234,7 +234,9 @@ def _room_question(
 ) -> OpenQuestion | None:
     """What stands where the numbers have room for more layers than were said; None where there is
     no such room."""
-    front = sequence.front - sum(token != "bn" for token in geometry.front)
+    pools = any(isinstance(token, StatedLayer) for token in geometry.front)
+    flattened = int(pools and segments[0].layer.kind == "Linear")
+    front = sequence.front - sum(token != "bn" for token in geometry.front) - flattened
     said = _words(file, segments, geometry)
     words, behind = ["skip"] * front, []
     words += [_word(token) for token in geometry.front]
@@ -302,7 +304,8 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
     """The words of each layer: those of --geometry, none for dense layers that it leaves out."""
     said = list(geometry.layers)
     convolutions = [segment for segment in segments if segment.layer.kind == "Conv2d"]
-    whole = geometry.places or any(words.convolution is None for words in said) or not convolutions
+    whole = geometry.places or any(words.convolution is None for words in said)
+    whole = bool(said) and (whole or not convolutions)
     wanted = segments if whole else convolutions
     if len(said) != len(wanted):
         what = ("layer" if whole else "convolution") + "s" * (len(said) != 1)
