@@ -56,7 +56,7 @@ def test_inspect_shows_what_was_said_with_each_figure_and_the_accuracy_that_foll
     for figure in ("Overlap Λ, assuming ReLU: ", "NPK (exact, assuming ReLU): "):
         assert figure in said
     share = accuracy_of(trained(nn.Tanh))
-    assert f"Test accuracy, assuming ReLU: {share:.1%} of the first 360 of 360" in said
+    assert f"Test accuracy, assuming ReLU: {share:.1%} of 360 of 360" in said
     tree = json.loads((tmp_path / "o" / "inspection.json").read_text())
     assert tree["network"]["assuming"] == "ReLU"
     assert " ".join(SAID) in said
