@@ -32,7 +32,8 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         ("dgn_engine/model/importing", "dgn_engine/model"),
         "A network cannot be built or read. `dgn inspect FILE` lists what a file holds; a model "
         "that a file of weights cannot say is named by its code: "
-        "[Bring your own network](../own-network.md).",
+        "[Bring your own network](../own-network.md). Where a file 'does not say' something, you "
+        "can: [What a file does not say](../guide/files.md#what-a-file-does-not-say).",
     ),
     "Checkpoints and other files": (
         ("dgn_engine/storage/checkpoints", "dgn_engine/storage/images", "dgn_engine/confinement",

@@ -87,6 +87,18 @@ NOT_RUN = (
         ),
     ),
     NotRun(
+        "run with the rest of its section by a test of its own; the first ends with exit code 2",
+        "tests/documentation/test_files_section.py",
+        (
+            "dgn inspect digits.pt --data digits",
+            "dgn inspect digits.pt --data digits --activation relu --geometry s2p1,p1",
+            "dgn kernels digits.pt --inputs x.npy --labels y.npy --activation relu "
+            "--geometry s2p1,p1 --out kernels.npz",
+            "dgn gate-information digits.pt --data digits --activation relu --geometry s2p1,p1 "
+            "--patience 40",
+        ),
+    ),
+    NotRun(
         "needs a cluster",
         "tests/engine/sweep/test_dask.py",
         (

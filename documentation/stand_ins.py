@@ -135,7 +135,12 @@ def _dense(*sides: int, bias: bool = True) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def _write_dense(sides: Sequence[int], path: Path, bias: bool = True) -> None:
+def _write_dense(sides: Sequence[int], path: Path) -> None:
+    """Write a whole network, which says what it is."""
+    torch.save(_dense(*sides), path)
+
+
+def _write_state_dict(sides: Sequence[int], path: Path, bias: bool = True) -> None:
     torch.save(_dense(*sides, bias=bias).state_dict(), path)
 
 
@@ -224,8 +229,8 @@ STAND_INS: dict[str, Callable[[Path], None]] = {
     "FILE": partial(_write_dense, (784, 16, 16, 10)),
     "net.pt": partial(_write_dense, (784, 16, 16, 10)),
     "mine.pt": partial(_write_dense, (64, 16, 16, 10)),
-    "f.pt": partial(_write_dense, (784, 16, 10)),
-    "feature.pt": partial(_write_dense, (6, 8, 8, 8, 3), bias=False),
+    "f.pt": partial(_write_state_dict, (784, 16, 10)),
+    "feature.pt": partial(_write_state_dict, (6, 8, 8, 8, 3), bias=False),
     "value.safetensors": _write_gates,
     "cnn.pt": _write_convolutions,
     "resnet18.pth": _write_resnet,
