@@ -110,8 +110,8 @@ def add_fitting_readings(
 
     found = fitting_readings(listing, input_shape, x, y)
     refusal.details = hints(listing)
-    if not found:
-        return refusal
+    if not found or (len(found) == 1 and not found[0].examples):
+        return refusal  # the only one would read like advice
     sides = "×".join(str(side) for side in input_shape)
     examples = found[0].examples
     how = f", with their accuracy on {examples:,} examples" if examples else more

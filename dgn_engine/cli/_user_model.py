@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._kernel_inputs import check_labels, normalised_inputs
 from dgn_engine.cli._own_network import network_settings, read_listing
-from dgn_engine.cli._reader_options import READING, add_part, check_expected, with_reading
+from dgn_engine.cli._reader_options import IF_NOT, READING, add_part, check_expected, with_reading
 from dgn_engine.cli._user_code import (
     MadeModel,
     code_of_the_user,
@@ -24,6 +24,7 @@ from dgn_engine.cli._user_code import (
 )
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing import MODEL
+from dgn_engine.protocol.file_reading import activation_in_words
 from dgn_engine.protocol.kernel_quantities import QUANTITIES_OF_K
 
 if TYPE_CHECKING:
@@ -268,12 +269,13 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     targets = None if labels is None else torch.from_numpy(labels).to(device)
     accuracy = _accuracy(made, inputs, targets, arguments)
     kernels = _kernels(made, inputs, targets, classes, how)
-    said = listing.reading.options
+    said, assuming = listing.reading.options, activation_in_words(listing.reading.activation)
     notes = [f"{made.title} is read as said: {said}." if said else "The file states its layers."]
     notes += [*found.remarks, *kernels.notes, "All its parameters count as trained."]
-    settings = kernels.settings | {"assuming": listing.reading.activation or None}
+    settings = kernels.settings | {"assuming": assuming or None}
     if accuracy is not None:
-        notes.append(f"It is right on {accuracy:.1%} of the {len(x):,} inputs.")
+        doubt = f" {IF_NOT}" if said else ""
+        notes.append(f"It is right on {accuracy:.1%} of the {len(x):,} inputs.{doubt}")
         settings |= {"accuracy": accuracy}
     return ModelKernels(kernels.arrays, settings, notes)
 

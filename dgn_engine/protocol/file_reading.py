@@ -165,6 +165,14 @@ def activation_class(activation: str) -> tuple[str, dict[str, float]]:
     return kind, {argument: float(number) if number else usual} if argument else {}
 
 
+def activation_in_words(activation: str) -> str:
+    """Return 'ReLU', 'LeakyReLU 0.2'; '' where nothing was said."""
+    if not activation:
+        return ""
+    name, _, number = activation.partition(":")
+    return f"{ACTIVATIONS[name][0]} {number}".rstrip()
+
+
 def in_list(words: Sequence[str]) -> str:
     """Return 'a, b and c'."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else list(words))

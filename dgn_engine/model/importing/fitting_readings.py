@@ -53,6 +53,7 @@ from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 MOST = 8  # readings in the answer
 _TRIED = 16  # geometries whose accuracy is computed
+_NAMED = 3  # of them, at least, with what a whole saved module names
 _DEEPER = 2  # of these, the best are tried with other activations
 _EXAMPLES = (50, 500)  # at least and at most
 _OPERATIONS = 5e9  # multiplications that one reading may take
@@ -96,14 +97,21 @@ def fitting_readings(
             for name in _likely(listing)[1:]
         ]
         kept = sorted([*kept, *filter(None, others)], key=_accuracy)
-    return tuple(kept[:MOST])
+    named = _named_activations(listing)
+    first = [f for f in kept if f.reading.activation in named]
+    rest = [f for f in kept if f not in first[:_NAMED]]
+    shown = [*first[:_NAMED], *rest][:MOST]  # what the file itself names stays among them
+    return tuple(sorted(shown, key=_accuracy))
+
+
+def _named_activations(listing: CheckpointContents) -> list[str]:
+    names = {kind: name for name, (kind, _, _) in ACTIVATIONS.items()}
+    return [names[kind] for kind in activations_in(listing.children) if kind in names]
 
 
 def _likely(listing: CheckpointContents) -> tuple[str, ...]:
     """Activations to try: those that a whole saved module names, first."""
-    names = {kind: name for name, (kind, _, _) in ACTIVATIONS.items()}
-    named = [names[kind] for kind in activations_in(listing.children) if kind in names]
-    return tuple(dict.fromkeys((*named, *_COMMON)))
+    return tuple(dict.fromkeys((*_named_activations(listing), *_COMMON)))
 
 
 def _accuracy(fitting: FittingReading) -> float:

@@ -5,6 +5,7 @@ The one reader of every command and of the window: what one of them opens, all o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -66,7 +67,13 @@ from dgn_engine.model.importing.ways_out import sequential_line, way_out
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
-from dgn_engine.protocol.file_reading import FileReading, OpenQuestion, in_list, reading_of
+from dgn_engine.protocol.file_reading import (
+    NOTHING_SAID,
+    FileReading,
+    OpenQuestion,
+    in_list,
+    reading_of,
+)
 from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
@@ -335,6 +342,10 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
             check_keys(listing.file_name, listing.arrays)
             check_kinds(listing.file_name, listing.layers)
             return FileVerdict(title)
+        if listing.reading != NOTHING_SAID and not says_itself(listing):
+            return FileVerdict(f"{_said_in_words(listing)}, as said")
+    except OpenQuestions as refusal:
+        return FileVerdict(title, str(refusal), sequential_line(listing), refusal.questions)
     except UnknownGates as verdict:
         return FileVerdict(title, str(_with_way_out(verdict, "command")))
     except UserError as refusal:
@@ -347,9 +358,24 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
             if isinstance(refusal, OpenQuestions):
                 return FileVerdict(title, reason, sequential_line(listing), refusal.questions)
         else:
-            said = f"{found.title}, as said"
-            return FileVerdict(said if found.title.startswith("taken as") else title)
+            return FileVerdict(found.title)
     return FileVerdict(title, reason, "" if listing.layers else sequential_line(listing))
+
+
+def _said_in_words(listing: CheckpointContents) -> str:
+    """What a file is as the user says it, before there are inputs; raises `UserError`."""
+    check_keys(listing.file_name, considered(listing))
+    if listing.reading.net is not None:
+        return f"taken as {listing.reading.net.name}"
+    check_answered(listing, "command")
+    if family_named(listing.reading):
+        return understood_as(listing)
+    _, layers, _ = _said_layers(listing)
+    check_kinds(listing.file_name, layers)
+    dense = [layer.numbers for layer in layers if layer.kind == "Linear"]
+    convolutions = sum(layer.kind == "Conv2d" for layer in layers)
+    sizes = [dense[0]["in_features"], *(n["out_features"] for n in dense)] if dense else []
+    return f"taken as {_layers_in_words(convolutions, sizes)} with ReLU between"
 
 
 def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
@@ -364,15 +390,20 @@ def taken_as(architecture: Architecture) -> str:
     """What was made of a file that does not say it: 'taken as 64-8-8-3 with ReLU between'."""
     weighted = architecture.weighted
     dense = [layer for layer in weighted if isinstance(layer, Dense)]
-    if len(dense) == len(weighted):
-        what = "-".join(str(size) for size in (dense[0].inputs, *(d.outputs for d in dense)))
-    else:
-        convolutions = len(weighted) - len(dense)
-        plural = ("s" * (convolutions > 1), "s" * (len(dense) > 1))
-        what = f"{convolutions} convolution{plural[0]} and {len(dense)} dense layer{plural[1]}"
+    sizes = [dense[0].inputs, *(d.outputs for d in dense)] if dense else []
+    what = _layers_in_words(len(weighted) - len(dense), sizes)
     bare = [str(n) for n, layer in enumerate(weighted[:-1], start=1) if not is_gated(layer)]
     but = f" but not behind layer {', '.join(bare)}" if bare and not architecture.residual else ""
     return f"taken as {what} with ReLU between{but}"
+
+
+def _layers_in_words(convolutions: int, sizes: Sequence[object]) -> str:
+    """Return '64-8-3' of dense layers of these sizes, or '2 convolutions and 1 dense layer'."""
+    if not convolutions:
+        return "-".join(str(size) for size in sizes)
+    dense = len(sizes) - 1
+    words = f"{convolutions} convolution{'s' * (convolutions > 1)}"
+    return f"{words} and {dense} dense layer{'s' * (dense > 1)}" if dense > 0 else words
 
 
 def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int) -> Architecture:

@@ -139,6 +139,7 @@ def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
             layers[after] = _absorbed(norm, layers[after])
             layers[name] = nn.Identity()
         else:
+            layers[name] = _as_scale(norm)
             remarks.append(
                 f"The BatchNorm {name} behind no layer stays a scale and a shift of its own, and K "
                 "is over these too."
@@ -148,6 +149,17 @@ def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
         if not isinstance(layer, nn.Identity):
             folded.add_module(name, layer)
     return folded.eval()
+
+
+def _as_scale(norm: _BatchNorm) -> nn.Module:
+    """A BatchNorm whose parameters are its scale and shift: its statistics do nothing."""
+    plain = _with_tensors(norm, *_scale_and_shift(norm))
+    assert isinstance(plain, _BatchNorm)
+    plain.eps = 0.0
+    still = {"running_mean": torch.zeros_like(plain.weight.detach())}
+    still["running_var"] = torch.ones_like(still["running_mean"])
+    plain._buffers = {**norm._buffers, **still}
+    return plain
 
 
 def _lets_pass(layer: nn.Module) -> bool:
@@ -234,7 +246,12 @@ def _check_known(file: str, layers: Sequence[StatedLayer]) -> None:
 def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
     """Let the shape of one example pass, without computing; raises what torch does."""
     probe = torch.empty((1, *shape), dtype=torch.float64, device="meta")
-    for layer in module:
+    for name, layer in module.named_children():
+        if isinstance(layer, nn.Linear) and probe.shape[1:] != (layer.in_features,):
+            arriving = "×".join(str(side) for side in probe.shape[1:])
+            raise ValueError(
+                f"{arriving} numbers arrive at {name}, which takes {layer.in_features:,}"
+            )
         probe = _passed(layer, probe)
     if probe.ndim != 2:
         raise ValueError(f"its outputs are of shape {tuple(probe.shape[1:])}, not logits")

@@ -95,7 +95,10 @@ def unsaid_of_norms(listing: CheckpointContents) -> str:
     if not questions:
         return ""
     words = in_list([question.words for question in questions])
-    return f"it does not say {words}."
+    return (
+        f"it does not say {words}. A file that says so is taken: a saved nn.Sequential "
+        "(torch.save(module))."
+    )
 
 
 def check_answered(listing: CheckpointContents, door: Door) -> None:

@@ -87,13 +87,7 @@ def open_questions(
     if not reading.activation:
         found.append(activation_question(children.values()))
     if sequence.convolutions and geometry is None:
-        found.append(
-            OpenQuestion(
-                "geometry",
-                "the strides, padding and pooling of its convolutions",
-                "--geometry s2p1,max2,…",
-            )
-        )
+        found.append(geometry_question(sequence, children))
     if sequence.unplaced:
         words = "behind which layers its BatchNorms stand"
         example = "p1,bn,act,…,dense" if sequence.convolutions else "dense,bn,act,…,dense"
@@ -115,6 +109,18 @@ def open_questions(
     ):
         found.append(norm_eps_question())
     return found
+
+
+def geometry_question(sequence: FileSequence, children: Children) -> OpenQuestion:
+    stated = [
+        stated_convolution(layer, children) for layer in sequence.weighted if layer.kind == "Conv2d"
+    ]
+    known = [convolution_word(numbers) for numbers in stated if numbers is not None]
+    if len(known) < len(stated):
+        words = "the strides, padding and pooling of its convolutions"
+        return OpenQuestion("geometry", words, "--geometry s2p1,max2,…")
+    words = "what pools between its convolutions"
+    return OpenQuestion("geometry", words, f"--geometry {','.join(known)},…")
 
 
 def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQuestion:
@@ -210,13 +216,13 @@ def _in_front(
             f"--geometry has bn in front of the first layer, and {file} has none there."
         )
     for number, token in enumerate(tokens):
+        name = "in front" + (f" ({number + 1})" if number else "")
         if isinstance(token, StatedLayer):
-            yield StatedLayer(f"{token.name} {number} in front", token.kind, token.numbers)
+            yield StatedLayer(name, token.kind, token.numbers)
         elif token == "bn" and norm is not None:
             yield _norm(norm, weighted.kind == "Conv2d", reading, children)
         elif token == "act":
             kind, numbers = activation_class(reading.activation)
-            name = f"{kind} {number} in front"
             yield StatedLayer(name, kind, _activation_numbers(kind, numbers))
     if weighted.kind == "Linear" and any(isinstance(token, StatedLayer) for token in tokens):
         yield _FLATTEN
@@ -348,15 +354,14 @@ def _behind(
             f"{silent} are said to stand there."
         )
     for number, token in enumerate(tokens):
+        called = f"behind {name}" + (f" ({number + 1})" if number else "")
         if isinstance(token, StatedLayer):
-            yield StatedLayer(f"{token.name} behind {name}", token.kind, token.numbers)
+            yield StatedLayer(called, token.kind, token.numbers)
         elif token == "bn" and segment.norm is not None:
             yield StatedLayer(segment.norm.name, "BatchNorm")  # its numbers follow
         elif token == "act":
             kind, numbers = activation_class(reading.activation)
-            yield StatedLayer(
-                f"{kind} {number} behind {name}", kind, _activation_numbers(kind, numbers)
-            )
+            yield StatedLayer(called, kind, _activation_numbers(kind, numbers))
     if flattens:
         yield _FLATTEN
 
