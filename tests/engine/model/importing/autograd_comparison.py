@@ -157,16 +157,16 @@ class Truth:
             self.network = nn.Sequential(*layers[: len(layers) - ends])
         with torch.no_grad():
             self.logits = self.network(self.x)
-        self._kernels: dict[bool, Tensor] = {}
+        self._kernel: Tensor | None = None
 
-    def kernel(self, folds: bool) -> Tensor:
-        if folds not in self._kernels:
-            network = self.network
-            if folds:
-                sequence = isinstance(network, nn.Sequential)
-                network = folded(list(network)) if sequence else folded_blocks(network)  # type: ignore[arg-type]
-            self._kernels[folds] = kernel(network, self.x)
-        return self._kernels[folds]
+    @property
+    def kernel(self) -> Tensor:
+        """K of the network as it is taken: BatchNorm is folded."""
+        if self._kernel is None:
+            sequence = isinstance(self.network, nn.Sequential)
+            network = folded(list(self.network)) if sequence else folded_blocks(self.network)  # type: ignore[arg-type]
+            self._kernel = kernel(network, self.x)
+        return self._kernel
 
     def of(self, listing: CheckpointContents) -> str:
         """'equal', 'asked', 'refused' or 'wrong': what the reader makes of a file of it."""
@@ -188,7 +188,7 @@ class Truth:
             return "refused"
         if not near(logits, self.logits):
             return "wrong"
-        return self._verdict(empirical_ntk(made.module, x), folds=False)
+        return self._verdict(empirical_ntk(made.module, x))
 
     def _of_network(self, listing: CheckpointContents) -> str:
         try:
@@ -199,10 +199,10 @@ class Truth:
         with torch.no_grad():
             if not near(network(x), self.logits):
                 return "wrong"
-        return self._verdict(tangent_kernels(network, x).value, folds=True)
+        return self._verdict(tangent_kernels(network, x).value)
 
-    def _verdict(self, found: Tensor | None, folds: bool) -> str:
-        return "equal" if near(found, self.kernel(folds)) else "wrong"
+    def _verdict(self, found: Tensor | None) -> str:
+        return "equal" if near(found, self.kernel) else "wrong"
 
 
 def near(found: Tensor | None, wanted: Tensor) -> bool:

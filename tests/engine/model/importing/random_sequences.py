@@ -231,51 +231,58 @@ def said_of(
     `numbered`: the numbers of the layers show where nothing can stand between two of them;
     `whole`: the user says where everything stands.
     """
-    shown = [layer for layer in layers if not isinstance(layer, SILENT)]
-    starts = [place for place, layer in enumerate(shown) if isinstance(layer, WEIGHTED)]
+    starts = [place for place, layer in enumerate(layers) if isinstance(layer, WEIGHTED)]
     if not starts:
         return None
-    acts = {_activation_word(layer) for layer in shown if _is_activation(layer)}
-    norms = [layer for layer in shown if isinstance(layer, NORMS)]
-    pools = [_pool_word(layer) for layer in shown if isinstance(layer, POOLS)]
+    acts = {_activation_word(layer) for layer in layers if _is_activation(layer)}
+    norms = [layer for layer in layers if isinstance(layer, NORMS)]
+    pools = [_pool_word(layer) for layer in layers if isinstance(layer, POOLS)]
     if len(acts) > 1 or "" in acts or len({n.eps for n in norms}) > 1 or "" in pools:
         return None
-    weighted = [shown[start] for start in starts]
-    front = [_token(layer) for layer in shown[: starts[0]]]
-    behind = [
-        [_token(layer) for layer in shown[start + 1 : end]]
-        for start, end in pairwise([*starts, len(shown)])
-    ]
+    weighted = [layers[start] for start in starts]
+    front = [_token(layer) for layer in layers[: starts[0]]]
+    behind = []
+    for start, end in pairwise([*starts, len(layers)]):
+        words = [_token(layer) for layer in layers[start + 1 : end]]
+        kinds = [type(layer) for layer in layers[start : end + 1]]
+        if kinds[0] is nn.Conv2d and kinds[-1] is nn.Linear and nn.Flatten in kinds:  # no word
+            del words[kinds.index(nn.Flatten) - 1]
+        behind.append(words)
+    while behind[-1][-1:] == ["skip"]:
+        behind[-1].pop()
     places = {place for words in behind[:-1] if (place := _place(words))}
+    shown_in_front = [word for word in front if word != "skip"]
     usual = (
         all(map(_is_usual, behind[:-1], _touching(layers, numbered)))
         and "act" not in behind[-1]
         and len(places) < 2
-        and (not front or front == ["bn"] or isinstance(weighted[0], nn.Conv2d))
-        and ("act" not in front and ("bn" not in front or front == ["bn"]))
+        and shown_in_front in ([], ["bn"], pools[: len(shown_in_front)])
     )
-    spelt = whole or not usual or coin.random() < 0.15
-    geometry = list(front) if spelt or front != ["bn"] else []
+    spelt = (whole or not usual) and bool(acts or norms)
+    every = spelt or whole or bool(pools and shown_in_front) or coin.random() < 0.3
+    left_out = ("act", "bn") if not spelt else ()
+    left_out = left_out if every else (*left_out, "skip")
+    geometry = [word for word in front if word not in left_out]
     for layer, words in zip(weighted, behind, strict=True):
         if isinstance(layer, nn.Conv2d):
             geometry.append(_convolution_word(layer, coin))
-        elif spelt:
+        elif every:
             geometry.append("dense")
-        geometry += words if spelt else [word for word in words if word not in ("act", "bn")]
+        geometry += [word for word in words if word not in left_out]
     says_all = (
         len(weighted) > 1
         and isinstance(weighted[-1], nn.Linear)
         and all(words.count("bn") < 2 for words in (front, *behind))
         and not _flattens_oddly(layers)
         and not (
-            shown[0] in norms
+            "bn" in front
             and isinstance(weighted[0], nn.Linear)
-            and isinstance(shown[0], nn.BatchNorm2d)
+            and isinstance(norms[0], nn.BatchNorm2d)
         )
         and not any(map(_pads_much, layers))
     )
     reading = FileReading(
-        activation=next(iter(acts), "relu"),
+        activation=next(iter(acts), "none"),
         geometry=coin.choice((",", " ")).join(geometry),
         batchnorm="" if spelt else next(iter(places), ""),  # type: ignore[arg-type]
         norm_eps=norms[0].eps if norms else None,
@@ -320,6 +327,7 @@ def _flattens_oddly(layers: Sequence[nn.Module]) -> bool:
 
 def _is_usual(words: Sequence[str], touching: bool) -> bool:
     """Whether an activation stands right behind the layer but for a BatchNorm, and pooling last."""
+    words = [word for word in words if word != "skip"]
     rest = [word for word in words if word != "bn"]
     if touching:
         return True
@@ -335,6 +343,8 @@ def _place(words: Sequence[str]) -> str:
 def _token(layer: nn.Module) -> str:
     if isinstance(layer, NORMS):
         return "bn"
+    if isinstance(layer, SILENT):
+        return "skip"
     return _pool_word(layer) if isinstance(layer, POOLS) else "act"
 
 

@@ -115,7 +115,7 @@ def test_two_networks_that_chain_by_accident_are_refused(
         (("l.query_proj.weight", "l.key_proj.weight", "l.value_proj.weight"), "attention"),
         (("0.loraA", "0.loraB"), "LoRA"),
         (("weight_ih", "weight_hh"), "recurrent"),
-        (("fc.weight", "downsample.weight", "head.weight"), "goes past others"),
+        (("fc.weight", "downsample.weight", "head.weight"), "way past others"),
         (("fc.weight", "mu.weight", "logvar.weight"), "random numbers"),
     ],
 )

@@ -163,7 +163,7 @@ KINDS = {
     ),
     "dilation": Kind(
         lambda: convolutional(nn.Identity(), 256, dilation=2),
-        state, "activation geometry", conv("d2"), SHAPE,
+        state, "activation geometry", conv("d2,skip"), SHAPE,
     ),
     "adaptive maximum": Kind(
         lambda: convolutional(nn.AdaptiveMaxPool2d(1), 4),

@@ -59,10 +59,10 @@ def pooled(*more: nn.Module, inputs: int = 5) -> nn.Module:
     [
         ((42,), "p1,p1,avg2", "takes images, but these examples are vec"),
         ((1, 14, 12), "p1,p1,avg2", "with 3 channels, but these have 1"),
-        (SHAPE, "p1,p1", "do not fit each other"),
+        (SHAPE, "p1,p1,skip", "do not fit each other"),
         (SHAPE, "p1,p1,avg2,max2", "numbers for 3 layers"),
         (SHAPE, "p1,avg2", "words for 1 conv"),
-        (SHAPE, "p1,bn,p1,avg2,dense", "1 bn behind '0'"),
+        (SHAPE, "p1,bn,act,p1,act,avg2,dense", "1 bn behind '0'"),
         (SHAPE, "p1,act,p1,act,dense,dense", "words for 4 layers"),
         (SHAPE, "p1,act,dense,dense", "another kind of layer"),
         (SHAPE, "p1,p1,avg2,odd", "no word 'odd'"),
