@@ -155,6 +155,9 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     from dgn_engine.model.importing.saved_network import is_ours
 
     listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
+    if arguments.gates is not None and not any(n.endswith("running_mean") for n in listing.arrays):
+        of_gates = replace(listing.reading, batchnorm="", norm_eps=None)  # they are of --gates
+        listing = replace(listing, reading=of_gates)
     own: OwnExamples | None = None
     if arguments.inputs is None:
         own = read_own_examples(listing, arguments)
@@ -276,7 +279,7 @@ def read_network(
     if arguments.gates is None:
         _only_with_gates(arguments)
     else:
-        said = FileReading(batchnorm=listing.reading.batchnorm, norm_eps=listing.reading.norm_eps)
+        said = FileReading(batchnorm=arguments.batchnorm or "", norm_eps=arguments.norm_eps)
         other = replace(read_tensors(arguments.gates), reading=said)
         network.feature, notes = gates_for(other, architecture, dtype)
         network.own_gates = False

@@ -154,8 +154,8 @@ def check_expected(
         raise UserError(f"The accuracy of {file} cannot be held against --expect-accuracy: {why}.")
     if abs(found - expected) > TOLERANCE:
         raise UserError(
-            f"{file} is right on {found:.1%} of {on}, not on the {expected:.1%} expected: its "
-            "activations, the preprocessing (--normalise) or the test examples (--test-indices, "
+            f"{file} is right on {found:.1%} of {on}, not on the {expected:.1%} expected: how it "
+            "is read, the preprocessing (--normalise) or the test examples (--test-indices, "
             "--split-seed) are others."
         )
 

@@ -271,7 +271,8 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     kernels = _kernels(made, inputs, targets, classes, how)
     said, assuming = listing.reading.options, activation_in_words(listing.reading.activation)
     notes = [f"{made.title} is read as said: {said}." if said else "The file states its layers."]
-    notes += [*found.remarks, *kernels.notes, "All its parameters count as trained."]
+    computed = [note for note in kernels.notes if note != FOLLOWED]
+    notes += [*found.remarks, *computed, "All its parameters count as trained."]
     settings = kernels.settings | {"assuming": assuming or None}
     if accuracy is not None:
         doubt = f" {IF_NOT}" if said else ""

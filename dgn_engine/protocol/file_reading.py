@@ -50,7 +50,7 @@ class FileReading:
         norm_eps: ε of BatchNorm.
         ignored: tensors that are no part of the network.
         order: its weights in the order in which they compute.
-        net: a network of ours by name and options, in the place of activation, geometry and order.
+        net: a network of ours by name and options, in the place of activation and geometry.
     """
 
     activation: str = ""
@@ -68,10 +68,10 @@ class FileReading:
             raise UserError(
                 f"BatchNorm stands before or after the activation, not '{self.batchnorm}'."
             )
-        if self.net is not None and (self.activation or self.geometry or self.order):
+        if self.net is not None and (self.activation or self.geometry):
             raise UserError(
-                f"--net {self.net.name} says what the network is; leave out --activation, "
-                "--geometry and --order."
+                f"--net {self.net.name} says what the network is; leave out --activation and "
+                "--geometry."
             )
         if self.norm_eps is not None and not 0 < self.norm_eps < float("inf"):
             raise UserError(f"ε of BatchNorm is {self.norm_eps:g}; it must be greater than 0.")
@@ -110,7 +110,7 @@ NOTHING_SAID = FileReading()
 def reading_of(net: NetConfig) -> FileReading:
     """Return what the options of a network 'file:PATH' say of the file; raises `UserError`."""
     known = {each.name for each in fields(FileReading)} - {"net"}
-    given = dict(net.options)
+    given = {"ignored" if name == "ignore" else name: value for name, value in net.options}
     for name in given:
         if name not in known:
             raise UserError(

@@ -24,7 +24,7 @@ from dgn_engine.model.importing.open_questions import (
     TORCHVISION,
     children_of,
     questions_of,
-    questions_of_norms,
+    questions_of_weights,
 )
 from dgn_engine.model.importing.sequence_reading import layers_as_said
 from dgn_engine.protocol.file_reading import FileReading, FittingReading, OpenQuestion, Unsaid
@@ -77,7 +77,7 @@ def questions_on(listing: CheckpointContents) -> tuple[OpenQuestion, ...]:
     try:
         check_keys(listing.file_name, considered(listing), "window")
         if listing.reading.net is not None:
-            return tuple(questions_of_norms(listing))
+            return tuple(questions_of_weights(listing))
         return tuple(questions_of(listing))
     except UserError:
         return ()

@@ -12,7 +12,7 @@ from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers
-from dgn_engine.model.importing.open_questions import unsaid_of_norms
+from dgn_engine.model.importing.open_questions import unsaid_of_weights
 from dgn_engine.model.importing.pick_tensors import by_size, picked
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import Purpose
@@ -255,7 +255,7 @@ def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
 def _matched(file: _File, architecture: Architecture, part: Part) -> LayerMatching:
     listing = _chosen(file)
     match = match_layers(listing, architecture, part)
-    if match.fits or listing.picked or unsaid_of_norms(listing):
+    if match.fits or listing.picked or unsaid_of_weights(listing):
         return match
     return _by_size(file, architecture, match)
 
@@ -297,7 +297,7 @@ def _with_norms(reading: FileReading, said: FileReading) -> FileReading:
 def _chosen(file: _File) -> CheckpointContents:
     """All that a file holds, or what was picked of it; BatchNorm is folded in for that, which waits
     until it is known how."""
-    if not file.picked or unsaid_of_norms(file.listing):
+    if not file.picked or unsaid_of_weights(file.listing):
         return file.listing
     reading = replace(file.listing.reading, batchnorm="", norm_eps=None)  # of none that is left
     return replace(picked(file.listing, file.picked), reading=reading)

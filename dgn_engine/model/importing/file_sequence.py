@@ -13,7 +13,12 @@ from typing import Literal
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.fold_batchnorm import names_before
-from dgn_engine.model.importing.foreign_keys import UnnamedNetwork, shortcut_in, two_networks_in
+from dgn_engine.model.importing.foreign_keys import (
+    UnknownGates,
+    UnnamedNetwork,
+    shortcut_in,
+    two_networks_in,
+)
 from dgn_engine.model.importing.geometry_words import Geometry, parse_geometry
 from dgn_engine.storage.checkpoints.array_layout import is_kernel, stem
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
@@ -171,7 +176,7 @@ def _check_names(
     file, weights = listing.file_name, [la for la in layers if la.kind != "BatchNorm"]
     other = next((n for n, a in arrays.items() if a.ndim in (3, 5) and a.dtype.kind == "f"), "")
     if other:
-        raise UnnamedNetwork(
+        raise UnknownGates(
             f"{file} holds '{plain(other, 80)}', which is of no dense layer and no convolution "
             "over images."
         )
@@ -234,7 +239,7 @@ def _in_order(blocks: list[list[FileLayer]], names: list[str]) -> list[list[File
             for order in permutations(blocks)
             if _chains(_weights(order)) and _counts_up([block[0].name for block in order])
         ]
-        if len(fitting) == 1:
+        if fitting:  # of several the order is asked
             return list(fitting[0])
     return blocks
 
@@ -307,6 +312,9 @@ def _with_norms(
         fitting = [layer.name for layer in weights if layer.shape[0] == norm.shape[0]]
         named = [name for name in names_before(norm.name) if name in fitting]
         before = "" if silent else _right_before(norm, layers)
+        ahead = not silent and any(_stands_ahead(norm, name, layers) for name in named)
+        if ahead:
+            return None
         if before not in fitting or (named and before not in named):
             alike = sorted((each.name for each in norms if each.shape == norm.shape), key=natural)
             if len(alike) != len(fitting):
@@ -322,6 +330,12 @@ def _with_norms(
         for layer in weights
         for each in (layer, *([placed[layer.name]] if layer.name in placed else []))
     )
+
+
+def _stands_ahead(norm: FileLayer, name: str, layers: Sequence[FileLayer]) -> bool:
+    """Whether the file has a BatchNorm ahead of the layer of its name: that of the inputs, say."""
+    names = [layer.name for layer in layers]
+    return names.index(norm.name) < names.index(name)
 
 
 def _sorted_by_name(names: list[str]) -> bool:
@@ -389,6 +403,30 @@ def _check_chain(listing: CheckpointContents, weighted: Sequence[FileLayer]) -> 
                 f"'{plain(after.tensors['weight'], 80)}' takes {after.shape[1]} inputs, but "
                 f"'{plain(before.tensors['weight'], 80)}' gives {before.shape[0]}."
             )
+
+
+def has_doubtful_order(listing: CheckpointContents) -> bool:
+    """Whether several orders of the weights of a file would chain, and nobody said which."""
+    if listing.reading.order or listing.picked:
+        return False
+    arrays = considered(listing)
+    layers, _ = _layers(arrays, ())
+    if not layers or _numbered(layers, [*arrays]) is not None:
+        return False
+    weights = [layer for layer in layers if layer.kind != "BatchNorm"]
+    return _other_orders(weights, arrays)
+
+
+def in_said_order(listing: CheckpointContents) -> dict[str, Array]:
+    """Return the tensors that the user does not leave out, the weights in the order that he says,
+    each with its bias."""
+    arrays = considered(listing)
+    if not listing.reading.order:
+        return arrays
+    layers, _ = _layers(arrays, listing.reading.order)
+    ordered = _ordered_weights(layers, listing, [*arrays])
+    first = [name for layer in ordered for name in layer.tensors.values()]
+    return {name: arrays[name] for name in dict.fromkeys((*first, *arrays))}
 
 
 def stands_right_behind(listing: CheckpointContents) -> bool:

@@ -32,23 +32,23 @@ from dgn_engine.model.importing.open_questions import (
     RESNET,
     TORCHVISION,
     children_of,
+    named_activations,
     questions_of,
 )
 from dgn_engine.model.importing.sequence_reading import (
     fill_room,
+    is_of_layer,
     layers_as_said,
     stated_convolution,
 )
 from dgn_engine.model.importing.torchvision_nets import resembles
 from dgn_engine.protocol.file_reading import (
-    ACTIVATIONS,
     BatchNormPlace,
     FileReading,
     FittingReading,
     Unsaid,
 )
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.storage.checkpoints.saved_children import activations_in
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 MOST = 8  # readings in the answer
@@ -97,21 +97,16 @@ def fitting_readings(
             for name in _likely(listing)[1:]
         ]
         kept = sorted([*kept, *filter(None, others)], key=_accuracy)
-    named = _named_activations(listing)
+    named = named_activations(listing)
     first = [f for f in kept if f.reading.activation in named]
     rest = [f for f in kept if f not in first[:_NAMED]]
     shown = [*first[:_NAMED], *rest][:MOST]  # what the file itself names stays among them
     return tuple(sorted(shown, key=_accuracy))
 
 
-def _named_activations(listing: CheckpointContents) -> list[str]:
-    names = {kind: name for name, (kind, _, _) in ACTIVATIONS.items()}
-    return [names[kind] for kind in activations_in(listing.children) if kind in names]
-
-
 def _likely(listing: CheckpointContents) -> tuple[str, ...]:
     """Activations to try: those that a whole saved module names, first."""
-    return tuple(dict.fromkeys((*_named_activations(listing), *_COMMON)))
+    return tuple(dict.fromkeys((*named_activations(listing), *_COMMON)))
 
 
 def _accuracy(fitting: FittingReading) -> float:
@@ -140,9 +135,13 @@ def _readings(
     )
     if "ignored" in asked:
         sequence = sequence_in(listing)
+        if any(is_of_layer(name) for name in sequence.left_over):
+            return
         base = replace(base, ignored=(*said.ignored, *sequence.left_over))
         listing = replace(listing, reading=base)
     sequence = sequence_in(listing)
+    if sequence.unplaced:
+        return
     if "order" in asked:
         order = tuple(layer.tensors["weight"] for layer in sequence.weighted)
         base = replace(base, order=order)
@@ -199,6 +198,8 @@ def _geometries(
     conventions = [known] if len(known) == len(stated) else list(_conventions(convolutions))
     named = [pooling_word(child) for child in children.values() if "Pool" in child.kind]
     kinds = ("", *dict.fromkeys(word for word in named if word in _POOLS)) if named else _POOLS
+    arriving = [input_shape[0], *(layer.shape[0] for layer in convolutions)]
+    groups = [came // layer.shape[1] for came, layer in zip(arriving, convolutions, strict=False)]
     seen: set[str] = set()
     for end in _ends(convolutions[-1], dense):  # none first
         for pools, numbers in product(_pooled(len(convolutions), kinds), conventions):
@@ -206,8 +207,8 @@ def _geometries(
             if not _leads(convolutions, numbers, behind, input_shape[1:], dense):
                 continue
             words: list[str] = []
-            for each, pooling in zip(numbers, behind, strict=True):
-                words += [convolution_word(each), *pooling]
+            for each, group, pooling in zip(numbers, groups, behind, strict=True):
+                words += [convolution_word(replace(each, groups=max(group, 1))), *pooling]
             text = ",".join(words)
             if text not in seen:
                 seen.add(text)

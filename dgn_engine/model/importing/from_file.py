@@ -23,7 +23,7 @@ from dgn_engine.model.importing.adapted_network import (
     is_adapted,
     read_adapted,
 )
-from dgn_engine.model.importing.file_sequence import considered, sequence_in
+from dgn_engine.model.importing.file_sequence import considered, in_said_order, sequence_in
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED
 from dgn_engine.model.importing.foreign_keys import (
     OWN_CODE,
@@ -57,8 +57,8 @@ from dgn_engine.model.importing.open_questions import (
     children_of,
     family_named,
     in_words,
-    questions_of_norms,
-    unsaid_of_norms,
+    questions_of_weights,
+    unsaid_of_weights,
 )
 from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
 from dgn_engine.model.importing.sequence_reading import layers_as_said
@@ -78,6 +78,7 @@ from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.networks_beside import numbered_copies
+from dgn_engine.storage.checkpoints.stated_entries import hints
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 OF_FOLDED = "Its tangent kernel is that of the folded weights."
@@ -107,8 +108,9 @@ class ImportedNetwork:
             return ""
         how = f" ({self.said})" if self.said else ""
         return (
-            f"The file does not say what it computes: that these layers follow each other with "
-            f"{self.assuming} between, and nothing behind the last, is as you said{how}."
+            f"The file does not say what it computes. As you said{how}, it is a plain chain with "
+            f"{self.assuming} right behind its layers but the last: nothing is scaled, skipped or "
+            "used twice."
         )
 
 
@@ -154,6 +156,8 @@ def network_of(
     except UnknownGates as verdict:
         raise _with_way_out(verdict, door) from None
     title, remarks = found.title or taken_as(found.stack.architecture), found.remarks
+    if found.assuming:
+        remarks = (*hints(listing), *remarks)
     if listing.others:
         remarks = (beside_in_words(listing), *remarks)
     if listing.layout:
@@ -185,7 +189,8 @@ def module_in(listing: CheckpointContents, input_shape: tuple[int, ...]) -> Sequ
         made = module_of_layers(renamed, layers, input_shape)
     module, folded = fold_norms(made.module)
     of_folded = (OF_FOLDED,) if folded else ()
-    return replace(made, module=module, remarks=(*said, *made.remarks, *folded, *of_folded))
+    remarks = (*hints(listing), *said, *made.remarks, *folded, *of_folded)
+    return replace(made, module=module, remarks=remarks)
 
 
 def _adapted(
@@ -497,11 +502,11 @@ def _named(
     listing: CheckpointContents, input_shape: tuple[int, ...], net: NetConfig, dtype: torch.dtype
 ) -> _Found:
     """The network that the user named; raises `UserError` with the shapes that it wants."""
-    if questions := questions_of_norms(listing):
+    if questions := questions_of_weights(listing):
         raise OpenQuestions(in_words(listing, questions, "command"), questions)
-    if unsaid := unsaid_of_norms(listing):
+    if unsaid := unsaid_of_weights(listing):
         raise UserError(f"{listing.file_name} is no network of this kind: {unsaid}")
-    ordered = in_order(replace(listing, arrays=considered(listing)))
+    ordered = in_order(replace(listing, arrays=in_said_order(listing)))
     architecture = named_architecture(ordered, net, input_shape)
     try:
         stack = imported_stack(ordered, architecture, dtype)

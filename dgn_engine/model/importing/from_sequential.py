@@ -252,6 +252,12 @@ def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
             raise ValueError(
                 f"{arriving} numbers arrive at {name}, which takes {layer.in_features:,}"
             )
+        if isinstance(layer, nn.Conv2d) and probe.ndim == 4:
+            came, wanted = probe.shape[1], layer.in_channels
+            if came != wanted:
+                grouped = wanted < came and came % wanted == 0 and layer.groups == 1
+                how = f"; with g{came // wanted} in --geometry it would" if grouped else ""
+                raise ValueError(f"{came:,} channels arrive at {name}, which takes {wanted:,}{how}")
         probe = _passed(layer, probe)
     if probe.ndim != 2:
         raise ValueError(f"its outputs are of shape {tuple(probe.shape[1:])}, not logits")
@@ -331,6 +337,11 @@ def _tensors(
         array = listing.arrays.get(name)
         if array is None and word in optional:
             continue
+        if array is None and word == "running_mean":
+            raise UserError(
+                f"Layer {layer.name} has no running statistics: it normalises by its batch, and "
+                "the network is no function of one example."
+            )
         if array is None or array.shape != shape or array.dtype.kind != "f":
             raise UserError(f"Its tensor '{name}' is not what layer {layer.name} states.")
         if not np.isfinite(array).all():

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Weighted, weight_shape
-from dgn_engine.model.importing.file_sequence import bias_of, considered
+from dgn_engine.model.importing.file_sequence import bias_of, in_said_order
 from dgn_engine.model.importing.fold_batchnorm import (
     EPSILON,
     FOLDED,
@@ -22,7 +22,7 @@ from dgn_engine.model.importing.fold_batchnorm import (
     fold_ours,
 )
 from dgn_engine.model.importing.foreign_keys import foreign_keys, left_over_in_words
-from dgn_engine.model.importing.open_questions import unsaid_of_norms
+from dgn_engine.model.importing.open_questions import unsaid_of_weights
 from dgn_engine.model.importing.torchvision_nets import has_skips, known_network
 from dgn_engine.model.stack import Stack
 from dgn_engine.protocol.events import LayerMatch
@@ -90,7 +90,7 @@ def match_layers(
             "example and made by no network. Nothing was changed."
         )
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
-    if unsaid := unsaid_of_norms(listing):
+    if unsaid := unsaid_of_weights(listing):
         verdict = f"Gates of {file} cannot be taken: {unsaid} Nothing was changed."
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     if normalised:
@@ -188,7 +188,7 @@ def regime_of(listing: CheckpointContents) -> Regime | None:
 def _part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
     """The tensors of the network that makes the gates; in a file of ours there are two."""
     if not any(name.startswith(("value.weights.", "feature.weights.")) for name in listing.arrays):
-        return considered(listing)
+        return in_said_order(listing)
     regime = regime_of(listing)
     own_gates = regime is None or regime.own_gates
     chosen = "value." if own_gates or part == "values" else "feature."

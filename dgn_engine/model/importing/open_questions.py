@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.file_sequence import considered, sequence_in, stands_right_behind
-from dgn_engine.model.importing.foreign_keys import Door
+from dgn_engine.model.importing.file_sequence import (
+    considered,
+    has_doubtful_order,
+    sequence_in,
+    stands_right_behind,
+)
+from dgn_engine.model.importing.foreign_keys import Door, UnnamedNetwork
 from dgn_engine.model.importing.sequence_reading import (
     activation_question,
     batchnorm_question,
     ignored_question,
     norm_eps_question,
     open_questions,
+    order_question,
 )
 from dgn_engine.model.importing.torchvision_nets import (
     known_network,
@@ -20,7 +27,7 @@ from dgn_engine.model.importing.torchvision_nets import (
     resembles,
 )
 from dgn_engine.model.importing.ways_out import code_options, own_class
-from dgn_engine.protocol.file_reading import FileReading, OpenQuestion, in_list
+from dgn_engine.protocol.file_reading import ACTIVATIONS, FileReading, OpenQuestion, in_list
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 from dgn_engine.text.printable import plain
@@ -47,17 +54,52 @@ def questions_of(listing: CheckpointContents) -> list[OpenQuestion]:
     reading = listing.reading
     arrays = considered(listing)
     family = resembles(arrays)
-    named = family_named(reading)
-    if named and family is None:
+    said = family_named(reading)
+    if said and family is None:
         raise UserError(
-            f"{listing.file_name} does not have the names and shapes of a {named} network with "
+            f"{listing.file_name} does not have the names and shapes of a {said} network with "
             "weights in its shortcuts: say in --geometry a word for each of its convolutions, or "
             "let your own code make it (--model)."
         )
     if family and (family == "resnet" or reading.geometry == TORCHVISION):
         return _questions_of_family(listing)
     sequence, children = sequence_in(listing), children_of(listing)
-    return open_questions(listing.file_name, sequence, listing.arrays, reading, children)
+    _check_children(listing)
+    named = named_activations(listing)
+    return open_questions(listing.file_name, sequence, listing.arrays, reading, children, named)
+
+
+def named_activations(listing: CheckpointContents) -> tuple[str, ...]:
+    """Return the activations that a file names, as `FileReading` has them: among the children of a
+    whole saved module, or as text beside the tensors ('hyper_parameters.activation')."""
+    names = {kind: name for name, (kind, _, _) in ACTIVATIONS.items()}
+    found: list[str] = []
+    for child in listing.children:
+        if child.kind in names and child.kind != "Identity":
+            number = child.numbers.get(ACTIVATIONS[names[child.kind]][1])
+            found.append(names[child.kind] + ("" if number is None else f":{number!r}"))
+    for key, text in listing.said:
+        word = key.rpartition(".")[2].lower()
+        if word in _OF_ACTIVATION:
+            with contextlib.suppress(UserError):
+                found.append(FileReading(activation=text.rpartition(".")[2]).activation)
+    return tuple(dict.fromkeys(found))
+
+
+_OF_ACTIVATION = ("activation", "act", "act_fn", "activation_fn", "nonlinearity", "hidden_act")
+_CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
+
+
+def _check_children(listing: CheckpointContents) -> None:
+    """Refuse a whole saved module with a child of torch that cannot be said."""
+    start = "torch.nn.modules."
+    for child in listing.children:
+        kind = child.kind.rpartition(".")[2]
+        if child.kind.startswith(start) and kind not in _CONTAINERS:
+            raise UnnamedNetwork(
+                f"{listing.file_name} holds '{plain(child.name, 60)}', a {plain(kind, 60)}, which "
+                "is no layer that is read here."
+            )
 
 
 def family_named(reading: FileReading) -> str:
@@ -73,25 +115,26 @@ def children_of(listing: CheckpointContents) -> dict[str, StatedLayer]:
     }
 
 
-def questions_of_norms(listing: CheckpointContents) -> list[OpenQuestion]:
-    """Return what a file leaves open of its BatchNorms, for weights that are matched layer by layer
-    with a network that is known."""
+def questions_of_weights(listing: CheckpointContents) -> list[OpenQuestion]:
+    """Return what a file leaves open where its weights are matched layer by layer with a network
+    that is known: their order, and its BatchNorms."""
     reading, arrays = listing.reading, considered(listing)
+    order = [order_question(sequence_in(listing))] if has_doubtful_order(listing) else []
     if not any(name.endswith(".running_mean") for name in arrays):
-        return []
-    found = [] if reading.norm_eps is not None else [norm_eps_question()]
+        return order
+    found = order if reading.norm_eps is not None else [*order, norm_eps_question()]
     if not reading.batchnorm and not stands_right_behind(listing):
         found.append(batchnorm_question())
     return found
 
 
-def unsaid_of_norms(listing: CheckpointContents) -> str:
-    """Return what is open of the BatchNorms of a file whose weights are matched layer by layer, a
-    sentence; '' where nothing is."""
+def unsaid_of_weights(listing: CheckpointContents) -> str:
+    """Return what is open of a file whose weights are matched layer by layer, a sentence; '' where
+    nothing is."""
     norms = any(name.endswith(".running_mean") for name in considered(listing))
     if norms and listing.reading.batchnorm == "after":
         return "its BatchNorms stand after the activation, so they cannot be folded into a layer."
-    questions = questions_of_norms(listing)
+    questions = questions_of_weights(listing)
     if not questions:
         return ""
     words = in_list([question.words for question in questions])
@@ -110,19 +153,23 @@ def check_answered(listing: CheckpointContents, door: Door) -> None:
 def in_words(listing: CheckpointContents, questions: Sequence[OpenQuestion], door: Door) -> str:
     """Return what is open and how it is said, as sentences."""
     file = listing.file_name
-    words = in_list([question.words for question in questions])
+    words = "; ".join(question.words for question in questions)
+    colon = ":" * (len(questions) > 1)
     own = own_class(listing)
     if own:
         opening = (
-            f"{file} is a whole saved module of the class {plain(own, 80)}, whose code says "
-            f"{words}, and nothing of the file is run."
+            f"{file} is a whole saved module of the class {plain(own, 80)}. Its code, which is not "
+            f"run here, says{colon} {words}."
         )
     else:
-        opening = f"{file} does not say {words}."
+        opening = f"{file} does not say{colon} {words}."
     if door == "window":
         return f"{opening} Say it above."
-    options = " ".join(question.option for question in questions)
-    return f"{opening} Say it ({options}), or let your own code make it ({code_options(listing)})."
+    code = f"let your own code make it ({code_options(listing)})."
+    options = " ".join(filter(None, (question.option for question in questions)))
+    if not all(question.option for question in questions):
+        return f"{opening} {code[0].upper()}{code[1:]}"
+    return f"{opening} Say it ({options}), or {code}"
 
 
 def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
@@ -134,7 +181,7 @@ def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
     if reading.geometry == TORCHVISION:
         return found
     if not reading.activation:
-        found.append(activation_question(listing.children))
+        found.append(activation_question(named_activations(listing)))
     if not reading.geometry:
         exact = known_network({name: array.shape for name, array in arrays.items()})
         option = "--geometry resnet,s1p1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -18,14 +18,12 @@ from dgn_engine.model.importing.geometry_words import (
     pooling_word,
 )
 from dgn_engine.protocol.file_reading import (
-    ACTIVATIONS,
     FileReading,
     OpenQuestion,
     activation_class,
     in_list,
 )
 from dgn_engine.storage.checkpoints.contents import Array
-from dgn_engine.storage.checkpoints.saved_children import activations_in
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer, Value
 from dgn_engine.storage.checkpoints.stated_layers import in_words as layer_in_words
 from dgn_engine.text.printable import plain
@@ -72,6 +70,7 @@ def open_questions(
     arrays: dict[str, Array],
     reading: FileReading,
     children: Children,
+    named: Sequence[str] = (),
 ) -> list[OpenQuestion]:
     """Return what the file leaves open of its network that was not said; raises `UserError`."""
     geometry = parse_geometry(reading.geometry) if reading.geometry else None
@@ -79,13 +78,9 @@ def open_questions(
     if sequence.left_over:
         found.append(ignored_question(sequence.left_over, arrays))
     if sequence.guessed_order:
-        names = [layer.tensors["weight"] for layer in sequence.weighted]
-        option = f"--order {','.join(names) if len(names) <= 8 else ','.join(names[:8]) + ',…'}"
-        found.append(
-            OpenQuestion("order", "the order of its layers, several of which chain", option)
-        )
+        found.append(order_question(sequence))
     if not reading.activation:
-        found.append(activation_question(children.values()))
+        found.append(activation_question(named))
     if sequence.convolutions and geometry is None:
         found.append(geometry_question(sequence, children))
     if sequence.unplaced:
@@ -128,16 +123,28 @@ def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQu
     more = len(left) - len(names)
     words = in_list([*names, f"{more:,} more"] if more else names)
     option = f"--ignore {','.join(left[:_NAMED])}{',…' if more else ''}"
+    if any(is_of_layer(name) for name in left):  # without it the network would be another
+        option = ""
     return OpenQuestion("ignored", f"what {words} {'does' if len(left) == 1 else 'do'}", option)
 
 
-def activation_question(children: Iterable[StatedLayer] = ()) -> OpenQuestion:
-    named = activations_in(children)
-    words = "what stands between its layers (and that nothing goes past them)"
+def is_of_layer(name: str) -> bool:
+    """Whether a tensor that is of no layer here is called as those of layers are."""
+    return name.rpartition(".")[2] in ("weight", "bias")
+
+
+def order_question(sequence: FileSequence) -> OpenQuestion:
+    names = [layer.tensors["weight"] for layer in sequence.weighted]
+    option = f"--order {','.join(names) if len(names) <= 8 else ','.join(names[:8]) + ',…'}"
+    return OpenQuestion("order", "the order of its layers, several of which chain", option)
+
+
+def activation_question(named: Sequence[str] = ()) -> OpenQuestion:
+    """`named`: what the file itself names, without its place."""
+    words = "what stands between its layers, where they are a plain chain"
     if named:
-        words = f"what stands between its layers (it names {in_list(named)}, not where they stand)"
-    names = {kind: name for name, (kind, _, _) in ACTIVATIONS.items()}
-    option = names.get(named[0], "relu") if named else "relu"
+        words += f" (the file names {in_list(named)}, not where)"
+    option = named[0] if named else "relu"
     return OpenQuestion("activation", words, f"--activation {option}")
 
 
@@ -182,7 +189,7 @@ def layers_as_said(
         if segment.norm is not None and unnumbered and not geometry.places
     ]
     more = f" and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
-    remark = f"By its names BatchNorm {', '.join(pairs[:_NAMED])}{more} stands so."
+    remark = f"Its BatchNorms stand where their names say: {', '.join(pairs[:_NAMED])}{more}."
     return tuple(layers), (remark,) if pairs else ()
 
 
