@@ -202,7 +202,7 @@ def by_hand(reading: FileReading, weights: Sequence[Tensor], x: Tensor) -> Tenso
             sides = int(numbers.get("s", kernel)), int(numbers.get("p", 0))
             pool = functional.max_pool2d if "max" in numbers else functional.avg_pool2d
             x = pool(x, kernel, *sides)
-        else:
+        elif word not in ("skip", "dense"):
             stride, padding = (int(numbers.get(key, usual)) for key, usual in (("s", 1), ("p", 0)))
             x = act(functional.conv2d(x, rest.pop(0), rest.pop(0), stride, padding))
     return functional.linear(x.flatten(1), *rest)
