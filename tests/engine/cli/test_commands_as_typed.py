@@ -58,8 +58,8 @@ def run(stranger: Stranger) -> Path:
 
 
 def a_file(stranger: Stranger) -> tuple[str | Path, ...]:
-    """A state dict of dense layers of unequal widths, by their numbers."""
-    return (save_numbered(stranger.folder / "numbered.pt"),)
+    """A state dict of dense layers of unequal widths, by their numbers, and what it leaves open."""
+    return (save_numbered(stranger.folder / "numbered.pt"), "--activation", "relu")
 
 
 def a_module(stranger: Stranger) -> tuple[str | Path, ...]:
@@ -147,7 +147,7 @@ def test_gate_information_with_all_defaults(
     if given not in (a_file, weights_of_a_run):
         return
     out = str(tmp_path / "out")
-    assert main(["gate-information", str(*network), *FEW, *QUICKLY, "--out", out]) == 0
+    assert main(["gate-information", *map(str, network), *FEW, *QUICKLY, "--out", out]) == 0
     one, two, stacked = scores(made), scores(document.read(Path(out))), given is not a_file
     assert one.keys() == two.keys()
     for name, values in one.items():
@@ -165,6 +165,7 @@ train_limit = 60
 test_limit = 30
 [[list]]
 net.name = "file:FILE"
+net.options.activation = "relu"
 [[list]]
 net.options.width = 8
 [grid]
@@ -175,7 +176,7 @@ seed = [0, 1]
 def test_a_sweep_of_files_and_of_networks_by_name_with_all_defaults(stranger: Stranger) -> None:
     """Those of a file are trained in processes, the narrow ones in a stack."""
     path = stranger.folder / "sweep.toml"
-    path.write_text(SWEEP.replace("FILE", str(*a_file(stranger))), "utf-8")
+    path.write_text(SWEEP.replace("FILE", str(a_file(stranger)[0])), "utf-8")
     done = stranger.types("sweep", path)
     assert done.returncode == 0, done.stderr
     assert "4/4" in done.stderr
