@@ -12,8 +12,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialog
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.commands import InspectFile, OpenFile, Rewire, SwapRegime
+from dgn_engine.protocol.commands import InspectFile, OpenFile, Rewire, SayReading, SwapRegime
 from dgn_engine.protocol.events import FileListed
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_viewer.__main__ import first_run
 from dgn_viewer.actions.playground import playground_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
@@ -119,6 +120,8 @@ def _resnet(shot: Photographer) -> None:
     shot.hear(FileListed, listed.append)
     shot.send(OpenFile(str(file), "network"))
     shot.wait(lambda: bool(listed))
+    shot.send(SayReading(listed[0].ticket, FileReading(geometry="torchvision")))
+    shot.wait(lambda: len(listed) > 1)
     shot.send(InspectFile(listed[0].ticket))
     shot.wait(lambda: bool(shot.window.run_state.inspected))
 

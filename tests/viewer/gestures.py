@@ -9,7 +9,8 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import OpenFile, Purpose
+from dgn_engine.protocol.commands import OpenFile, Purpose, SayReading
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.shell.export_dialog import ExportDialog
@@ -57,11 +58,20 @@ def press(window: Window, text: str) -> None:
     next(button for button in buttons if button.text() == text).click()
 
 
-def opened_file(viewer: Viewer, qtbot: QtBot, path: Path, purpose: Purpose) -> FilePage:
-    """The inspector's page of a file that the engine has listed."""
+def opened_file(
+    viewer: Viewer,
+    qtbot: QtBot,
+    path: Path,
+    purpose: Purpose,
+    reading: FileReading | None = None,
+) -> FilePage:
+    """The inspector's page of a file that the engine has listed, and has read as is said."""
     window = viewer.window
     window.send(OpenFile(str(path), purpose))
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
     page = window.inspector.page
     assert isinstance(page, FilePage)
+    if reading is not None:
+        window.send(SayReading(page.listed.ticket, reading))
+        qtbot.waitUntil(lambda: page.listed.reading == reading)
     return page

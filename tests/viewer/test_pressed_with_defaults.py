@@ -23,6 +23,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.cli.gate_information import SEEDS
 from dgn_engine.experiments.report import document
 from dgn_engine.protocol.events import Event, Failed, Refused
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.actions.action_table import MENUS, SEPARATOR
 from dgn_viewer.application import Viewer
@@ -83,7 +84,9 @@ def test_gate_information_of_a_checkpoint_is_measured_to_its_end(
     file = save_numbered(tmp_path / "numbered.pt")
     config = small_run()
     few = replace(config.data, train_limit=60, test_limit=30)
-    window = make_viewer(replace(config, data=few), home="home").window
+    viewer = make_viewer(replace(config, data=few), home="home")
+    window = viewer.window
+    opened_file(viewer, qtbot, file, "network", FileReading(activation="relu"))
     window.registry["experiments.gate_information"].trigger()
     answer_dialog(window, file)
     assert window.experiments.running
@@ -269,7 +272,8 @@ def test_a_network_of_a_file_is_trained_on_with_its_gates_fixed(
     viewer: Viewer, qtbot: QtBot, tmp_path: Path
 ) -> None:
     window, found = viewer.window, troubles(viewer)
-    page = opened_file(viewer, qtbot, save_numbered(tmp_path / "numbered.pt"), "network")
+    file = save_numbered(tmp_path / "numbered.pt")
+    page = opened_file(viewer, qtbot, file, "network", FileReading(activation="relu"))
     qtbot.waitUntil(page.go.isEnabled)
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(window.registry["run.train_on_gates"].isEnabled)

@@ -12,6 +12,7 @@ from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_readings import before, left_out, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
+from dgn_viewer.scene.run_text import reading_of
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]
@@ -54,8 +55,7 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     """Step, interval, what was left out, and note; `every`: seconds between two drawings."""
     parts = {"paused": ["paused"], "stale": ["late"], "past": ["looking back"]}.get(state, [])
     if view.run is not None and view.run.inspected:
-        assuming = view.run.assuming
-        parts = ["not training", *([f"assuming {assuming}"] if assuming else [])]
+        parts = ["not training", *filter(None, [reading_of(view.run)])]
     if view.diverged is not None:
         parts = [f"diverged at step {view.diverged:,}"]
     parts.append(", ".join(filter(None, (f"step {scene.step:,}", before(spec, view)))))

@@ -17,7 +17,13 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
-from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
+from dgn_engine.protocol.file_events import (
+    CheckProgress,
+    NetworkChecked,
+    ReadingRefused,
+    ReadingsFound,
+)
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
 from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.protocol.run_state import RunState
@@ -64,6 +70,7 @@ class Inspector(QFrame):
         self._theme = LIGHT
         self.page: Page | None = None
         self.state = RunState()
+        self.said: dict[str, FileReading] = {}  # of the networks in files, by their paths
         self._title = ElidedLabel()
         self._title.setProperty("role", "title")
         self._close = QToolButton()
@@ -147,7 +154,9 @@ class Inspector(QFrame):
         match event:
             case events.FileListed():
                 self._on_listed(event)
-            case CheckProgress() | NetworkChecked() if isinstance(self.page, FilePage):
+            case CheckProgress() | NetworkChecked() | ReadingsFound() | ReadingRefused() if (
+                isinstance(self.page, FilePage)
+            ):
                 self.page.on_event(event)
             case RunsListed():
                 self.runs_page.show_runs(event)
@@ -189,6 +198,7 @@ class Inspector(QFrame):
 
     def _on_listed(self, listed: events.FileListed) -> None:
         """A comparison changes nothing, so that it needs no page where the file is a network."""
+        self.said[listed.path] = listed.reading
         if isinstance(self.page, FilePage) and self._shows(listed.ticket):
             self.page.show_listing(listed)
         elif listed.purpose == "compare" and listed.network.fits:

@@ -17,7 +17,8 @@ _UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
 def run_in_words(run: RunStarted, feature_weights: int) -> str:
     """Data, network and the number of weights of both networks together."""
     total = run.parameters_value + feature_weights
-    return f"{data_in_words(run.config.data)} · {net_in_words(run)} · {total:,} weights"
+    net = run.inspected or net_in_words(run)
+    return f"{data_in_words(run.config.data)} · {net} · {total:,} weights"
 
 
 def weights_in_words(run: RunStarted, feature_weights: int, aside: bool = False) -> str:
@@ -55,7 +56,7 @@ def middle_cut(name: str, most: int = 22) -> str:
 def net_in_words(run: RunStarted) -> str:
     """'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
     if run.inspected:
-        return f"{run.inspected}, assuming {run.assuming}" if run.assuming else run.inspected
+        return f"{run.inspected}, {reading_of(run)}" if run.assuming else run.inspected
     name, widths = run.config.net.short, {layer.shape[0] for layer in run.layers}
     kinds = {layer.kind for layer in run.layers}
     if kinds == {"dense"} and len(widths) == 1:
@@ -65,6 +66,11 @@ def net_in_words(run: RunStarted) -> str:
     if channels is None and kinds == {"conv"} and len(widths) == 1:
         channels = widths.pop()
     return f"{name} {channels}" if channels is not None else name
+
+
+def reading_of(run: RunStarted) -> str:
+    """'reading: ReLU, as you said', of a file that does not say it itself; or ''."""
+    return f"reading: {run.assuming}, as you said" if run.assuming else ""
 
 
 def layer_name(view: View, layer: int) -> str:

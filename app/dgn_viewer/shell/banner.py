@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.notices import Notices, Told
-from dgn_viewer.scene.run_text import branch_in_words, data_in_words, middle_cut
+from dgn_viewer.scene.run_text import branch_in_words, data_in_words, middle_cut, reading_of
 from dgn_viewer.shell.notice_line import AnswerRow, answers
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import LIGHT, Theme
@@ -75,11 +75,12 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
     if not inspected:
         return None
     known = f", {now.scored.sentence}" if now.scored is not None else ""
-    assuming = f", assuming {run.assuming}" if run.assuming else ""
+    reading = f", {reading_of(run)}" if run.assuming else ""
     data = data_in_words(run.config.data)
-    text = f"Inspecting {inspected} on {data}{known}{assuming} – not training"
+    text = f"Inspecting {inspected} on {data}{known}{reading} – not training"
     shorter = (
-        f"{middle_cut(inspected, most)} on {middle_cut(data, most)}{known} – not training"
+        f"{middle_cut(inspected, most)} on {middle_cut(data, most)}{known}{more} – not training"
+        for more in dict.fromkeys((reading, ""))
         for most in _CUTS
     )
     tip = _AS_IN_THE_FILE
@@ -90,8 +91,8 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
         )
     if run.assuming:
         tip += (
-            f". The file does not say its activations: {run.assuming} is assumed. If this is not "
-            "the accuracy you know, the reading is wrong"
+            f". The file does not say what stands between its layers: {run.assuming} and all else "
+            "are as you said. If this is not the accuracy you know, the reading is wrong"
         )
     buttons = ("run.train_on", "run.train_on_gates", "file.new_run")
     return Message(((text, tip, *shorter),), buttons)

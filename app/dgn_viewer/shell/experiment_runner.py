@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import REPORT, measurement_folder
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_engine.protocol.commands import Command, StartRun
+from dgn_engine.protocol.commands import Command, OpenFile, StartRun
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
 from dgn_viewer.experiments.dgn_process import DgnProcess
@@ -61,6 +63,7 @@ class ExperimentRunner(QObject):
         self._folder = Path()
         self._command: tuple[str, ...] = ()
         self._title = ""
+        self._measured: Path | None = None  # the checkpoint whose gates are measured
         self._process = DgnProcess(self)
         self._process.progressed.connect(panel.show_progress)
         self._process.ended.connect(self._on_ended)
@@ -147,14 +150,16 @@ class ExperimentRunner(QObject):
 
     def measure(self, file: Path) -> None:
         """Value networks are trained as the run in the window is, on its data, but as long as they
-        need: epochs of 0 leave that to the command."""
+        need: epochs of 0 leave that to the command. The file is read as was said on its page."""
         config = self._run_state().current_config()
         if config is None or self.running:
             self._tell(Notice("refused", BUSY if self.running else "There is no run to go by."))
             return
         training = replace(config.training, epochs=0, patience=0, keep_epochs=(), until=0.0)
         text = replace(config, training=training, seed=0).to_toml()
-        folder = measurement_folder(f"gate-information-{file.stem}-{config.data.name}", file, text)
+        said = self._inspector.said.get(str(file), FileReading()).options
+        name = f"gate-information-{file.stem}-{config.data.name}"
+        folder = measurement_folder(name, file, f"{text}{said}")
         try:
             folder.mkdir(parents=True, exist_ok=True)
             asked = folder / f"asked-{CONFIG}"
@@ -162,9 +167,10 @@ class ExperimentRunner(QObject):
         except OSError as error:
             self._tell(Notice("refused", f"{folder} cannot be written: {error.strerror}."))
             return
-        command = ("gate-information", str(file), str(asked))
+        command = ("gate-information", str(file), str(asked), *shlex.split(said))
         title = f"Gate information of {file.name}"
         self._start((*command, "--out", str(folder)), folder, title, "[NPF] Definition 5.1")
+        self._measured = file
 
     def close(self) -> None:
         """End the process, so that the experiment can be continued."""
@@ -172,6 +178,7 @@ class ExperimentRunner(QObject):
 
     def _start(self, command: Sequence[str], folder: Path, title: str, paper: str) -> None:
         self._folder, self._command, self._title = folder, tuple(command), title
+        self._measured = None
         self.results.open()
         self._panel.show_beginning(title, paper)
         self._process.start(command, folder)
@@ -195,8 +202,15 @@ class ExperimentRunner(QObject):
                 show = NoticeButton("Show", self.results.open)
                 self._tell(Notice("info", f"{self._title} is done.", offers=(show,)))
         if trouble:
-            self._tell(Notice("refused", trouble))
+            self._tell(Notice("refused", trouble, offers=self._offers()))
         self.changed.emit()
+
+    def _offers(self) -> tuple[NoticeButton, ...]:
+        """What a file does not say is said on its page."""
+        if self._measured is None:
+            return ()
+        ask = OpenFile(str(self._measured), "network")
+        return (NoticeButton("Open the file", lambda: self._send(ask)),)
 
     def _open_report(self) -> None:
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder / f"{REPORT}.html")))

@@ -159,6 +159,47 @@ class ListField(QLineEdit):
         self.setText(" ".join(str(number) for number in numbers))
 
 
+class WordField(QLineEdit):
+    """Words that are read when they are complete: on Enter, and when the field is left. `said`:
+    others than before; `refused`: as of a `NumberEntry`, by whoever reads them."""
+
+    said = Signal()
+    refused = Signal(str)
+
+    def __init__(self, hint: str) -> None:
+        super().__init__()
+        self.setPlaceholderText(hint)
+        self.setAcceptDrops(False)
+        self.shown_beside = False
+        self.problem = ""
+        self._said = ""
+        self.textEdited.connect(lambda _: self.refuse(""))
+        self.editingFinished.connect(self._say)
+
+    def value(self) -> str:
+        return self.text().strip()
+
+    def show_value(self, text: str) -> None:
+        """Show what was said; what is wrong with other words does not matter any more."""
+        self._said = text
+        self.setText(text)
+        self.refuse("")
+
+    def refuse(self, problem: str) -> None:
+        """Say why what is filled in cannot be taken, one sentence; '' where it can."""
+        if problem != self.problem:
+            self.problem = problem
+            self.setProperty("refused", bool(problem))
+            self.style().polish(self)  # a style sheet reads properties only then
+            self.setAccessibleDescription(problem)
+            self.refused.emit(problem)
+
+    def _say(self) -> None:
+        if self.value() != self._said:
+            self._said = self.value()
+            self.said.emit()
+
+
 class PairField(QWidget):
     """Two classes as a ±1 problem, or all of them."""
 

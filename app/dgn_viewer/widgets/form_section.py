@@ -15,6 +15,7 @@ from dgn_engine.setting import Conditions, Setting
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.form_fields import (
     ListField,
+    WordField,
     changes_of,
     field_for,
     is_changed,
@@ -65,7 +66,7 @@ class Section(QWidget):
         if text and not field.accessibleName():
             field.setAccessibleName(text)
         self._rows.addRow(label, field)
-        if isinstance(field, NumberEntry | ListField):
+        if isinstance(field, NumberEntry | ListField | WordField):
             field.shown_beside = True
             field.refused.connect(partial(self._show_refusal, field))
 

@@ -67,6 +67,9 @@ def test_a_resnet_dropped_on_the_default_run_is_opened_scored_and_trained_on_by_
     window = viewer.window
     put_in_place(window, user, qtbot)
     page = dropped(viewer, user, qtbot, resnet, "network")
+    user.press(page.reading.convolutions)
+    user.type("torchvision\t")
+    qtbot.waitUntil(lambda: page.listed.questions == ())
     section = page.data.section
     user.press(section.name)
     user.type("Folder")  # the list goes to what is typed

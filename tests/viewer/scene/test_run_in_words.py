@@ -44,7 +44,7 @@ def net(name: str, *options: tuple[str, int], shapes: tuple[tuple[int, ...], ...
         (replace(net("fc", shapes=FOUR), inspected="x.pt"), "x.pt"),
         (
             replace(net("fc", shapes=FOUR), inspected="x.pt", assuming="ReLU"),
-            "x.pt, assuming ReLU",
+            "x.pt, reading: ReLU, as you said",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from torch import nn
 
 from dgn_engine.protocol.commands import OpenFile, Pause, Purpose
 from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, WeightsTaken
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.training import probe_schedule
 from dgn_viewer.application import Viewer
 from dgn_viewer.figures.provenance import context_of
@@ -24,6 +25,8 @@ from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.scene.run_text import short_names
 from dgn_viewer.state.history import History, compared_run
 from tests.viewer.gestures import LEFT, opened_file
+
+RELU = FileReading(activation="relu")
 
 
 def scene(viewer: Viewer, panel: str) -> Scene:
@@ -86,7 +89,9 @@ def test_heavy_readings_of_a_and_of_b_are_made_by_the_reading_process(
     wide = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)]
     torch.save(torch.nn.Sequential(*wide).state_dict(), tmp_path / "wide.pt")
     window.send(Pause())
-    window.send(OpenFile(str(tmp_path / "wide.pt"), "compare"))
+    page = opened_file(viewer, qtbot, tmp_path / "wide.pt", "compare", RELU)
+    qtbot.waitUntil(page.go.isEnabled)
+    QTest.mouseClick(page.go, LEFT)
 
     def read() -> bool:
         view = window.history.view({})
@@ -114,7 +119,7 @@ def test_weights_go_into_the_value_network_and_leave_a_mark(
     assert "weights of early.safetensors in 4 layers" in window.notices.recent[-1].text
 
 
-def test_a_state_dict_is_shown_with_what_is_assumed_and_the_accuracy_that_follows(
+def test_a_state_dict_is_shown_with_what_was_said_and_the_accuracy_that_follows(
     viewer: Viewer, qtbot: QtBot, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
@@ -123,18 +128,19 @@ def test_a_state_dict_is_shown_with_what_is_assumed_and_the_accuracy_that_follow
     torch.save(network.state_dict(), path)
     window = viewer.window
     page = opened_file(viewer, qtbot, path, "network")
+    assert not page.go.isEnabled()
+    page = opened_file(viewer, qtbot, path, "network", RELU)
     assert "taken as 64-9-10 with ReLU between" in page.verdict.text()
-    assert "A state dict does not say its activations" in page.hint.text()
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: window.run_state.inspected == path.name)
     qtbot.waitUntil(lambda: "npk" in window.history.readings)
-    done = "% of 360 test examples, assuming ReLU – not training"
+    done = "% of 360 test examples, reading: ReLU, as you said – not training"
     qtbot.waitUntil(lambda: window.banners[0].texts()[0].endswith(done))
     said = window.banners[0].texts()[0]
     assert said.startswith("Inspecting tanh.pt on digits, right on ")
     view = window.history.view({})
     caption = context_of(view, all_panels()["spectrum"], Scene(())).caption
-    assert "tanh.pt, assuming ReLU" in caption
+    assert "tanh.pt, reading: ReLU, as you said" in caption
 
 
 def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_trained(

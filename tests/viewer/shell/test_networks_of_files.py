@@ -17,6 +17,7 @@ from torch import nn
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import StartRun
+from dgn_engine.protocol.file_reading import FileReading
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.window import Window
@@ -24,6 +25,7 @@ from tests.engine.model.importing.torch_networks import narrow_resnet
 from tests.image_folders import write_flowers
 from tests.viewer.gestures import opened_file
 
+RESNET = FileReading(geometry="torchvision")
 LEFT = Qt.MouseButton.LeftButton
 DEFAULT = replace(RunConfig(), device="cpu")
 
@@ -61,7 +63,7 @@ def test_a_resnet_opens_from_the_default_run_and_says_how_good_it_is(
 ) -> None:
     viewer = make_viewer(DEFAULT)
     window = viewer.window
-    page = opened_file(viewer, qtbot, resnet, "network")
+    page = opened_file(viewer, qtbot, resnet, "network", RESNET)
     chosen(page, images, qtbot)
     assert page.verdict.text().endswith(
         "(shorter side resized to 32, the middle cut out) and has 5 outputs; these data give "
@@ -75,16 +77,17 @@ def test_a_resnet_opens_from_the_default_run_and_says_how_good_it_is(
     assert (scored.examples, scored.total) == (10, 10)
     assert said(window) == (
         "Inspecting resnet18.pth on folder flowers, resized to 32, "
-        f"{scored.sentence}, assuming ReLU – not training"
+        f"{scored.sentence}, reading: ReLU, as you said – not training"
     )
     label = window.banners[0]._sides[0][1]
     assert label.shown(10_000) == said(window)
     advance = label.fontMetrics().horizontalAdvance
-    whole = f"resnet18.pth on folder flowers, resized to 32, {scored.sentence} – not training"
+    known = f"{scored.sentence}, reading: ReLU, as you said – not training"
+    whole = f"resnet18.pth on folder flowers, resized to 32, {known}"
     assert label.shown(advance(said(window)) - 1) == whole
-    assert label.shown(advance(whole) - 1) == (
-        f"resnet18.pth on folder flo…sized to 32, {scored.sentence} – not training"
-    )
+    assert label.shown(advance(whole) - 1) == f"resnet18.pth on folder flo…sized to 32, {known}"
+    least = f"resnet18.pth on folder flo…sized to 32, {scored.sentence} – not training"
+    assert label.shown(advance(least) + 4) == least  # what was said stands in the tip
     qtbot.waitUntil(lambda: {"gates", "overlap"} <= set(window.history.readings))
     # another network, and its accuracy is gone
     window.registry["run.train_on"].trigger()
@@ -105,7 +108,7 @@ def test_the_page_of_a_file_with_a_long_name_is_no_wider_than_the_inspector(
         tmp_path / "resnet18_trained_on_a_data_set_with_a_long_name_Epoch00000000000000000090.pth"
     )
     named.write_bytes(resnet.read_bytes())
-    page = opened_file(viewer, qtbot, named, "network")
+    page = opened_file(viewer, qtbot, named, "network", RESNET)
     qtbot.waitUntil(page.go.isEnabled)
     area = page.parentWidget()
     while not isinstance(area, QScrollArea):
@@ -120,7 +123,7 @@ def test_what_cannot_be_trained_on_is_disabled_and_says_why(
     viewer: Viewer, qtbot: QtBot, resnet: Path
 ) -> None:
     window = viewer.window
-    page = opened_file(viewer, qtbot, resnet, "network")
+    page = opened_file(viewer, qtbot, resnet, "network", RESNET)
     qtbot.waitUntil(page.go.isEnabled)
     assert "its accuracy on them is not known" in page.verdict.text()
     QTest.mouseClick(page.go, LEFT)

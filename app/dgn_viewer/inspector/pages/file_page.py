@@ -18,9 +18,16 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_engine.protocol.events import Event, FileListed, FileUseCheck
-from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
+from dgn_engine.protocol.file_events import (
+    CheckProgress,
+    NetworkChecked,
+    ReadingRefused,
+    ReadingsFound,
+)
+from dgn_engine.protocol.file_reading import FileReading, FittingReading
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
 from dgn_viewer.inspector.pages.network_data import NetworkData
+from dgn_viewer.inspector.pages.reading_section import ReadingSection
 from dgn_viewer.scene.file_use_text import USES, first_use, offer_of
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
@@ -65,6 +72,10 @@ class FilePage(QWidget):
         )
         self.data = NetworkData(data, now or DataConfig(), theme)
         self.data.changed.connect(self._check)
+        self.reading = ReadingSection()
+        self.reading.said.connect(self._say_reading)
+        # By the data that they were tried on; None: those of the run.
+        self._readings: dict[DataConfig | None, tuple[FittingReading, ...]] = {}
         self._first = self._asked = self._filled_in()  # the data of which the engine says …
         self._answer: FileUseCheck | None = listed.network  # … this; None: not yet
         self.go = push_button("", self._ask, "primary")
@@ -89,7 +100,9 @@ class FilePage(QWidget):
         self.uses[purpose].setChecked(True)
 
     def show_listing(self, listed: FileListed) -> None:
-        """The same file, matched anew with the tensors that were picked."""
+        """The same file, matched anew with the tensors that were picked, or read as was said."""
+        if listed.questions:  # else what fits is still what else could be said
+            self._readings.clear()
         self.listed = listed
         same = self._filled_in() == self._first
         self._asked, self._answer = (self._first, listed.network) if same else (None, None)
@@ -101,6 +114,12 @@ class FilePage(QWidget):
             case NetworkChecked(ticket=self.listed.ticket, data=self._asked, network=answer):
                 self._answer = answer
                 self._show()
+            case ReadingsFound(ticket=self.listed.ticket, said=self.listed.reading):
+                self._readings[event.data] = event.readings
+                self._show()
+            case ReadingRefused(ticket=self.listed.ticket):
+                self._show()
+                self.reading.refuse(event.about, event.reason)
             case CheckProgress(ticket=self.listed.ticket) if self._answer is None:
                 self._say(f"{event.sentence.capitalize()} …", True)
 
@@ -160,7 +179,11 @@ class FilePage(QWidget):
         offer = self._offer()
         use = next(use for use in USES if use.purpose == purpose)
         waits = purpose == "network" and self._answer is None and self._asked is not None
-        self._say(offer.verdict, offer.fits or waits)
+        asks = bool(self.listed.questions) and not copies  # which is no refusal yet
+        self._say(offer.verdict, offer.fits or waits or asks)
+        own = purpose != "network" or self._asked == self._first
+        self.reading.show_readings(self._readings.get(None if own else self._asked))
+        self.reading.show_listing(self.listed, copies)
         self.table.setVisible(copies and bool(offer.matches))
         self.table.show_matches(offer.matches, self.pick.isChecked())
         self.pick.setVisible(copies and bool(offer.matches))
@@ -194,6 +217,10 @@ class FilePage(QWidget):
             self._send(do.PickTensors(self.listed.ticket, names))
         self.go.setEnabled(False)  # until the engine has matched them
 
+    def _say_reading(self, reading: FileReading) -> None:
+        self._send(do.SayReading(self.listed.ticket, reading))
+        self.go.setEnabled(False)  # until the engine has read it so
+
     def _ask(self) -> None:
         ticket = self.listed.ticket
         match self.purpose:
@@ -221,7 +248,7 @@ class FilePage(QWidget):
         path.setProperty("role", "small")
         count = plain_label(f"Tensors in the file: {len(listed.tensors):,}", "small")
         buttons = row(self.go, self.with_biases, self.close_file, 1, spacing=8)
-        use = (self.data, self.verdict, self.table, self.pick, self.restart_value)
+        use = (self.data, self.reading, self.verdict, self.table, self.pick, self.restart_value)
         self.tensors = _tensor_list(listed)
         whole = column(
             name,

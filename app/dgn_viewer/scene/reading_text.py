@@ -1,0 +1,162 @@
+"""What is said of the network in a file, in plain words, and how often a reading is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.geometry_words import (
+    ConvolutionNumbers,
+    LayerWords,
+    parse_geometry,
+)
+from dgn_engine.protocol.file_reading import (
+    ACTIVATIONS,
+    FileReading,
+    FittingReading,
+    in_list,
+)
+from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+
+GEOMETRY_ABOUT = (
+    "One word for each convolution, and behind it one for each pooling:\n"
+    "s2p1 – stride 2 and padding 1; s1 where it has neither\n"
+    "p2d2g4 – padding 2, dilation 2, 4 groups; psame; p1circular\n"
+    "max2 – pooling of 2×2; avg3s2p1 – of 3×3 with stride 2 and padding 1\n"
+    "adaptiveavg1 – whatever comes, down to 1×1\n"
+    "act bn dense – where each stands, if not right behind its layer\n"
+    "torchvision or resnet,s1p1 – a known network, with its first convolution"
+)
+
+
+def activation_title(name: str) -> str:
+    """'ReLU' of 'relu', 'LeakyReLU' of 'leaky_relu'."""
+    return "nothing" if name == "none" else ACTIVATIONS[name][0]
+
+
+def epsilon_text(epsilon: float) -> str:
+    """'1e-5', '0.001'."""
+    return f"{epsilon:g}".replace("e-0", "e-")
+
+
+def reading_in_words(reading: FileReading) -> str:
+    """'ReLU, padding 1, 2×2 max pooling behind each convolution, ε 1e-5'."""
+    parts = []
+    if reading.net is not None:
+        options = " ".join(f"{name} {value}" for name, value in reading.net.options)
+        parts.append(f"the network of this run, {reading.net.short} {options}".rstrip())
+    if reading.activation:
+        name, _, number = reading.activation.partition(":")
+        parts.append(f"{activation_title(name)} {number}".rstrip())
+    if reading.geometry:
+        parts.append(_geometry_in_words(reading.geometry))
+    if reading.batchnorm:
+        parts.append(f"BatchNorm {reading.batchnorm} the activation")
+    if reading.norm_eps is not None:
+        parts.append(f"ε {epsilon_text(reading.norm_eps)}")
+    if reading.order:
+        parts.append(f"layers in the order {', '.join(reading.order)}")
+    if reading.ignored:
+        parts.append(f"without {in_list(reading.ignored)}")
+    return ", ".join(parts)
+
+
+def fitting_in_words(fitting: FittingReading) -> str:
+    """'97.0 %: ReLU, padding 1'; without the share where it is not known."""
+    words = reading_in_words(fitting.reading)
+    if fitting.accuracy is None:
+        return words
+    return f"{fitting.accuracy:.1%}: {words}".replace("%", " %", 1)
+
+
+def about_readings(readings: Sequence[FittingReading]) -> str:
+    """What the list of readings is, and whether the data decide between them."""
+    known = [each for each in readings if each.accuracy is not None]
+    if not readings:
+        return (
+            "None of the usual readings fits these data. Say above how it goes, or choose other "
+            "data."
+        )
+    if not known:
+        return "Readings that fit the data; these have other classes, so that no accuracy is known:"
+    best = max(each.accuracy or 0.0 for each in known)
+    words = f"Readings that fit, by the share of {known[0].examples:,} test examples that is right"
+    if sum(each.accuracy == best for each in known) > 1:
+        return f"{words}; the data do not decide between the first:"
+    return f"{words}:"
+
+
+def _geometry_in_words(geometry: str) -> str:
+    family, _, stem = geometry.lower().partition(",")
+    if family == "torchvision":
+        return "as torchvision builds it"
+    if family == "resnet":
+        return f"ResNet with {_geometry_in_words(stem)} first"
+    try:
+        parsed = parse_geometry(geometry)
+    except UserError:
+        return geometry
+    layers = [layer for layer in parsed.layers if layer.convolution is not None]
+    ways = {_convolution_in_words(layer.convolution) for layer in layers if layer.convolution}
+    if parsed.places or len(ways) != 1:
+        return geometry.replace(",", " ")
+    pooled = _pooling_in_words(layers)
+    return ", ".join([ways.pop(), pooled] if pooled else ways)
+
+
+def _convolution_in_words(numbers: ConvolutionNumbers) -> str:
+    parts = []
+    if numbers.stride != (1, 1):
+        parts.append(f"stride {_sides(numbers.stride)}")
+    if numbers.padding == (0, 0):
+        parts.append("no padding")
+    else:
+        mode = "" if numbers.padding_mode == "zeros" else f"{numbers.padding_mode} "
+        parts.append(f"{mode}padding {_sides(numbers.padding)}")
+    if numbers.dilation != (1, 1):
+        parts.append(f"dilation {_sides(numbers.dilation)}")
+    if numbers.groups != 1:
+        parts.append(f"{numbers.groups} groups")
+    return ", ".join(parts)
+
+
+def _pooling_in_words(layers: Sequence[LayerWords]) -> str:
+    """'2×2 max pooling behind each convolution'; of several kinds each with its convolution."""
+    places: dict[str, list[int]] = {}
+    for number, layer in enumerate(layers, start=1):
+        for pool in layer.behind:
+            if isinstance(pool, StatedLayer):
+                places.setdefault(_pool_in_words(pool), []).append(number)
+    words = []
+    for pool, numbers in places.items():
+        if len(numbers) == len(layers):
+            words.append(pool if len(layers) == 1 else f"{pool} behind each convolution")
+        elif numbers == [len(layers)]:
+            words.append(f"{pool} behind the last")
+        else:
+            words.append(f"{pool} behind convolution {in_list([str(n) for n in numbers])}")
+    return ", ".join(words)
+
+
+def _pool_in_words(pool: StatedLayer) -> str:
+    numbers = pool.numbers
+    kind = "max" if "Max" in pool.kind else "average"
+    if "output_size" in numbers:
+        return f"{kind} pooling to {_window(numbers['output_size'])}"
+    words = [f"{_window(numbers['kernel_size'])} {kind} pooling"]
+    if numbers["stride"] != numbers["kernel_size"]:
+        words.append(f"of stride {_sides(numbers['stride'])}")
+    if numbers["padding"] != (0, 0):
+        words.append(f"with padding {_sides(numbers['padding'])}")
+    return " ".join(words)
+
+
+def _sides(sides: object) -> str:
+    if isinstance(sides, tuple) and len(set(sides)) == 1:
+        return str(sides[0])
+    return "×".join(map(str, sides)) if isinstance(sides, tuple) else str(sides)
+
+
+def _window(sides: object) -> str:
+    high, wide = sides if isinstance(sides, tuple) else (sides, sides)
+    return f"{high}×{wide}"
