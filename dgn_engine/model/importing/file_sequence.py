@@ -29,7 +29,7 @@ _NORM = ("running_mean", "running_var", "weight", "bias")
 _COUNTER = "num_batches_tracked"
 _WORDS = (  # a weight and its bias: 'net.0.weight' and 'net.0.bias', 'W1' and 'b1'
     (".weight", ".bias"),
-    ("weights.", "biases."),
+    ("weights", "biases"),
     ("weight", "bias"),
     ("kernel", "bias"),
     ("coefs", "intercepts"),
@@ -96,7 +96,8 @@ def sequence_in(listing: CheckpointContents) -> FileSequence:
     """
     arrays = considered(listing)
     layers, used = _layers(arrays, listing.reading.order)
-    left = tuple(name for name in arrays if name not in used and not name.endswith(_COUNTER))
+    own = (name for name in arrays if name not in used and not name.endswith(_COUNTER))
+    left = (*own, *unread_tensors(listing))
     _check_names(listing, layers, arrays)
     numbered = (
         _numbered(layers, [*arrays]) if not listing.reading.order and not listing.picked else None
@@ -116,11 +117,19 @@ def sequence_in(listing: CheckpointContents) -> FileSequence:
     return sequence
 
 
+def unread_tensors(listing: CheckpointContents) -> tuple[str, ...]:
+    """Return the names of tensors beside the network that was taken of a file."""
+    mark = " (tensor)"
+    names = (text.removesuffix(mark) for text in listing.ignored if text.endswith(mark))
+    return tuple(name for name in names if name not in listing.reading.ignored)
+
+
 def considered(listing: CheckpointContents) -> dict[str, Array]:
     """Return the tensors of a file that the user does not leave out."""
     ignored = listing.reading.ignored
     for name in ignored:
-        if not any(key == name or key.startswith(f"{name}.") for key in listing.arrays):
+        known = (*listing.arrays, *unread_tensors(listing))
+        if not any(key == name or key.startswith(f"{name}.") for key in known):
             raise UserError(f"{listing.file_name} holds no tensor '{plain(name, 80)}' to ignore.")
     return {
         key: array
@@ -152,7 +161,7 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
             kind: Kind = "Linear" if array.ndim == 2 else "Conv2d"
             bias = bias_of(name, array.shape[0], arrays)
             tensors = {"weight": name} | ({"bias": bias} if bias else {})
-            called = head if word == "weight" else name
+            called = head if word == "weight" and head else name
             found.append(FileLayer(called, kind, array.shape, tensors))
     for layer in found:
         used.update(layer.tensors.values())
@@ -193,7 +202,7 @@ def _check_names(
         )
     if two := two_networks_in(names):
         raise UnnamedNetwork(f"{file} holds {two}: its layers are no one chain.")
-    says = any("weight" in name or is_kernel(name) for name in names)
+    says = any(name.endswith("weight") or is_kernel(name) for name in names)
     shapes = [layer.shape for layer in weights]
     if not says and all(len(s) == 2 and s[0] == s[1] for s in shapes):
         raise UnnamedNetwork(
@@ -302,20 +311,28 @@ def _with_norms(
     norms = [layer for layer in layers if layer.kind == "BatchNorm"]
     if not norms:
         return tuple(weights)
+    if _sorted_by_name(list(arrays)):
+        norms.sort(key=lambda norm: natural(norm.name))
+    elif not _counts_up([norm.name for norm in norms]):
+        raise UnnamedNetwork(
+            f"The BatchNorms of {listing.file_name} are numbered in another order than it has them."
+        )
     if listing.reading.geometry:
         geometry = parse_geometry(listing.reading.geometry)
         if geometry.places:
             return _as_worded(weights, norms, geometry, listing.file_name)
     silent = _sorted_by_name(list(arrays))
     placed: dict[str, FileLayer] = {}
+    known = {layer.name for layer in weights}
     for norm in norms:
         fitting = [layer.name for layer in weights if layer.shape[0] == norm.shape[0]]
-        named = [name for name in names_before(norm.name) if name in fitting]
+        there = [name for name in names_before(norm.name) if name in known]
+        named = [name for name in there if name in fitting]
         before = "" if silent else _right_before(norm, layers)
         ahead = not silent and any(_stands_ahead(norm, name, layers) for name in named)
         if ahead:
             return None
-        if before not in fitting or (named and before not in named):
+        if before not in fitting or (there and before not in there):
             alike = sorted((each.name for each in norms if each.shape == norm.shape), key=natural)
             if len(alike) != len(fitting):
                 return None
@@ -378,7 +395,11 @@ def _other_orders(layers: Sequence[FileLayer], arrays: Mapping[str, Array]) -> b
         if array.shape[0] == array.shape[1]:
             stems.setdefault(array.shape, set()).add(stem(name))
     names = [layer.tensors["weight"] for layer in layers if layer.kind != "BatchNorm"]
-    return any(len(found) > 1 for found in stems.values()) or not _counts_up(names)
+    swapped = any(len(found) > 1 for found in stems.values())
+    weighted = [layer for layer in layers if layer.kind != "BatchNorm"]
+    biased = {"bias" in layer.tensors for layer in weighted[:-1]}
+    odd = len(biased) > 1 and len({stem(name) for name in names}) > 1  # a matrix of no layer?
+    return swapped or odd or not _counts_up(names)
 
 
 def _chains(weights: Sequence[FileLayer]) -> bool:
@@ -407,7 +428,8 @@ def _check_chain(listing: CheckpointContents, weighted: Sequence[FileLayer]) -> 
 
 def has_doubtful_order(listing: CheckpointContents) -> bool:
     """Whether several orders of the weights of a file would chain, and nobody said which."""
-    if listing.reading.order or listing.picked:
+    ours = ("value.", "feature.")
+    if listing.reading.order or listing.picked or any(n.startswith(ours) for n in listing.arrays):
         return False
     arrays = considered(listing)
     layers, _ = _layers(arrays, ())

@@ -53,16 +53,19 @@ from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_l
 from dgn_engine.model.importing.open_questions import (
     TORCHVISION,
     OpenQuestions,
+    check_alone,
     check_answered,
     children_of,
     family_named,
     in_words,
+    other_names,
     questions_of_weights,
+    stated_eps,
     unsaid_of_weights,
 )
 from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
 from dgn_engine.model.importing.sequence_reading import layers_as_said
-from dgn_engine.model.importing.torchvision_nets import recognise, understood_as
+from dgn_engine.model.importing.torchvision_nets import RecognisedNet, recognise, understood_as
 from dgn_engine.model.importing.ways_out import sequential_line, way_out
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
@@ -80,6 +83,7 @@ from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.networks_beside import numbered_copies
 from dgn_engine.storage.checkpoints.stated_entries import hints
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.text.printable import plain
 
 OF_FOLDED = "Its tangent kernel is that of the folded weights."
 
@@ -157,7 +161,7 @@ def network_of(
         raise _with_way_out(verdict, door) from None
     title, remarks = found.title or taken_as(found.stack.architecture), found.remarks
     if found.assuming:
-        remarks = (*hints(listing), *remarks)
+        remarks = (*hints(listing), *other_names(listing), *remarks)
     if listing.others:
         remarks = (beside_in_words(listing), *remarks)
     if listing.layout:
@@ -189,7 +193,8 @@ def module_in(listing: CheckpointContents, input_shape: tuple[int, ...]) -> Sequ
         made = module_of_layers(renamed, layers, input_shape)
     module, folded = fold_norms(made.module)
     of_folded = (OF_FOLDED,) if folded else ()
-    remarks = (*hints(listing), *said, *made.remarks, *folded, *of_folded)
+    named = other_names(listing) if not listing.layers else ()
+    remarks = (*hints(listing), *named, *said, *made.remarks, *folded, *of_folded)
     return replace(made, module=module, remarks=remarks)
 
 
@@ -231,6 +236,7 @@ def _found_in(
         stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
         return _Found(stack, remarks, understood_as(listing), assuming="")
     check_keys(listing.file_name, considered(listing), door)
+    check_alone(listing, door)
     try:
         if listing.reading.net is not None:
             return _named(listing, input_shape, listing.reading.net, dtype)
@@ -267,14 +273,32 @@ def _of_family(
             "behind its BatchNorms; let your own code make another network (--model)."
         )
     kept = replace(listing, arrays=considered(listing))
-    if reading.geometry.lower() == TORCHVISION:
-        known = recognise(kept, input_shape, reading.norm_eps or EPSILON)
-    else:
-        assert reading.norm_eps is not None or not any(n.endswith("mean") for n in kept.arrays)
-        known = recognise(kept, input_shape, reading.norm_eps or EPSILON, _stem(kept))
+    stated, own = stated_eps(listing), reading.geometry.lower() == TORCHVISION
+    eps = reading.norm_eps if stated is None else stated
+    if stated is not None and reading.norm_eps not in (None, stated):
+        raise UserError(f"{listing.file_name} says that ε of its BatchNorms is {stated:g}.")
+    known = recognise(kept, input_shape, eps or EPSILON, () if own else _stem(kept))
     assert known is not None  # `_is_family`
+    _check_family_stated(listing, known)
     stack = imported_stack(known.listing, known.architecture, dtype)
     return _Found(stack, known.remarks, known.title)
+
+
+def _check_family_stated(listing: CheckpointContents, known: RecognisedNet) -> None:
+    """Refuse strides and paddings that a whole saved module says are others."""
+    names = [name for name in known.listing.arrays if name.endswith("weight")]
+    for name, layer in zip(names, known.architecture.weighted, strict=False):
+        ends = f".{name.removesuffix('.weight')}"
+        if not isinstance(layer, arch.Conv):
+            continue
+        for child in listing.children:
+            if child.kind == "Conv2d" and f".{child.name}".endswith(ends):
+                said = ((layer.stride,) * 2, (layer.padding,) * 2)
+                if (child.numbers["stride"], child.numbers["padding"]) != said:
+                    raise UserError(
+                        f"{listing.file_name} says that '{plain(child.name, 60)}' goes otherwise "
+                        "than --geometry has it; let your own code make it (--model)."
+                    )
 
 
 def _square(sides: object) -> int | None:

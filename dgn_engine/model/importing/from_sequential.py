@@ -223,7 +223,7 @@ def _errors_of(file: str) -> Iterator[None]:
 
 def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
     """Raise `UngatedLayers` for the first layer whose kind has no gates that are known here."""
-    _check_known(file, layers)
+    _check_known(file, [layer for layer in layers if layer.kind not in _SILENT])
     for layer in layers:
         if layer.kind in ACTIVATION_KINDS and layer.kind != "ReLU":
             raise UngatedLayers(
@@ -247,7 +247,7 @@ def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
     """Let the shape of one example pass, without computing; raises what torch does."""
     probe = torch.empty((1, *shape), dtype=torch.float64, device="meta")
     for name, layer in module.named_children():
-        if isinstance(layer, nn.Linear) and probe.shape[1:] != (layer.in_features,):
+        if isinstance(layer, nn.Linear) and probe.shape[-1] != layer.in_features:
             arriving = "×".join(str(side) for side in probe.shape[1:])
             raise ValueError(
                 f"{arriving} numbers arrive at {name}, which takes {layer.in_features:,}"
@@ -381,6 +381,8 @@ def _resolved(module: nn.Sequential, shape: tuple[int, ...]) -> nn.Sequential:
 def _passed(layer: nn.Module, probe: torch.Tensor) -> torch.Tensor:
     """The shape that leaves a layer, without a number being computed."""
     if isinstance(layer, _BatchNorm):
+        if probe.ndim != (4 if isinstance(layer, nn.BatchNorm2d) else 2):
+            raise ValueError(f"a {type(layer).__name__} does not take {probe.ndim - 1} dimensions")
         if probe.shape[1] != layer.num_features:
             raise ValueError(
                 f"a BatchNorm of {layer.num_features:,} takes {probe.shape[1]:,} channels"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import shlex
 from collections.abc import Sequence
 
 from dgn_engine.errors import UserError
@@ -11,8 +13,10 @@ from dgn_engine.model.importing.file_sequence import (
     has_doubtful_order,
     sequence_in,
     stands_right_behind,
+    unread_tensors,
 )
 from dgn_engine.model.importing.foreign_keys import Door, UnnamedNetwork
+from dgn_engine.model.importing.geometry_words import pooling_word
 from dgn_engine.model.importing.sequence_reading import (
     activation_question,
     batchnorm_question,
@@ -90,6 +94,25 @@ _OF_ACTIVATION = ("activation", "act", "act_fn", "activation_fn", "nonlinearity"
 _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
 
 
+def other_names(listing: CheckpointContents) -> tuple[str, ...]:
+    """Return a sentence where a file names other activations or pooling than were said."""
+    reading = listing.reading
+    named = [name for name in named_activations(listing) if name != reading.activation]
+    found = (
+        named if reading.activation and reading.activation not in named_activations(listing) else []
+    )
+    words = reading.geometry.replace(" ", ",").split(",")
+    pools = [
+        pooling_word(child)
+        for child in listing.children
+        if "output_size" in child.numbers or child.kind in ("MaxPool2d", "AvgPool2d")
+    ]
+    found = [*found, *dict.fromkeys(word for word in pools if word not in words)]
+    if not found:
+        return ()
+    return (f"The file names {in_list(found)}, which was not said of it.",)
+
+
 def _check_children(listing: CheckpointContents) -> None:
     """Refuse a whole saved module with a child of torch that cannot be said."""
     start = "torch.nn.modules."
@@ -144,6 +167,25 @@ def unsaid_of_weights(listing: CheckpointContents) -> str:
     )
 
 
+def check_alone(listing: CheckpointContents, door: Door) -> None:
+    """Refuse a file that holds another network beside the one that was taken, by its name."""
+    if listing.part or listing.others:
+        return
+    mark = " (dict)"
+    names = [text.removesuffix(mark) for text in listing.ignored if text.endswith(mark)]
+    beside = [n for n in names if _OF_NETWORK.search(n) and not _OF_TRAINING.search(n)]
+    if beside:
+        how = f" (--part {plain(shlex.quote(beside[0]), 60)}, or the key of the other)"
+        raise UserError(
+            f"{listing.file_name} holds '{plain(beside[0], 60)}' beside the network that would be "
+            f"taken: say which of them{how if door == 'command' else ''}."
+        )
+
+
+_OF_NETWORK = re.compile(r"(?i)state_?dict|model|net|weights|params|generator|discriminator|critic")
+_OF_TRAINING = re.compile(r"(?i)opt|sched|scaler|rng|args|config|hparam|hyper|loss|metric|callback")
+
+
 def check_answered(listing: CheckpointContents, door: Door) -> None:
     """Raise `OpenQuestions` where something is left open."""
     if questions := questions_of(listing):
@@ -176,7 +218,7 @@ def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
     reading: FileReading = listing.reading
     arrays = considered(listing)
     found: list[OpenQuestion] = []
-    if left := left_over_in(arrays):
+    if left := (*left_over_in(arrays), *unread_tensors(listing)):
         found.append(ignored_question(left, arrays))
     if reading.geometry == TORCHVISION:
         return found
@@ -188,10 +230,24 @@ def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
         if "torchvision" in exact and "first convolution" not in exact:
             option = "--geometry torchvision"
             found = [question for question in found if question.about != "activation"]
-        words = "its strides and pooling"
+        words = (
+            "that its blocks are those of He et al. 2015 (stages of stride 1, 2, 2, 2, activations "
+            "behind convolutions and additions), and how its first convolution goes"
+        )
         found.append(OpenQuestion("geometry", words, option))
         if option.endswith(TORCHVISION):
             return found
-    if any(name.endswith(".running_mean") for name in arrays) and reading.norm_eps is None:
+    norms = any(name.endswith(".running_mean") for name in arrays)
+    if norms and reading.norm_eps is None and stated_eps(listing) is None:
         found.append(norm_eps_question())
     return found
+
+
+def stated_eps(listing: CheckpointContents) -> float | None:
+    """Return the ε of all BatchNorms of a whole saved module; None where it states none, or
+    several."""
+    found = {
+        child.numbers["eps"] for child in listing.children if child.kind.startswith("BatchNorm")
+    }
+    eps = next(iter(found), None)
+    return eps if len(found) == 1 and isinstance(eps, float) else None

@@ -119,7 +119,11 @@ def geometry_question(sequence: FileSequence, children: Children) -> OpenQuestio
 
 
 def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQuestion:
-    names = [f"'{plain(name, 60)}' ({left_over_in_words(name, arrays)})" for name in left[:_NAMED]]
+    names = [
+        f"'{plain(name, 60)}'"
+        + (f" ({left_over_in_words(name, arrays)})" if name in arrays else " (beside the network)")
+        for name in left[:_NAMED]
+    ]
     more = len(left) - len(names)
     words = in_list([*names, f"{more:,} more"] if more else names)
     option = f"--ignore {','.join(left[:_NAMED])}{',…' if more else ''}"
@@ -141,7 +145,7 @@ def order_question(sequence: FileSequence) -> OpenQuestion:
 
 def activation_question(named: Sequence[str] = ()) -> OpenQuestion:
     """`named`: what the file itself names, without its place."""
-    words = "what stands between its layers, where they are a plain chain"
+    words = "what stands behind each of its layers, where they are a plain chain"
     if named:
         words += f" (the file names {in_list(named)}, not where)"
     option = named[0] if named else "relu"
@@ -227,7 +231,8 @@ def _in_front(
         if isinstance(token, StatedLayer):
             yield StatedLayer(name, token.kind, token.numbers)
         elif token == "bn" and norm is not None:
-            yield _norm(norm, weighted.kind == "Conv2d", reading, children)
+            maps = weighted.kind == "Conv2d" or any(isinstance(t, StatedLayer) for t in tokens)
+            yield _norm(norm, maps, reading, children)
         elif token == "act":
             kind, numbers = activation_class(reading.activation)
             yield StatedLayer(name, kind, _activation_numbers(kind, numbers))
@@ -445,6 +450,8 @@ def _weighted(layer: FileLayer, said: LayerWords) -> StatedLayer:
 
 def _norm(norm: FileLayer, maps: bool, reading: FileReading, children: Children) -> StatedLayer:
     stated = _stated_eps(norm, children)
+    if stated is not None and reading.norm_eps not in (None, stated):
+        raise UserError(f"The file says that ε of '{plain(norm.name, 60)}' is {stated:g}.")
     eps = reading.norm_eps if stated is None else stated
     assert eps is not None  # asked before
     kind = "BatchNorm2d" if maps else "BatchNorm1d"

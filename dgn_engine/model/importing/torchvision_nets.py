@@ -95,7 +95,9 @@ def resembles(arrays: Mapping[str, Array]) -> Resemblance | None:
     """Return which of the families that `recognise` knows the names and shapes of a file are of."""
     own = _without_prefix(arrays)
     shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
-    if place_weights(shapes) is None:
+    folded = fold_normalisation(own).arrays
+    unplaced = any(name.endswith(".running_mean") for name in folded)  # before the convolutions
+    if place_weights(shapes) is None or unplaced:
         return None
     family: Resemblance = "resnet" if resnet(shapes) else "vgg or alexnet"
     return family

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.array_layout import stem
 from dgn_engine.storage.checkpoints.contents import Array
 
 Relation = Literal["equal", "moved", "other"]
@@ -87,8 +88,8 @@ def numbered_copies(arrays: Mapping[str, Array]) -> tuple[str, ...]:
     beside: dict[str, list[str]] = {}
     for start, layers in groups.items():
         before, _, last = start.rpartition(".")
-        if last.isdecimal() and len(layers) > 1:
-            beside.setdefault(before, []).append(start)
+        if stem(last) != last and len(layers) > 1:
+            beside.setdefault(f"{before}.{stem(last)}", []).append(start)
     for starts in beside.values():
         first = groups[starts[0]]
         same = len(starts) > 1 and all(groups[start] == first for start in starts)

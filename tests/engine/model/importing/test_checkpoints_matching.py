@@ -220,7 +220,7 @@ def test_a_batchnorm_that_may_stand_after_the_activation_is_not_folded(said: Fil
 
 
 def test_a_deeper_file_gives_its_first_layers_and_says_so() -> None:
-    shapes = {"a": (16, 8), "b": (16, 16), "c": (16, 16), "d": (10, 16)}
+    shapes = {"w1": (16, 8), "w2": (16, 16), "w3": (16, 16), "w4": (10, 16)}
     match = match_layers(listing(shapes), FC)
     assert match.fits
     assert match.verdict.endswith("1 more weight layer in it is not used.")
