@@ -94,7 +94,11 @@ def test_adaptive_pooling_is_folded_and_said() -> None:
     [
         ({}, (1, 32, 32), "takes images with 3 channels, but these have 1"),
         ({}, (3072,), "takes images, but these examples are vectors"),
-        ({"bn1.running_mean": (9,)}, (3, 32, 32), "'bn1.running_mean', that stands behind none"),
+        (
+            {"bn1.running_mean": (9,)},
+            (3, 32, 32),
+            "does not have the names and shapes of a torchvision",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(
