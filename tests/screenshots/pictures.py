@@ -10,10 +10,13 @@ import torch
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialog
+from torch import nn
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.data import load_examples
 from dgn_engine.protocol.commands import InspectFile, OpenFile, Rewire, SayReading, SwapRegime
 from dgn_engine.protocol.events import FileListed
+from dgn_engine.protocol.file_events import ReadingsFound
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_viewer.__main__ import first_run
 from dgn_viewer.actions.playground import playground_run
@@ -98,11 +101,33 @@ def _export(shot: Photographer) -> None:
 
 
 def _file(shot: Photographer) -> None:
-    """torchvision's ResNet-18 dropped on the first run, digits: what it needs, and what fits it."""
+    """A state dict dropped on the first run, digits: what it leaves open, and what fits."""
     shot.train(300)
-    shot.send(OpenFile(str(_resnet_file(shot.folder)), "network"))
-    shot.wait(lambda: shot.window.inspector.page is not None)
+    found: list[ReadingsFound] = []
+    shot.hear(ReadingsFound, found.append)
+    shot.send(OpenFile(str(_digits_file(shot.folder)), "network"))
+    shot.wait(lambda: bool(found))
     shot.linger(2.0)
+
+
+def _digits_file(folder: Path) -> Path:
+    """A convolutional network that has learnt the digits, as its state dict."""
+    torch.manual_seed(0)
+    examples = load_examples(DataConfig())
+    x, y = torch.from_numpy(examples.train_x), torch.from_numpy(examples.train_y)
+    network = nn.Sequential(
+        *(nn.Conv2d(1, 16, 4, stride=2, padding=1), nn.ReLU()),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(512, 10)),
+    )
+    optimiser = torch.optim.Adam(network.parameters(), 1e-3)
+    for _ in range(600):
+        batch = torch.randint(len(x), (64,))
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(network(x[batch].float()), y[batch]).backward()
+        optimiser.step()
+    file = folder / "digits.pt"
+    torch.save(network.state_dict(), file)
+    return file
 
 
 def _resnet_file(folder: Path) -> Path:
