@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QAbstractItemView, QListWidget, QListWidgetItem, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QListWidget, QListWidgetItem, QSizePolicy, QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import FileListed
@@ -16,6 +16,7 @@ from dgn_engine.protocol.file_reading import (
     FittingReading,
     Unsaid,
 )
+from dgn_engine.text.printable import printable
 from dgn_viewer.scene.reading_text import (
     GEOMETRY_ABOUT,
     about_readings,
@@ -34,7 +35,7 @@ _OPEN = "Nothing is guessed: say what you know, or take a reading that fits."
 _SAID = "As you said. If its accuracy is not the one you know, the reading is wrong."
 _CHOOSE = ("", "choose …")
 _OF_WEIGHTS: tuple[Unsaid, ...] = ("batchnorm", "norm_eps")  # what copied weights depend on
-_LIST_HEIGHT = 156  # pixels
+_LEAST_HEIGHT, _LIST_HEIGHT = 32, 156  # pixels
 
 
 class ReadingSection(QWidget):
@@ -94,7 +95,7 @@ class ReadingSection(QWidget):
         self._readings = readings
         self.readings.clear()
         for fitting in readings or ():
-            item = QListWidgetItem(fitting_in_words(fitting))
+            item = QListWidgetItem(printable(fitting_in_words(fitting)))
             item.setToolTip(tip(fitting.reading.options))
             self.readings.addItem(item)
         self._show()
@@ -201,7 +202,10 @@ class ReadingSection(QWidget):
         self.readings.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.readings.setWordWrap(True)
         self.readings.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.readings.setFixedHeight(_LIST_HEIGHT)
+        self.readings.setSizeAdjustPolicy(QAbstractItemView.SizeAdjustPolicy.AdjustToContents)
+        self.readings.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+        self.readings.setMinimumHeight(_LEAST_HEIGHT)
+        self.readings.setMaximumHeight(_LIST_HEIGHT)
         column(
             self.section, self.about, self.readings_about, self.readings,
             row(self.take, self.clear, 1, spacing=8), into=self, spacing=6,
