@@ -311,15 +311,16 @@ def _with_norms(
     norms = [layer for layer in layers if layer.kind == "BatchNorm"]
     if not norms:
         return tuple(weights)
-    if _sorted_by_name(list(arrays)):
-        norms.sort(key=lambda norm: natural(norm.name))
-    elif not _counts_up([norm.name for norm in norms]):
-        raise UnnamedNetwork(
-            f"The BatchNorms of {listing.file_name} are numbered in another order than it has them."
-        )
     if listing.reading.geometry:
         geometry = parse_geometry(listing.reading.geometry)
         if geometry.places:
+            if _sorted_by_name(list(arrays)):
+                norms.sort(key=lambda norm: natural(norm.name))
+            elif not _counts_up([norm.name for norm in norms]):
+                raise UnnamedNetwork(
+                    f"The BatchNorms of {listing.file_name} are numbered in another order than it "
+                    "has them, and bn in --geometry could be either."
+                )
             return _as_worded(weights, norms, geometry, listing.file_name)
     silent = _sorted_by_name(list(arrays))
     placed: dict[str, FileLayer] = {}
