@@ -157,7 +157,10 @@ def unsaid_of_weights(listing: CheckpointContents) -> str:
     norms = any(name.endswith(".running_mean") for name in considered(listing))
     if norms and listing.reading.batchnorm == "after":
         return "its BatchNorms stand after the activation, so they cannot be folded into a layer."
-    questions = questions_of_weights(listing)
+    try:
+        questions = questions_of_weights(listing)
+    except UnnamedNetwork as doubt:  # layers that are no chain have no order that could be said
+        return str(doubt)
     if not questions:
         return ""
     words = in_list([question.words for question in questions])

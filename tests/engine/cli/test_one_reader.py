@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a layer past others": (
         lambda: {f"{name}.weight": torch.ones(64, 64) for name in ("one", "skip", "two")},
-        "a layer that goes past others",
+        "past others",
     ),
     "other inputs": (
         lambda: {"a.weight": torch.ones(4, 9), "b.weight": torch.ones(10, 4)},
