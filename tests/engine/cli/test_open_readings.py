@@ -274,6 +274,7 @@ SAID_WRONG = {  # a network, the options that it cannot have, what the sentence 
     "no BatchNorm": (bare, f"{RELU} --batchnorm after", "--batchnorm"),
     "no ε": (normed, f"{RELU} --norm-eps nan", "nan"),
     "nothing to ignore": (bare, f"{RELU} --ignore nothing", "nothing"),
+    "a named network": (bare, f"{RELU} --net fc", "--net"),
     "no such weight": (bare, f"{RELU} --order 0.weight,3.weight", "3.weight"),
 }  # fmt: skip
 
