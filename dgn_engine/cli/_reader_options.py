@@ -110,8 +110,9 @@ def add_fitting_readings(
 
     found = fitting_readings(listing, input_shape, x, y)
     refusal.details = hints(listing)
-    if not found or (len(found) == 1 and not found[0].examples):
-        return refusal  # the only one would read like advice
+    alone = len(found) == 1 and not found[0].examples and not found[0].reading.geometry
+    if not found or alone:  # `--activation relu` alone would read like advice
+        return refusal
     sides = "×".join(str(side) for side in input_shape)
     examples = found[0].examples
     how = f", with their accuracy on {examples:,} examples" if examples else more
