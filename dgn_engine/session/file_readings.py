@@ -182,5 +182,5 @@ def _check_layers(listing: CheckpointContents) -> None:
 def _without_options(sentence: str) -> str:
     """A sentence about options of a command, for the window, where they are fields."""
     words = _OPTION.sub(r"the \1", sentence).replace("the ignore", "the tensors to ignore")
-    words = words.replace(" (dgn docs files)", "")
+    words = words.replace(" (dgn docs guide/files)", "")
     return words[:1].upper() + words[1:]

@@ -53,6 +53,13 @@ def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) ->
     return FoldedBatchNorm(folded, into)
 
 
+def has_unplaced(arrays: Mapping[str, Array]) -> bool:
+    """Whether `fold_normalisation` would leave a BatchNorm as it is, without folding any."""
+    norms = [name.removesuffix(_MEAN) for name in arrays if name.endswith(_MEAN)]
+    layers = [_layer_of(norm, arrays) for norm in norms]
+    return "" in layers or len(set(layers)) < len(layers)
+
+
 def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict[str, Array]:
     """The arrays of one network of our own files, `part` 'value.' or 'feature.', with its batch
     normalisation folded in: all of it where the network makes gates, else only γ (`BatchNorms`)."""

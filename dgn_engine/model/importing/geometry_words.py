@@ -185,7 +185,7 @@ def _pooling(word: str) -> StatedLayer:
     if parts is None:
         raise UserError(
             f"--geometry has no word '{word}'; s2p1 is a convolution, max2 a pooling (dgn docs "
-            "files)."
+            "guide/files)."
         )
     kind, kernel, stride, padding, dilation, up, bare = parts.groups()
     numbers: dict[str, Value] = {

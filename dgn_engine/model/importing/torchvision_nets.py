@@ -14,7 +14,12 @@ import numpy as np
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.importing.adapted_network import adapted_title, is_adapted
-from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED, fold_normalisation
+from dgn_engine.model.importing.fold_batchnorm import (
+    EPSILON,
+    FOLDED,
+    fold_normalisation,
+    has_unplaced,
+)
 from dgn_engine.model.importing.foreign_keys import foreign_keys, shortcut_in
 from dgn_engine.model.importing.resnet_keys import (
     ConvolutionalPart,
@@ -95,9 +100,7 @@ def resembles(arrays: Mapping[str, Array]) -> Resemblance | None:
     """Return which of the families that `recognise` knows the names and shapes of a file are of."""
     own = _without_prefix(arrays)
     shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
-    folded = fold_normalisation(own).arrays
-    unplaced = any(name.endswith(".running_mean") for name in folded)  # before the convolutions
-    if place_weights(shapes) is None or unplaced:
+    if place_weights(shapes) is None or has_unplaced(own):  # a BatchNorm before its convolution
         return None
     family: Resemblance = "resnet" if resnet(shapes) else "vgg or alexnet"
     return family

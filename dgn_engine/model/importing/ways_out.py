@@ -84,7 +84,7 @@ def sequential_line(listing: CheckpointContents) -> str:
     ReLU where activations usually are; '' where they are no chain, or have no names of Python."""
     names = list(listing.arrays)
     shapes = {name: array.shape for name, array in listing.arrays.items()}
-    if not chain_in_words(shapes) or foreign_keys(names):
+    if len(names) > _LONGEST or not chain_in_words(shapes) or foreign_keys(names):
         return ""
     if shortcut_in(names) or two_networks_in(names) or listing.module:
         return ""
