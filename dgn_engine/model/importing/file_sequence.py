@@ -119,16 +119,19 @@ def sequence_in(listing: CheckpointContents) -> FileSequence:
 
 def unread_tensors(listing: CheckpointContents) -> tuple[str, ...]:
     """Return the names of tensors beside the network that was taken of a file."""
+    return tuple(n for n in _beside(listing) if n not in listing.reading.ignored)
+
+
+def _beside(listing: CheckpointContents) -> tuple[str, ...]:
     mark = " (tensor)"
-    names = (text.removesuffix(mark) for text in listing.ignored if text.endswith(mark))
-    return tuple(name for name in names if name not in listing.reading.ignored)
+    return tuple(text.removesuffix(mark) for text in listing.ignored if text.endswith(mark))
 
 
 def considered(listing: CheckpointContents) -> dict[str, Array]:
     """Return the tensors of a file that the user does not leave out."""
     ignored = listing.reading.ignored
     for name in ignored:
-        known = (*listing.arrays, *unread_tensors(listing))
+        known = (*listing.arrays, *_beside(listing))
         if not any(key == name or key.startswith(f"{name}.") for key in known):
             raise UserError(f"{listing.file_name} holds no tensor '{plain(name, 80)}' to ignore.")
     return {
@@ -142,9 +145,8 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
     """Every layer with parameters, in the order of the file, and the tensors that they use."""
     found: list[FileLayer] = []
     used: set[str] = set()
-    norms = {
-        name.removesuffix(".running_mean") for name in arrays if name.endswith(".running_mean")
-    }
+    means = (n.removesuffix(".running_mean") for n in arrays if n.endswith(".running_mean"))
+    norms = {head for head in means if _is_norm(head, arrays)}
     weights = [n for n, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     for name in order:
         if name not in weights:

@@ -247,9 +247,13 @@ def _found_in(
         stack, more = stack_of_layers(renamed, layers, input_shape, dtype)
         return _Found(stack, (*remarks, *more), assuming="ReLU")
     except UnnamedNetwork as doubt:
-        if copies := numbered_copies(considered(listing)):
-            raise UserError(copies_in_words(listing.file_name, copies, door)) from None
-        raise UserError(f"{doubt} {way_out(listing, door)}") from None
+        raise _with_ways_out(doubt, listing, door) from None
+
+
+def _with_ways_out(doubt: UnnamedNetwork, listing: CheckpointContents, door: Door) -> UserError:
+    if copies := numbered_copies(considered(listing)):
+        return UserError(copies_in_words(listing.file_name, copies, door))
+    return UserError(f"{doubt} {way_out(listing, door)}")
 
 
 def _said_layers(
@@ -377,6 +381,8 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
         return FileVerdict(title, str(refusal), sequential_line(listing), refusal.questions)
     except UnknownGates as verdict:
         return FileVerdict(title, str(_with_way_out(verdict, "command")))
+    except UnnamedNetwork as doubt:
+        return FileVerdict(title, str(_with_ways_out(doubt, listing, "command")))
     except UserError as refusal:
         return FileVerdict(title, str(refusal))
     for shape in _shapes_that_fit(listing):
@@ -394,6 +400,7 @@ def verdict_on(listing: CheckpointContents) -> FileVerdict:
 def _said_in_words(listing: CheckpointContents) -> str:
     """What a file is as the user says it, before there are inputs; raises `UserError`."""
     check_keys(listing.file_name, considered(listing))
+    check_alone(listing, "command")
     if listing.reading.net is not None:
         return f"taken as {listing.reading.net.name}"
     check_answered(listing, "command")
