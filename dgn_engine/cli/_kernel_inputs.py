@@ -273,12 +273,12 @@ def read_network(
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     dtype: torch.dtype = getattr(torch, arguments.dtype)
+    if arguments.gates is None:
+        _only_with_gates(arguments)
     found = network_of(listing, shape[1:], dtype)
     network, remarks = found.network, found.remarks
     architecture = network.architecture
-    if arguments.gates is None:
-        _only_with_gates(arguments)
-    else:
+    if arguments.gates is not None:
         said = FileReading(batchnorm=arguments.batchnorm or "", norm_eps=arguments.norm_eps)
         other = replace(read_tensors(arguments.gates), reading=said)
         network.feature, notes = gates_for(other, architecture, dtype)

@@ -115,7 +115,11 @@ def add_fitting_readings(
         return refusal
     sides = "×".join(str(side) for side in input_shape)
     examples = found[0].examples
-    how = f", with their accuracy on {examples:,} examples" if examples else more
+    how = (
+        f", with their accuracy on {examples:,} examples"
+        if examples
+        else ("" if y is not None else more)
+    )
     lines = [f"Readings that fit {sides}, among others{how}:"]
     for fitting in found:
         right = "" if fitting.accuracy is None else f"{fitting.accuracy:>7.1%} "

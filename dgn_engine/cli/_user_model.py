@@ -246,7 +246,6 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     """
     import torch
 
-    from dgn_engine.model.importing.foreign_keys import UnknownGates
     from dgn_engine.model.importing.from_file import module_in
     from dgn_engine.training.devices import choose_device
 
@@ -257,13 +256,10 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     x, labels = normalised_inputs(arguments)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
     how = kernel_settings(arguments)
-    try:
-        found = module_in(listing, tuple(x.shape[1:]))
-    except UnknownGates:  # of a kind that is not known at all
-        raise refusal from None
+    found = module_in(listing, tuple(x.shape[1:]))
     made = MadeModel(found.module.to(device, dtype), arguments.network.name)
     inputs = torch.from_numpy(x).to(device, dtype).reshape(len(x), *found.input_shape)
-    with torch.no_grad():
+    with torch.no_grad(), errors_of(made.title, " on the inputs"):
         classes = made.module(inputs[:1]).shape[1]
     check_labels(labels, classes)
     targets = None if labels is None else torch.from_numpy(labels).to(device)

@@ -127,12 +127,12 @@ def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
 
     from dgn_engine.cli import _kernel_inputs as inputs
     from dgn_engine.kernels.kernel_report import kernel_arrays
-    from dgn_engine.model.importing.foreign_keys import UnknownGates
+    from dgn_engine.model.importing.foreign_keys import UngatedLayers
     from dgn_engine.training.devices import choose_device
 
     try:
         opened = inputs.open_network(arguments)
-    except UnknownGates as refusal:
+    except UngatedLayers as refusal:
         return file_kernels(arguments, refusal)
     network, labels, x = opened.network, opened.labels, opened.x
     inputs.check_labels(labels, network.architecture.classes)

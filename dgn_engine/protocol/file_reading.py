@@ -33,6 +33,12 @@ ACTIVATIONS: Mapping[str, tuple[str, str, float]] = {
     "hardswish": ("Hardswish", "", 0.0),
     "none": ("Identity", "", 0.0),
 }
+_OTHER_NUMBERS: Mapping[str, Mapping[str, float | str]] = {  # torch's own
+    "GELU": {"approximate": "none"},
+    "Softplus": {"threshold": 20.0},
+    "Hardtanh": {"min_val": -1.0, "max_val": 1.0},
+}
+_POSITIVE = ("celu", "softplus")  # whose number may not be 0
 _ALIASES = {"identity": "none", "linear": "none", "swish": "silu", "leakyrelu": "leaky_relu"}
 _FLAGS = {"norm_eps": "--norm-eps", "ignored": "--ignore"}
 
@@ -62,6 +68,7 @@ class FileReading:
     net: NetConfig | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "geometry", self.geometry.strip().lower())
         if self.activation:
             object.__setattr__(self, "activation", _checked_activation(self.activation))
         if self.batchnorm not in ("", "before", "after"):
@@ -74,7 +81,9 @@ class FileReading:
                 "--geometry."
             )
         if self.norm_eps is not None and not 0 < self.norm_eps < float("inf"):
-            raise UserError(f"ε of BatchNorm is {self.norm_eps:g}; it must be greater than 0.")
+            raise UserError(
+                f"ε of BatchNorm is {self.norm_eps:g}; it must be greater than 0 and finite."
+            )
 
     @property
     def options(self) -> str:
@@ -158,11 +167,13 @@ class FittingReading:
     examples: int = 0
 
 
-def activation_class(activation: str) -> tuple[str, dict[str, float]]:
-    """Return the class in torch.nn of an activation, and its number by name; raises `UserError`."""
+def activation_class(activation: str) -> tuple[str, dict[str, float | str]]:
+    """Return the class in torch.nn of an activation, and its numbers by name; raises
+    `UserError`."""
     name, _, number = _checked_activation(activation).partition(":")
     kind, argument, usual = ACTIVATIONS[name]
-    return kind, {argument: float(number) if number else usual} if argument else {}
+    own = {argument: float(number) if number else usual} if argument else {}
+    return kind, {**_OTHER_NUMBERS.get(kind, {}), **own}
 
 
 def activation_in_words(activation: str) -> str:
@@ -192,7 +203,8 @@ def _checked_activation(text: str) -> str:
         value = float(number)
     except ValueError:
         value = float("nan")
-    if not ACTIVATIONS[name][1] or not abs(value) < float("inf"):
+    sound = abs(value) < float("inf") and (name not in _POSITIVE or value > 0)
+    if not ACTIVATIONS[name][1] or not sound:
         raise UserError(f"'{text}' is no activation: {name} takes no such number.")
     return f"{name}:{value!r}"
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.data._preprocessing import channels_wanted
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import ImportedNetwork, architecture_for
+from dgn_engine.model.importing.from_file import ImportedNetwork, architecture_for, network_of
 from dgn_engine.model.importing.saved_network import (
     NetworkState,
     listing_of_checkpoint,
@@ -33,7 +33,6 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
-from dgn_engine.session.network_fit import read_network
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.branch_origin import origin_of
@@ -169,7 +168,7 @@ def of_listing(listing: CheckpointContents) -> ComparisonSource:
         if inputs is None:
             raise UserError(_ONLY_SHOWN)
         shape = inputs.in_channels(channels_wanted(listing)).shape
-        imported = read_network(listing, shape)
+        imported = network_of(listing, shape, door="window")
         return imported, ComparisonOpened(listing.file_name, "", "", ())
 
     return source

@@ -35,7 +35,15 @@ from dgn_engine.training.losses import correct
 
 MOST_TRIED = 500  # examples on which a reading is tried
 _PASS = 50  # of them at once
-_OPTION = re.compile(r"--(geometry|order|ignore)\b")
+_FIELDS = {  # what the window calls the options of a command
+    "activation": "the activation",
+    "geometry": "the geometry",
+    "batchnorm": "the place of BatchNorm",
+    "norm-eps": "the ε of BatchNorm",
+    "order": "the order",
+    "ignore": "the tensors to ignore",
+}
+_OPTION = re.compile(rf"--({'|'.join(_FIELDS)})\b")
 
 
 @dataclass(frozen=True)
@@ -181,6 +189,6 @@ def _check_layers(listing: CheckpointContents) -> None:
 
 def _without_options(sentence: str) -> str:
     """A sentence about options of a command, for the window, where they are fields."""
-    words = _OPTION.sub(r"the \1", sentence).replace("the ignore", "the tensors to ignore")
-    words = words.replace(" (dgn docs guide/files)", "")
-    return words[:1].upper() + words[1:]
+    words = _OPTION.sub(lambda found: _FIELDS[found[1]], sentence)
+    words = words.replace(" (dgn docs guide/files)", "").replace(" (--model)", "")
+    return words[:1].upper() + words[1:] if sentence.startswith("--") else words

@@ -17,7 +17,7 @@ from dgn_engine.data import Examples, load_examples
 from dgn_engine.data._preprocessing import Preprocessing, as_stored, preprocessing_of
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import ImportedNetwork
+from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.file_events import FileScored, TrainedOn, TrainingOffered
@@ -25,7 +25,7 @@ from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.session.file_readings import LabelledExamples
 from dgn_engine.session.file_score import FileScore
-from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy, read_network
+from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy
 from dgn_engine.session.train_on import check_unchanged, offer_of
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
@@ -187,7 +187,7 @@ class InspectedNetwork:
         self.examples = (len(examples.train_y), len(examples.test_y))
         self._stored, self._prepare = examples, prepare
         self.inputs = self._choose(config)
-        found = read_network(listing, self.inputs.shape)
+        found = network_of(listing, self.inputs.shape, door="window")
         set_threads(found.network.architecture)
         self.network = FrozenNetwork(found, self.inputs, emit, traced=True)
         self.assuming = found.assuming

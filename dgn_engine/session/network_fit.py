@@ -13,7 +13,6 @@ from dgn_engine.data._sizes import shape_shown
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.importing.open_questions import OpenQuestions
-from dgn_engine.model.importing.open_questions import in_words as open_in_words
 from dgn_engine.model.importing.saved_network import is_ours, split_of_own, state_of
 from dgn_engine.protocol.events import FileUseCheck
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
@@ -33,20 +32,6 @@ class DataFacts:
     def of(examples: Examples) -> DataFacts:
         logits = 1 if examples.signed else len(examples.class_names)
         return DataFacts(tuple(examples.train_x.shape[1:]), logits)
-
-
-def read_network(listing: CheckpointContents, input_shape: tuple[int, ...]) -> ImportedNetwork:
-    """Return the network of a file; refusals are worded for the window.
-
-    Raises:
-        OpenQuestions: the file leaves something open that was not said.
-        UserError: it is no network that is read here, or takes other inputs.
-    """
-    try:
-        return network_of(listing, input_shape, door="window")
-    except OpenQuestions as refusal:
-        words = open_in_words(listing, refusal.questions, "window")
-        raise OpenQuestions(words, refusal.questions) from None
 
 
 def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ...]) -> DataConfig:
@@ -73,7 +58,7 @@ def fit_of(
     try:
         data = data_for(listing, data, facts.shape)
         shape = shape_shown(data, facts.shape)
-        found = read_network(listing, shape)
+        found = network_of(listing, shape, door="window")
     except OpenQuestions as refusal:
         return FileUseCheck(False, str(refusal)), data
     except UserError as refusal:
@@ -136,7 +121,7 @@ def _other_size(listing: CheckpointContents, data: DataConfig, facts: DataFacts)
     for size in _sizes(listing, data, facts):
         shape = shape_shown(replace(data, image_size=size), facts.shape)
         try:
-            read_network(listing, shape)
+            network_of(listing, shape, door="window")
         except UserError:
             continue
         return f"Resized to {size} pixels they would fit."

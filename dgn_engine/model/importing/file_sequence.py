@@ -130,15 +130,22 @@ def _beside(listing: CheckpointContents) -> tuple[str, ...]:
 def considered(listing: CheckpointContents) -> dict[str, Array]:
     """Return the tensors of a file that the user does not leave out."""
     ignored = listing.reading.ignored
+    known = {start for key in listing.arrays for start in _starts(key)} if ignored else set()
     for name in ignored:
-        known = (*listing.arrays, *_beside(listing))
-        if not any(key == name or key.startswith(f"{name}.") for key in known):
+        if name not in known and name not in _beside(listing):
             raise UserError(f"{listing.file_name} holds no tensor '{plain(name, 80)}' to ignore.")
+    left_out = set(ignored)
     return {
         key: array
         for key, array in listing.arrays.items()
-        if not any(key == name or key.startswith(f"{name}.") for name in ignored)
+        if not left_out or not left_out.intersection(_starts(key))
     }
+
+
+def _starts(key: str) -> list[str]:
+    """A dotted name and all that it begins with."""
+    parts = key.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[FileLayer], set[str]]:
@@ -153,7 +160,8 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
             raise UserError(f"The file holds no weight '{plain(name, 80)}'; --order names weights.")
     if len(set(order)) < len(order):
         raise UserError("--order names a weight twice.")
-    chosen = list(order) or weights
+    chosen = set(order or weights)
+    called_so: set[str] = set()
     for name, array in arrays.items():
         head, _, word = name.rpartition(".")
         if word == "running_mean" and head in norms:
@@ -163,7 +171,8 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
             kind: Kind = "Linear" if array.ndim == 2 else "Conv2d"
             bias = bias_of(name, array.shape[0], arrays)
             tensors = {"weight": name} | ({"bias": bias} if bias else {})
-            called = head if word == "weight" and head else name
+            called = head if word == "weight" and head and head not in called_so else name
+            called_so.add(called)
             found.append(FileLayer(called, kind, array.shape, tensors))
     for layer in found:
         used.update(layer.tensors.values())

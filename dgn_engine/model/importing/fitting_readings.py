@@ -53,7 +53,8 @@ from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 MOST = 8  # readings in the answer
 _TRIED = 16  # geometries whose accuracy is computed
-_NAMED = 3  # of them, at least, with what a whole saved module names
+_NAMED = 3  # of them, at least, with what the file names
+_LEFT_OVER = 50  # tensors that are left out together, at most
 _DEEPER = 2  # of these, the best are tried with other activations
 _EXAMPLES = (50, 500)  # at least and at most
 _OPERATIONS = 5e9  # multiplications that one reading may take
@@ -83,8 +84,9 @@ def fitting_readings(
         found = list(islice(_readings(listing, input_shape, asked), _TRIED))
     except UserError:
         return ()
-    if x is None or y is None or not found:
-        return tuple(FittingReading(reading) for reading in found[:MOST])
+    if x is None or y is None or not len(y) or not found:
+        fitting = (reading for reading in found if _fits(listing, reading, input_shape))
+        return tuple(FittingReading(reading) for reading in islice(fitting, MOST))
     count = min(_affordable(listing, input_shape), len(y))
     rows = torch.arange(count) * len(y) // count  # from all over them: they may be sorted by class
     x, y = x[rows], y[rows]
@@ -105,7 +107,7 @@ def fitting_readings(
 
 
 def _likely(listing: CheckpointContents) -> tuple[str, ...]:
-    """Activations to try: those that a whole saved module names, first."""
+    """Activations to try: those that the file names, first."""
     return tuple(dict.fromkeys((*named_activations(listing), *_COMMON)))
 
 
@@ -135,7 +137,8 @@ def _readings(
     )
     if "ignored" in asked:
         sequence = sequence_in(listing)
-        if any(is_of_layer(name) for name in sequence.left_over):
+        left = sequence.left_over
+        if len(left) > _LEFT_OVER or any(is_of_layer(name) for name in left):
             return
         base = replace(base, ignored=(*said.ignored, *sequence.left_over))
         listing = replace(listing, reading=base)
@@ -269,9 +272,12 @@ def _leads(
     """Whether maps of these sides leave as many numbers as the first dense layer takes."""
     high, wide = sides
     for layer, each, pools in zip(layers, numbers, behind, strict=True):
-        assert isinstance(each.padding, tuple)
-        high = (high + 2 * each.padding[0] - layer.shape[2]) // each.stride[0] + 1
-        wide = (wide + 2 * each.padding[1] - layer.shape[3]) // each.stride[1] + 1
+        if isinstance(each.padding, tuple):  # else 'same', which changes nothing
+            windows = [
+                (side - 1) * d + 1 for side, d in zip(layer.shape[2:], each.dilation, strict=True)
+            ]
+            high = (high + 2 * each.padding[0] - windows[0]) // each.stride[0] + 1
+            wide = (wide + 2 * each.padding[1] - windows[1]) // each.stride[1] + 1
         for pool in pools:
             if min(high, wide) < 1:
                 return False
@@ -297,6 +303,18 @@ def _affordable(listing: CheckpointContents, input_shape: tuple[int, ...]) -> in
     each = sum(a.size * (positions if a.ndim == 4 else 1) for a in listing.arrays.values())
     fewest, most = _EXAMPLES
     return max(fewest, min(most, int(_OPERATIONS / max(each, 1))))
+
+
+def _fits(listing: CheckpointContents, reading: FileReading, input_shape: tuple[int, ...]) -> bool:
+    said = replace(listing, reading=reading)
+    try:
+        if reading.geometry.startswith((TORCHVISION, RESNET)):
+            network_of(said, input_shape)
+        else:
+            module_in(said, input_shape)
+    except UserError:
+        return False
+    return True
 
 
 def _scored(

@@ -51,6 +51,7 @@ from dgn_engine.model.importing.from_tensors import (
 from dgn_engine.model.importing.geometry_words import parse_geometry
 from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers, matching_of
 from dgn_engine.model.importing.open_questions import (
+    RESNET,
     TORCHVISION,
     OpenQuestions,
     check_alone,
@@ -74,6 +75,7 @@ from dgn_engine.protocol.file_reading import (
     NOTHING_SAID,
     FileReading,
     OpenQuestion,
+    activation_in_words,
     in_list,
     reading_of,
 )
@@ -110,12 +112,14 @@ class ImportedNetwork:
         """On whose word the reading rests, one sentence; '' where the file says it."""
         if not self.assuming:
             return ""
-        how = f" ({self.said})" if self.said else ""
-        return (
-            f"The file does not say what it computes. As you said{how}, it is a plain chain with "
-            f"{self.assuming} right behind its layers but the last: nothing is scaled, skipped or "
-            "used twice."
+        if not self.said:
+            return f"The file does not say what it computes: {self.assuming} is as its user said."
+        how = f"The file does not say what it computes: it is read as you said ({self.said})"
+        plain_chain = "--net" not in self.said and not any(
+            word in self.said for word in (TORCHVISION, RESNET)
         )
+        chain = ", a chain in which nothing is scaled, skipped or used twice" * plain_chain
+        return f"{how}{chain}."
 
 
 @dataclass(frozen=True)
@@ -239,7 +243,7 @@ def _found_in(
     check_alone(listing, door)
     try:
         if listing.reading.net is not None:
-            return _named(listing, input_shape, listing.reading.net, dtype)
+            return _named(listing, input_shape, listing.reading.net, dtype, door)
         check_answered(listing, door)
         if family_named(listing.reading):
             return _of_family(listing, input_shape, dtype)
@@ -282,7 +286,7 @@ def _of_family(
     if stated is not None and reading.norm_eps not in (None, stated):
         raise UserError(f"{listing.file_name} says that ε of its BatchNorms is {stated:g}.")
     known = recognise(kept, input_shape, eps or EPSILON, () if own else _stem(kept))
-    assert known is not None  # `_is_family`
+    assert known is not None  # `questions_of` has seen that it is one
     _check_family_stated(listing, known)
     stack = imported_stack(known.listing, known.architecture, dtype)
     return _Found(stack, known.remarks, known.title)
@@ -411,7 +415,8 @@ def _said_in_words(listing: CheckpointContents) -> str:
     dense = [layer.numbers for layer in layers if layer.kind == "Linear"]
     convolutions = sum(layer.kind == "Conv2d" for layer in layers)
     sizes = [dense[0]["in_features"], *(n["out_features"] for n in dense)] if dense else []
-    return f"taken as {_layers_in_words(convolutions, sizes)} with ReLU between"
+    between = activation_in_words(listing.reading.activation).replace("Identity", "nothing")
+    return f"taken as {_layers_in_words(convolutions, sizes)} with {between} between"
 
 
 def _shapes_that_fit(listing: CheckpointContents) -> list[tuple[int, ...]]:
@@ -472,7 +477,7 @@ def _architecture_of_file(
     except OpenQuestions as refusal:
         words = in_list([question.words for question in refusal.questions])
         said = " ".join(
-            f"--option {question.about}={question.option.partition(' ')[2]}"
+            f"--option {question.about}={question.option.partition(' ')[2] or '…'}"
             for question in refusal.questions
         )
         raise UserError(
@@ -530,11 +535,15 @@ def _check_nothing_said(listing: CheckpointContents) -> None:
 
 
 def _named(
-    listing: CheckpointContents, input_shape: tuple[int, ...], net: NetConfig, dtype: torch.dtype
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    net: NetConfig,
+    dtype: torch.dtype,
+    door: Door,
 ) -> _Found:
     """The network that the user named; raises `UserError` with the shapes that it wants."""
     if questions := questions_of_weights(listing):
-        raise OpenQuestions(in_words(listing, questions, "command"), questions)
+        raise OpenQuestions(in_words(listing, questions, door), questions)
     if unsaid := unsaid_of_weights(listing):
         raise UserError(f"{listing.file_name} is no network of this kind: {unsaid}")
     ordered = in_order(replace(listing, arrays=in_said_order(listing)))

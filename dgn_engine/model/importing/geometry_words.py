@@ -21,7 +21,6 @@ between maps and a dense layer needs no word.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dgn_engine.errors import UserError
@@ -90,34 +89,6 @@ def parse_geometry(text: str) -> Geometry:
             "has neither stride nor padding)."
         )
     return Geometry(tuple(layers), any(word in PLACES for word in words), tuple(front))
-
-
-def geometry_of(layers: Sequence[StatedLayer]) -> str:
-    """Return the words of layers that a file states, where everything stands included."""
-    words: list[str] = []
-    for layer in layers:
-        match layer.kind:
-            case "Conv2d":
-                n = layer.numbers
-                words.append(
-                    convolution_word(
-                        ConvolutionNumbers(
-                            *(n["stride"], n["padding"], n["dilation"], n["groups"]),  # type: ignore[arg-type]
-                            padding_mode=str(n["padding_mode"]),
-                        )
-                    )
-                )
-            case "Linear":
-                words.append("dense")
-            case "BatchNorm1d" | "BatchNorm2d":
-                words.append("bn")
-            case "Identity" | "Dropout" | "Dropout2d" | "Flatten" | "Softmax" | "LogSoftmax":
-                pass
-            case kind if "Pool" in kind:
-                words.append(pooling_word(layer))
-            case _:
-                words.append("act")
-    return ",".join(words)
 
 
 def convolution_word(numbers: ConvolutionNumbers) -> str:

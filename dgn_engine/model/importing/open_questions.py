@@ -31,7 +31,13 @@ from dgn_engine.model.importing.torchvision_nets import (
     resembles,
 )
 from dgn_engine.model.importing.ways_out import code_options, own_class
-from dgn_engine.protocol.file_reading import ACTIVATIONS, FileReading, OpenQuestion, in_list
+from dgn_engine.protocol.file_reading import (
+    ACTIVATIONS,
+    FileReading,
+    OpenQuestion,
+    activation_class,
+    in_list,
+)
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 from dgn_engine.text.printable import plain
@@ -81,7 +87,9 @@ def named_activations(listing: CheckpointContents) -> tuple[str, ...]:
     for child in listing.children:
         if child.kind in names and child.kind != "Identity":
             number = child.numbers.get(ACTIVATIONS[names[child.kind]][1])
-            found.append(names[child.kind] + ("" if number is None else f":{number!r}"))
+            named = names[child.kind] + ("" if number is None else f":{number!r}")
+            if activation_class(named)[1] == child.numbers:  # not GELU's approximation, say
+                found.append(named)
     for key, text in listing.said:
         word = key.rpartition(".")[2].lower()
         if word in _OF_ACTIVATION:
@@ -97,10 +105,10 @@ _CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "Param
 def other_names(listing: CheckpointContents) -> tuple[str, ...]:
     """Return a sentence where a file names other activations or pooling than were said."""
     reading = listing.reading
-    named = [name for name in named_activations(listing) if name != reading.activation]
-    found = (
-        named if reading.activation and reading.activation not in named_activations(listing) else []
-    )
+    named = named_activations(listing)
+    said = activation_class(reading.activation) if reading.activation else None
+    known = [activation_class(name) for name in named]
+    found = [] if said is None or said in known else list(named)
     words = reading.geometry.replace(" ", ",").split(",")
     pools = [
         pooling_word(child)
@@ -247,10 +255,14 @@ def _questions_of_family(listing: CheckpointContents) -> list[OpenQuestion]:
 
 
 def stated_eps(listing: CheckpointContents) -> float | None:
-    """Return the ε of all BatchNorms of a whole saved module; None where it states none, or
-    several."""
-    found = {
-        child.numbers["eps"] for child in listing.children if child.kind.startswith("BatchNorm")
-    }
+    """Return the ε of all BatchNorms of a whole saved module; None where it states none. Raises
+    `UserError` where they differ."""
+    norms = [child for child in listing.children if child.kind.startswith("BatchNorm")]
+    found = {child.numbers.get("eps") for child in norms}
+    if len(found) > 1 or None in found:
+        raise UserError(
+            f"{listing.file_name} holds BatchNorms of several ε, or with hooks: let your own code "
+            "make it (--model)."
+        )
     eps = next(iter(found), None)
-    return eps if len(found) == 1 and isinstance(eps, float) else None
+    return eps if isinstance(eps, float) else None

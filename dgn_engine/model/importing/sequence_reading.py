@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,11 +25,12 @@ from dgn_engine.protocol.file_reading import (
     in_list,
 )
 from dgn_engine.storage.checkpoints.contents import Array
-from dgn_engine.storage.checkpoints.stated_layers import StatedLayer, Value
+from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 from dgn_engine.storage.checkpoints.stated_layers import in_words as layer_in_words
 from dgn_engine.text.printable import plain
 
 _NAMED = 3  # tensors in a sentence, at most
+_ORDERED = 8  # weights in an option, at most
 _FLATTEN = StatedLayer("flatten", "Flatten", {"start_dim": 1, "end_dim": -1})
 
 
@@ -126,10 +128,18 @@ def ignored_question(left: Sequence[str], arrays: Mapping[str, Array]) -> OpenQu
     ]
     more = len(left) - len(names)
     words = in_list([*names, f"{more:,} more"] if more else names)
-    option = f"--ignore {','.join(left[:_NAMED])}{',…' if more else ''}"
+    option = _option("--ignore", left[:_NAMED], bool(more))
     if any(is_of_layer(name) for name in left):  # without it the network would be another
         option = ""
     return OpenQuestion("ignored", f"what {words} {'does' if len(left) == 1 else 'do'}", option)
+
+
+def _option(flag: str, names: Sequence[str], more: bool) -> str:
+    """An option with these names of a file, which may be a stranger's; '' where they cannot be
+    typed."""
+    if any("," in name or plain(name, 80) != name for name in names):
+        return ""
+    return f"{flag} {shlex.quote(','.join(names))}{',…' if more else ''}"
 
 
 def is_of_layer(name: str) -> bool:
@@ -139,7 +149,7 @@ def is_of_layer(name: str) -> bool:
 
 def order_question(sequence: FileSequence) -> OpenQuestion:
     names = [layer.tensors["weight"] for layer in sequence.weighted]
-    option = f"--order {','.join(names) if len(names) <= 8 else ','.join(names[:8]) + ',…'}"
+    option = _option("--order", names[:_ORDERED], len(names) > _ORDERED)
     return OpenQuestion("order", "the order of its layers, several of which chain", option)
 
 
@@ -223,8 +233,10 @@ def _in_front(
     if norm is not None and not geometry.places:
         tokens.append("bn")
     if tokens.count("bn") != (norm is not None):
+        words = "has no bn" if norm is not None else "has bn"
+        file_has = "a BatchNorm" if norm is not None else "none"
         raise UserError(
-            f"--geometry has bn in front of the first layer, and {file} has none there."
+            f"--geometry {words} in front of the first layer, and {file} has {file_has} there."
         )
     for number, token in enumerate(tokens):
         name = "in front" + (f" ({number + 1})" if number else "")
@@ -235,7 +247,7 @@ def _in_front(
             yield _norm(norm, maps, reading, children)
         elif token == "act":
             kind, numbers = activation_class(reading.activation)
-            yield StatedLayer(name, kind, _activation_numbers(kind, numbers))
+            yield StatedLayer(name, kind, {**numbers})
     if weighted.kind == "Linear" and any(isinstance(token, StatedLayer) for token in tokens):
         yield _FLATTEN
 
@@ -267,7 +279,7 @@ def _room_question(
         more = 0 if segment.room is None else max(segment.room - taken, 0)
         behind += [f"'{plain(segment.layer.name, 60)}'"] * bool(more)
         layer = "dense" if each.convolution is None else convolution_word(each.convolution)
-        words += [layer, *(_word(token) for token in tokens), *["skip"] * more]
+        words += [layer, *_with_skips(segment, [_word(token) for token in tokens], more)]
     if front <= 0 and not behind:
         return None
     where = (["in front of the first layer"] if front > 0 else []) + (
@@ -277,6 +289,16 @@ def _room_question(
     )
     text = f"what else stands {in_list(where)}, where numbers are left"
     return OpenQuestion("geometry", text, f"--geometry {','.join(words)}")
+
+
+def _with_skips(segment: _Segment, words: list[str], more: int) -> list[str]:
+    """The words behind a layer with so many skips, some of them before its BatchNorm."""
+    first = 0
+    if "bn" in words and segment.to_norm is not None:
+        place = words.index("bn")
+        first = min(max(segment.to_norm - place, 0), more)
+        words = [*words[:place], *["skip"] * first, *words[place:]]
+    return [*words, *["skip"] * (more - first)]
 
 
 def fill_room(file: str, sequence: FileSequence, reading: FileReading) -> FileReading:
@@ -373,7 +395,7 @@ def _behind(
             yield StatedLayer(segment.norm.name, "BatchNorm")  # its numbers follow
         elif token == "act":
             kind, numbers = activation_class(reading.activation)
-            yield StatedLayer(called, kind, _activation_numbers(kind, numbers))
+            yield StatedLayer(called, kind, {**numbers})
     if flattens:
         yield _FLATTEN
 
@@ -399,7 +421,11 @@ def _usual(
         )
     if (numbered or reading.batchnorm) == "before":
         return ["bn", *acts, *pooling]
-    if pooling and segment.to_norm is not None and segment.to_norm > 1:
+    silent = [*acts, *pooling]
+    pools = any(isinstance(token, StatedLayer) for token in pooling)
+    if not pools and segment.to_norm is not None:
+        return [*silent[: segment.to_norm], "bn", *silent[segment.to_norm :]]
+    if pools and segment.to_norm is not None and segment.to_norm > 1:
         raise UserError(
             f"{file} has room for pooling on both sides of the BatchNorm "
             f"'{plain(segment.norm.name, 60)}': say in --geometry where everything stands, with "
@@ -470,8 +496,9 @@ def stated_convolution(layer: FileLayer, children: Children) -> ConvolutionNumbe
     if child is None or child.kind != "Conv2d":
         return None
     n = child.numbers
+    padding = (0, 0) if n["padding"] == "valid" else n["padding"]
     return ConvolutionNumbers(
-        *(n["stride"], n["padding"], n["dilation"], n["groups"]),  # type: ignore[arg-type]
+        *(n["stride"], padding, n["dilation"], n["groups"]),  # type: ignore[arg-type]
         padding_mode=str(n["padding_mode"]),
     )
 
@@ -479,18 +506,13 @@ def stated_convolution(layer: FileLayer, children: Children) -> ConvolutionNumbe
 def _check_stated(file: str, layer: StatedLayer, children: Children) -> None:
     """Refuse a geometry that a whole saved module contradicts."""
     child = children.get(layer.name)
-    if child is None or child.kind != layer.kind or child.numbers == layer.numbers:
+    if child is None or child.kind != layer.kind:
+        return
+    unpadded = child.numbers.get("padding") == "valid"
+    stated = child.numbers | ({"padding": (0, 0)} if unpadded else {})
+    if stated == layer.numbers:
         return
     raise UserError(
         f"{file} says that '{plain(layer.name, 60)}' is {layer_in_words(child)}; --geometry has "
         f"{layer_in_words(layer)}."
     )
-
-
-def _activation_numbers(kind: str, given: dict[str, float]) -> dict[str, Value]:
-    usual: dict[str, dict[str, Value]] = {
-        "GELU": {"approximate": "none"},
-        "Softplus": {"beta": 1.0, "threshold": 20.0},
-        "Hardtanh": {"min_val": -1.0, "max_val": 1.0},
-    }
-    return {**usual.get(kind, {}), **given}

@@ -17,7 +17,6 @@ from dgn_engine.storage.checkpoints.stated_layers import (
     StatedLayer,
     children_of,
     described,
-    is_activation,
     module_class,
     received,
 )
@@ -25,8 +24,6 @@ from dgn_engine.storage.checkpoints.stated_layers import (
 CHILDREN = 5000  # of one file
 _DEPTH = 50  # modules in each other
 _ENTRIES = 5 * limits.NODES  # of the dictionaries that are searched
-_OF_ACTIVATIONS = "torch.nn.modules.activation."
-_NO_ACTIVATIONS = ("MultiheadAttention", "Softmax", "LogSoftmax", "Softmax2d", "Softmin")
 
 
 def saved_children(tree: Any) -> tuple[StatedLayer, ...]:
@@ -73,20 +70,6 @@ def children_below(children: Iterable[StatedLayer], start: str) -> tuple[StatedL
     return tuple(replace(c, name=name.removeprefix(start)) for name, c in names.items())
 
 
-def activations_in(children: Iterable[StatedLayer]) -> tuple[str, ...]:
-    """Return the class names of the activations among saved modules ('Tanh'), each once, in their
-    order; softmaxes are none. There may be others: functions, and classes of one's own."""
-    names = (_activation(child.kind) for child in children)
-    return tuple(dict.fromkeys(name for name in names if name))
-
-
-def own_classes_in(children: Iterable[StatedLayer]) -> tuple[str, ...]:
-    """Return the classes among saved modules that are not torch's, by their dotted names, each
-    once: what they compute is not known."""
-    kinds = (child.kind for child in children)
-    return tuple(dict.fromkeys(k for k in kinds if "." in k and not k.startswith("torch.")))
-
-
 def _roots(tree: Any) -> list[tuple[str, InertObject]]:
     """The module itself, without a name, or the modules in a dictionary by their keys."""
     if module_class(tree):
@@ -108,11 +91,3 @@ def _entries_of(module: InertObject) -> int:
         return _ENTRIES + 1
     inner = module.state.get("_modules")
     return held + (len(inner.pairs) if isinstance(inner, InertDict) else 0)
-
-
-def _activation(kind: str) -> str:
-    name = kind.removeprefix(_OF_ACTIVATIONS)
-    if name != kind:
-        return "" if name in _NO_ACTIVATIONS else name
-    word = kind.partition(" ")[0]  # of 'ReLU with hooks'
-    return word if is_activation(word) else ""

@@ -237,8 +237,15 @@ def _unwrapped(tree: Any) -> Any:
     for _ in range(3):
         if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
             break
-        tree = next((child for _, child in children_of(tree)), None)
+        tree = _first_child(tree)
     return tree
+
+
+def _first_child(module: InertObject) -> InertObject | None:
+    """Without a look at the others: many wrappers may share one large dictionary."""
+    inner = module.state.get("_modules") if isinstance(module.state, InertDict) else None
+    pairs = inner.pairs[:1] if isinstance(inner, InertDict) else []
+    return next((value for _, value in pairs if isinstance(value, InertObject)), None)
 
 
 def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
@@ -299,11 +306,6 @@ def described(module: InertObject) -> tuple[str, dict[str, Value]]:
         except (ValueError, TypeError):
             return f"{kind} whose {name} is none that is known", {}
     return kind, numbers
-
-
-def is_activation(kind: str) -> bool:
-    """Whether a kind is an activation of single numbers, which a softmax is not."""
-    return kind in _MODULES["activation"] and not kind.endswith("Softmax")
 
 
 def as_json(layers: tuple[StatedLayer, ...]) -> list[dict[str, Any]]:
