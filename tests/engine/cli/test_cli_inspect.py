@@ -32,8 +32,9 @@ def test_text_tells_tensors_what_they_are_and_what_is_ignored(
     assert lines[1].startswith("a chain of 2 dense layers, 6 inputs, 3 outputs")
     assert "  0.weight  4×6  float32" in lines
     assert "  2.bias    3    float32  not finite" in lines
-    assert lines[-4:-2] == ["some values are not finite", "ignored: args (argparse.Namespace)"]
-    assert "--activation" in lines[-1]
+    place = lines.index("some values are not finite")
+    assert lines[place + 1] == "ignored: args (argparse.Namespace)"
+    assert any("--activation" in line for line in lines)
 
 
 def test_json_tells_the_same(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,11 +140,10 @@ def test_the_output_says_which_weights_the_kernel_is_over(
 def test_of_a_file_that_says_nothing_all_counts_as_trained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    np.savez(tmp_path / "net.npz", W1=np.eye(3), W2=np.eye(3))
+    np.savez(tmp_path / "net.npz", W1=np.ones((4, 3)), W2=np.ones((3, 4)))
     np.save(tmp_path / "x.npy", np.eye(3))
-    code, found = kernels(
-        str(tmp_path / "net.npz"), tmp_path / "k.npz", "--inputs", str(tmp_path / "x.npy")
-    )
+    asked = ["--inputs", str(tmp_path / "x.npy"), "--activation", "relu"]
+    code, found = kernels(str(tmp_path / "net.npz"), tmp_path / "k.npz", *asked)
     assert code == 0
     assert "K = K^V, over Θ, as if all were trained." in capsys.readouterr().out
     assert json.loads(str(found["settings"]))["trains"] is None
@@ -276,7 +275,7 @@ def test_a_run_of_a_files_network_has_kernels_while_the_file_is_there(
     shapes = {"W1": (7, 64), "W2": (5, 7), "W3": (10, 5)}
     layers = tmp_path / "layers.npz"
     np.savez(layers, **{name: np.ones(shape) for name, shape in shapes.items()})
-    run = make_run("DL", small(NetConfig(f"file:{layers}")))
+    run = make_run("DL", small(NetConfig(f"file:{layers}", (("activation", "relu"),))))
     run.step()
     run.save(tmp_path / "net.safetensors")
     source = str(tmp_path / "net.safetensors")

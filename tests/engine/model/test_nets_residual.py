@@ -10,7 +10,7 @@ import torch
 import dgn_engine.kernels as k
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture import Dense, Gating, Merge
+from dgn_engine.model.architecture import Conv, Dense, Gating, Merge
 from dgn_engine.model.importing.torchvision_nets import place_weights
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.stack import Stack
@@ -43,7 +43,8 @@ def test_resnet18_is_torchvision_s_for_small_images() -> None:
             names += [f"layer{stage}.{block}.conv{place}" for place in (1, 2)]
             names += [f"layer{stage}.{block}.downsample.0"] if stage > 1 and not block else []
     weights = dict(zip([*names, "fc"], Stack(architecture).weights, strict=True))
-    placed = place_weights({f"{name}.weight": tuple(w.shape) for name, w in weights.items()})
+    shapes = {f"{name}.weight": tuple(w.shape) for name, w in weights.items()}
+    placed = place_weights(shapes, stem=(Conv(3, 4, 3),))
     assert placed is not None
     assert type(architecture)((3, 16, 16), placed.nodes) == architecture
 
