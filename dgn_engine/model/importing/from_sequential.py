@@ -102,7 +102,8 @@ def _folded_back(module: nn.Sequential) -> nn.Sequential:
     layers: dict[str, nn.Module] = {}
     for name, layer in module.named_children():
         before = next(reversed(layers.values())) if layers else None
-        if isinstance(layer, _BatchNorm) and isinstance(before, (nn.Linear, nn.Conv2d)):
+        if isinstance(layer, _BatchNorm) and _is_of(layer, before):
+            assert isinstance(before, (nn.Linear, nn.Conv2d))
             layers[next(reversed(layers))] = _scaled(before, layer)
         else:
             layers[name] = layer
@@ -110,6 +111,13 @@ def _folded_back(module: nn.Sequential) -> nn.Sequential:
     for name, layer in layers.items():
         folded.add_module(name, layer)
     return folded.eval()
+
+
+def _is_of(norm: _BatchNorm, layer: nn.Module | None) -> bool:
+    """Whether a BatchNorm scales the outputs of the layer before it."""
+    if isinstance(norm, nn.BatchNorm1d):
+        return isinstance(layer, nn.Linear)
+    return isinstance(layer, nn.Conv2d)
 
 
 def _scaled(layer: nn.Linear | nn.Conv2d, norm: _BatchNorm) -> nn.Module:
@@ -132,10 +140,11 @@ def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
         norm = layers[name]
         earlier = [layers[n] for n in names[:place] if not isinstance(layers[n], _BatchNorm)]
         before = earlier[-1] if earlier else None
-        if not isinstance(norm, _BatchNorm) or isinstance(before, (nn.Linear, nn.Conv2d)):
+        if not isinstance(norm, _BatchNorm) or _is_of(norm, before):
             continue
         after = next((n for n in names[place + 1 :] if not _lets_pass(layers[n])), "")
-        if after and _takes_shift(layers[after]):
+        between = [layers[n] for n in names[place + 1 : names.index(after)]] if after else []
+        if after and _takes_shift(layers[after]) and _meet(norm, layers[after], between):
             layers[after] = _absorbed(norm, layers[after])
             layers[name] = nn.Identity()
         else:
@@ -167,6 +176,17 @@ def _lets_pass(layer: nn.Module) -> bool:
     if isinstance(layer, (nn.Flatten, nn.Identity, nn.AdaptiveAvgPool2d)):
         return True
     return isinstance(layer, nn.AvgPool2d) and layer.padding in (0, (0, 0)) and not layer.ceil_mode
+
+
+def _meet(norm: nn.Module, layer: nn.Module, between: Sequence[nn.Module]) -> bool:
+    """Whether the channels of a BatchNorm are inputs of a layer: a dense one without Flatten goes
+    along the rows of maps."""
+    if not isinstance(layer, nn.Linear) or isinstance(norm, nn.BatchNorm1d):
+        return True
+    return any(
+        isinstance(each, nn.Flatten) and each.start_dim == 1 and each.end_dim in (-1, 3)
+        for each in between
+    )
 
 
 def _takes_shift(layer: nn.Module) -> bool:

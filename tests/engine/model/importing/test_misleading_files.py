@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.fitting_readings import fitting_readings
-from dgn_engine.model.importing.from_file import network_of, verdict_on
+from dgn_engine.model.importing.from_file import module_in, network_of, verdict_on
 from dgn_engine.model.importing.open_questions import OpenQuestions
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.engine.model.importing.autograd_comparison import listed
+from tests.engine.model.importing.torch_networks import in_use
 
 N = 6
 RELU = FileReading(activation="relu")
@@ -166,3 +167,16 @@ def test_readings_are_tried_on_examples_from_all_over() -> None:
     with torch.no_grad():
         share = float((tanh(x[order][rows]).argmax(1) == y[order][rows]).float().mean())
     assert best["tanh"].accuracy == pytest.approx(share)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
+def test_a_batchnorm_beside_a_layer_along_rows_is_folded_into_neither(first: bool) -> None:
+    """As many rows as channels: by their sizes they would fit each other."""
+    torch.manual_seed(0)
+    norm, rows = nn.BatchNorm2d(4), nn.Linear(4, 4)
+    pair = (norm, rows) if first else (rows, norm)
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), *pair, nn.Flatten(), nn.Linear(64, 3))
+    in_use(network)
+    x = torch.randn(3, 1, 6, 6, dtype=torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(module_in(listed(network), (1, 6, 6)).module(x), network(x))
