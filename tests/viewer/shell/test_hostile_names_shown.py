@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PySide6 import QtGui
-from PySide6.QtCore import QAbstractItemModel, Qt
+from PySide6.QtCore import QAbstractItemModel, QAbstractListModel, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -27,6 +27,7 @@ from dgn_engine.protocol.commands import OpenFile, ReadCurves, ShowRun
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
 from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.reading_section import ReadingSection
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.typeset import html, literal, plain, runs
@@ -91,8 +92,9 @@ def action_texts(action: QAction) -> Iterator[str]:
 
 
 def cells_of(model: QAbstractItemModel, *roles: Qt.ItemDataRole) -> Iterator[str]:
+    columns = 1 if isinstance(model, QAbstractListModel) else model.columnCount()
     for row in range(model.rowCount()):
-        for column in range(model.columnCount()):
+        for column in range(columns):
             for role in roles:
                 yield str(model.index(row, column).data(role) or "")
 
@@ -142,7 +144,8 @@ def test_nothing_in_the_window_takes_a_name_for_markup_or_hides_in_it(
     page.table.selectRow(0)
     assert check_everything(window) >= 3
     file = tmp_path / f"<b>{HOSTILE}.safetensors"
-    save_file({HOSTILE: np.ones((16, 64)), "b": np.ones((10, 16))}, tmp_path / "plain")
+    tensors = {HOSTILE: np.ones((16, 64)), "b": np.ones((10, 16)), f"{HOSTILE}2": np.ones(7)}
+    save_file(tensors, tmp_path / "plain")
     (tmp_path / "plain").rename(file)
     for command in (
         ShowRun(str(hostile_run)),
@@ -158,6 +161,8 @@ def test_nothing_in_the_window_takes_a_name_for_markup_or_hides_in_it(
     qtbot.waitUntil(lambda: window.inspector.page is not page)
     recent = window.findChild(RecentFiles)
     window.notices.show_recent()
+    section = window.inspector.page.findChild(ReadingSection)
+    qtbot.waitUntil(lambda: section.readings.count() > 0)
     assert check_everything(window) >= 10
     if recent is not None:
         assert not hidden(recent.text(0))
