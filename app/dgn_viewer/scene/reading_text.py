@@ -23,8 +23,9 @@ GEOMETRY_ABOUT = (
     "s2p1 – stride 2 and padding 1; s1 where it has neither\n"
     "p2d2g4 – padding 2, dilation 2, 4 groups; psame; p1circular\n"
     "max2 – pooling of 2×2; avg3s2p1 – of 3×3 with stride 2 and padding 1\n"
+    "skip – a layer that does nothing in evaluation, such as Dropout\n"
     "adaptiveavg1 – whatever comes, down to 1×1\n"
-    "act bn dense – where each stands, if not right behind its layer\n"
+    "act bn – where each stands, if not right behind its layer; dense layers then have a word too\n"
     "torchvision or resnet,s1p1 – a known network, with its first convolution"
 )
 

@@ -109,7 +109,7 @@ def sequence_in(listing: CheckpointContents) -> FileSequence:
     else:
         weights = _ordered_weights(layers, listing, [*arrays])
         placed = _with_norms(weights, layers, arrays, listing)
-        unsure = not listing.reading.order and not listing.picked and _other_orders(weights, arrays)
+        unsure = not listing.reading.order and not listing.picked and _other_orders(weights)
         chained = weights if placed is None else placed
         gaps = (None,) * (len(chained) - 1)
         sequence = FileSequence(chained, gaps, front, left, unsure, unplaced=placed is None)
@@ -397,19 +397,16 @@ def _right_before(norm: FileLayer, layers: Sequence[FileLayer]) -> str:
     return "" if before is None or before.kind == "BatchNorm" else before.name
 
 
-def _other_orders(layers: Sequence[FileLayer], arrays: Mapping[str, Array]) -> bool:
+def _other_orders(weights: Sequence[FileLayer]) -> bool:
     """Whether layers of one square shape, whose names are not numbered alike, could be swapped, or
     numbers say another order than the file."""
-    used = {layer.tensors["weight"] for layer in layers if layer.kind != "BatchNorm"}
     stems: dict[tuple[int, ...], set[str]] = {}
-    kept = {name: array for name, array in arrays.items() if name in used}
-    for name, array in kept.items():
-        if array.shape[0] == array.shape[1]:
-            stems.setdefault(array.shape, set()).add(stem(name))
-    names = [layer.tensors["weight"] for layer in layers if layer.kind != "BatchNorm"]
+    for layer in weights:
+        if layer.shape[0] == layer.shape[1]:
+            stems.setdefault(layer.shape, set()).add(stem(layer.tensors["weight"]))
+    names = [layer.tensors["weight"] for layer in weights]
     swapped = any(len(found) > 1 for found in stems.values())
-    weighted = [layer for layer in layers if layer.kind != "BatchNorm"]
-    biased = {"bias" in layer.tensors for layer in weighted[:-1]}
+    biased = {"bias" in layer.tensors for layer in weights[:-1]}
     odd = len(biased) > 1 and len({stem(name) for name in names}) > 1  # a matrix of no layer?
     return swapped or odd or not _counts_up(names)
 
@@ -448,7 +445,7 @@ def has_doubtful_order(listing: CheckpointContents) -> bool:
     if not layers or _numbered(layers, [*arrays]) is not None:
         return False
     weights = [layer for layer in layers if layer.kind != "BatchNorm"]
-    return _other_orders(weights, arrays)
+    return _other_orders(weights)
 
 
 def in_said_order(listing: CheckpointContents) -> dict[str, Array]:
