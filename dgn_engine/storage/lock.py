@@ -8,7 +8,9 @@ import os
 import platform
 import sys
 import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +53,7 @@ class Lock:
     def __init__(self, path: FilePath) -> None:
         self._path = inner(path)
         self._handle: int | None = None
+        _LOCKS.add(self)
 
     def take(self) -> None:
         """Raise `LockHeldError` where another process writes, `OSError` where no file can be."""
@@ -112,8 +115,28 @@ class Lock:
         except OSError:  # a full disk or a folder that is gone must not stop the program
             pass
         finally:
-            os.close(self._handle)
-            self._handle = None
+            _unlock(self._handle)
+            self.close_handle()
+
+    def close_handle(self) -> None:
+        """Close the file and leave the lock to whoever else has it open: a forked child does."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
+# The locks of this process. flock belongs to the open file, which forked processes share: a worker
+# of a DataLoader would hold the lock of a run for as long as it lives.
+_LOCKS: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for each in list(_LOCKS):
+        each.close_handle()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
 def holder(path: FilePath) -> LockHolder | None:
@@ -213,6 +236,16 @@ def _seize(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
             return False
         return owner is None or not _alive(owner)
     return True
+
+
+def _unlock(handle: int) -> None:
+    """Unlock an open file for every process that has it open; closing it unlocks it for one."""
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _alive(owner: LockHolder) -> bool:

@@ -7,6 +7,9 @@ import fcntl
 import json
 import os
 import platform
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -247,3 +250,39 @@ def test_a_lock_whose_name_was_given_away_meanwhile_is_taken_anew(
     mine.retake()
     assert mine.is_named
     mine.release()
+
+
+_FORKING = """
+import os, sys, time
+from pathlib import Path
+from dgn_engine.storage.lock import Lock
+mine = Lock(Path(sys.argv[1]))
+mine.take()
+child = os.fork()
+if not child:
+    os.close(1)
+    time.sleep(60)
+    os._exit(0)
+print(child, flush=True)
+if sys.argv[2] == "released":
+    mine.release()
+    Lock(Path(sys.argv[1])).take()
+    print("taken again", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("ended", ["released", "died"])
+def test_a_forked_child_does_not_keep_the_lock(path: Path, ended: str) -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", _FORKING, str(path), ended], stdout=subprocess.PIPE, text=True
+    )
+    child, *said = made.stdout.splitlines()
+    try:
+        assert said == (["taken again"] if ended == "released" else [])
+        os.kill(int(child), 0)  # it lives
+        again = Lock(path)
+        again.take()
+        again.release()
+    finally:
+        os.kill(int(child), signal.SIGKILL)
