@@ -1,4 +1,4 @@
-"""The table of faults: one for all of `make faults`, printed at its end."""
+"""The table of faults, printed at the end of `make faults`; the outcome of each test is kept."""
 
 from __future__ import annotations
 
@@ -7,14 +7,28 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.faults.reference_runs import RUNS, Reference, trained
-from tests.faults.tables import Table, keep_table
+from tests.faults.tables import Table, keep, keep_table
 from tests.faults.victims import warm_up
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep what became of each test of `make faults`, so that a failure is in its report too."""
+    report = yield
+    if item.get_closest_marker("faults") and (report.when == "call" or not report.passed):
+        reason = call.excinfo.exconly().splitlines()[0][:200] if call.excinfo else ""
+        row = {"test": item.nodeid, "outcome": report.outcome, "reason": reason}
+        keep("tests", [{**row, "seconds": round(report.duration, 1)}])
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

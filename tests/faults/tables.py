@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +56,41 @@ class Table:
 
 
 def keep(what: str, rows: list[dict[str, Any]]) -> None:
-    """Add rows to the list `what` of the file that the environment names."""
+    """Add rows to the list `what` of the file that the environment names, and note the machine."""
     if not os.environ.get(KEPT):
         return
     path = Path(os.environ[KEPT])
     path.parent.mkdir(parents=True, exist_ok=True)
     known = json.loads(path.read_text("utf-8")) if path.exists() else {}
     known.setdefault(what, []).extend(rows)
-    if hasattr(os, "getloadavg"):
-        known.setdefault("loads", []).append({"load": round(os.getloadavg()[1], 1)})
+    load = round(os.getloadavg()[1], 1) if hasattr(os, "getloadavg") else None
+    now = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": describe_machine(), "load": load}
+    machines = known.setdefault("machines", [])
+    if now not in machines:
+        machines.append(now)
     path.write_text(json.dumps(known, indent=1), "utf-8")
 
 
 def keep_table(table: Table) -> None:
-    """Its rows, under 'faults'."""
+    """Add the rows of a table to the list 'faults'."""
     keep("faults", [asdict(row) for row in table.rows])
+
+
+@cache
+def describe_machine() -> str:
+    """Return the system, the processor and the versions that a measurement depends on."""
+    names = ("torch", "numpy", "safetensors")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    return (
+        f"{platform.system()} {platform.machine()}, {_processor()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}, {versions}"
+    )
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return platform.processor() or "unknown processor"
+    model = re.search(r"model name\s*:\s*(.+)", text)
+    return model[1] if model else "unknown processor"
