@@ -20,6 +20,7 @@ help:
 	@echo "make mutants     put small bugs in, count those that the tests notice (hours; resumable)"
 	@echo "make faults      kill, starve and mislead it (minutes)"
 	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
+	@echo "make safety-report  what both found: build/safety/cases.md, and figures in docs/safety.md"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make gpu         on a CUDA card: its tests, then its table, in less than eight minutes"
@@ -57,7 +58,8 @@ display: ready $(VENV)/installed-test
 plugins: ready $(VENV)/installed-test
 	$(IN) -m tests.architecture.examples --numprocesses $(WORKERS) --dist worksteal
 
-# -s: it prints tables of what was injected and what was survived.
+# -s: it prints tables of what was injected and what was survived. SOAK_MINUTES=30 runs the whole window
+# for so long, not for three; FAULT_STRIDE=10 lets only every tenth write of a run fail.
 faults: export QT_QPA_PLATFORM := offscreen
 faults: export OMP_NUM_THREADS := 1
 faults: ready $(VENV)/installed-test
@@ -86,10 +88,11 @@ mutants: ready $(VENV)/installed-test
 	$(IN) -m tests.mutants run --each $(MUTANTS)
 	$(IN) -m tests.mutants report
 
-# The figures of both, in docs/safety.md; of a row that was measured again the last counts.
+# Every case of both as tables, and the figures in docs/safety.md; of a row that was measured again the
+# last counts.
 RESULTS ?= build/faults.json build/fuzz.json
 safety-report: $(VENV)/installed-test
-	$(IN) -m tests.faults.report $(RESULTS) --into docs/safety.md
+	$(IN) -m tests.faults.report $(RESULTS) --page docs/safety.md --cases build/safety/cases.md
 
 lint: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .

@@ -406,7 +406,7 @@ def make_all(root: Path, chosen: Mapping[str, Make] | None = None) -> dict[str, 
 
 
 def family(kind: str) -> str:
-    """What kinds have in common: a row of the table in docs/safety.md."""
+    """What kinds have in common: a row of the table of `make safety-report`."""
     if kind.startswith("log: "):
         return "a line of the log"
     if kind.startswith("state.json") or "checkpoint" in kind:

@@ -1,129 +1,195 @@
-"""docs/safety.md from what `make faults` and `make fuzz` wrote: `make safety-report`.
+"""Reports what `make faults` and `make fuzz` measured: `make safety-report`.
 
-Only the part of the document below its mark is written; the text above it is written by hand.
+Two files are written: every case as tables of Markdown, and a short table of figures between two
+marks of docs/safety.md. What is outside these marks is written by hand.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-MARK = "<!-- below: written by make safety-report -->"
-NAMES = ("fault", "kind", "sort", "target", "family", "what")  # what a row is of
+from dgn_engine.errors import UserError
+
+BEGIN = "<!-- figures: written by make safety-report -->"
+END = "<!-- end of figures -->"
+NOT_MEASURED = "not measured"
+NAMES = ("fault", "kind", "sort", "target", "family", "what", "test")  # keys that name a row
 Row = dict[str, Any]
+Results = dict[str, list[Row]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Put the tables into the document; 2 where a file is missing."""
+    """Write both files and return 0, or 2 where a file cannot be used."""
     parser = argparse.ArgumentParser(prog="report", description=__doc__)
-    parser.add_argument("results", type=Path, nargs="+", help="the JSON of make faults, make fuzz")
-    parser.add_argument("--into", type=Path, required=True)
+    parser.add_argument(
+        "results", type=Path, nargs="+", help="the JSON files of make faults and make fuzz"
+    )
+    parser.add_argument("--page", type=Path, required=True, help="its figures are replaced")
+    parser.add_argument("--cases", type=Path, required=True, help="all tables; written anew")
     given = parser.parse_args(arguments)
-    found: dict[str, list[Row]] = {}
-    for path in given.results:
-        if not path.exists():
-            print(f"report: {path} is not there; run make faults and make fuzz.", file=sys.stderr)
-            return 2
-        for name, rows in json.loads(path.read_text("utf-8")).items():
-            found[name] = latest([*found.get(name, []), *rows])
-    words = given.into.read_text("utf-8").partition(MARK)[0]
-    given.into.write_text(f"{words}{MARK}\n\n{tables(found)}", "utf-8")
+    try:
+        results = read_results(given.results)
+        page = replace_figures(given.page, "\n".join(figures(results)))
+    except UserError as trouble:
+        print(f"report: {trouble}", file=sys.stderr)
+        return 2
+    given.cases.parent.mkdir(parents=True, exist_ok=True)
+    given.cases.write_text(format_cases(results), "utf-8")
+    given.page.write_text(page, "utf-8")
+    print(f"All cases are in {given.cases}, the figures in {given.page}.")
     return 0
 
 
-def latest(rows: Iterable[Row]) -> list[Row]:
-    """Of rows of one name the last, in the place of the first: a part may be measured again."""
-    found: dict[object, Row] = {}
+def read_results(paths: Iterable[Path]) -> Results:
+    """Return the rows of all files by their list; of a row that was measured again, the last."""
+    results: Results = {}
+    for path in paths:
+        try:
+            lists = json.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            raise UserError(
+                f"{path} does not exist; run make faults and make fuzz, "
+                "or name the files that exist: make safety-report RESULTS=FILE"
+            ) from None
+        except ValueError:
+            raise UserError(f"{path} is not JSON; remove it and measure again") from None
+        for name, rows in lists.items():
+            results[name] = keep_latest([*results.get(name, []), *rows])
+    return results
+
+
+def keep_latest(rows: Iterable[Row]) -> list[Row]:
+    """Return the last of the rows that have the same name, in the position of the first."""
+    latest: dict[object, Row] = {}
     for number, row in enumerate(rows):
         names = [row[key] for key in NAMES if key in row]
-        found[names[0] if names else number] = row
-    return list(found.values())
+        latest[names[0] if names else number] = row
+    return list(latest.values())
 
 
-def tables(found: dict[str, list[Row]]) -> str:
-    """All of it, as Markdown; what was not measured has no section."""
-    sections = (
-        ("Faults", found.get("faults"), faults),
-        ("Hostile runs", found.get("hostile_runs"), hostile_runs),
-        ("Long lists and logs", found.get("measured"), measured),
-        ("Fuzzing", [*found.get("fuzzed", []), *found.get("guided", [])], fuzzing),
-        ("Hostile and odd files", found.get("hostile"), partial(files, last="verdict")),
-        ("Honest files", found.get("honest"), partial(files, last="found")),
-        ("Hostile archives and images", found.get("images"), partial(files, last="verdict")),
+def replace_figures(path: Path, text: str) -> str:
+    """Return the page with `text` between its marks."""
+    try:
+        page = path.read_text("utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise UserError(f"{path} lacks the marks '{BEGIN}' and '{END}'")
+    return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+
+
+def figures(results: Results) -> Iterator[str]:
+    """Yield the lines of the short table: a sentence on the machine, then one row per figure."""
+    yield describe_machines(results.get("machines", []))
+    yield ""
+    yield "| What was tried | Result |"
+    yield "| --- | --- |"
+    for what, result in summarise(results):
+        yield f"| {what} | {result or NOT_MEASURED} |"
+
+
+def describe_machines(machines: Sequence[Row]) -> str:
+    """Return one sentence: when the rows were measured, on what, and how busy it was."""
+    if not machines:
+        return "The machine was not recorded."
+    dates = sorted({row["date"] for row in machines})
+    period = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    loads = sorted(round(row["load"]) for row in machines if row["load"] is not None)
+    load = f"; load average {loads[0]} to {loads[-1]}" if loads else ""
+    kinds = dict.fromkeys(row["machine"] for row in machines)
+    return f"Measured {period} on {' and on '.join(kinds)}{load}."
+
+
+def summarise(results: Results) -> Iterator[tuple[str, str]]:
+    """Yield what was tried and the result; '' where it was not measured."""
+    hostile, honest = results.get("hostile", []), results.get("honest", [])
+    yield "Hostile or odd checkpoint files", _count_verdicts(hostile, "read without the odd part")
+    ran = sum(row["ran"] for row in hostile)
+    yield "Files whose code ran", str(ran) if hostile else ""
+    right = sum(row["right"] for row in honest)
+    yield "Ordinary checkpoint files read bit for bit", _count_share(right, honest)
+    both = [*hostile, *honest]
+    yield "Longest time for one file", f"{_largest(both, 'seconds'):.1f} s" if both else ""
+    images = results.get("images", [])
+    yield "Hostile or odd archives, folders and images", _count_verdicts(images, "read")
+    read = [*both, *images]
+    peak = f"{_largest(read, 'child') / 2**20:.0f} MB" if read else ""
+    yield "Peak memory of a confined process", peak
+    runs = results.get("hostile_runs", [])
+    kinds, damaged, listed = (_total(runs, key) for key in ("kinds", "damaged", "listed"))
+    yield (
+        "Hostile or damaged run folders",
+        f"{damaged + listed:,} of {kinds:,} listed, {damaged:,} of these as damaged"
+        if runs
+        else "",
     )
-    lines = [machine(found.get("loads", [])), "", "## In short", "", *summary(found)]
-    for title, rows, written in sections:
+    fuzzed = [*results.get("fuzzed", []), *results.get("guided", [])]
+    broken = sum(bool(row.get("broken")) for row in fuzzed)
+    yield (
+        "Fuzzed inputs",
+        f"{_total(fuzzed, 'inputs'):,}; the reader broke in {broken} of {len(fuzzed)} campaigns"
+        if fuzzed
+        else "",
+    )
+    faults = results.get("faults", [])
+    injected, survived = (_total(faults, key) for key in ("injected", "survived"))
+    yield "Faults of programs and disks survived", f"{survived:,} of {injected:,}" if faults else ""
+    lost = _largest(faults, "seconds")  # 0 where a fault is not about that
+    yield "Training lost to a kill, at most", f"{lost:.1f} s" if lost else ""
+    outcomes = [row["outcome"] for row in results.get("tests", [])]
+    counts = [f"{outcomes.count(how)} {how}" for how in ("passed", "failed", "skipped")]
+    yield "Tests of `make faults`", ", ".join(counts) if outcomes else ""
+
+
+def format_cases(results: Results) -> str:
+    """Return all tables as Markdown; a list without rows has no section."""
+    sections = (
+        ("Tests", results.get("tests"), list_tests),
+        ("Faults", results.get("faults"), list_faults),
+        ("Hostile runs", results.get("hostile_runs"), list_hostile_runs),
+        ("Long lists and logs", results.get("measured"), list_long_runs),
+        ("Fuzzing", [*results.get("fuzzed", []), *results.get("guided", [])], list_fuzzing),
+        ("Hostile and odd files", results.get("hostile"), partial(list_files, last="verdict")),
+        ("Honest files", results.get("honest"), partial(list_files, last="tensors")),
+        ("Archives and images", results.get("images"), partial(list_files, last="verdict")),
+    )
+    lines = ["# Safety: every case", "", *figures(results)]
+    for title, rows, tabulate in sections:
         if rows:
-            lines += ["", f"## {title}", "", *written(rows)]
+            lines += ["", f"## {title}", "", *tabulate(rows)]
     return "\n".join(lines) + "\n"
 
 
-def machine(loads: Sequence[Row]) -> str:
-    """Where and when, and how many processes waited for its cores."""
-    seen = sorted({round(row["load"]) for row in loads})
-    load = f", load {seen[0]} to {seen[-1]}" if seen else ""
-    names = ("torch", "numpy", "safetensors")
-    versions = ", ".join(f"{name} {version(name)}" for name in names)
-    return (
-        f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.system()} {platform.machine()}, "
-        f"{_processor()}, {os.cpu_count()} cores (shared with other work{load}), "
-        f"Python {platform.python_version()}, {versions}."
-    )
+def list_tests(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a row for each module of tests, and a line for each test that did not pass."""
+    modules: dict[str, list[Row]] = {}
+    for row in rows:
+        modules.setdefault(PurePosixPath(row["test"].partition("::")[0]).stem, []).append(row)
+    yield "| module | passed | failed | skipped | s |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for module, ran in modules.items():
+        outcomes = [row["outcome"] for row in ran]
+        counts = " | ".join(str(outcomes.count(how)) for how in ("passed", "failed", "skipped"))
+        yield f"| {module} | {counts} | {_total(ran, 'seconds'):.0f} |"
+    other = [row for row in rows if row["outcome"] != "passed"]
+    yield from [""] * bool(other)
+    for row in other:
+        reason = f": {_cell(row['reason'])}" if row["reason"] else ""
+        yield f"- {row['outcome']}: `{row['test']}`{reason}"
 
 
-def summary(found: dict[str, list[Row]]) -> Iterator[str]:
-    """The figures that matter, one a line."""
-    hostile, honest = found.get("hostile", []), found.get("honest", [])
-    refused = sum(row["refused"] for row in hostile)
-    yield "| what | figure |"
-    yield "| --- | --- |"
-    yield (
-        f"| hostile and odd kinds of file | {len(hostile)}: {refused} refused in one sentence, "
-        f"{len(hostile) - refused} shown without what is odd in them |"
-    )
-    yield f"| wrong verdicts | {sum(not row['right'] for row in (*hostile, *honest))} |"
-    yield "| code of a file that ran (a canary would tell) | none |"
-    taken = sum(row["right"] for row in honest)
-    yield f"| honest kinds taken in full, bit for bit | {taken} of {len(honest)} |"
-    both = [*hostile, *honest]
-    if both:
-        beyond = max(row["parent"] - row["stated"] for row in both) / 2**20
-        yield f"| longest for one file | {max(row['seconds'] for row in both):.1f} s |"
-        yield f"| most memory of the reading child | {max(r['child'] for r in both) >> 20} MB |"
-        yield f"| most that the parent grew beyond the stated tensors | {beyond:.1f} MB |"
-    images = found.get("images", [])
-    if images:
-        refused = sum(row["refused"] for row in images)
-        wrong = sum(not row["right"] for row in images)
-        child, parent = (max(row[who] for row in images) >> 20 for who in ("child", "parent"))
-        yield (
-            f"| hostile and odd archives, folders and images | {len(images)}: {refused} refused in "
-            f"one sentence, {len(images) - refused} taken, {wrong} wrong verdicts |"
-        )
-        yield f"| most memory of a child that unpacks or decodes | {child} MB |"
-        yield f"| most that its parent grew | {parent} MB |"
-    inputs = sum(row["inputs"] for row in (*found.get("fuzzed", []), *found.get("guided", [])))
-    yield f"| fuzzed inputs that broke nothing | {inputs:,} |"
-    rows = found.get("faults", [])
-    injected, survived = (sum(row[key] for row in rows) for key in ("injected", "survived"))
-    yield f"| faults injected, survived | {injected:,}, {survived:,} |"
-    seconds = max((row["seconds"] for row in rows), default=0.0)
-    yield f"| seconds of training lost at most, at the usual cadence | {seconds:.1f} |"
-
-
-def faults(rows: Iterable[Row]) -> Iterator[str]:
-    """Each kind of fault."""
-    yield "| fault | injected | survived | steps lost at most | s lost at most | remark |"
+def list_faults(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a row for each kind of fault."""
+    yield "| fault | injected | survived | steps lost, at most | s lost, at most | remark |"
     yield "| --- | ---: | ---: | ---: | ---: | --- |"
     for row in rows:
         seconds = f"{row['seconds']:.1f}" if row["seconds"] else ""
@@ -133,11 +199,9 @@ def faults(rows: Iterable[Row]) -> Iterator[str]:
         )
 
 
-def hostile_runs(rows: Iterable[Row]) -> Iterator[str]:
-    """Each family of run folders that lie, and what became of the same in a session file."""
-    yield "Every one of them was one line of the list, in the window too, and hid no other."
-    yield ""
-    yield "| what is wrong | kinds | listed as damaged | listed | sessions refused | taken |"
+def list_hostile_runs(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a row for each family of hostile run folders, and of the same in a session file."""
+    yield "| what is wrong | kinds | listed as damaged | listed | sessions refused | read |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for row in rows:
         yield (
@@ -146,17 +210,17 @@ def hostile_runs(rows: Iterable[Row]) -> Iterator[str]:
         )
 
 
-def measured(rows: Iterable[Row]) -> Iterator[str]:
-    """How long `dgn runs` took, and the peak of its memory."""
+def list_long_runs(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield how long `dgn runs` took and the peak of its memory."""
     yield "| what | s | peak, MB |"
     yield "| --- | ---: | ---: |"
     for row in rows:
         yield f"| {row['what']} | {row['seconds']:.1f} | {row['peak'] / 2**20:.0f} |"
 
 
-def fuzzing(rows: Iterable[Row]) -> Iterator[str]:
-    """Counts of inputs."""
-    yield "| sort | inputs | taken as tensors | broke the reader |"
+def list_fuzzing(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield a row for each campaign."""
+    yield "| campaign | inputs | read as tensors | broke the reader |"
     yield "| --- | ---: | ---: | ---: |"
     for row in rows:
         if "target" in row:
@@ -166,8 +230,8 @@ def fuzzing(rows: Iterable[Row]) -> Iterator[str]:
             yield f"| {row['sort']} | {row['inputs']:,} | {row['taken']:,} | 0 |"
 
 
-def files(rows: Iterable[Row], last: str) -> Iterator[str]:
-    """Each kind of file."""
+def list_files(rows: Iterable[Row], last: str) -> Iterator[str]:
+    """Yield a row for each kind of file; `last` is the heading of its last column."""
     yield f"| kind | s | parent, MB | child, MB | {last} |"
     yield "| --- | ---: | ---: | ---: | --- |"
     for row in rows:
@@ -178,19 +242,29 @@ def files(rows: Iterable[Row], last: str) -> Iterator[str]:
         )
 
 
+def _count_verdicts(rows: Sequence[Row], otherwise: str) -> str:
+    refused = sum(row["refused"] for row in rows)
+    wrong = sum(not row["right"] for row in rows)
+    counts = f"{len(rows)}: {refused} refused, {len(rows) - refused} {otherwise}; {wrong} wrong"
+    return counts if rows else ""
+
+
+def _count_share(count: int, rows: Sequence[Row]) -> str:
+    return f"{count} of {len(rows)}" if rows else ""
+
+
+def _total(rows: Iterable[Row], key: str) -> Any:
+    return sum(row[key] for row in rows)
+
+
+def _largest(rows: Iterable[Row], key: str) -> Any:
+    return max((row[key] for row in rows), default=0)
+
+
 def _cell(text: str) -> str:
-    """Text that a table of Markdown shows as it is."""
+    """Return text that a table of Markdown shows as it is."""
     plain = re.sub(r"([\\|*_<>`\[\]])", r"\\\1", text)
     return "".join(c if c.isprintable() else "?" for c in plain)
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text("utf-8")
-    except OSError:
-        return platform.processor() or "unknown processor"
-    found = re.search(r"model name\s*:\s*(.+)", text)
-    return found[1] if found else "unknown processor"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Every kind of hostile run: listed on the command line and in the window beside honest ones, put
-into a session file, shown, verified, repaired. A table of it goes into docs/safety.md.
+into a session file, shown, verified, repaired. `make safety-report` makes a table of it.
 """
 
 from __future__ import annotations
