@@ -18,6 +18,7 @@ from dgn_engine.cli._reader_options import add_reading, part_in_words, with_read
 from dgn_engine.cli._user_model import add_network, check_network, follow_model
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing import MODEL
+from dgn_engine.text.loading_acts import acts_of_loading
 from dgn_engine.text.printable import printable_name, say, say_json
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
         "tensors": tensors,
         "ignored": list(listing.ignored),
         "would_call": list(listing.would_call),
+        "would_look_up": list(listing.would_look_up),
         "would_import": list(listing.would_import),
         "part": listing.part or None,
         "beside": list(listing.others),
@@ -173,9 +175,8 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
 
 
 def _warnings(tree: dict[str, Any]) -> list[str]:
-    """One line for each thing that Python would run to load the file."""
-    acts = [f"call {name}" for name in tree["would_call"]]
-    acts += [f"import {name}" for name in tree["would_import"]]
+    """One line for each thing that Python would call, look up or import to load the file."""
+    acts = acts_of_loading(tree["would_call"], tree["would_look_up"], tree["would_import"])
     return [f"warning: to load it, Python would {act}; nothing was run" for act in acts]
 
 

@@ -371,7 +371,8 @@ class FileListed(Event):
     picked: bool = False  # the tensors are those that the user picked
     with_biases: bool = False  # of its gates, as in `FileUseCheck`
     would_call: tuple[str, ...] = ()  # what Python would call to load it; nothing of it was run
-    would_import: tuple[str, ...] = ()  # modules, likewise
+    would_look_up: tuple[str, ...] = ()  # other names that are not known to be harmless, likewise
+    would_import: tuple[str, ...] = ()  # modules of such names, likewise
     questions: tuple[OpenQuestion, ...] = ()
     reading: FileReading = field(default=FileReading())
 

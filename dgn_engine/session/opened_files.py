@@ -221,6 +221,7 @@ def listed(ticket: int, file: _File, target: FileTarget) -> events.FileListed:
         picked=chosen.picked,
         with_biases=lacks and gates.fits and _biased(gates),
         would_call=listing.would_call,
+        would_look_up=listing.would_look_up,
         would_import=listing.would_import,
         questions=questions_on(chosen),
         reading=listing.reading,

@@ -43,7 +43,7 @@ def _batch(content: bytes, key: str) -> ParsedFile:
     tree, _ = read_pickle(
         content, 0, build, _nothing_outside, calls, limits.described(len(content))
     )
-    if strange := (*calls.would_call, *calls.would_import):
+    if strange := (*calls.would_call, *calls.would_look_up):
         raise UnreadableFile(
             f"is no batch of images; it names {plain(strange[0])}; nothing was run"
         )

@@ -1,19 +1,27 @@
-"""Names what Python would call or import to load a pickle, other than what is known to be harmless.
+"""Names what Python would call, look up or import to load a pickle, other than `harmless_names`.
 
-The list holds the makers of values that torch, numpy and the standard library pickle. What is not
-on it is not known to be harmful either, but nobody here can say what it does.
+A name that is not on those lists is not known to be harmful, but nobody here can say what it does.
+It is named whether the pickle calls it or not: a function that an object has as its `forward`, a
+hook or its `__setstate__` is called by whatever uses the object, or by the next instruction.
 """
 
 from __future__ import annotations
 
-import re
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from types import NoneType
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
+from dgn_engine.storage.checkpoints.harmless_names import (
+    called_arguments,
+    loads_bytes,
+    may_be_called,
+    may_be_kept,
+)
 from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
     InertObject,
@@ -21,6 +29,8 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     read_pickle,
     type_name,
 )
+from dgn_engine.storage.checkpoints.pickled_tensors import latin_bytes
+from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 
 _MOST = 200  # names that are kept
@@ -29,91 +39,24 @@ _DEEPEST = 4  # pickles within each other
 _PICKLES = 8  # one after the other, as a file of torch before 1.6 has five
 _STARTS = (b"\x80", START)
 
-# Modules → what each gives that only makes a value. A class whose name begins with a capital letter
-# in a package of `_CLASSES` counts as well.
-_HARMLESS = {
-    "argparse": "Namespace",
-    "_codecs": "encode",
-    "builtins": (
-        "bool bytearray bytes complex dict float frozenset int list object range set slice str "
-        "tuple"
-    ),
-    "collections": "Counter OrderedDict defaultdict deque",
-    "copyreg": "_reconstructor",
-    "copy_reg": "_reconstructor",
-    "datetime": "date datetime time timedelta timezone",
-    "decimal": "Decimal",
-    "fractions": "Fraction",
-    "pathlib": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
-    "pathlib._local": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
-    "types": "SimpleNamespace",
-    "uuid": "UUID",
-    "numpy": (
-        "dtype ndarray bool bool_ float16 float32 float64 int8 int16 int32 int64 uint8 uint16 "
-        "uint32 uint64 complex64 complex128 str_ bytes_ longlong ulonglong"
-    ),
-    "numpy.core.multiarray": "_reconstruct scalar",
-    "numpy._core.multiarray": "_reconstruct scalar",
-    "numpy.core.numeric": "_frombuffer",
-    "numpy._core.numeric": "_frombuffer",
-    "numpy.dtypes": "BoolDType Float16DType Float32DType Float64DType Int32DType Int64DType",
-    "numpy.random._pickle": "__bit_generator_ctor __generator_ctor __randomstate_ctor",
-    "numpy.random.bit_generator": "SeedSequence __pyx_unpickle_SeedSequence",
-    "numpy.random._mt19937": "MT19937",
-    "numpy.random._pcg64": "PCG64 PCG64DXSM",
-    "numpy.random._philox": "Philox",
-    "numpy.random._sfc64": "SFC64",
-    "torch": (
-        "Size Tensor device dtype bool float double half bfloat16 float16 float32 float64 "
-        "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu uint8 uint16 "
-        "uint32 uint64 int8 int16 int32 int64 short int long complex32 complex64 complex128 qint8 "
-        "quint8 qint32 strided sparse_coo sparse_csr per_tensor_affine per_channel_affine "
-        "contiguous_format channels_last preserve_format "
-        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
-        "ShortStorage CharStorage ByteStorage BoolStorage UntypedStorage ComplexFloatStorage "
-        "ComplexDoubleStorage QInt8Storage QUInt8Storage QInt32Storage"
-    ),
-    "torch.cuda": (
-        "FloatTensor FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
-        "ShortStorage CharStorage ByteStorage BoolStorage"
-    ),
-    "torch.nn.parallel.data_parallel": "DataParallel",
-    "torch.nn.parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
-    "torch.serialization": "_get_layout",
-    "torch.storage": "TypedStorage UntypedStorage _load_from_bytes",
-    "torch._tensor": "Tensor _rebuild_from_type _rebuild_from_type_v2",
-    "torch._utils": (
-        "_rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3 _rebuild_parameter "
-        "_rebuild_parameter_with_state _rebuild_device_tensor_from_numpy "
-        "_rebuild_device_tensor_from_cpu_tensor _rebuild_xla_tensor _rebuild_qtensor "
-        "_rebuild_sparse_tensor _rebuild_sparse_csr_tensor _rebuild_nested_tensor "
-        "_rebuild_meta_tensor_no_storage _rebuild_wrapper_subclass"
-    ),
-}
-_NAMES = {f"{module}.{name}" for module, names in _HARMLESS.items() for name in names.split()}
-_LOADED = ("torch", "numpy")  # whoever loads a file has imported them already
-_CLASSES = re.compile(r"torch\.(nn\.modules|optim)(\.[a-z_]+){1,2}\.[A-Z][A-Za-z0-9_]*", re.ASCII)
-
-
-def is_harmless(name: GlobalName) -> bool:
-    """Whether it is a maker of values that is known here."""
-    text = str(name)
-    return text in _NAMES or _CLASSES.fullmatch(text) is not None
+_LOADED = ("torch", "numpy", "builtins", "__builtin__")  # imported before a file is loaded
+_OF_LEGACY = 5  # pickles of a file of torch before 1.6
 
 
 class CallRecorder(NoCalls):
-    """Records the names of what loading would call, also where the result is unused, and which
-    modules it would import, apart from those of torch and numpy.
+    """Records the names of what loading would call, also where the result is unused, the names that
+    it would only look up, and which modules it would import, apart from those of torch and numpy.
 
     What it would hand to a call counts as called; pickles within the arguments are looked through.
     """
 
     def __init__(self) -> None:
         self._called: dict[str, None] = {}
+        self._named: dict[str, None] = {}
         self._imported: dict[str, None] = {}
         self._modules_called: set[str] = set()
         self._depth = 0
-        self._room = limits.OPERATIONS  # bytes of inner pickles that are still looked through
+        self._room = limits.OPERATIONS  # bytes of instructions that are still looked through
 
     @property
     def would_call(self) -> tuple[str, ...]:
@@ -121,83 +64,136 @@ class CallRecorder(NoCalls):
         return _few(self._called)
 
     @property
+    def would_look_up(self) -> tuple[str, ...]:
+        """Names that the pickle holds, of which no call is recorded."""
+        return _few(name for name in self._named if name not in self._called)
+
+    @property
     def would_import(self) -> tuple[str, ...]:
         """Modules of which nothing would be called."""
         return _few(m for m in self._imported if m not in self._modules_called)
 
     def named(self, name: GlobalName) -> None:
-        ours = name.module.partition(".")[0] in _LOADED
-        if not ours and len(self._imported) <= _MOST and not is_harmless(name):
-            self._imported[name.module] = None
+        if may_be_called(name) or may_be_kept(name):
+            return
+        _record(str(name), self._named)
+        if name.module.partition(".")[0] not in _LOADED:
+            _record(name.module, self._imported)
+
+    def kept(self, value: GlobalName) -> None:
+        if not may_be_kept(value):
+            _record(str(value), self._named)
 
     def called(self, callee: Any, arguments: Any) -> None:
         if isinstance(callee, GlobalName):
-            self._call(callee)
-        elif isinstance(callee, InertObject):  # what a call gave
-            self._add(f"{type_name(callee)}(…)")
+            if not may_be_called(callee) or _calls_objects(callee, arguments):
+                self._call(callee)
+        else:  # what a call gave
+            _record(f"{type_name(callee)}(…)", self._called)
         self.handed(arguments)
-        known = isinstance(callee, GlobalName) and is_harmless(callee)
-        if not known or callee.name == "_load_from_bytes":
+        if isinstance(callee, GlobalName) and loads_bytes(callee):
+            if not self._look_into_storage(arguments):
+                self._call(callee)
+        elif not isinstance(callee, GlobalName) or not may_be_called(callee):
             for argument in _first(arguments):
-                self._look_into(callee, argument)
+                self._look_into(argument)
 
     def handed(self, arguments: Any) -> None:
         """Globals among the arguments of a call, which may call them in its turn."""
         for argument in _first(arguments):
-            if isinstance(argument, GlobalName):
+            if isinstance(argument, GlobalName) and not may_be_kept(argument):
                 self._call(argument)
 
     def state_set(self, target: GlobalName) -> None:
-        self._add(f"{target}.__setstate__")
+        _record(f"{target}.__setstate__", self._called)
+        self._named.pop(str(target), None)
         self._modules_called.add(target.module)
 
-    def look_through(self, content: bytes) -> None:
-        """Record the calls of pickles one after the other, as far as they can be read."""
+    def look_through(self, content: bytes) -> list[Any]:
+        """Record the calls of pickles one after the other, as far as they can be read; return what
+        those are that could be."""
         place = 0
+        trees: list[Any] = []
         try:
-            for _ in range(_PICKLES):
-                _, place = read_pickle(content, place, InertObject.of, _anything, self)
+            while len(trees) < _PICKLES:
+                tree, place = read_pickle(content, place, _made, _anything, self)
+                trees.append(tree)
+                if trees[0] == MAGIC and len(trees) == _OF_LEGACY:  # numbers follow
+                    break
                 if place >= min(len(content), limits.OPERATIONS):  # an instruction takes a byte
-                    return
+                    break
         except (UnreadableFile, MemoryError, RecursionError):
-            return
+            place = len(content)
+        self._room -= place
+        return trees
 
     def look_through_members(self, archive: ZipArchive) -> None:
         """Record the calls of the pickles that lie in an archive."""
         for name in [name for name in archive.members if name.endswith(".pkl")][:_PICKLES]:
             try:
                 with archive.file.open(name) as member:
-                    self.look_through(member.read(limits.OPERATIONS))
+                    trees = self.look_through(member.read(limits.OPERATIONS))
             except (zipfile.BadZipFile, zlib.error, EOFError):
                 continue
+            if not trees:
+                _record(f"something in {name}, which cannot be read", self._called)
 
     def _call(self, name: GlobalName) -> None:
-        if not is_harmless(name):
-            self._add(str(name))
-            self._modules_called.add(name.module)
+        _record(str(name), self._called)
+        self._modules_called.add(name.module)
 
-    def _add(self, name: str) -> None:
-        if len(self._called) <= _MOST:
-            self._called[name] = None
+    def _look_into_storage(self, arguments: Any) -> bool:
+        """Look through the small file of torch that a storage of a plain pickle is; return whether
+        it was read to its end. torch writes it in the format before 1.6, and nothing else."""
+        content = _as_bytes(arguments[0]) if len(_first(arguments)) == 1 else None
+        trees = self._look_through_inner([content]) if isinstance(content, bytes) else None
+        if trees is None or len(trees) < _OF_LEGACY or trees[0] != MAGIC:
+            if isinstance(content, bytes) and content.startswith(START):
+                self._look_through_inner(_pickles_in(content))
+            return False
+        return True
 
-    def _look_into(self, callee: Any, content: Any) -> None:
-        if isinstance(content, str) and content[:1] == "\x80":  # protocol 2: bytes as text
-            content = content.encode("latin-1", "replace")
+    def _look_into(self, content: Any) -> None:
+        """Look through an argument of an unknown call where it looks like a pickle or a file."""
+        content = _as_bytes(content)
         if not isinstance(content, bytes) or not content.startswith(_STARTS):
             return
-        if self._depth >= _DEEPEST or len(content) > self._room:
-            self._add(str(callee) if isinstance(callee, GlobalName) else type_name(callee))
-            return
-        self._room -= len(content)
+        self._look_through_inner(_pickles_in(content))
+
+    def _look_through_inner(self, pickles: list[bytes]) -> list[Any] | None:
+        """Look through pickles within an argument; None where they are too deep in each
+        other, or too much was looked through already."""
+        if self._depth >= _DEEPEST or self._room <= 0:
+            return None
         self._depth += 1
         try:
-            for inner in _pickles_in(content):
-                self.look_through(inner)
+            return [tree for each in pickles for tree in self.look_through(each)]
         finally:
             self._depth -= 1
 
 
-def _first(arguments: Any) -> Iterable[Any]:
+def _record(name: str, names: dict[str, None]) -> None:
+    if len(names) <= _MOST:
+        names[name] = None
+
+
+def _calls_objects(maker: GlobalName, arguments: Any) -> bool:
+    """Whether a maker that calls some of its arguments would be given an object of the file's
+    making there: names are judged themselves, and text is not called."""
+    given = _first(arguments)
+    return any(
+        at < len(given) and not isinstance(given[at], (GlobalName, str, NoneType))
+        for at in called_arguments(maker)
+    )
+
+
+def _as_bytes(content: Any) -> Any:
+    if isinstance(content, str) and content[:1] == "\x80":  # protocol 2: bytes as text
+        return content.encode("latin-1", "replace")
+    return content
+
+
+def _first(arguments: Any) -> Sequence[Any]:
     """The arguments that a call can have; a hostile one may have millions, again and again."""
     return arguments[:_ARGUMENTS] if isinstance(arguments, (tuple, list)) else (arguments,)
 
@@ -212,6 +208,14 @@ def _pickles_in(content: bytes) -> list[bytes]:
     except UnreadableFile:
         return []
     return [bytes(archive.stored(name)) for name in archive.members if name.endswith(".pkl")]
+
+
+def _made(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
+    """What stands for the result of a call: bytes as old protocols have them, or an object."""
+    if str(name) == "_codecs.encode":
+        with suppress(ValueError, TypeError, AttributeError):
+            return latin_bytes(arguments)
+    return InertObject.of(name, arguments)
 
 
 def _anything(reference: Any) -> Any:

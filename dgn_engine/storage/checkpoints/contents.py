@@ -49,6 +49,7 @@ class ParsedFile:
     part: str = ""
     others: tuple[str, ...] = ()
     would_call: tuple[str, ...] = ()
+    would_look_up: tuple[str, ...] = ()
     would_import: tuple[str, ...] = ()
     children: tuple[StatedLayer, ...] = ()
     said: tuple[tuple[str, str], ...] = ()
@@ -70,8 +71,10 @@ class CheckpointContents:
     `part`: the key of the file's dictionary that they were taken from, where `others` beside it
     hold weights of the same network (ema, target), or where a user chose it; otherwise ''.
     `would_call`: what Python would call to load the file, apart from what is known to be harmless,
-    `would_import`: the modules of other such names; nothing of it was looked up. `reading`: what
-    the user says of its network where the file does not.
+    `would_look_up`: other names that are not known to be harmless, in whatever place, and
+    `would_import`: their modules, where nothing of them is called and neither torch nor numpy has
+    imported them; nothing was looked up here. `reading`: what the user says of its network where
+    the file does not.
     """
 
     file_name: str
@@ -87,6 +90,7 @@ class CheckpointContents:
     part: str = ""
     others: tuple[str, ...] = ()
     would_call: tuple[str, ...] = ()
+    would_look_up: tuple[str, ...] = ()
     would_import: tuple[str, ...] = ()
     children: tuple[StatedLayer, ...] = ()
     said: tuple[tuple[str, str], ...] = ()

@@ -6,7 +6,8 @@ name, call something, hash a key or reserve memory for what the file merely anno
 What a hostile pickle tries, and what stops it:
 
 - code (GLOBAL, REDUCE, NEWOBJ, INST, OBJ, BUILD): `find_class` returns a `GlobalName`, a call
-  results in an `InertObject`, and only that takes a state
+  results in an `InertObject`, and only that takes a state; `NoCalls` is told of each, and of each
+  name that becomes a part of something
 - a length that the file does not have (BYTEARRAY8, BINBYTES8, LONG4, BINUNICODE8): `read` compares
   it with the bytes that are there before anything is allocated
 - keys that take for ever to hash, or collide: `InertDict` keeps pairs; sets are inert as well
@@ -26,7 +27,7 @@ from __future__ import annotations
 import pickle
 import pickletools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -47,7 +48,8 @@ class GlobalName:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}".replace("__builtin__.", "builtins.")
+        module = "builtins" if self.module == "__builtin__" else self.module  # of Python 2
+        return f"{module}.{self.name}"
 
 
 @dataclass(eq=False, slots=True)
@@ -103,6 +105,9 @@ class NoCalls:
 
     def named(self, name: GlobalName) -> None:
         """A global is named, and its module would be imported."""
+
+    def kept(self, value: GlobalName) -> None:
+        """A global becomes a value: an argument, an entry, a part of a state."""
 
     def called(self, callee: Any, arguments: Any) -> None:
         """Something would be called, with these arguments."""
@@ -195,6 +200,32 @@ def _limited(code: int) -> Callable[[InertUnpickler], None]:
     return step
 
 
+# Steps that put things from the stack into something else → how many; None: all above the mark.
+_KEEPING: dict[bytes, int | None] = {
+    **dict.fromkeys((pickle.TUPLE1, pickle.APPEND, pickle.BUILD, pickle.BINPERSID), 1),
+    **dict.fromkeys((pickle.TUPLE2, pickle.SETITEM), 2),
+    pickle.TUPLE3: 3,
+    **dict.fromkeys((pickle.TUPLE, pickle.LIST, pickle.DICT, pickle.FROZENSET)),
+    **dict.fromkeys((pickle.APPENDS, pickle.SETITEMS, pickle.ADDITEMS)),
+}
+
+
+def _keeping(step: Callable[[Any], None], count: int | None) -> Callable[[InertUnpickler], None]:
+    """A step that tells of the globals among what it takes from the stack."""
+
+    def keep(machine: InertUnpickler) -> None:
+        machine.keep(machine.stack if count is None else machine.stack[-count:])
+        step(machine)
+
+    return keep
+
+
+def _keeping_steps(
+    steps: Mapping[int, Callable[[Any], None]],
+) -> dict[int, Callable[[Any], None]]:
+    return {code[0]: _keeping(steps[code[0]], count) for code, count in _KEEPING.items()}
+
+
 class InertUnpickler(pickle._Unpickler):
     """The standard machine, with inert objects in the place of imported names and calls.
 
@@ -258,9 +289,24 @@ class InertUnpickler(pickle._Unpickler):
         self.calls.named(found)
         return found
 
+    def _stack_global(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        if type(name) is str and type(module) is str:
+            self.append(self.find_class(module, name))
+            return
+        words = (word if type(word) is str else "(computed)" for word in (module, name))
+        self.find_class(*words)
+        raise UnreadableFile("has a pickle that computes a name, which no checkpoint needs")
+
     def persistent_load(self, pid: Any) -> Any:
         self.calls.handed(pid)
         return self.persistent(pid)
+
+    def keep(self, values: list[Any]) -> None:
+        """Tell of the globals among values that become a part of something."""
+        for value in values:
+            if type(value) is GlobalName:
+                self.calls.kept(value)
 
     def call(self, callee: Any, arguments: Any) -> Any:
         """What stands for the result of a call; nothing is called."""
@@ -285,6 +331,7 @@ class InertUnpickler(pickle._Unpickler):
             raise UnreadableFile("copies its text or tables again and again, and was refused")
 
     def _instantiate(self, callee: Any, arguments: list[Any]) -> None:  # INST and OBJ use it
+        self.keep(arguments)
         self.append(self.call(callee, tuple(arguments)))
 
     def _reduce(self) -> None:
@@ -313,7 +360,7 @@ class InertUnpickler(pickle._Unpickler):
         items = self.pop_mark()  # it changes where things are appended
         self.append(InertObject("frozenset", (), items=items))
 
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+    _steps: ClassVar[dict[int, Callable[[Any], None]]] = {
         **dict.fromkeys(range(256), _refuse),
         **_STANDARD,
         **{code: _limited(code) for code in _NUMBERS + _TEXTS},
@@ -330,7 +377,9 @@ class InertUnpickler(pickle._Unpickler):
         pickle.NEWOBJ[0]: _reduce,
         pickle.NEWOBJ_EX[0]: _new_with_names,
         pickle.BUILD[0]: _build,
+        pickle.STACK_GLOBAL[0]: _stack_global,
     }
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _steps | _keeping_steps(_steps)
 
 
 def type_name(node: Any) -> str:

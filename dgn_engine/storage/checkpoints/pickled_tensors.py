@@ -185,8 +185,8 @@ def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
     return InertDict(_ordered(arguments).pairs, "collections.defaultdict")
 
 
-def _latin(arguments: tuple[Any, ...]) -> bytes:
-    """Bytes, as protocols before 3 pickle them."""
+def latin_bytes(arguments: tuple[Any, ...]) -> bytes:
+    """Return bytes that protocols before 3 pickle as (text, 'latin1'); raises `ValueError`."""
     text, coding = arguments
     if coding not in ("latin1", "latin-1"):
         raise ValueError
@@ -248,7 +248,7 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "collections.OrderedDict": _ordered,
     "collections.defaultdict": _defaulting,
     "builtins.dict": _ordered,
-    "_codecs.encode": _latin,
+    "_codecs.encode": latin_bytes,
     "copyreg._reconstructor": _reconstructed,
     "copy_reg._reconstructor": _reconstructed,
     "numpy.core.multiarray.scalar": _numpy_scalar,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -111,8 +111,8 @@ def _named(calls: CallRecorder) -> Iterator[None]:
     try:
         yield
     except UnreadableFile as verdict:
-        if calls.would_call:
-            raise UnreadableFile(f"{verdict}; {_would('call', calls.would_call)}") from None
+        if would := _would(calls):
+            raise UnreadableFile(f"{verdict}{would}") from None
         raise
 
 
@@ -141,11 +141,12 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
     if start.startswith(PICKLE):
         _check_whole(content)
         return read_pickled(content, most, part, calls)
-    calls.look_through(content[: limits.OPERATIONS])
-    if calls.would_call or _OLD_PICKLE.match(start):
-        only = calls.would_import and not calls.would_call
-        more = f"; {_would('import', calls.would_import)}" if only else ""
-        raise UnreadableFile(f"is a pickle of a protocol before 2, which is not read here{more}")
+    old = CallRecorder()  # of its own: text is full of what could be names
+    old.look_through(content[: limits.OPERATIONS])
+    if old.would_call or _OLD_PICKLE.match(start):
+        raise UnreadableFile(
+            f"is a pickle of a protocol before 2, which is not read here{_would(old)}"
+        )
     for known, verdict in _OTHER.items():
         if start.startswith(known):
             raise UnreadableFile(verdict)
@@ -194,6 +195,7 @@ def tidy(
         ),
         children=children_below(contents.children, prefix),
         would_call=tuple(plain(name) for name in calls.would_call) if calls else (),
+        would_look_up=tuple(plain(name) for name in calls.would_look_up) if calls else (),
         would_import=tuple(plain(name) for name in calls.would_import) if calls else (),
     )
 
@@ -222,9 +224,14 @@ def _instead(contents: ParsedFile) -> str:
     return f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
 
 
-def _would(act: str, names: Sequence[str]) -> str:
+def _would(calls: CallRecorder) -> str:
+    """What loading a refused file would call, or else look up, as the end of a sentence; or ''."""
+    names = calls.would_call or calls.would_look_up
+    if not names:
+        return ""
+    act = "call" if calls.would_call else "look up"
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
-    return f"it would {act} {', '.join(map(plain, names[:3]))}{more}; nothing was run"
+    return f"; it would {act} {', '.join(map(plain, names[:3]))}{more}; nothing was run"
 
 
 def answer_pipe() -> IO[bytes]:

@@ -204,6 +204,7 @@ def _merged(index: _Index, part: str, shards: list[CheckpointContents]) -> Check
         part=part,
         others=(),
         would_call=_each_once(shard.would_call for shard in shards),
+        would_look_up=_each_once(shard.would_look_up for shard in shards),
         would_import=_each_once(shard.would_import for shard in shards),
         said=tuple(entry for shard in shards for entry in shard.said)[:MOST],
     )

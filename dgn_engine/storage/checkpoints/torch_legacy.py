@@ -22,7 +22,7 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 
 PICKLE = b"\x80"
-_MAGIC = 0x1950A86A20F9469CFC6C
+MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 
 
@@ -33,7 +33,7 @@ def read_pickled(
     this part alone where one is named."""
     embedded = _Embedded(calls)
     tree, place = read_pickle(content, 0, embedded.build, storage, calls)
-    if tree != _MAGIC:
+    if tree != MAGIC:
         if place != len(content):
             raise UnreadableFile("has bytes behind its end")
         return parsed_tree(tree, _inside, most, "pickle of arrays", part)
@@ -104,7 +104,7 @@ class _Embedded:
         if not isinstance(content, bytes) or self.storages > limits.MEMBERS:
             raise UnreadableFile("holds a storage that torch did not write")
         magic, place = read_pickle(content, 0, build, storage, self.calls)
-        if magic != _MAGIC:
+        if magic != MAGIC:
             raise UnreadableFile("holds a storage that torch did not write")
         inner, records = _legacy(content, place, self.calls)
         if not isinstance(inner, TensorStorage):

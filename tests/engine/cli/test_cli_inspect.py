@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import colorsys
 import json
 import os
 from pathlib import Path
@@ -73,6 +74,26 @@ def test_what_a_file_would_call_is_a_warning(
     assert main(["inspect", "--json", str(trojan)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["would_call"], told["would_import"]) == ([name], [])
+    assert told["would_look_up"] == []
+
+
+def test_a_name_that_is_not_called_is_a_warning_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    network.score = os.popen  # a function of Python, as an attribute
+    network.rate = colorsys.rgb_to_hsv  # and one of a module that is imported for it
+    torch.save(network, tmp_path / "net.pt")
+    assert main(["inspect", str(tmp_path / "net.pt")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = "warning: to load it, Python would"
+    assert f"{start} import os and look up os.popen; nothing was run" in lines
+    assert f"{start} import colorsys and look up colorsys.rgb_to_hsv; nothing was run" in lines
+    assert main(["inspect", "--json", str(tmp_path / "net.pt")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["would_call"] == []
+    assert told["would_look_up"] == ["os.popen", "colorsys.rgb_to_hsv"]
+    assert told["would_import"] == ["os", "colorsys"]
 
 
 def test_a_refusal_is_one_sentence_on_stderr(

@@ -257,6 +257,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "picked": False,
         "with_biases": False,
         "would_call": (),
+        "would_look_up": (),
         "would_import": (),
         "questions": (),
         "reading": FileReading(),

@@ -128,7 +128,7 @@ def test_what_a_file_would_run_is_seen_before_anything_is_chosen(inspector: Insp
     assert page.warning.textFormat() == Qt.TextFormat.PlainText
     first = min(button.y() for button in page.uses.values())
     assert page.warning.geometry().bottom() < first
-    assert page.tensors.toPlainText().endswith("would call: x.f8\nwould import: antigravity")
+    assert page.tensors.toPlainText().endswith("would call x.f8\nwould import antigravity")
 
 
 def test_a_file_that_runs_nothing_has_no_warning(inspector: Inspector) -> None:

@@ -25,6 +25,7 @@ from dgn_engine.protocol.file_events import (
     ReadingsFound,
 )
 from dgn_engine.protocol.file_reading import FileReading, FittingReading
+from dgn_engine.text.loading_acts import acts_of_loading
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
 from dgn_viewer.inspector.pages.network_data import NetworkData
 from dgn_viewer.inspector.pages.reading_section import ReadingSection
@@ -276,11 +277,10 @@ def _set_role(widget: QWidget, role: str) -> None:
 
 
 def _warning(listed: FileListed) -> str:
-    """What Python would run to load the file, a line each; '' where nothing is known."""
-    calls, modules = listed.would_call, listed.would_import
-    if not calls and not modules:
+    """What Python would do to load the file, a line each; '' where nothing is known."""
+    lines = acts_of_loading(listed.would_call, listed.would_look_up, listed.would_import)
+    if not lines:
         return ""
-    lines = [f"call {name}" for name in calls] + [f"import {name}" for name in modules]
     if more := len(lines) - _MOST_CALLS:
         lines[_MOST_CALLS:] = [f"… and {more:,} more, at the end of the list"] if more > 0 else []
     told = "\n".join(lines)
@@ -292,8 +292,8 @@ def _tensor_list(listed: FileListed) -> QPlainTextEdit:
     if len(listed.tensors) > _MOST_LINES:
         lines.append(f"… and {len(listed.tensors) - _MOST_LINES:,} more")
     lines.extend(f"not read: {name}" for name in listed.ignored)
-    lines.extend(f"would call: {name}" for name in listed.would_call)
-    lines.extend(f"would import: {name}" for name in listed.would_import)
+    acts = acts_of_loading(listed.would_call, listed.would_look_up, listed.would_import)
+    lines.extend(f"would {act}" for act in acts)
     box = QPlainTextEdit("\n".join(lines))
     box.setReadOnly(True)
     box.setAccessibleName("Tensors in the file")

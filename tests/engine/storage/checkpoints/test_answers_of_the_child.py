@@ -29,6 +29,7 @@ def head(**changed: Any) -> dict[str, Any]:
         "module": "",
         "part": "",
         "would_call": [],
+        "would_look_up": [],
         "would_import": [],
     }
     return {**rest, "tensors": [{**tensor, **changed}]}

@@ -184,7 +184,7 @@ def test_arrays_of_an_archive_are_read_and_the_rest_is_named() -> None:
         (b"\x1f\x8b\x08", "is compressed with gzip"),
         (b"(lp0\n", "is a pickle of a protocol before 2"),
         (b"cos\nsystem\n(S'x'\n", "is a pickle of a protocol before 2, which is not read here; "
-         "it would import os; nothing was run"),
+         "it would look up os.system; nothing was run"),
         (b"cos\nsystem\n(S'x'\ntR.", "is a pickle of a protocol before 2, which is not read here"),
         (b"(see the other file)", "is no checkpoint that is read here: it is text"),
         (b"common words\nof a text\n", "is no checkpoint that is read here"),

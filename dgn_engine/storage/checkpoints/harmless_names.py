@@ -1,0 +1,266 @@
+"""The names that a pickle may hold without a warning: two lists, and what a name may be used for.
+
+`MADE` are classes, functions and constants that make values, `SHOWN` functions that honest
+networks and settings hold as a value. Whatever is not on them is named in a warning, whether the
+pickle calls it or not: a list of what is harmful would never be complete.
+
+Why that is enough: loading a pickle only calls what it names. Attributes that it sets, hooks that
+it registers and functions that it hands to others are names too, so anything that runs is either on
+the list or warned of. The names on it are therefore chosen such that none of them runs code from
+text or bytes, opens a file, starts a process, or looks up an attribute or a module by its name. The
+one exception, `_load_from_bytes`, is judged by the bytes it is given, and may not be kept.
+"""
+
+from __future__ import annotations
+
+from dgn_engine.storage.checkpoints.pickle_file import GlobalName
+
+# Modules → names that make values: they may be called, handed on, and kept.
+MADE = {
+    # Python's values
+    "_codecs": "encode",
+    "builtins": (
+        "bool bytearray bytes complex dict float frozenset int list object range set slice str "
+        "tuple long unicode xrange"  # the last of Python 2
+    ),
+    "collections": "Counter OrderedDict defaultdict deque",
+    "datetime": "date datetime time timedelta timezone",
+    "decimal": "Decimal",
+    "fractions": "Fraction",
+    "pathlib": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
+    "pathlib._local": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
+    "uuid": "UUID",
+    # Python's objects with any attributes
+    "argparse": "Namespace",
+    "types": "SimpleNamespace",
+    # numpy
+    "numpy": (
+        "dtype ndarray bool bool_ float16 float32 float64 int8 int16 int32 int64 uint8 uint16 "
+        "uint32 uint64 complex64 complex128 str_ bytes_ longlong ulonglong"
+    ),
+    "numpy.core.multiarray": "scalar",
+    "numpy._core.multiarray": "scalar",
+    "numpy.core.numeric": "_frombuffer",
+    "numpy._core.numeric": "_frombuffer",
+    "numpy.dtypes": (
+        "BoolDType Int8DType Int16DType Int32DType Int64DType UInt8DType UInt16DType UInt32DType "
+        "UInt64DType Float16DType Float32DType Float64DType Complex64DType Complex128DType StrDType"
+    ),
+    "numpy.random._pickle": "__bit_generator_ctor",
+    "numpy.random.bit_generator": "SeedSequence",
+    "numpy.random._mt19937": "MT19937",
+    "numpy.random._pcg64": "PCG64 PCG64DXSM",
+    "numpy.random._philox": "Philox",
+    "numpy.random._sfc64": "SFC64",
+    # torch: values and tensors
+    "torch": (
+        "Size Tensor device dtype bool float double half bfloat16 float16 float32 float64 "
+        "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu "
+        "float4_e2m1fn_x2 uint1 uint2 uint3 uint4 uint5 uint6 uint7 uint8 uint16 uint32 uint64 "
+        "int1 int2 int3 int4 int5 int6 int7 int8 int16 int32 int64 short int long complex32 "
+        "complex64 complex128 qint8 quint8 qint32 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 "
+        "bits16 strided sparse_coo sparse_csr per_tensor_affine per_tensor_symmetric "
+        "per_channel_affine per_channel_symmetric per_channel_affine_float_qparams "
+        "contiguous_format channels_last preserve_format "
+        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
+        "ShortStorage CharStorage ByteStorage BoolStorage UntypedStorage ComplexFloatStorage "
+        "ComplexDoubleStorage QInt8Storage QUInt8Storage QInt32Storage QUInt4x2Storage "
+        "QUInt2x4Storage FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor "
+        "ShortTensor CharTensor ByteTensor BoolTensor"
+    ),
+    "torch.cuda": (
+        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
+        "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage "
+        "ComplexDoubleStorage FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor "
+        "IntTensor ShortTensor CharTensor ByteTensor BoolTensor"
+    ),
+    "torch.sparse": (
+        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
+        "CharTensor ByteTensor"
+    ),
+    "torch.cuda.sparse": (
+        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
+        "CharTensor ByteTensor"
+    ),
+    "torch.nn.parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
+    "torch.serialization": "_get_layout",
+    "torch.storage": "TypedStorage UntypedStorage",
+    "torch._tensor": "Tensor",
+    "torch._utils": (
+        "_rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3 _rebuild_parameter "
+        "_rebuild_parameter_with_state _rebuild_device_tensor_from_numpy "
+        "_rebuild_device_tensor_from_cpu_tensor _rebuild_xla_tensor _rebuild_qtensor "
+        "_rebuild_sparse_tensor _rebuild_sparse_csr_tensor _rebuild_nested_tensor "
+        "_rebuild_meta_tensor_no_storage"
+    ),
+    # torch: modules, optimisers and schedules, with whatever state the file gives them
+    "torch.nn.modules.activation": (
+        "CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid "
+        "LogSoftmax Mish MultiheadAttention PReLU RReLU ReLU ReLU6 SELU SiLU Sigmoid Softmax "
+        "Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold"
+    ),
+    "torch.nn.modules.adaptive": "AdaptiveLogSoftmaxWithLoss",
+    "torch.nn.modules.batchnorm": (
+        "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d "
+        "SyncBatchNorm"
+    ),
+    "torch.nn.modules.channelshuffle": "ChannelShuffle",
+    "torch.nn.modules.container": (
+        "Container ModuleDict ModuleList ParameterDict ParameterList Sequential"
+    ),
+    "torch.nn.modules.conv": (
+        "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d "
+        "LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d"
+    ),
+    "torch.nn.modules.distance": "CosineSimilarity PairwiseDistance",
+    "torch.nn.modules.dropout": (
+        "AlphaDropout Dropout Dropout1d Dropout2d Dropout3d FeatureAlphaDropout"
+    ),
+    "torch.nn.modules.flatten": "Flatten Unflatten",
+    "torch.nn.modules.fold": "Fold Unfold",
+    "torch.nn.modules.instancenorm": (
+        "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d "
+        "LazyInstanceNorm3d"
+    ),
+    "torch.nn.modules.linear": (
+        "Bilinear Identity LazyLinear Linear NonDynamicallyQuantizableLinear _LinearWithBias"
+    ),
+    "torch.nn.modules.loss": (
+        "BCELoss BCEWithLogitsLoss CTCLoss CosineEmbeddingLoss CrossEntropyLoss GaussianNLLLoss "
+        "HingeEmbeddingLoss HuberLoss KLDivLoss L1Loss LinearCrossEntropyLoss MSELoss "
+        "MarginRankingLoss MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss NLLLoss "
+        "NLLLoss2d PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss "
+        "TripletMarginWithDistanceLoss"
+    ),
+    "torch.nn.modules.module": "Module",
+    "torch.nn.modules.normalization": (
+        "CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm"
+    ),
+    "torch.nn.modules.padding": (
+        "CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d "
+        "ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d ReplicationPad2d "
+        "ReplicationPad3d ZeroPad1d ZeroPad2d ZeroPad3d"
+    ),
+    "torch.nn.modules.pixelshuffle": "PixelShuffle PixelUnshuffle",
+    "torch.nn.modules.pooling": (
+        "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveAvgPool3d AdaptiveMaxPool1d "
+        "AdaptiveMaxPool2d AdaptiveMaxPool3d AvgPool1d AvgPool2d AvgPool3d FractionalMaxPool2d "
+        "FractionalMaxPool3d LPPool1d LPPool2d LPPool3d MaxPool1d MaxPool2d MaxPool3d MaxUnpool1d "
+        "MaxUnpool2d MaxUnpool3d"
+    ),
+    "torch.nn.modules.rnn": "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
+    "torch.nn.modules.sparse": "Embedding EmbeddingBag",
+    "torch.nn.modules.transformer": (
+        "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder "
+        "TransformerEncoderLayer"
+    ),
+    "torch.nn.modules.upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
+    "torch.nn.parallel.data_parallel": "DataParallel",
+    "torch.nn.utils.spectral_norm": (
+        "SpectralNorm SpectralNormLoadStateDictPreHook SpectralNormStateDictHook"
+    ),
+    "torch.nn.utils.weight_norm": "WeightNorm",
+    "torch.optim.adadelta": "Adadelta",
+    "torch.optim.adagrad": "Adagrad",
+    "torch.optim.adam": "Adam",
+    "torch.optim.adamax": "Adamax",
+    "torch.optim.adamw": "AdamW",
+    "torch.optim.asgd": "ASGD",
+    "torch.optim.lbfgs": "LBFGS",
+    "torch.optim.lr_scheduler": (
+        "ChainedScheduler ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR "
+        "ExponentialLR LRScheduler LambdaLR LinearLR MultiStepLR MultiplicativeLR OneCycleLR "
+        "PolynomialLR ReduceLROnPlateau SequentialLR StepLR _LRScheduler"
+    ),
+    "torch.optim.nadam": "NAdam",
+    "torch.optim.optimizer": "Optimizer",
+    "torch.optim.radam": "RAdam",
+    "torch.optim.rmsprop": "RMSprop",
+    "torch.optim.rprop": "Rprop",
+    "torch.optim.sgd": "SGD",
+    "torch.optim.sparse_adam": "SparseAdam",
+    "torch.optim.swa_utils": "AveragedModel SWALR",
+}
+
+# Functions on numbers that may be kept, as the activation or the loss of a network; no pickle needs
+# to call them.
+SHOWN = {
+    "torch.nn.functional": (
+        "alpha_dropout batch_norm binary_cross_entropy binary_cross_entropy_with_logits celu "
+        "cosine_embedding_loss cross_entropy ctc_loss dropout dropout1d dropout2d dropout3d elu "
+        "embedding gaussian_nll_loss gelu glu group_norm gumbel_softmax hardsigmoid hardswish "
+        "hardtanh hinge_embedding_loss huber_loss instance_norm interpolate kl_div l1_loss "
+        "layer_norm leaky_relu local_response_norm log_softmax margin_ranking_loss mish mse_loss "
+        "multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss normalize "
+        "pad poisson_nll_loss relu relu6 rms_norm rrelu selu sigmoid silu smooth_l1_loss "
+        "soft_margin_loss softmax softmin softsign tanh tanhshrink threshold triplet_margin_loss"
+    ),
+    "torch._C._nn": (
+        "avg_pool2d avg_pool3d elu_ gelu hardtanh_ leaky_relu_ linear log_sigmoid one_hot "
+        "scaled_dot_product_attention softplus softshrink"
+    ),
+    "torch.nn.init": (
+        "calculate_gain constant_ dirac_ eye_ kaiming_normal_ kaiming_uniform_ normal_ ones_ "
+        "orthogonal_ sparse_ trunc_normal_ uniform_ xavier_normal_ xavier_uniform_ zeros_"
+    ),
+}
+
+# Functions that make values with the help of another name → which of their arguments it is. They
+# may be called where these arguments are names (which are judged themselves) or text, not objects
+# of the file's making; kept, they may be called with anything later.
+CALLS_ARGUMENTS = {
+    "copyreg._reconstructor": (0, 1),
+    "copy_reg._reconstructor": (0, 1),
+    "numpy.core.multiarray._reconstruct": (0,),
+    "numpy._core.multiarray._reconstruct": (0,),
+    "numpy.random._pickle.__generator_ctor": (1,),
+    "numpy.random._pickle.__randomstate_ctor": (1,),
+    "numpy.random.bit_generator.__pyx_unpickle_SeedSequence": (0,),
+    "torch._tensor._rebuild_from_type": (0, 1),
+    "torch._tensor._rebuild_from_type_v2": (0, 1),
+    "torch._utils._rebuild_wrapper_subclass": (0,),
+}
+# Classes that do the same, and may be kept.
+_ALSO_CALLS = {
+    "collections.defaultdict": (0,),
+    "numpy.random._pickle.__bit_generator_ctor": (0,),
+}
+LOADS_BYTES = "torch.storage._load_from_bytes"  # unpickles its argument
+
+
+def _names(table: dict[str, str]) -> frozenset[str]:
+    return frozenset(
+        f"{module}.{name}" for module, names in table.items() for name in names.split()
+    )
+
+
+_MAY_CALL = _names(MADE) | set(CALLS_ARGUMENTS) | {LOADS_BYTES}
+_MAY_KEEP = _names(MADE) | _names(SHOWN)
+
+
+def may_be_called(name: GlobalName) -> bool:
+    """Return whether calling it only makes a value; `called_arguments` says of which arguments that
+    depends."""
+    return _is_plain(name) and str(name) in _MAY_CALL
+
+
+def may_be_kept(name: GlobalName) -> bool:
+    """Return whether it may be a value: an argument, an entry, an attribute of anything."""
+    return _is_plain(name) and str(name) in _MAY_KEEP
+
+
+def called_arguments(name: GlobalName) -> tuple[int, ...]:
+    """Return the positions of the arguments that a maker calls or takes for a class."""
+    text = str(name)
+    return CALLS_ARGUMENTS.get(text, ()) or _ALSO_CALLS.get(text, ())
+
+
+def loads_bytes(name: GlobalName) -> bool:
+    """Return whether it loads its argument as a file of torch."""
+    return str(name) == LOADS_BYTES
+
+
+def _is_plain(name: GlobalName) -> bool:
+    """Whether it is looked up in its module; a dot in it leads on through attributes, from protocol
+    4 on ('torch', 'serialization.os.system')."""
+    return "." not in name.name

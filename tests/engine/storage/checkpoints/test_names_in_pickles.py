@@ -1,0 +1,231 @@
+"""A name in a pickle is warned of unless it is on the lists, however the pickle comes by it."""
+
+from __future__ import annotations
+
+import _compat_pickle
+import inspect
+import io
+import pkgutil
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+import pytest
+import torch
+from torch._weights_only_unpickler import _get_allowed_globals  # type: ignore[import-untyped]
+
+from dgn_engine.storage.checkpoints import harmless_names, limits, reader_child, wire
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
+from dgn_engine.storage.checkpoints.harmless_names import (
+    CALLS_ARGUMENTS,
+    LOADS_BYTES,
+    MADE,
+    SHOWN,
+    may_be_called,
+    may_be_kept,
+)
+from dgn_engine.storage.checkpoints.pickle_file import GlobalName
+from tests.engine.storage.checkpoints import dangerous_names
+from tests.faults.hostile_headers import npy_header
+from tests.faults.pickle_assembly import (
+    Call,
+    Name,
+    Raw,
+    coded,
+    legacy,
+    pickled,
+    storage,
+    tensor,
+    torch_zip,
+)
+
+DANGEROUS = dangerous_names.names()
+# Names in modules that are dangerous as a whole, which only make a value.
+EXCEPTED = ("uuid.UUID", "types.SimpleNamespace", "builtins.")
+
+
+def warned(content: bytes) -> str:
+    """All that is said of names: the warnings of a file that is read, or its refusal."""
+    pipe = io.BytesIO()
+    reader_child.answer(content, pipe)
+    pipe.seek(0)
+    try:
+        found = wire.receive(pipe, limits.expanded(len(content)), "x")
+    except UnreadableFile as refusal:
+        return str(refusal)
+    return "\n".join((*found.would_call, *found.would_look_up))
+
+
+def listed() -> Iterator[tuple[str, str]]:
+    tables = (MADE, SHOWN)
+    yield from ((m, n) for table in tables for m, names in table.items() for n in names.split())
+    for whole in (*CALLS_ARGUMENTS, LOADS_BYTES):
+        module, _, name = whole.rpartition(".")
+        yield module, name
+
+
+def text(word: str) -> bytes:
+    return coded(word)
+
+
+def beside(code: bytes) -> bytes:
+    return torch_zip(b"\x80\4" + coded({"w": tensor(), "n": Raw(code)}) + b".")
+
+
+def as_state(value: bytes) -> bytes:
+    """An honest module that has a value for its `forward`."""
+    made = coded(Name("torch.nn.modules.linear", "Identity")) + b")\x81"
+    return made + b"}" + coded("forward") + value + b"sb"
+
+
+def named(module: str, name: str) -> bytes:
+    return coded(module) + coded(name) + b"\x93"
+
+
+WAYS: dict[str, Callable[[str, str], bytes]] = {
+    "called": lambda m, n: beside(named(m, n) + b")R"),
+    "only named": lambda m, n: beside(named(m, n)),
+    "named and thrown away": lambda m, n: beside(named(m, n) + b"0N"),
+    "of an older protocol": lambda m, n: beside(coded(Name(m, n))),
+    "INST": lambda m, n: beside(f"(i{m}\n{n}\n".encode()),
+    "from texts that were kept": lambda m, n: beside(
+        coded(m) + b"q\x300" + coded(n) + b"q\x310" + b"h\x30h\x31\x93"
+    ),
+    "in a list": lambda m, n: beside(b"]" + named(m, n) + b"a"),
+    "as a state": lambda m, n: beside(as_state(named(m, n))),
+    "as a hook": lambda m, n: beside(as_state(b"}K\1" + named(m, n) + b"s")),
+    "as the state of a state": lambda m, n: beside(as_state(named(m, n)) + b"Nb"),
+    "through a module that is harmless": lambda m, n: beside(named("torch", f"{m}.{n}")),
+    "in a storage": lambda m, n: beside(
+        coded(
+            Call(
+                "torch.storage",
+                "_load_from_bytes",
+                (legacy(Raw(named(m, n) + b"0" + coded(storage()))),),
+            )
+        )
+    ),
+    "in a file from before 1.6": lambda m, n: legacy({"w": tensor(), "n": Raw(named(m, n))}),
+    "in a plain pickle": lambda m, n: pickled({"n": Raw(named(m, n))}, 4),
+    "in an array of objects": lambda m, n: (
+        npy_header("(1,)", "'|O'") + b"\x80\4]" + named(m, n) + b"a."
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_others_call_dangerous_is_warned_of(way: str) -> None:
+    silent = []
+    for module, name in DANGEROUS:
+        whole = str(GlobalName(module, name))
+        if whole == LOADS_BYTES and way in ("named and thrown away", "in a storage"):
+            continue  # it is called with no bytes, and nothing keeps it
+        if whole not in warned(WAYS[way](module, name)).replace("__builtin__", "builtins"):
+            silent.append(whole)
+    assert silent == []
+
+
+def test_attributes_by_their_names_are_warned_of() -> None:
+    for module, name in DANGEROUS:
+        call = coded(Call("builtins", "getattr", (Name("torch", "Size"), name)))
+        assert "builtins.getattr" in warned(beside(call))
+        call = coded(Call("__builtin__", "getattr", (Name(module, "x"), name)))
+        assert f"{GlobalName(module, 'x')}" in warned(beside(call))
+
+
+def test_nothing_that_others_call_dangerous_is_on_the_lists() -> None:
+    modules = dangerous_names.modules()
+    pairs = set(dangerous_names.names())
+    odd = []
+    for module, name in listed():
+        parts = module.split(".")
+        roots = {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
+        whole = f"{module}.{name}"
+        if (roots & modules or (module, name) in pairs) and not whole.startswith(EXCEPTED):
+            odd.append(whole)
+    assert odd == [LOADS_BYTES]  # which is judged by its bytes
+
+
+@pytest.mark.parametrize("name", [n for m, n in listed() if m == "builtins"])
+def test_builtins_on_the_list_are_classes_of_values(name: str) -> None:
+    import builtins
+
+    here = {"long": "int", "unicode": "str", "xrange": "range"}.get(name, name)
+    assert inspect.isclass(getattr(builtins, here))
+    assert here not in ("type", "super", "property", "map", "filter", "memoryview")
+
+
+def test_what_torch_takes_for_weights_is_not_warned_of() -> None:
+    odd = []
+    for whole in _get_allowed_globals():
+        module, _, name = whole.rpartition(".")
+        if not may_be_called(GlobalName(module, name)):
+            odd.append(whole)
+    assert odd == []
+
+
+def test_names_are_not_other_names_to_python_2() -> None:
+    """What Python 3 makes of the names of an old pickle is on the lists as well."""
+    for module, name in listed():
+        here = _compat_pickle.NAME_MAPPING.get(
+            (module, name), (_compat_pickle.IMPORT_MAPPING.get(module, module), name)
+        )
+        assert here == (module, name) or here in set(listed())
+        old = ("__builtin__" if module == "builtins" else module, name)
+        here = _compat_pickle.NAME_MAPPING.get(
+            old, (_compat_pickle.IMPORT_MAPPING.get(old[0], old[0]), name)
+        )
+        assert here in set(listed())
+
+
+def test_names_on_the_lists_are_what_torch_has() -> None:
+    """Classes of torch's modules and optimisers where they are, and no class is missing."""
+    homes = {
+        torch.nn.modules: torch.nn.Module,
+        torch.optim: (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.nn.Module),
+    }
+    missing, odd = [], []
+    for package, bases in homes.items():
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if found.name.rpartition(".")[2][:1] == "_":
+                continue
+            module = import_module(found.name)
+            names = MADE.get(found.name, "").split()
+            for name, thing in vars(module).items():
+                own = inspect.isclass(thing) and thing.__module__ == found.name
+                if name in names and not (own and issubclass(thing, bases)):
+                    odd.append(f"{found.name}.{name}")
+                if own and issubclass(thing, bases) and name not in names and name[:1] != "_":
+                    missing.append(f"{found.name}.{name}")
+    assert (missing, odd) == ([], [])
+
+
+def test_functions_that_may_be_kept_are_no_classes_and_may_not_be_called() -> None:
+    for module, names in SHOWN.items():
+        for name in names.split():
+            assert inspect.isroutine(getattr(import_module(module), name))
+            assert may_be_kept(GlobalName(module, name))
+            assert not may_be_called(GlobalName(module, name))
+
+
+@pytest.mark.parametrize("name", [LOADS_BYTES, *CALLS_ARGUMENTS])
+def test_a_maker_that_calls_what_it_is_given_may_not_be_kept(name: str) -> None:
+    module, _, last = name.rpartition(".")
+    assert name in warned(beside(as_state(named(module, last)))).replace("copy_reg", "copy_reg")
+
+
+def test_a_dot_in_a_name_is_a_warning_even_where_it_leads_to_a_harmless_one() -> None:
+    inner = named("torch", "nn.modules.linear.Linear")
+    assert warned(beside(inner)) == "torch.nn.modules.linear.Linear"
+    honest = named("torch.nn.modules.linear", "Linear")
+    assert warned(beside(honest)) == ""
+
+
+def test_a_name_that_is_computed_is_a_warning() -> None:
+    code = coded(Call("builtins", "str", ("os",))) + coded("system") + b"\x93"
+    assert "it would look up (computed).system" in warned(beside(code))
+
+
+def test_every_name_on_the_lists_may_be_something() -> None:
+    for module, name in listed():
+        assert may_be_called(GlobalName(module, name)) or may_be_kept(GlobalName(module, name))
+    assert harmless_names.loads_bytes(GlobalName("torch.storage", "_load_from_bytes"))
