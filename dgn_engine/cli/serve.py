@@ -7,7 +7,7 @@ import sys
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.storage.runs.folder_layout import find_run
-from dgn_engine.text.printable import say
+from dgn_engine.text.printable import complain, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     from dgn_engine.storage.remote.run_server import RunServer
 
-    with RunServer(find_run(arguments.run), arguments.port) as server:
+    def report(count: int) -> None:
+        connections = "connection" if count == 1 else "connections"
+        complain(f"Refused so far: {count:,} {connections} without the token.")
+
+    with RunServer(find_run(arguments.run), arguments.port, report) as server:
         port = server.port
         say(f"Serving {server.folder.name}, read only, on 127.0.0.1:{port}. On the other machine:")
         say(f"  ssh -L {port}:127.0.0.1:{port} THIS_MACHINE")

@@ -96,10 +96,10 @@ def save_file(path: FilePath, content: bytes) -> None:
 
 
 @contextmanager
-def replace_file(path: FilePath) -> Iterator[IO[bytes]]:
+def replace_file(path: FilePath, synced: bool = True) -> Iterator[IO[bytes]]:
     """A file to write into; it replaces `path` when all went well, else nothing does.
 
-    Raises `NotReplaced` as `write_file` does.
+    Raises `NotReplaced` as `write_file` does. `synced`: else a crash may leave an empty file.
     """
     if isinstance(path, Path):
         require_replaceable(path)
@@ -110,9 +110,11 @@ def replace_file(path: FilePath) -> Iterator[IO[bytes]]:
         with io.open(part.open(os.O_RDWR | os.O_CREAT | os.O_EXCL), "w+b") as file:  # noqa: UP020
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                os.fsync(file.fileno())
         part.replace(place)
-        place.parent.sync()
+        if synced:
+            place.parent.sync()
     finally:
         part.unlink(missing_ok=True)
 

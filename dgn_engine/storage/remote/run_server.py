@@ -11,40 +11,70 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import re
 import secrets
+import socket
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import socket
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.regular_files import FILE, open_regular
-from dgn_engine.storage.remote import LOCAL, PREFIX, PROTOCOL, TOKEN_BYTES, VERSION_HEADER
+from dgn_engine.storage.remote import (
+    HEAD,
+    LOCAL,
+    PATIENCE,
+    PIECE,
+    PREFIX,
+    PROTOCOL,
+    SLOWEST,
+    TOKEN_BYTES,
+    VERSION_HEADER,
+)
+from dgn_engine.storage.remote.bounded_socket import BoundedSocket
 from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.storage.runs.run_reader import RunReader
 
-PIECE = 4 << 20  # bytes of a file in one reply
-PATIENCE = 15.0  # seconds that a peer may be silent
-MOST = 8  # connections at a time
+OWNERS = 8  # connections that have shown the token
+STRANGERS = 32  # … and that have not yet; the oldest gives way to a new one
+STRANGERS_TIME = 5.0  # seconds in which a connection must show it
 _TOP = (layout.RUN, layout.CONFIG, layout.LOG)
+_FILE = re.compile(rf"{PREFIX}file/([^?]{{1,200}})\?from=([0-9]{{1,15}})&count=([0-9]{{1,15}})")
+_HOST = re.compile(r"(?:127\.0\.0\.1|localhost)(?::[0-9]{1,5})?")  # ssh -L may have another port
+_UNWANTED = ("Origin", "Transfer-Encoding", "Content-Length")  # of pages in browsers, and of bodies
 
 
 class RunServer(ThreadingHTTPServer):
     """One run; `token` is new for each server. `serve_forever` until `shutdown`."""
 
     daemon_threads = True
+    request_queue_size = 128
 
-    def __init__(self, folder: Path, port: int = 0) -> None:
-        """Raises `UserError` where the folder holds no run or the port is taken."""
+    def __init__(
+        self, folder: Path, port: int = 0, report: Callable[[int], object] | None = None
+    ) -> None:
+        """Raises `UserError` where the folder holds no run or the port is taken.
+
+        Args:
+            folder: of the run.
+            port: 0 for one that is free.
+            report: is called with the number of connections that ended without the token, when it
+                reaches 1, 2, 4, 8 and so on.
+        """
         if not layout.holds_run(folder):
             raise UserError(f"{folder} holds no run.")
         self.folder = folder
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
-        self._free = threading.BoundedSemaphore(MOST)
+        self._report = report
+        self._refusals = 0
+        self._counting = threading.Lock()
+        self._strangers: dict[BoundedSocket, None] = {}  # in the order in which they came
+        self._owners: set[BoundedSocket] = set()
         try:
             super().__init__((LOCAL, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -54,19 +84,45 @@ class RunServer(ThreadingHTTPServer):
     def port(self) -> int:
         return int(self.server_address[1])
 
+    def get_request(self) -> tuple[BoundedSocket, Any]:
+        accepted, address = self.socket.accept()
+        return BoundedSocket(fileno=accepted.detach()), address
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        with self._counting:
+            oldest = next(iter(self._strangers)) if len(self._strangers) >= STRANGERS else None
+            self._strangers[request] = None
+        if oldest is not None:
+            self._forget(oldest)
+            with suppress(OSError):  # it may be closed meanwhile
+                oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+    def shutdown_request(self, request: Any) -> None:
+        self._forget(request)
+        super().shutdown_request(request)
 
-    def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
+    def admit(self, connection: BoundedSocket) -> bool:
+        """Count a connection among those of the owner, who has shown the token; False where these
+        are too many."""
+        with self._counting:
+            if connection not in self._owners and len(self._owners) >= OWNERS:
+                return False
+            self._owners.add(connection)
+            self._strangers.pop(connection, None)
+            return True
+
+    def _forget(self, connection: BoundedSocket) -> None:
+        with self._counting:
+            self._owners.discard(connection)
+            refused = connection in self._strangers
+            self._strangers.pop(connection, None)
+            self._refusals += refused
+            count = self._refusals
+        if refused and self._report is not None and count & (count - 1) == 0:
+            self._report(count)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A peer that went away, or talks nonsense, is no news."""
 
     def listing(self) -> dict[str, object]:
@@ -89,40 +145,54 @@ class RunServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: RunServer
+    connection: BoundedSocket
     protocol_version = "HTTP/1.1"
-    timeout = PATIENCE
     server_version = "dgn"
     sys_version = ""
+    disable_nagle_algorithm = True  # a head and its content are sent one after the other
+    _is_admitted = False
+
+    def handle_one_request(self) -> None:
+        self.connection.allow(HEAD, PATIENCE if self._is_admitted else STRANGERS_TIME)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
-        given = self.headers.get("Authorization", "").encode("utf-8", "replace")
-        if not hmac.compare_digest(given, f"Bearer {self.server.token}".encode()):
-            self.close_connection = True
-            self._send(HTTPStatus.UNAUTHORIZED, b"")
-            return
-        address = urlsplit(self.path)
-        try:
-            if address.path == f"{PREFIX}list":
-                self._send(HTTPStatus.OK, json.dumps(self.server.listing()).encode())
-            elif address.path.startswith(f"{PREFIX}file/"):
-                self._file(address.path.removeprefix(f"{PREFIX}file/"), parse_qs(address.query))
-            else:
-                self._send(HTTPStatus.NOT_FOUND, b"")
-        except (OSError, UserError):  # it went a moment ago, or is a link
-            self._send(HTTPStatus.NOT_FOUND, b"")
+        given = self.headers.get_all("Authorization", [])
+        shown = given[0].encode("utf-8", "replace") if len(given) == 1 else b""
+        if not hmac.compare_digest(shown, f"Bearer {self.server.token}".encode()):
+            self.send_error(HTTPStatus.UNAUTHORIZED)
+        elif not self._is_plain_request():
+            self.send_error(HTTPStatus.BAD_REQUEST)
+        elif not self.server.admit(self.connection):
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
+        else:
+            self._is_admitted = True
+            try:
+                content = self._content()
+            except (OSError, UserError):  # it went a moment ago, or is a link
+                content = None
+            self._send(HTTPStatus.NOT_FOUND if content is None else HTTPStatus.OK, content or b"")
 
-    def _file(self, name: str, given: dict[str, list[str]]) -> None:
-        path = self.server.path_of(name)
-        numbers = [given.get(key, [""])[0] for key in ("from", "count")]
-        if path is None or not all(n.isascii() and n.isdecimal() and len(n) < 16 for n in numbers):
-            self._send(HTTPStatus.NOT_FOUND, b"")
-            return
-        first, count = (int(number) for number in numbers)
+    def _is_plain_request(self) -> bool:
+        """Whether it has no body and comes from no page in a browser, whose name for this machine
+        may be another (DNS rebinding)."""
+        hosts = self.headers.get_all("Host", [])
+        is_local = len(hosts) == 1 and _HOST.fullmatch(hosts[0]) is not None
+        return is_local and not any(name in self.headers for name in _UNWANTED)
+
+    def _content(self) -> bytes | None:
+        """Return what was asked for; None for what is not served. Raises `OSError`."""
+        if self.path == f"{PREFIX}list":
+            return json.dumps(self.server.listing()).encode()
+        asked = _FILE.fullmatch(self.path)
+        path = self.server.path_of(asked[1]) if asked else None
+        if asked is None or path is None:
+            return None
         with open_regular(path, FILE) as file:
-            content = os.pread(file.fileno(), min(count, PIECE), first)
-        self._send(HTTPStatus.OK, content)
+            return os.pread(file.fileno(), min(int(asked[3]), PIECE), int(asked[2]))
 
-    def _send(self, status: HTTPStatus, content: bytes) -> None:
+    def _send(self, status: int, content: bytes) -> None:
+        self.connection.allow(0, PATIENCE + len(content) / SLOWEST)
         self.send_response(status)
         self.send_header(VERSION_HEADER, str(PROTOCOL))
         self.send_header("Content-Length", str(len(content)))
@@ -130,5 +200,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse in as few words as there are, and end the connection."""
+        self.close_connection = True
+        self._send(code, b"")
+
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on the terminal: who serves a run looks at something else."""
+        """Nothing on the terminal: `report` says how many were refused."""

@@ -1,34 +1,58 @@
 """Asks `dgn serve` for the files of its run.
 
-The peer is not trusted: names, sizes and the time of a reply are bounded.
+The peer is not trusted: the names, sizes, number and form of what it sends are bounded, and so is
+the time of each reply as a whole. Nothing that it sends is kept in memory but the list of files.
 """
 
 from __future__ import annotations
 
 import http.client
-import json
+import re
 import socket
-import time
+import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.regular_files import JSON
-from dgn_engine.storage.remote import LOCAL, PREFIX, PROTOCOL, VERSION_HEADER
+from dgn_engine.storage.plain_data import parse_json
+from dgn_engine.storage.regular_files import FILE
+from dgn_engine.storage.remote import (
+    HEAD,
+    LOCAL,
+    PATIENCE,
+    PIECE,
+    PREFIX,
+    PROTOCOL,
+    SLOWEST,
+    VERSION_HEADER,
+)
+from dgn_engine.storage.remote.bounded_socket import BoundedSocket, TooManyBytesError
 from dgn_engine.storage.remote.served_address import WrongTokenError
 from dgn_engine.storage.runs import folder_layout as layout
 
-PATIENCE = 15.0  # seconds that the peer may be silent
-SLOWEST = 20_000  # bytes a second that a reply must bring, after `PATIENCE`
-LISTING = 32 << 20  # bytes of a list of files
-PIECE = 4 << 20  # … of a file that are asked for at a time
-FRAME = 1 << 30  # … of one frame
-WHOLE = 16 << 30  # … of a run
-FILES = 1_000_000
+LISTING = 12 << 20  # bytes of a list of files
+FILES = 75_000  # … and how many it may name
+DESCRIPTION = 4 << 20  # bytes of a run's description, and of its configuration
+FRAME = 1 << 30  # … of one frame; a log has as many as one that is read here, `FILE`
+_CHUNK = 1 << 16
+_LENGTH = re.compile(r"[0-9]{1,15}")
 
 
 class LineDroppedError(Exception):
-    """Nobody answers, too slowly, or something that is no answer: it is tried again."""
+    """Nobody answers, or an answer is cut off: it is tried again."""
+
+
+class SlowReplyError(LineDroppedError):
+    """A reply has begun and does not end in its time."""
+
+
+class FileGoneError(LineDroppedError):
+    """A file that was listed is not there any more, or is shorter."""
+
+
+class _TooLongError(UserError, ValueError):
+    """A reply is longer than what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +73,7 @@ class Listing:
 
 
 class ServedRun:
-    """One run that is served on a port of this machine; `hang_up` at the end.
+    """One run that is served on a port of this machine; `hang_up` at the end, and after an error.
 
     Each question raises `LineDroppedError`, or `UserError` where it makes no sense to ask again.
     """
@@ -58,61 +82,91 @@ class ServedRun:
         if not token or not token.isascii() or not token.isprintable():
             raise WrongTokenError("The token is empty or has characters that no token has.")
         self._port, self._token = port, token
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: BoundedSocket | None = None
+        self._interrupted = threading.Event()
 
-    def content(self, file: RemoteFile, first: int) -> bytes:
-        """The bytes of a file from there to the size that was listed."""
-        content = bytearray()
-        while (start := first + len(content)) < file.size:
-            count = min(PIECE, file.size - start)
-            piece = self._get(f"file/{file.name}?from={start}&count={count}", count)
-            if not piece:
-                raise LineDroppedError("a file became shorter")
-            content += piece
-        return bytes(content)
+    def pieces(self, file: RemoteFile, first: int) -> Iterator[bytes]:
+        """Yield the bytes of a file from there to the size that was listed, as they come."""
+        while first < file.size:
+            count, before = min(PIECE, file.size - first), first
+            for piece in self._reply(f"file/{file.name}?from={first}&count={count}", count):
+                first += len(piece)
+                yield piece
+            if first == before:
+                raise FileGoneError("a file became shorter")
 
     def listing(self) -> Listing:
         try:
-            tree = json.loads(self._get("list", LISTING))
+            tree = parse_json(b"".join(self._reply("list", LISTING)))
             if tree["protocol"] != PROTOCOL or len(tree["files"]) > FILES:
-                raise ValueError("protocol")
+                raise ValueError("protocol or number of files")
             files = {one[0]: RemoteFile(*one) for one in tree["files"]}
             name, running = str(tree["name"]), tree["running"] is True
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise LineDroppedError("what answers there is no list of files") from error
+        except (ValueError, LookupError, TypeError) as error:
+            raise UserError(
+                f"What answers there sends no list of at most {FILES:,} files, and is not "
+                "mirrored; a run with more can be sent with 'dgn runs export'."
+            ) from error
         if any(not _is_sound(file) for file in files.values()):
-            raise UserError("What answers there names files that no run has; it is left alone.")
-        if sum(file.size for file in files.values()) > WHOLE:
-            raise UserError(f"The run is larger than {WHOLE >> 30} GiB; it is not mirrored.")
+            raise UserError(
+                "What answers there names files that no run has, or that are larger than any of a "
+                "run; it is not mirrored."
+            )
+        if layout.RUN not in files and layout.LOG not in files:
+            raise UserError("What answers there has no run, or none any more.")
         return Listing(name, running, files)
 
-    def _get(self, what: str, most: int) -> bytes:
-        until = time.monotonic() + PATIENCE + most / SLOWEST
+    def _reply(self, what: str, most: int) -> Iterator[bytes]:
+        """Yield what is answered, as it comes, of at most `most` bytes."""
+        if self._interrupted.is_set():
+            raise LineDroppedError("it was interrupted")
+        connection, begun = self._connection, False
         try:
-            if self._connection is None:
-                self._connection = http.client.HTTPConnection(LOCAL, self._port, timeout=PATIENCE)
-            headers = {"Authorization": f"Bearer {self._token}"}
-            self._connection.request("GET", f"{PREFIX}{what}", headers=headers)
-            reply = self._connection.getresponse()
-            _check(reply)
-            content = bytearray()
-            while piece := reply.read1(1 << 16):
-                content += piece
-                if len(content) > most:
-                    raise LineDroppedError("a reply is longer than what was asked for")
-                if time.monotonic() > until:
-                    raise LineDroppedError("the replies come too slowly")
-            if reply.length:
-                raise LineDroppedError("a reply was cut off")
-            reply.close()  # the connection stays
-        except (OSError, http.client.HTTPException) as error:
-            self.hang_up()
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            connection = connection or self._connect()
+            connection.allow(HEAD, PATIENCE)
+            connection.sendall(
+                f"GET {PREFIX}{what} HTTP/1.1\r\nHost: {LOCAL}:{self._port}\r\n"
+                f"Authorization: Bearer {self._token}\r\n\r\n".encode("ascii")
+            )
+            with http.client.HTTPResponse(connection, method="GET") as reply:
+                try:
+                    reply.begin()
+                    left = 0 if connection.is_cut else _content_length(reply, most)
+                except http.client.HTTPException:
+                    if not connection.is_cut:
+                        raise
+                if connection.is_cut:
+                    raise LineDroppedError("a reply was cut off")
+                begun = True
+                connection.allow(left, PATIENCE + left / SLOWEST)
+                while left:
+                    piece = reply.read(min(left, _CHUNK))
+                    if not piece:
+                        raise LineDroppedError("a reply was cut off")
+                    left -= len(piece)
+                    yield piece
+                if reply.will_close:
+                    self.hang_up()
+        except TooManyBytesError:
+            raise UserError(
+                f"What answers there sends more than {HEAD >> 10} KiB before a reply; it is not "
+                "mirrored."
+            ) from None
+        except TimeoutError:
+            if begun or (connection is not None and not connection.is_silent):
+                raise SlowReplyError("the replies come too slowly") from None
+            raise LineDroppedError(f"no reply for {PATIENCE:g} s") from None
+        except OSError as error:
+            reason = error.strerror or str(error) or type(error).__name__
             raise LineDroppedError(reason) from None
-        except BaseException:
-            self.hang_up()
-            raise
-        return bytes(content)
+        except http.client.HTTPException:
+            raise UserError("What answers there serves no run: check the port.") from None
+
+    def _connect(self) -> BoundedSocket:
+        self._connection = connection = BoundedSocket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.settimeout(PATIENCE)
+        connection.connect((LOCAL, self._port))
+        return connection
 
     def hang_up(self) -> None:
         connection, self._connection = self._connection, None
@@ -120,26 +174,43 @@ class ServedRun:
             connection.close()
 
     def interrupt(self) -> None:
-        """End the question that another thread is asking, as a dropped line would."""
+        """End the question that another thread is asking, as a dropped line would; the last one."""
+        self._interrupted.set()
         connection = self._connection
-        if connection is not None and connection.sock is not None:
+        if connection is not None:
             with suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
 
-def _check(reply: http.client.HTTPResponse) -> None:
+def _content_length(reply: http.client.HTTPResponse, most: int) -> int:
+    """Return how many bytes follow the head of a reply that is as `dgn serve` sends it."""
     version = reply.getheader(VERSION_HEADER)
-    if version is not None and version != str(PROTOCOL):
+    if version is None:
+        raise UserError("What answers there serves no run: check the port.")
+    if version != str(PROTOCOL):
         raise UserError(
             f"The run is served by another version of this program (protocol {version[:8]!r}, here "
             f"{PROTOCOL}): install the same on both machines."
         )
-    if version is None:
-        raise UserError("What answers there serves no run: look at the port.")
     if reply.status == http.HTTPStatus.UNAUTHORIZED:
         raise WrongTokenError("The token is not that of the served run: 'dgn serve' prints it.")
+    if reply.status == http.HTTPStatus.NOT_FOUND:
+        raise FileGoneError("a file is not there any more")
     if reply.status != http.HTTPStatus.OK:
         raise LineDroppedError(f"it answers {reply.status}")
+    lengths = reply.headers.get_all("Content-Length", [])
+    coded = "Transfer-Encoding" in reply.headers or "Content-Encoding" in reply.headers
+    if coded or len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
+        raise UserError(
+            "What answers there sends in pieces, compressed or without a length; 'dgn serve' never "
+            "does. It is not mirrored."
+        )
+    if int(lengths[0]) > most:
+        raise _TooLongError(
+            f"What answers there sends {int(lengths[0]):,} bytes where {most:,} were asked for; it "
+            "is not mirrored."
+        )
+    return int(lengths[0])
 
 
 def _is_sound(file: RemoteFile) -> bool:
@@ -147,7 +218,8 @@ def _is_sound(file: RemoteFile) -> bool:
     if not isinstance(file.name, str) or any(type(n) is not int or n < 0 for n in numbers):
         return False
     if file.name in (layout.RUN, layout.CONFIG):
-        return file.size <= JSON
+        return file.size <= DESCRIPTION
+    if file.name == layout.LOG:
+        return file.size <= FILE
     folder, _, frame = file.name.rpartition("/")
-    is_frame = folder == layout.FRAMES and layout.frame_key(frame) is not None
-    return file.name == layout.LOG or (is_frame and file.size <= FRAME)
+    return folder == layout.FRAMES and bool(layout.frame_key(frame)) and file.size <= FRAME

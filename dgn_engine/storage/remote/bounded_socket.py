@@ -1,0 +1,56 @@
+"""A socket that bounds a whole message in bytes and in time, however slowly it drips in.
+
+The timeout of a socket is of one call, and `http.client` and `http.server` read a head in as many
+calls as the peer likes.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+
+class TooManyBytesError(OSError):
+    """The peer sends more than was allowed."""
+
+
+class BoundedSocket(socket.socket):
+    """Receives and sends only within what `allow` has allowed last; nothing before that.
+
+    `recv_into` and `sendall` are what the files of `makefile` and `http.server` call.
+    """
+
+    _until = 0.0
+    _left = 0
+    is_silent = True  # nothing was received since the last `allow`
+    is_cut = False  # the peer will send no more
+
+    def allow(self, most: int, seconds: float) -> None:
+        """Allow receiving `most` bytes from now on, and this time for receiving and sending."""
+        self._left = most
+        self._until = time.monotonic() + seconds
+        self.is_silent = True
+
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        """As that of a socket. Raises `TooManyBytesError` and `TimeoutError`."""
+        if self._left <= 0:
+            raise TooManyBytesError("more bytes than were allowed")
+        self._set_timeout()
+        wanted = min(nbytes or memoryview(buffer).nbytes, self._left)
+        count = super().recv_into(buffer, wanted, flags)
+        self._left -= count
+        self.is_silent = self.is_silent and not count
+        self.is_cut = not count
+        return count
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        """As that of a socket, whose timeout is of the whole call. Raises `TimeoutError`."""
+        self._set_timeout()
+        super().sendall(data, flags)
+
+    def _set_timeout(self) -> None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self.settimeout(left)
