@@ -21,6 +21,19 @@ def test_a_network_is_saved_whole_with_its_notes_and_nothing_else(tmp_path: Path
         assert all(torch.equal(file.get_tensor(name), t) for name, t in state.items())
 
 
+def test_the_same_network_and_notes_are_the_same_bytes(tmp_path: Path) -> None:
+    path, notes = tmp_path / "w.safetensors", {f"k{n}": 'é"\n' * n for n in range(8)}
+    state = {"a": torch.randn(3, 4), "b": torch.tensor([1, 2, 3])}
+    contents = set()
+    for items in (notes.items(), reversed(notes.items()), *[notes.items()] * 8):
+        save_network(path, state, dict(items))
+        contents.add(path.read_bytes())
+    assert len(contents) == 1
+    with safe_open(path, "pt") as file:
+        assert file.metadata() == notes
+        assert all(torch.equal(file.get_tensor(name), t) for name, t in state.items())
+
+
 def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
