@@ -6,12 +6,15 @@ from __future__ import annotations
 import hashlib
 import http.client
 import os
+import socket
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from dgn_engine.data._dataset import Report
@@ -22,6 +25,7 @@ from dgn_engine.storage.user_folders import user_cache
 
 CHUNK = 1 << 18
 PATIENCE = 30.0  # seconds without a byte
+SLOWEST = 10_000  # bytes a second that a whole download must bring, after `PATIENCE`
 _TICK = 0.1  # seconds between two reports
 
 
@@ -74,10 +78,17 @@ class _Transfer(threading.Thread):
         self._published = published
         self._done = 0
         self._stopped = threading.Event()
+        self._socket: socket.socket | None = None
         self._error: Exception | None = None
 
     def follow(self, title: str, report: Report) -> None:
-        """Wait for the end; raises what went wrong, and what `report` raises."""
+        """Wait for the end; raises what went wrong, and what `report` raises.
+
+        The time of the whole is bounded here: the timeout of a connection is of one piece, and the
+        head of a reply may come in as many as the server likes.
+        """
+        seconds = PATIENCE + self._published.bytes / SLOWEST
+        until = time.monotonic() + seconds
         self.start()
         try:
             while True:
@@ -87,10 +98,24 @@ class _Transfer(threading.Thread):
                     report(f"downloading {title}", self._done / self._published.bytes)
                 if over:
                     break
+                if time.monotonic() > until:
+                    raise TimeoutError(f"it took more than {seconds:,.0f} s")
         finally:
-            self._stopped.set()
+            self._end_connection()
         if self._error is not None:
             raise self._error
+
+    def note_connection(self, connected: socket.socket) -> None:
+        """Note on which connection it is now: that is what `follow` can end."""
+        self._socket = connected
+        if self._stopped.is_set():
+            self._end_connection()
+
+    def _end_connection(self) -> None:
+        self._stopped.set()
+        if self._socket is not None:
+            with suppress(OSError):  # it may be closed already; TLS says nothing more
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def run(self) -> None:
         try:
@@ -103,7 +128,7 @@ class _Transfer(threading.Thread):
     def _copy(self) -> None:
         request = urllib.request.Request(self._url, headers={"User-Agent": "dgn-viewer"})
         wanted, digest = self._published, hashlib.sha256()
-        opener = urllib.request.build_opener(_SafeRedirects)
+        opener = urllib.request.build_opener(_SafeRedirects, _Http(self), _Https(self))
         with opener.open(request, timeout=PATIENCE) as response:
             if response.length not in (None, wanted.bytes):
                 raise ValueError(f"it has {response.length:,} bytes, not {wanted.bytes:,}")
@@ -123,6 +148,28 @@ class _Transfer(threading.Thread):
             raise ValueError(
                 f"the checksum is {digest.hexdigest()}, {wanted.sha256} was expected (sha256)"
             )
+
+
+class _Http(urllib.request.HTTPHandler):
+    """Tells a download of each connection that is made for it."""
+
+    def __init__(self, transfer: _Transfer) -> None:
+        super().__init__()
+        self._transfer = transfer
+
+    def do_open(self, http_class: Any, req: Any, **http_conn_args: Any) -> Any:
+        transfer = self._transfer
+
+        class Noted(http_class):  # type: ignore[misc] # which class, urllib decides
+            def connect(self) -> None:
+                super().connect()
+                transfer.note_connection(self.sock)
+
+        return super().do_open(Noted, req, **http_conn_args)
+
+
+class _Https(_Http, urllib.request.HTTPSHandler):
+    """The same with TLS."""
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):

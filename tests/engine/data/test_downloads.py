@@ -7,12 +7,13 @@ import http.client
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from dgn_engine.data import quiet
+from dgn_engine.data import _download, quiet
 from dgn_engine.data._download import fetch
 from dgn_engine.data._published_files import PUBLISHED, PublishedFile, published_file
 from dgn_engine.errors import UserError
@@ -22,7 +23,8 @@ PUBLISHED_AS = PublishedFile(len(TRUE), hashlib.sha256(TRUE).hexdigest())
 
 
 class Odd(BaseHTTPRequestHandler):
-    """Serves by the path: /true, /wrong, /endless, /long, /short, /to/ADDRESS, /silent."""
+    """Serves by the path: /true, /wrong, /endless, /long, /short, /to/ADDRESS, /silent,
+    /drip, /continue."""
 
     hold = threading.Event()  # until it is set, /silent says nothing
     sent = 0
@@ -36,6 +38,10 @@ class Odd(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+        with suppress(OSError):
+            while what == "continue":
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self.hold.wait(0.01)
         self.send_response(200)
         if what not in ("endless", "silent"):
             self.send_header("Content-Length", str(len(answer)))
@@ -45,6 +51,9 @@ class Odd(BaseHTTPRequestHandler):
                 self.wfile.write(TRUE[:50])
                 self.wfile.flush()
                 self.hold.wait(60.0)
+            while what == "drip":
+                self.wfile.write(b"x")
+                self.hold.wait(0.01)
             self.wfile.write(answer)
             while what == "endless":
                 self.wfile.write(answer)
@@ -140,6 +149,21 @@ def test_a_download_from_a_silent_server_can_be_stopped(server: str, tmp_path: P
     with pytest.raises(StopIteration):
         fetch([f"http://{server}/silent"], tmp_path / "file", PUBLISHED_AS, "It", report)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("what", ["drip", "continue"])
+def test_a_download_that_drips_is_ended_with_its_thread(
+    what: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_download, "PATIENCE", 0.3)
+    monkeypatch.setattr(_download, "SLOWEST", 1 << 40)
+    with pytest.raises(UserError, match="it took more than"):
+        fetch([f"http://{server}/{what}"], tmp_path / "file", PUBLISHED_AS, "It", quiet)
+    assert list(tmp_path.iterdir()) == []
+    for thread in threading.enumerate():
+        if thread.name == "dgn-download":
+            thread.join(60)
+            assert not thread.is_alive()
 
 
 def test_what_has_no_sha256_is_not_downloaded() -> None:

@@ -211,7 +211,7 @@ DRIPS = {
     "status line": for_ever(b"HTTP/1.1 ", b"2", 0.01),
     "continue": for_ever(b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.05),
     "headers": for_ever(OK, b"X", 0.01),
-    "body": for_ever(OK + b"Content-Length: 1000000\r\n\r\n", b" ", 0.01),
+    "body": for_ever(OK + b"Content-Length: 20000\r\n\r\n", b" ", 0.01),
 }
 
 
