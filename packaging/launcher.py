@@ -11,11 +11,14 @@ import runpy
 import sys
 from pathlib import Path
 
+from dgn_engine.confinement.start_folder import distrust_start_folder
+
 OURS = ("dgn_engine.", "dgn_viewer.")
 
 
 def main() -> int:
     multiprocessing.freeze_support()  # ends here in a child that multiprocessing started
+    distrust_start_folder()
     if sys.argv[1:2] == ["-m"] and sys.argv[2:3] and sys.argv[2].startswith(OURS):
         module = sys.argv[2]
         del sys.argv[1:3]

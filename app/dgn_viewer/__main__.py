@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dgn_engine import __version__
 from dgn_engine.config import RunConfig
+from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.errors import UserError
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.program_log import program_log
@@ -95,6 +96,8 @@ def first_run() -> RunConfig:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the viewer; 0 when it was closed, 128 + n when the signal n closed it, 2 with one
     sentence on stderr when it cannot run."""
+    if arguments is None:  # this process is the program, and nobody else's
+        distrust_start_folder()
     words = sys.argv[1:] if arguments is None else arguments
     given = parser().parse_args(words)
     if given.portable:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dgn_engine import __version__
+from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import plugin, plugin_names
 from dgn_engine.text.printable import complain, is_utf8, printable
@@ -45,6 +46,9 @@ class Subcommand:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Carry out the command of these words, without any that of the command line; its exit code."""
+    if argv is None:  # this process is the program, and nobody else's
+        distrust_start_folder()
     words = sys.argv[1:] if argv is None else argv
     commands = _asked_for(words)
     arguments = _parser(commands).parsed(words)

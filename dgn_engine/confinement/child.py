@@ -1,4 +1,4 @@
-"""Starts a confined child: its command, its small environment, its pipes."""
+"""Starts Python: the one command and environment of every child, and the pipes of confined ones."""
 
 from __future__ import annotations
 
@@ -9,25 +9,36 @@ import sys
 from pathlib import Path
 from typing import IO
 
-import dgn_engine
+from dgn_engine.confinement.start_folder import import_folders, safe_environment
 
 _PIPE = 1 << 20  # bytes that wait between both processes, where the system lets one choose
 _BUFFER = 1 << 18
 
 
-def module_command(module: str, *flags: str) -> list[str]:
-    """The command that runs a module of ours as a program, with `flags` of Python's.
+def python_command(*words: str) -> list[str]:
+    """Return the command of a Python that imports nothing from the current folder (`-P`) and runs
+    nothing of the user site (`-s`); what is installed there it finds by `python_environment`."""
+    return [sys.executable, "-s", "-P", *words]
+
+
+def module_command(module: str) -> list[str]:
+    """Return the command that runs a module of ours in the folder where the user stands.
 
     In a bundle (packaging/) `sys.executable` is our own program, which looks at no user site and
     no folder; its launcher understands `-m MODULE` and nothing else of Python's options.
     """
-    frozen = getattr(sys, "frozen", False)
-    return [sys.executable, *(() if frozen else flags), "-m", module]
+    words = ("-m", "dgn_engine.confinement.run_module", module)
+    return [sys.executable, *words] if _is_bundle() else python_command(*words)
 
 
 def child_command(seconds: float, module: str) -> list[str]:
-    """The command of a reading process: no user site, no current folder on its path."""
-    return [*module_command(module, "-s", "-P"), str(max(1, math.ceil(seconds)))]
+    """Return the command of a confined process, which stands in a folder of ours."""
+    words = ("-m", module, str(max(1, math.ceil(seconds))))
+    return [sys.executable, *words] if _is_bundle() else python_command(*words)
+
+
+def _is_bundle() -> bool:
+    return bool(getattr(sys, "frozen", False))
 
 
 def start_child(command: list[str], stdin: IO[bytes] | int) -> subprocess.Popen[bytes]:
@@ -44,27 +55,38 @@ def start_child(command: list[str], stdin: IO[bytes] | int) -> subprocess.Popen[
         bufsize=_BUFFER,
         pipesize=_PIPE,
         env=child_environment(),
-        cwd=Path(sys.executable).parent,
+        cwd=own_folder(),
         process_group=0 if os.name == "posix" else None,
     )
 
 
+def own_folder() -> Path:
+    """Return a folder for a child that reads no file: Python's own, not where the user stands."""
+    return Path(sys.executable).parent
+
+
 def child_environment() -> dict[str, str]:
     """A small environment: where modules lie, one thread, no GPU."""
-    kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "HOME")
+    kept = (
+        "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "HOME",
+        "PYTHONPATH", "PYTHONSAFEPATH",
+        *one_thread(),
+    )  # fmt: skip
+    environment = python_environment() | one_thread()
     return {
-        **{key: os.environ[key] for key in kept if key in os.environ},
-        **one_thread(),
+        **{key: environment[key] for key in kept if key in environment},
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 
+def python_environment() -> dict[str, str]:
+    """Return the environment of a child: this process's, without the folder where it stands."""
+    return {**safe_environment(), "PYTHONPATH": os.pathsep.join(import_folders())}
+
+
 def one_thread() -> dict[str, str]:
-    """Modules from where ours are, the CPU alone, one thread."""
-    engine = str(Path(dgn_engine.__file__).resolve().parents[1])
-    places = [engine, *(place for place in sys.path if Path(place).is_absolute())]
+    """The CPU alone, one thread."""
     return {
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)),
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.confinement import Layer, process
-from dgn_engine.confinement.child import child_command, child_environment
+from dgn_engine.confinement.child import child_command, child_environment, own_folder
 from dgn_engine.errors import UserError
 
 _SECONDS = 30
@@ -40,6 +40,7 @@ def confinement_here() -> dict[str, Any]:
         done = subprocess.run(
             command,
             env=child_environment(),
+            cwd=own_folder(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=2 * _SECONDS,
@@ -53,6 +54,7 @@ def confinement_here() -> dict[str, Any]:
 
 def _main() -> None:
     alone = process.cut_off()
+    process.end_with_parent()
     layers = {
         "network": Layer(alone, "a namespace of its own" if alone else "no namespace is given"),
         **process.confine_c_code(_SECONDS, _MEMORY),

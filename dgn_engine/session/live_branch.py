@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from dgn_engine.confinement.child import module_command
+from dgn_engine.confinement.child import module_command, python_environment
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork
 from dgn_engine.protocol import commands as do
@@ -64,6 +64,7 @@ class BranchChild:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
+            env=python_environment(),
             creationflags=_BELOW_NORMAL if sys.platform == "win32" else 0,
         )
         if hasattr(os, "setpriority"):  # before it has threads, which inherit it

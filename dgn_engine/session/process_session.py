@@ -6,7 +6,6 @@ The pipe carries pickles between two halves of one program; nothing from outside
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
@@ -18,6 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NoReturn
 
+from dgn_engine.confinement.spawn_context import SPAWN
 from dgn_engine.protocol.commands import Command, Shutdown
 from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, Stopped, Working
 from dgn_engine.protocol.frames import Frame
@@ -49,7 +49,6 @@ class ProcessSession:
         self, data_root: str = "", runs_root: str = "", serve: Serve | None = None
     ) -> None:
         """`serve`: what the child runs; tests replace it."""
-        self._context = multiprocessing.get_context("spawn")
         self._arguments = (data_root, runs_root)
         self._serve = serve or serve_engine
         self._mailbox = Mailbox()
@@ -124,8 +123,8 @@ class ProcessSession:
 
     def _prepared(self) -> tuple[Connection, SpawnProcess, Connection]:
         """Our end of a pipe, a process that is still to be started, and its end."""
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(
+        ours, theirs = SPAWN.Pipe()
+        process = SPAWN.Process(
             target=self._serve, args=(theirs, *self._arguments), name="dgn-engine", daemon=True
         )
         return ours, process, theirs

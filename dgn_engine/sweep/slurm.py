@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import shlex
 import socket
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dgn_engine.confinement.child import usable_cores
+from dgn_engine.confinement.child import python_command, python_environment, usable_cores
+from dgn_engine.confinement.spawn_context import METHOD, start_resource_tracker
+from dgn_engine.confinement.start_folder import find_program, safe_environment
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.cluster_tls import (
     INSTALL,
@@ -130,8 +131,9 @@ def local_cluster(workers: int) -> Iterator[Any]:
     import dask
     from distributed import LocalCluster
 
+    start_resource_tracker()
     with (
-        dask.config.set(NO_PAGES),
+        dask.config.set({**NO_PAGES, "distributed.worker.multiprocessing-method": METHOD}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -159,9 +161,11 @@ def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any
     try:
         import dask
         from dask_jobqueue import SLURMCluster
+        from dask_jobqueue.slurm import SLURMJob
     except ImportError:
         raise UserError(f"--cluster slurm needs dask-jobqueue; {INSTALL}") from None
-    if shutil.which("sbatch") is None:
+    submit, cancel = find_program("sbatch"), find_program("scancel")
+    if submit is None:
         raise UserError(
             "--cluster slurm: there is no 'sbatch' here; run this where jobs are begun."
         )
@@ -171,7 +175,10 @@ def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any
         if not tls.off:
             security = given_security(text, tls) if tls.files else temporary_security()
             arguments["security"] = stack.enter_context(for_jobs(security, root))
-        cluster = stack.enter_context(SLURMCluster(**arguments))
+        programs = {"submit_command": submit, "cancel_command": cancel or "scancel"}
+        commands = {name: shlex.quote(program) for name, program in programs.items()}
+        job = type("Job", (SLURMJob,), commands)
+        cluster = stack.enter_context(SLURMCluster(job_cls=job, **arguments))
         cluster.scale(jobs=jobs)
         yield cluster
 
@@ -182,17 +189,32 @@ def job_arguments(text: str, workers: int) -> tuple[dict[str, Any], int]:
     jobs = int(options.pop("jobs", workers or 1))
     arguments: dict[str, Any] = {"cores": 1, "memory": "4GB", "processes": 1, **options}
     prologue = arguments.pop("prologue", "")
-    arguments["job_script_prologue"] = [NO_PAGES_THERE, *([prologue] if prologue else [])]
+    named = "python" in arguments
+    arguments["job_script_prologue"] = [
+        NO_PAGES_THERE, *_modules_there(named), *([prologue] if prologue else []),
+    ]  # fmt: skip
     directive = arguments.pop("directive", "")
     warned = f"--signal=B:USR1@{WARNING}"
     own = directive.startswith("--signal")
     arguments["job_extra_directives"] = [one for one in ("" if own else warned, directive) if one]
-    arguments["python"] = f"exec {arguments.get('python', sys.executable)}"
+    # Another Python keeps its user site: nobody knows what is installed only there.
+    python = f"{arguments['python']} -P" if named else shlex.join(python_command())
+    arguments["python"] = f"exec {python}"
     arguments["worker_extra_args"] = [
         "--dashboard-address", HERE, "--preload", PRELOAD, "--preload-nanny", PRELOAD,
     ]  # fmt: skip
     arguments["scheduler_options"] = {"dashboard": False, "dashboard_address": HERE}
     return arguments, jobs
+
+
+def _modules_there(named: bool) -> list[str]:
+    """Return lines of a job's script: nothing is imported from the folder where it begins.
+
+    `named`: the user named a Python, which is not given the folders of ours.
+    """
+    environment = safe_environment() if named else python_environment()
+    folders = shlex.quote(environment.get("PYTHONPATH", ""))
+    return ["export PYTHONSAFEPATH=1", f"export PYTHONPATH={folders}"]
 
 
 @contextmanager

@@ -6,14 +6,12 @@ window, however that comes.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
-from dgn_engine.confinement.child import module_command
+from dgn_engine.confinement.child import module_command, python_environment
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
@@ -49,8 +47,9 @@ class DgnProcess(QObject):
         assert not self.running
         self._folder = folder
         self._last = None
-        environment = QProcessEnvironment.systemEnvironment()
-        environment.insert("PYTHONPATH", os.pathsep.join(sys.path))
+        environment = QProcessEnvironment()
+        for name, value in python_environment().items():
+            environment.insert(name, value)
         self._process.setProcessEnvironment(environment)
         program, *words = module_command("dgn_engine.cli._attached")
         self._process.start(program, [*words, *arguments, "--quiet"])

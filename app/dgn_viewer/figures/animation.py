@@ -12,6 +12,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from dgn_engine.confinement.child import python_environment
+from dgn_engine.confinement.start_folder import find_program
+from dgn_engine.confinement.tied_program import tied_command
 from dgn_engine.errors import UserError
 from dgn_viewer.figures.animation_format import check_format, waits
 from dgn_viewer.figures.export_values import write_export
@@ -172,13 +175,14 @@ def _mp4(
                 "exported."
             ) from None
         command = [
-            "ffmpeg", "-loglevel", "error", "-nostdin", "-f", "concat", "-i", "pages.txt",
+            find_program("ffmpeg") or "ffmpeg",
+            "-loglevel", "error", "-nostdin", "-f", "concat", "-i", "pages.txt",
             "-t", f"{sum(milliseconds) / 1000.0}", "-vf", "fps=25", "-pix_fmt", "yuv420p",
             "-movflags", "+faststart",
             "-metadata", f"title={about['title']}", "-metadata", f"comment={json.dumps(about)}",
             "film.mp4",
         ]  # fmt: skip
-        said = _carried_out(command, place, told)
+        said = _carried_out(tied_command(command), place, told)
         made = Path(place) / "film.mp4"
         if said or not made.exists():
             raise UserError(f"ffmpeg could not write the film: {said or 'it wrote nothing'}.")
@@ -189,7 +193,12 @@ def _carried_out(command: Sequence[str], place: str, told: Callable[[], object])
     """Why a program failed, in the last line that it said; '' where it did not."""
     try:
         with subprocess.Popen(
-            command, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command,
+            cwd=place,
+            env=python_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as program:
             try:
                 return _waited_for(program, told)

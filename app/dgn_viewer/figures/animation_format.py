@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
+from dgn_engine.confinement.start_folder import find_program
 from dgn_engine.errors import UserError
 
 FORMATS = (".gif", ".mp4")
@@ -22,7 +22,7 @@ def check_format(path: Path) -> None:
     ending = path.suffix.lower()
     if ending not in FORMATS:
         raise UserError(f"{path.name} is no animation; end its name in .gif or .mp4.")
-    if ending == ".mp4" and shutil.which("ffmpeg") is None:
+    if ending == ".mp4" and find_program("ffmpeg") is None:
         raise UserError(
             f"{path.name} needs the program ffmpeg, which is not installed; install it or end the "
             "name in .gif."

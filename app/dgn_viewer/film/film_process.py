@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 
-from dgn_engine.confinement.child import module_command, one_thread
+from dgn_engine.confinement.child import module_command, one_thread, python_environment
 from dgn_engine.errors import UserError
 from dgn_viewer.film.film_order import Film, FilmOrder, Told
 
@@ -74,7 +74,7 @@ class FilmProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 env={
-                    **os.environ,
+                    **python_environment(),
                     **one_thread(),
                     **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), place),
                 },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWidget
 
+from dgn_engine.confinement.start_folder import find_program
 from dgn_viewer.figures.animation_format import waits
 from dgn_viewer.figures.figure_style import COLUMN, TEXT
 from dgn_viewer.shell.file_dialogs import ask_new_file
@@ -118,7 +118,7 @@ class AnimationDialog(QDialog):
     def ask(self) -> QFileDialog:
         """Ask for a name."""
         kinds = "GIF (*.gif)"
-        if shutil.which("ffmpeg") is not None:
+        if find_program("ffmpeg") is not None:
             kinds += ";;MP4 film (*.mp4)"
         chosen = [name for name, box in self.panels.items() if box.isChecked()]
         first, last = self.reach()

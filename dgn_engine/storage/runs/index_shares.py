@@ -18,7 +18,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Self
 
-from dgn_engine.confinement.child import module_command, one_thread, usable_cores
+from dgn_engine.confinement.child import (
+    module_command,
+    one_thread,
+    own_folder,
+    python_environment,
+    usable_cores,
+)
 from dgn_engine.storage.runs.index_entry import IndexEntry, from_cache, read_entry, to_cache
 
 SHARE = 500  # runs; a process that reads fewer is not worth its start
@@ -58,7 +64,8 @@ class _Child:
                     stdin=orders,
                     stdout=self._answers,
                     stderr=subprocess.DEVNULL,
-                    env={**os.environ, **one_thread()},
+                    env=python_environment() | one_thread(),
+                    cwd=own_folder(),
                     process_group=0 if os.name == "posix" else None,
                 )
             except OSError:

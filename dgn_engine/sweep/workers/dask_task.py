@@ -8,6 +8,7 @@ jobs of Slurm end in order when they are told that their time is nearly up.
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import platform
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 from distributed import get_worker
 
 from dgn_engine import __version__
+from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.unit import UnitUpdate
 
@@ -64,6 +66,8 @@ def carry_out_here(text: str, topic: str) -> str:
 
 def dask_setup(_worker: object) -> None:
     """Called by Dask in a worker, or a nanny, that is told to preload this module."""
+    if "SLURM_JOB_ID" in os.environ or multiprocessing.parent_process() is not None:
+        distrust_start_folder()  # it is no process of somebody else's
     if threading.current_thread() is not threading.main_thread():
         return
     if "SLURM_JOB_ID" in os.environ:  # SIGTERM is Dask's own way to end in order

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import time
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.config import NetConfig
 from dgn_engine.confinement.child import usable_cores
+from dgn_engine.confinement.spawn_context import SPAWN
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, make_folders
 from dgn_engine.storage.inner_path import inside
@@ -157,11 +157,10 @@ class ProcessWorkers:
 
     def _start_process(self, place: Place) -> _Worker:
         environment = {**ONE_THREAD, **place.environment}
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
+        ours, theirs = SPAWN.Pipe()
         self._logs += 1
         log = self._root / LOGS / f"worker-{self._logs}.txt"
-        process = context.Process(
+        process = SPAWN.Process(
             target=serve, args=(theirs, environment, str(log)), name="dgn-worker", daemon=True
         )
         process.start()

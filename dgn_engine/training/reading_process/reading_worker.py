@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 import queue
 import subprocess
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from dgn_engine.confinement.child import module_command, one_thread
+from dgn_engine.confinement.child import module_command, one_thread, own_folder, python_environment
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.reading_process.reading_messages import (
     Answer,
@@ -55,7 +54,8 @@ class ReadingProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **one_thread()},
+            env=python_environment() | one_thread(),
+            cwd=own_folder(),
             creationflags=_BELOW_NORMAL if sys.platform == "win32" else 0,
         )
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()

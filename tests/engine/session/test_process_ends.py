@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import time
@@ -260,10 +259,6 @@ class Processes:
         self.made: list[MadeUpProcess] = []
         self.Pipe = Pipe
 
-    def get_context(self, how: str) -> Processes:
-        assert how == "spawn"
-        return self
-
     def Process(self, **given: Any) -> MadeUpProcess:
         self.made.append(MadeUpProcess(**given))
         return self.made[-1]
@@ -272,7 +267,7 @@ class Processes:
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     made = Processes()
-    monkeypatch.setattr(multiprocessing, "get_context", made.get_context)
+    monkeypatch.setattr(process_session, "SPAWN", made)
     return made
 
 

@@ -71,10 +71,6 @@ class Context:
         self.children: list[Child] = []
         self.Pipe = Pipe
 
-    def get_context(self, how: str) -> Context:
-        assert how == "spawn"
-        return self
-
     def Process(self, **given: Any) -> Child:
         self.children.append(Child(**given))
         return self.children[-1]

@@ -170,7 +170,10 @@ def test_a_cluster_that_is_not_there_is_refused(
         run(DaskExecutor("tcp://127.0.0.1:9", tls=ClusterTls(off=True)), [LONG], tmp_path)
 
 
-def test_slurm_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_slurm_that_is_not_there_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="no 'sbatch' here"):
         run(DaskExecutor("slurm:jobs=1"), [LONG], tmp_path)

@@ -24,7 +24,7 @@ from tests.engine.sweep.small import learnt, small
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
     context = Context()
-    monkeypatch.setattr(processes, "multiprocessing", context)
+    monkeypatch.setattr(processes, "SPAWN", context)
     monkeypatch.setattr(processes, "gpus", lambda _units: ())
     monkeypatch.setattr(processes, "usable_cores", lambda: 3)
     made = Bench(tmp_path, context)

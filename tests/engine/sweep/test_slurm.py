@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import os
+import shlex
 import socket
 import ssl
 import sys
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from dgn_engine.confinement.start_folder import import_folders
 from dgn_engine.errors import UserError
 from dgn_engine.sweep import cluster_tls, slurm
 from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
@@ -60,6 +62,11 @@ class SLURMCluster(Thing):
     pass
 
 
+class SLURMJob:
+    submit_command = "sbatch"
+    cancel_command = "scancel"
+
+
 class Security:
     """Dask's, as far as it is asked; `configured`: what Dask's own configuration says."""
 
@@ -101,16 +108,21 @@ def configured(settings: dict[str, object]) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    names = ("distributed", "dask_jobqueue", "cryptography", "dask", "dask.config")
+    names = (
+        "distributed", "dask_jobqueue", "dask_jobqueue.slurm", "cryptography", "dask",
+        "dask.config",
+    )  # fmt: skip
     modules = {name: ModuleType(name) for name in names}
     vars(modules["distributed"]).update(Client=Client, LocalCluster=LocalCluster, Security=Security)
     vars(modules["dask_jobqueue"]).update(SLURMCluster=SLURMCluster)
+    vars(modules["dask_jobqueue.slurm"]).update(SLURMJob=SLURMJob)
     vars(modules["dask"]).update(config=modules["dask.config"])
     vars(modules["dask.config"]).update(set=configured)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(Security, "configured", {})
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(slurm, "find_program", lambda name: f"/opt/the slurm/{name}")
+    monkeypatch.setattr(slurm, "start_resource_tracker", lambda: None)
     monkeypatch.setattr(slurm, "usable_cores", lambda: 5)
     Thing.made.clear()
     SETTINGS.clear()
@@ -128,6 +140,7 @@ def listener() -> Iterator[str]:
 
 OFF = ClusterTls(off=True)
 ON = ClusterTls()
+STARTED_BY = "distributed.worker.multiprocessing-method"
 PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
 
 
@@ -137,7 +150,11 @@ def start(
     """What is made for it; it must all have ended afterwards."""
     with connected(cluster, workers, tls, root) as client:
         ours = not cluster.startswith(("tcp", "tls"))
-        assert {name: [] for name in PAGES if ours} == SETTINGS  # nobody is served
+        assert {name: [] for name in PAGES if ours} == {
+            name: value for name, value in SETTINGS.items() if name in PAGES
+        }  # nobody is served
+        # nannies start their workers as we start ours
+        assert SETTINGS.get(STARTED_BY) == ("dgn_spawn" if cluster == "local" else None)
         made = list(Thing.made)
         assert Thing.open == made
         assert client is made[-1]
@@ -171,12 +188,16 @@ def test_a_cluster_on_this_machine_has_a_process_of_one_thread_for_each_core(
 
 PRELOAD = "dgn_engine.sweep.workers.dask_task"
 NO_PAGES_THERE = "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'"
+MODULES_THERE = [
+    NO_PAGES_THERE, "export PYTHONSAFEPATH=1",
+    f"export PYTHONPATH={shlex.quote(os.pathsep.join(import_folders()))}",
+]  # fmt: skip
 WARNED = "--signal=B:USR1@120"  # Slurm tells the worker that its time is nearly up
 ONE_JOB = {
     "cores": 1, "memory": "4GB", "processes": 1,
     "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-    "job_script_prologue": [NO_PAGES_THERE], "job_extra_directives": [WARNED],
-    "python": f"exec {sys.executable}",
+    "job_script_prologue": MODULES_THERE, "job_extra_directives": [WARNED],
+    "python": f"exec {sys.executable} -s -P",
     "worker_extra_args": [
         "--dashboard-address", "127.0.0.1:0", "--preload", PRELOAD, "--preload-nanny", PRELOAD,
     ],
@@ -195,24 +216,33 @@ ONE_JOB = {
         (
             "slurm:prologue=module load cuda,directive=--gres=gpu:1", 0, 1,
             {
-                **ONE_JOB, "job_script_prologue": [NO_PAGES_THERE, "module load cuda"],
+                **ONE_JOB, "job_script_prologue": [*MODULES_THERE, "module load cuda"],
                 "job_extra_directives": [WARNED, "--gres=gpu:1"],
             },
         ),
         (
             "slurm:python=/opt/python,directive=--signal=B:USR1@600", 0, 1,
             {
-                **ONE_JOB, "python": "exec /opt/python",
+                **ONE_JOB, "python": "exec /opt/python -P",
+                "job_script_prologue": [*MODULES_THERE[:-1], "export PYTHONPATH=/opt/modules"],
                 "job_extra_directives": ["--signal=B:USR1@600"],
             },
         ),
     ],
 )  # fmt: skip
 def test_jobs_of_slurm_have_the_options_that_were_given(
-    text: str, workers: int, jobs: int, options: dict[str, Any]
+    text: str,
+    workers: int,
+    jobs: int,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/opt/modules", "relative"]))
     cluster, client = start(text, workers, OFF)
     assert isinstance(cluster, SLURMCluster)
+    job = cluster.options.pop("job_cls")
+    programs = ["'/opt/the slurm/sbatch'", "'/opt/the slurm/scancel'"]
+    assert [job.submit_command, job.cancel_command] == programs
     assert cluster.options == options
     assert cluster.scaled == {"jobs": jobs}
     assert client.given == (cluster,)
@@ -277,10 +307,10 @@ def test_who_listens_and_is_no_scheduler_is_told(
 def test_what_is_not_installed_or_not_here_is_said_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(slurm, "find_program", lambda _: None)
     with pytest.raises(UserError, match="there is no 'sbatch' here; run this where jobs are begun"):
         start("slurm")
-    monkeypatch.setattr(shutil, "which", lambda _: "sbatch")
+    monkeypatch.setattr(slurm, "find_program", lambda _: "/usr/bin/sbatch")
     monkeypatch.setitem(sys.modules, "cryptography", None)
     for cluster in ("local", "slurm"):
         with pytest.raises(UserError, match=r"TLS within a cluster needs cryptography; install"):

@@ -39,7 +39,7 @@ UNITS: list[Unit] = [anywhere(seed) for seed in range(6)]
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
     """Two cards, which CUDA_VISIBLE_DEVICES calls 4 and 7."""
     context = Context()
-    monkeypatch.setattr(processes, "multiprocessing", context)
+    monkeypatch.setattr(processes, "SPAWN", context)
     monkeypatch.setattr(processes, "gpus", lambda _units: ("4", "7"))
     monkeypatch.setattr(processes, "usable_cores", lambda: 3)
     made = Bench(tmp_path, context)

@@ -103,7 +103,7 @@ def test_a_gif_has_one_page_a_step_all_of_one_size_and_palette(tmp_path: Path) -
 def test_what_makes_no_animation_is_one_sentence(
     count: int, name: str, rate: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(animation_format.shutil, "which", lambda program: None)
+    monkeypatch.setattr(animation_format, "find_program", lambda program: None)
     with pytest.raises(UserError, match=said):
         save_animation(pages(count), tmp_path / name, STYLE, rate)
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import sys
 import threading
@@ -23,6 +24,7 @@ from dgn_viewer.film.film_process import FilmCancelledError, FilmFaultError, Fil
 from dgn_viewer.scene.panel_spec import View
 from dgn_viewer.state.frame_source import Source
 from dgn_viewer.state.past_view import PastViews
+from tests.engine.confinement.trap_folder import make_trap_folder
 
 
 def order(*steps: int) -> FilmOrder:
@@ -72,6 +74,18 @@ def test_the_child_draws_what_was_ordered_and_says_how_far_it_is() -> None:
     told = json.loads(last)
     assert told == {"film": len(content), "words": "3 pages of steps 0 to 40"}
     assert Image.open(io.BytesIO(content)).n_frames == 3
+
+
+def test_a_child_obeys_nothing_of_the_folder_where_the_user_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traps = make_trap_folder(tmp_path)
+    monkeypatch.chdir(traps.folder)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "."]))
+    monkeypatch.setattr(sys, "path", [*sys.path, "", str(traps.folder)])
+    film = FilmProcess().make(order(0, 10, 40), lambda *told: None)
+    assert traps.marks == []
+    assert Image.open(io.BytesIO(film.content)).n_frames == 3
 
 
 def test_what_the_child_refuses_is_said_as_here() -> None:

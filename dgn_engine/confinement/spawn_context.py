@@ -1,0 +1,103 @@
+"""Processes of multiprocessing that import nothing from the folder where their parent stands.
+
+Python's own context 'spawn' starts `python -c …`, which looks for modules in the current folder
+first, hands on an empty entry of `sys.path` as that folder, and runs the main script again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.context
+import multiprocessing.spawn
+import multiprocessing.util
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
+
+from dgn_engine.confinement.start_folder import (
+    distrust_start_folder,
+    import_folders,
+    safe_environment,
+)
+
+METHOD = "dgn_spawn"  # under this name `multiprocessing.get_context` returns `SPAWN`, for Dask
+_starting = threading.Lock()
+
+
+class _Process(SpawnProcess):
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        with _safe_start():
+            return SpawnProcess._Popen(process_obj)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The child calls `_made` before it unpickles, and thereby imports, what it is to run.
+        return _made, (), self.__dict__
+
+
+def _made() -> _Process:
+    distrust_start_folder()
+    return _Process.__new__(_Process)
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+SPAWN = _Context()
+multiprocessing.context._concrete_contexts[METHOD] = SPAWN  # type: ignore[attr-defined]  # see METHOD
+
+
+def start_resource_tracker() -> None:
+    """Start multiprocessing's process of shared resources, where it does not run yet: a queue that
+    is made would start it without our flags."""
+    if sys.platform != "win32":
+        with _safe_start():
+            resource_tracker.ensure_running()
+
+
+@contextmanager
+def _safe_start() -> Iterator[None]:
+    """While it lasts, this thread starts children, and multiprocessing's `resource_tracker`, with
+    `-s -P`, with modules of absolute folders alone, and without the main script.
+
+    Other threads start theirs as ever.
+    """
+    me = threading.get_ident()
+    flags, data = (
+        multiprocessing.util._args_from_interpreter_flags,  # type: ignore[attr-defined]
+        multiprocessing.spawn.get_preparation_data,
+    )
+
+    def safe_flags() -> list[str]:
+        found: list[str] = flags()
+        if threading.get_ident() != me or "-I" in found:
+            return found
+        same = os.environ.get("PYTHONPATH", "") == safe_environment().get("PYTHONPATH", "")
+        # A PYTHONPATH with relative entries is ignored: `safe_data` has what it adds to `sys.path`.
+        wanted = ["-s", "-P"] if same else ["-s", "-P", "-E"]
+        return [*(flag for flag in wanted if flag not in found), *found]
+
+    def safe_data(name: str) -> dict[str, Any]:
+        found = data(name)
+        if threading.get_ident() == me:
+            found["sys_path"] = import_folders()
+            for key in ("init_main_from_name", "init_main_from_path"):
+                found.pop(key, None)
+        return found
+
+    with _starting:
+        _replace(safe_flags, safe_data)
+        try:
+            yield
+        finally:
+            _replace(flags, data)
+
+
+def _replace(flags: Callable[[], list[str]], data: Callable[[str], dict[str, Any]]) -> None:
+    multiprocessing.util._args_from_interpreter_flags = flags  # type: ignore[attr-defined]
+    multiprocessing.spawn.get_preparation_data = data  # type: ignore[assignment]  # of one name

@@ -1,0 +1,231 @@
+"""In a folder full of traps every kind of child does its work, and no trap is sprung."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.confinement import start_folder
+from dgn_engine.confinement.start_folder import (
+    find_program,
+    import_folders,
+    safe_environment,
+)
+from tests.engine.confinement.trap_folder import BIN, LIBRARY, ROOT, TrapFolder, make_trap_folder
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the traps are shell scripts")
+
+
+@pytest.fixture(scope="module")
+def traps(tmp_path_factory: pytest.TempPathFactory) -> TrapFolder:
+    return make_trap_folder(tmp_path_factory.mktemp("start"))
+
+
+def dgn(traps: TrapFolder, *words: str) -> str:
+    """What the command says, typed in the folder of the traps."""
+    return run(traps, str(BIN / "dgn"), *words)
+
+
+def library(traps: TrapFolder, code: str) -> Any:
+    """What a script of a user says in JSON, in which that folder is on every path."""
+    script = traps.safe / "script.py"
+    script.write_text(code.replace("LIBRARY\n", LIBRARY))
+    command = (sys.executable, "-P", str(script))
+    return json.loads(run(traps, *command, PATH=os.environ["PATH"]))  # its PATH is its own affair
+
+
+def run(traps: TrapFolder, *command: str, **more: str) -> str:
+    done = subprocess.run(
+        command, cwd=traps.folder, env=traps.environment() | more, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert traps.marks == []
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_traps_are_sprung_by_a_python_without_flags(traps: TrapFolder) -> None:
+    """Otherwise the other tests would show nothing."""
+    said = subprocess.run(
+        [sys.executable, "-c", "import json"], cwd=traps.folder, capture_output=True, check=False
+    )
+    assert "json" in traps.marks, said.stderr
+    subprocess.run(["uname"], cwd=traps.folder, env={"PATH": ""}, check=True)
+    assert traps.marks == ["program uname"]
+
+
+def test_a_command_and_the_processes_of_a_sweep_run_nothing_of_the_folder(
+    traps: TrapFolder,
+) -> None:
+    config = RunConfig(
+        net=NetConfig(options=(("width", 4), ("depth", 3))), training=TrainingConfig(epochs=1)
+    )
+    (traps.safe / "base.toml").write_text(config.to_toml())
+    sweep = traps.safe / "sweep.toml"
+    sweep.write_text('base = "base.toml"\n[grid]\nseed = [0]\n')
+    results = traps.safe / "sweep"
+    dgn(
+        traps, "sweep", str(sweep), "--executor", "processes", "--workers", "1", "--out",
+        str(results), "--quiet",
+    )  # fmt: skip
+    assert list(results.rglob("weights.safetensors"))
+
+
+def test_matplotlib_and_numba_read_no_settings_of_the_folder_in_our_programs(
+    traps: TrapFolder,
+) -> None:
+    pytest.importorskip("numba", reason="numba is not installed")
+    found = run(
+        traps, sys.executable, "-s", "-P", "-c",
+        "from dgn_engine.confinement.start_folder import distrust_start_folder\n"
+        "distrust_start_folder()\n"
+        "import json, os, matplotlib, numba\n"
+        "twice = numba.njit(lambda x: 2 * x)\n"
+        "print(json.dumps([matplotlib.matplotlib_fname(), twice(21), bool(twice.signatures),\n"
+        "    os.path.exists('json.py')]))",
+    )  # fmt: skip
+    settings, *rest = json.loads(found)
+    assert Path(settings).is_absolute()
+    assert rest == [42, True, True]
+
+
+CHILDREN = """
+from pathlib import Path
+from dgn_engine.confinement.child import python_command, python_environment
+from dgn_engine.confinement.spawn_context import SPAWN, start_resource_tracker
+from dgn_engine.confinement.trial import confinement_here
+from dgn_engine.session.live_branch import BranchChild
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.runs.index_shares import _Child
+from dgn_engine.training.reading_process.reading_messages import ProcessReady
+from dgn_engine.training.reading_process.reading_worker import ReadingProcess
+import json, subprocess, time
+import numpy as np
+from safetensors.numpy import save_file
+LIBRARY
+before = dict(os.environ), list(sys.path)
+safe = Path(sys.argv[0]).parent
+with _Child(safe, [["run", ""]]) as share:
+    shared = share._process.wait()
+branch = BranchChild(["--version"])
+while branch.code is None:
+    time.sleep(0.01)
+reading, answers = ReadingProcess(), []
+while not answers and not reading.ended:
+    answers = reading.take()
+    time.sleep(0.01)
+reading.kill()
+save_file({"fc1.weight": np.zeros((3, 2), np.float32)}, safe / "net.safetensors")
+start_resource_tracker()
+with SPAWN.Pool(1) as pool:
+    spawned = pool.apply(eval, ("[__import__('sys').path, dict(__import__('os').environ)]",))
+told = subprocess.run(
+    python_command("-c", "import sys; print(sys.flags.safe_path, sys.flags.no_user_site)"),
+    env=python_environment(), stdout=subprocess.PIPE, text=True,
+).stdout.split()
+print(json.dumps({
+    "share": shared,
+    "branch": branch.code,
+    "reading": [type(one).__name__ for one in answers],
+    "confined": len(confinement_here()["layers"]) > 1,
+    "checkpoint": [list(shape.shape) for shape in
+                   read_tensors(safe / "net.safetensors").arrays.values()],
+    "path": spawned[0],
+    "switch": spawned[1]["PYTHONSAFEPATH"],
+    "flags": told,
+    "unchanged": before == (dict(os.environ), list(sys.path)),
+}))
+"""
+
+
+def test_children_of_the_library_run_nothing_of_the_folder_and_leave_the_process_as_it_was(
+    traps: TrapFolder,
+) -> None:
+    found = library(traps, CHILDREN)
+    path = found.pop("path")
+    assert all(Path(one).is_absolute() for one in path)
+    assert str(traps.folder) not in path
+    assert found == {
+        "share": 0,
+        "branch": 0,
+        "reading": ["ProcessReady"],
+        "confined": True,
+        "checkpoint": [[3, 2]],
+        "switch": "1",
+        "flags": ["True", "1"],
+        "unchanged": True,
+    }
+
+
+def test_workers_of_dask_import_nothing_of_the_folder(traps: TrapFolder) -> None:
+    pytest.importorskip("distributed", reason="dask is not installed")
+    found = library(
+        traps,
+        "import json\n"
+        "from dgn_engine.sweep.slurm import connected\n"
+        "from dgn_engine.sweep.cluster_tls import ClusterTls\n"
+        "from pathlib import Path\n"
+        "import dask_jobqueue, distributed\n"
+        "LIBRARY\n"
+        "if __name__ == '__main__':\n"
+        "    with connected('local', 1, ClusterTls(), Path('.')) as client:\n"
+        "        print(json.dumps(client.submit(eval, \"__import__('sys').path\").result()))\n",
+    )
+    assert str(traps.folder) not in found
+    assert "" not in found
+
+
+def test_the_current_folder_is_handed_on_only_where_our_packages_lie_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = f"/some{os.pathsep}where"
+    monkeypatch.setattr(sys, "path", ["", "relative", str(tmp_path), split, "/modules"])
+    monkeypatch.chdir(tmp_path)
+    assert import_folders() == [str(ROOT), "/modules"]
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(link), "/modules"])
+    assert import_folders() == [str(ROOT), "/modules"]
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "path", ["/modules", str(ROOT)])
+    assert import_folders() == ["/modules", str(ROOT)]
+
+
+def test_programs_are_taken_from_absolute_folders_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "made_up"
+    program.write_text("#!/bin/sh\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join(["", ".", "/bin"]))
+    program.chmod(0o755)
+    assert find_program("made_up") is None
+    assert safe_environment()["PATH"] == "/bin"
+    monkeypatch.setenv("PATH", os.pathsep.join(["", str(tmp_path)]))
+    assert find_program("made_up") == str(program)
+    program.chmod(0o644)
+    assert find_program("made_up") is None
+
+
+def test_a_program_forgets_a_list_of_folders_in_which_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATH", "PYTHONSAFEPATH", "NoDefaultCurrentDirectoryInExePath"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "lib", str(tmp_path), "/modules"]))
+    monkeypatch.setenv("LD_LIBRARY_PATH", ":")
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    monkeypatch.setattr(os.path, "exists", os.path.exists)
+    monkeypatch.chdir(tmp_path)
+    start_folder.distrust_start_folder()
+    assert os.environ["PYTHONPATH"] == "/modules"
+    assert os.environ["PYTHONSAFEPATH"] == "1"
+    assert "LD_LIBRARY_PATH" not in os.environ
+    assert "" not in sys.path
