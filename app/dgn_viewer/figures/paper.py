@@ -28,6 +28,7 @@ SETTINGS: dict[str, Any] = {
     "hatch.linewidth": 0.5,
     "path.simplify": False,
     "pgf.rcfonts": False,  # the fonts of the document
+    "text.usetex": False,  # no LaTeX is started, whatever the user's own settings say
 }
 _one_at_a_time = threading.RLock()  # matplotlib's settings are those of the whole process
 

@@ -55,6 +55,7 @@ def print_style(salt: str) -> Iterator[None]:
         "svg.hashsalt": f"dgn-{salt}",
         "font.family": FAMILY,
         "mathtext.fontset": "dejavusans",
+        "text.usetex": False,  # no LaTeX is started, whatever the user's own settings say
     }
     with rc_context(settings):
         yield
