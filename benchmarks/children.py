@@ -13,6 +13,8 @@ from pathlib import Path
 from time import monotonic
 from types import FrameType
 
+from dgn_engine.confinement.child import python_environment
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ON_LINUX = sys.platform == "linux"
 ECHO_EVERY = 0.2  # seconds
@@ -53,7 +55,7 @@ def run_for(
             [sys.executable, "-ISc", DIE_WITH_PARENT, *command] if ON_LINUX else command,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
+            env=python_environment() | environment,
             start_new_session=True,
         )
         code: int | None = None

@@ -28,6 +28,7 @@ from time import monotonic as now
 from typing import Any
 
 from benchmarks.children import ending_on_signals, run_for, write_whole
+from dgn_engine.confinement.child import python_command
 
 NO_CARD = 3
 NEEDED = {
@@ -75,7 +76,7 @@ def run_tests(content: Tree, seconds: float, dry: bool = False) -> None:
     """Run the tests; write into the content how they ended, also where a signal ends this."""
     began = now()
     marks = "not gpu and not slow" if dry else "gpu"  # `slow` is the test of the dry run itself
-    command = [sys.executable, "-m", "pytest", *TESTS, "-m", marks, "-p", "no:cacheprovider"]
+    command = python_command("-m", "pytest", *TESTS, "-m", marks, "-p", "no:cacheprovider")
     # That module is about what `make gpu` itself needs, and runs parts of it.
     command += ["--ignore=tests/gpu/test_gpu_image.py"] * dry
     said: list[str] = []
@@ -120,7 +121,7 @@ def measure_rates(seconds: float, dry: bool = False) -> Tree | None:
     """Return what the card does in a second, or None where that failed."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rates.json"
-        command = [sys.executable, "-m", "benchmarks.rates", "--out", str(out)]
+        command = python_command("-m", "benchmarks.rates", "--out", str(out))
         command += ["--device", "cpu" if dry else "cuda"]
         code, _ = run_for(command, seconds, _environment(folder, dry))
         if code == 0:
@@ -155,7 +156,7 @@ def run_case(name: str, title: str, quick: bool, seconds: float, dry: bool = Fal
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "row.json"
         budget = max(1.0, min(ROUND_SECONDS, seconds / 4))
-        command = [sys.executable, "-m", "benchmarks.gpu_case", name, "--out", str(out)]
+        command = python_command("-m", "benchmarks.gpu_case", name, "--out", str(out))
         command += ["--rounds-for", f"{budget:.1f}"]
         command += ["--quick"] * quick + ["--dry"] * dry
         code, output = run_for(command, seconds, _environment(folder, dry))

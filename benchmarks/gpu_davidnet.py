@@ -43,6 +43,7 @@ from benchmarks.report import duration
 from benchmarks.training_epochs import CLASSES
 from dgn_engine.cli import FAILED
 from dgn_engine.config import NetConfig, Precision, RunConfig
+from dgn_engine.confinement.child import python_command
 from dgn_engine.data._image_layout import lay_out
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Request
@@ -179,7 +180,7 @@ def train(run: Training, root: Path, seconds: float, environment: Mapping[str, s
     folder.parent.mkdir(parents=True, exist_ok=True)
     config = root / f"{run.id}.toml"
     config.write_text(run.resolved(root).to_toml(), encoding="utf-8")
-    command = [sys.executable, "-m", "dgn_engine.cli", "train", str(config), "--quiet"]
+    command = python_command("-m", "dgn_engine.cli", "train", str(config), "--quiet")
     command += ["--out", str(folder)]
     code, output = run_for(command, max(seconds - GRACE, 1.0), environment, GRACE)
     state = {0: "done", FAILED: "diverged", None: "stopped"}.get(code, "failed")

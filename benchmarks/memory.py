@@ -6,7 +6,6 @@ then the highest resident set is reset through /proc. On a card the allocator ke
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 
 from benchmarks.case import Case, Work
 from benchmarks.timing import pin
+from dgn_engine.confinement.child import python_command, python_environment
 from dgn_engine.plugins import discover
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -24,8 +24,8 @@ def peak(case: str, method: int, n: int, device: torch.device) -> int | None:
     """Bytes over the baseline for a method of `cases/CASE.py`; None where it cannot be measured."""
     if not RESET.exists():
         return None
-    command = [sys.executable, "-m", "benchmarks.memory", case, str(method), str(n), str(device)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    command = python_command("-m", "benchmarks.memory", case, str(method), str(n), str(device))
+    environment = python_environment() | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if result.returncode:
         print(result.stderr, file=sys.stderr)

@@ -30,6 +30,7 @@ import torch
 from benchmarks import machine
 from benchmarks.watched_runs import InWindow
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.confinement.child import python_command, python_environment
 from dgn_engine.data import quiet
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.events import Measured
@@ -200,8 +201,8 @@ def make_runs(folder: Path) -> None:
     first = folder / "one"
     if not first.exists():
         small = ("--data", "digits", "--width", "4", "--depth", "3", "--epochs", "1", "--quiet")
-        command = [sys.executable, "-m", "dgn_engine.cli", "train", *small, "--out", str(first)]
-        subprocess.run(command, check=True)
+        command = python_command("-m", "dgn_engine.cli", "train", *small, "--out", str(first))
+        subprocess.run(command, env=python_environment(), check=True)
     for count in RUNS:
         for place in range(count):
             target = folder / f"runs-{count}" / f"run-{place:05}"

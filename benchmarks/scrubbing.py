@@ -31,6 +31,7 @@ from PySide6.QtCore import QEventLoop, QTimer
 from benchmarks.machine import load, processor
 from benchmarks.memory import resident_now
 from dgn_engine.config import RunConfig
+from dgn_engine.confinement.child import python_command, python_environment
 from dgn_engine.protocol.commands import ContinueRun, Resume, SetPace, ShowRun
 from dgn_engine.protocol.frames import Frame
 from dgn_viewer.application import Options, Viewer
@@ -150,8 +151,8 @@ def main() -> int:
     parser.add_argument("--soak", type=float, metavar="MINUTES")
     given = parser.parse_args()
     if given.make:
-        train = [sys.executable, "-m", "dgn_engine.cli", "train", *MAKE, "--out", str(given.run)]
-        subprocess.run(train, check=True)
+        train = python_command("-m", "dgn_engine.cli", "train", *MAKE, "--out", str(given.run))
+        subprocess.run(train, env=python_environment(), check=True)
         return 0
     steps = random.Random(0)
     with tempfile.TemporaryDirectory() as own:

@@ -85,16 +85,24 @@ def watch(began: float) -> dict[str, float]:
 
 def one_round() -> dict[str, float]:
     """Start once and wait for the child's figures."""
-    command = [sys.executable, "-m", "benchmarks.start", "--began", str(time.monotonic())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOO_LONG, check=True)
+    # Late: the child, which runs this module too, measures what the viewer itself imports.
+    from dgn_engine.confinement.child import python_command, python_environment
+
+    command = python_command("-m", "benchmarks.start", "--began", str(time.monotonic()))
+    done = subprocess.run(
+        command, env=python_environment(), capture_output=True, text=True, timeout=TOO_LONG,
+        check=True,
+    )  # fmt: skip
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
 
 
 def time_commands(rounds: int) -> None:
     """Start each command so often, and once more before, so that its files are at hand."""
+    from dgn_engine.confinement.child import python_environment
+
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"XDG_DATA_HOME": folder, "XDG_CACHE_HOME": folder}
+        environment = python_environment() | {"XDG_DATA_HOME": folder, "XDG_CACHE_HOME": folder}
         runs = Path(folder) / "dgn-viewer" / "runs"
         small = ("train", "--data", "digits", "--width", "4", "--depth", "3", "--epochs", "1")
         run_command((*small, "--quiet", "--out", str(runs / "one")), environment)
@@ -108,9 +116,11 @@ def time_commands(rounds: int) -> None:
 
 def run_command(words: tuple[str, ...], environment: Mapping[str, str]) -> tuple[float, float]:
     """Seconds that a command took, and seconds of processor time."""
+    from dgn_engine.confinement.child import python_command
+
     before, began = os.times(), time.monotonic()
     subprocess.run(
-        [sys.executable, "-m", "dgn_engine.cli", *words],
+        python_command("-m", "dgn_engine.cli", *words),
         env=environment, stdout=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     after, wall = os.times(), time.monotonic() - began
