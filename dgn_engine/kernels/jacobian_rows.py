@@ -16,6 +16,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
 from dgn_engine.model.importing.module_outputs import (
     End,
     SoftmaxInputs,
@@ -196,26 +197,14 @@ class ModuleFunction:
 
     def _probed(self, x: Tensor, before_softmax: bool) -> Tensor:
         """The logits of one example; refused where they are not its function alone."""
-        devices = [x.device] if x.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), self._fixed_buffers():
-            before = _random_states(devices)
-            with torch.enable_grad():
-                one = self._first_logits(x[:1], before_softmax)
-            if not all(map(torch.equal, before, _random_states(devices))):
-                raise ValueError(
-                    "The module draws random numbers"
-                    f"{self._advice('; call eval(), or leave them out')}."
-                )
-            if not one.requires_grad:
-                raise ValueError(
-                    "The module's output does not depend on any trained parameter as autograd sees "
-                    "it; look for detach() or no_grad() in its forward."
-                )
-            one = one.detach()
-            with torch.no_grad():
-                again = self._logits(partial(self.module, x[:1]), 1)
-                last = self._logits(partial(self.module, x[-1:]), 1)
-                both = self._logits(partial(self.module, torch.stack([x[0], x[-1]])), 2)
+        try:
+            with refuse_draws(), self._fixed_buffers():
+                one, again, last, both = self._passes(x, before_softmax)
+        except ModuleDrawsError:
+            raise ValueError(
+                "The module draws random numbers"
+                f"{self._advice('; call eval(), or leave them out')}."
+            ) from None
         if not _is_close(one, again):
             raise ValueError(
                 "The module gives other outputs when it is called again: it is random"
@@ -227,6 +216,21 @@ class ModuleFunction:
                 "others, so there is no kernel of two examples."
             )
         return one
+
+    def _passes(self, x: Tensor, before_softmax: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The logits of the first example, twice; of the last; and of both as one batch."""
+        with torch.enable_grad():
+            one = self._first_logits(x[:1], before_softmax)
+        if not one.requires_grad:
+            raise ValueError(
+                "The module's output does not depend on any trained parameter as autograd sees "
+                "it; look for detach() or no_grad() in its forward."
+            )
+        with torch.no_grad():
+            again = self._logits(partial(self.module, x[:1]), 1)
+            last = self._logits(partial(self.module, x[-1:]), 1)
+            both = self._logits(partial(self.module, torch.stack([x[0], x[-1]])), 2)
+        return one.detach(), again, last, both
 
     def _first_logits(self, x: Tensor, before_softmax: bool) -> Tensor:
         """Those of one example (1, C), and whether they are what a softmax is given."""
@@ -399,10 +403,6 @@ def _aliases(module: nn.Module, trained: Mapping[str, Tensor]) -> dict[str, str]
         for own, parameter in part.named_parameters(recurse=False)
         if id(parameter) in names
     }
-
-
-def _random_states(devices: list[torch.device]) -> list[Tensor]:
-    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in devices)]
 
 
 def _refuse_training_mode(module: nn.Module) -> None:

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, slope_gate
 from dgn_engine.model.importing.module_chain import ModuleChain
+from dgn_engine.model.importing.module_draws import refuse_draws
 from dgn_engine.model.importing.module_outputs import apply_end, output_tensor, returned
 from dgn_engine.model.importing.module_stack import ModuleStack, held
 from dgn_engine.model.importing.module_trace import (
     ModuleTrace,
     first_line,
     random_inputs,
-    undisturbed,
 )
 from dgn_engine.model.stack import Trace
 
@@ -56,7 +56,7 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
         _check_gradients(trace, apply_end(trace.end, found.output), final)
     shape = tuple(x.shape[1:])
     batches = [x, random_inputs(shape, len(x) + 1, seed=1), random_inputs(shape, 1, seed=3)]
-    with torch.no_grad(), undisturbed():
+    with torch.no_grad(), refuse_draws():
         for place, batch in enumerate(batches):
             met = "On another batch" if place else "Run once more"
             given = _run_again(trace.copy, batch, met)

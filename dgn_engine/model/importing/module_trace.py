@@ -6,7 +6,6 @@ changes in place and which tensor they reach, and whether autograd follows.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -30,6 +28,7 @@ from dgn_engine.model.importing.module_calls import (
     ReshapeCall,
     parameters_of,
 )
+from dgn_engine.model.importing.module_draws import refuse_draws
 from dgn_engine.model.importing.module_outputs import End, output_tensor, returned
 
 # What code may ask about a tensor without using its values.
@@ -144,28 +143,6 @@ def float64_copy(module: nn.Module) -> nn.Module:
         raise UserError(f"The module cannot be copied to float64: {first_line(error)}") from None
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Puts the states of the random generators back; raises `UserError` where what ran meanwhile
-    drew from them, unless it raised something itself."""
-    python, numpy = random.getstate(), np.random.get_state(legacy=False)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            before = torch.get_rng_state()
-            yield
-            drew = not torch.equal(before, torch.get_rng_state())
-        drew |= python != random.getstate()
-        drew |= str(numpy) != str(np.random.get_state(legacy=False))
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-    if drew:
-        raise UserError(
-            "The module draws random numbers while it runs: what it does next time may be "
-            "something else. Call eval(), or leave that out."
-        )
-
-
 class _Tracer(TorchFunctionMode):
     """Sees every call of torch's functions; records those that meet what comes from its inputs."""
 
@@ -194,7 +171,7 @@ class _Tracer(TorchFunctionMode):
         x = self.values[0]
         assert x is not None
         try:
-            with undisturbed(), torch.enable_grad(), self:
+            with refuse_draws(), torch.enable_grad(), self:
                 output = self._copy(x)
         except UserError:
             raise
