@@ -5,13 +5,16 @@ Neither package is needed by us: the base class of a callback is looked for when
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from dgn_engine.attachment.watcher import Watcher
+from dgn_engine.attachment.isolation import is_interrupt
+from dgn_engine.attachment.watcher import Watcher, warn
 from dgn_engine.errors import ArgumentError, UserError
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
@@ -60,19 +63,46 @@ class _Attached:
         watcher.steps = step
         self._watcher = watcher.start()
 
+    def give_up(self, error: BaseException) -> None:
+        """End the watching by an exception of a hook; `Watcher.give_up`."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.give_up(error)
+        elif is_interrupt(error):
+            raise error
+        else:
+            warn(f"Nothing is recorded: {type(error).__name__} in the callback.")
+
     def _end(self, error: BaseException | None = None) -> None:
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.close(error)
 
 
+def _shielded(hook: Callable[..., None]) -> Callable[..., None]:
+    """Let no exception of a hook end the training, such as that of a trainer without a step."""
+
+    @functools.wraps(hook)
+    def call(self: _Attached, *args: Any, **kwargs: Any) -> None:
+        try:
+            hook(self, *args, **kwargs)
+        except UserError:  # what was given wrongly is refused before the first step
+            raise
+        except BaseException as error:
+            self.give_up(error)
+
+    return call
+
+
 class _LightningHooks(_Attached):
     """The hooks of `lightning.pytorch.Callback` that a watcher needs."""
 
+    @_shielded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         if trainer.is_global_zero:
             self._begin(pl_module, int(trainer.global_step))
 
+    @_shielded
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, *_batch: Any, **_more: Any
     ) -> None:
@@ -86,14 +116,17 @@ class _LightningHooks(_Attached):
         else:
             watcher.log(loss)
 
+    @_shielded
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if self._watcher is not None and not trainer.sanity_checking:
             found = trainer.callback_metrics
             self._watcher.test(found.get("val_loss"), found.get("val_acc"))
 
+    @_shielded
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         self._end(exception)
 
+    @_shielded
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self._end()
 
@@ -101,26 +134,31 @@ class _LightningHooks(_Attached):
 class _TrainerHooks(_Attached):
     """The hooks of `transformers.TrainerCallback` that a watcher needs."""
 
+    @_shielded
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **_more: Any
     ) -> None:
         if state.is_world_process_zero:
             self._begin(model, int(state.global_step))
 
+    @_shielded
     def on_step_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
         if self._watcher is not None:
             self._watcher.step()
 
+    @_shielded
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_more: Any) -> None:
         if self._watcher is not None and logs and "loss" in logs:
             self._watcher.log(logs["loss"])
 
+    @_shielded
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **_more: Any
     ) -> None:
         if self._watcher is not None and metrics:
             self._watcher.test(metrics.get("eval_loss"), metrics.get("eval_accuracy"))
 
+    @_shielded
     def on_train_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
         self._end()
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import deepcopy
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from dgn_engine.attachment.isolation import is_interrupt
+from dgn_engine.attachment.reached_state import ReachedState
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_module import follow_module
+from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
 from dgn_engine.model.importing.module_outputs import output_tensor, returned
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.regimes import find_regime
@@ -44,13 +44,18 @@ class WatchedModule:
 
     `x` (n, ...) and `labels` (n,): the probe set. `network` is what `adapt` made of the copy, or
     None where it refused it, with the reason in `refusal`: then only K can be computed. `remark`:
-    what of the module the network leaves out, or ''.
+    what of the module the network leaves out, or ''. `reached` is extended by what the copy shares
+    with the module.
     Raises `UserError` where the module cannot be copied, or does not take the probe examples.
     """
 
-    def __init__(self, module: nn.Module, x: Tensor, labels: Tensor) -> None:
+    def __init__(
+        self, module: nn.Module, x: Tensor, labels: Tensor, reached: ReachedState | None = None
+    ) -> None:
         self._theirs = unwrapped(module)
         self.copy = _copied(self._theirs)
+        if reached is not None:
+            reached.add_shared(self._theirs, self.copy)
         if _names(self._theirs) != _names(self.copy):
             raise UserError("A copy of the module has other parameters than the module itself.")
         kinds = (p for p in self.copy.parameters() if p.is_floating_point() or p.is_complex())
@@ -59,10 +64,16 @@ class WatchedModule:
             raise UserError("The module has no parameters: there is nothing to watch.")
         self.x = x.to(first.device, first.dtype.to_real() if x.is_floating_point() else x.dtype)
         self.labels = labels.to(first.device)
-        self.classes = self._outputs()
-        self.renew()  # a module may change its buffers while it computes
         self.network: GatedNetwork | None = None
         self.refusal = self.remark = ""
+        try:
+            self.classes = self._outputs()
+        except ModuleDrawsError as refusal:
+            self.classes = int(self.labels.max()) + 1
+            self.refusal = str(refusal)
+            return
+        finally:
+            self.renew()  # a module may change its buffers while it computes
         try:
             if not x.is_floating_point():
                 raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
@@ -88,7 +99,7 @@ class WatchedModule:
         if _names(self._theirs) != _names(self.copy):
             raise UserError("The module has other parameters than when it was first watched.")
         pairs = zip(self.copy.named_parameters(), self._theirs.parameters(), strict=True)
-        with torch.no_grad():
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
             for (name, ours), theirs in pairs:
                 if ours.shape != theirs.shape:
                     raise UserError(f"The parameter {name} of the module has another shape by now.")
@@ -107,8 +118,13 @@ class WatchedModule:
     def _outputs(self) -> int:
         with torch.no_grad():
             try:
-                output = self.copy(self.x[:2])
+                with refuse_draws():
+                    output = self.copy(self.x[:2])
+            except ModuleDrawsError:
+                raise
             except Exception as error:  # whatever the module's own code raises
+                if is_interrupt(error):
+                    raise
                 line = (str(error).strip() or type(error).__name__).partition("\n")[0]
                 shape = tuple(self.x.shape[1:])
                 raise UserError(
@@ -155,6 +171,8 @@ def _copied(module: nn.Module) -> nn.Module:
     try:
         copy = deepcopy(module, _not_copied(module))
     except Exception as error:  # whatever a module holds that cannot be copied
+        if is_interrupt(error):
+            raise
         line = (str(error).strip() or type(error).__name__).partition("\n")[0]
         raise UserError(f"The module cannot be copied, so it cannot be watched: {line}") from None
     for part in copy.modules():  # they may keep what they see, which is the owner's
@@ -190,35 +208,3 @@ def _computing_hooks(part: nn.Module) -> dict[int, Callable[..., object]]:
 def _weight_name(hook: object) -> str:
     attribute = next(name for kind, name in _COMPUTING.items() if isinstance(hook, kind))
     return str(getattr(hook, attribute))
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """What we compute in it leaves the owner's random numbers and modes of torch as they are."""
-    python, array = random.getstate(), np.random.get_state(legacy=False)
-    state = torch.get_rng_state()
-    cards = torch.cuda.get_rng_state_all() if _has_cards() else []
-    try:
-        with torch.inference_mode(False), torch.enable_grad(), _full_precision():
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(array)
-        torch.set_rng_state(state)
-        if cards:
-            torch.cuda.set_rng_state_all(cards)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    with torch.autocast("cpu", enabled=False):
-        if _has_cards():
-            with torch.autocast("cuda", enabled=False):
-                yield
-        else:
-            yield
-
-
-def _has_cards() -> bool:
-    """Whether the owner uses CUDA; asking must not initialise it."""
-    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]

@@ -15,12 +15,13 @@ watching, never the loop.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -30,11 +31,14 @@ import torch
 from torch import nn
 
 from dgn_engine.attachment.given_scores import GivenScores, Score
+from dgn_engine.attachment.isolation import is_interrupt, isolated, modes_set_aside
+from dgn_engine.attachment.reached_state import StateChangedError, kept_state
 from dgn_engine.attachment.sliced_readings import SlicedReadings, sliced_readings
 from dgn_engine.attachment.tangent_alone import TangentAlone
-from dgn_engine.attachment.watched_module import REGIME, WatchedModule, undisturbed
+from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrapped
 from dgn_engine.attachment.watched_run import create_folder, probe_tensors, started
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
+from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Frame, Reading, Watching
@@ -99,17 +103,20 @@ class Watcher:
         class_names: Sequence[str] = (),
     ) -> None:
         _check(module, probes, share, steps_per_epoch)
-        self._module, self._probe, self._out = module, probe_tensors(probe), out
+        with isolated():
+            self._probe = probe_tensors(probe)
+        self._module, self._out = module, out
         self._probes, self._class_names = tuple(probes), tuple(class_names)
         self._per_epoch = steps_per_epoch
         self._share = share
         self._recorder: Recorder | None = None  # while it is watched
         self._begun = False
+        self._pid = os.getpid()
         self._schedule: ProbeSchedule | None = None
         self._sliced: SlicedReadings | None = None
         self.steps = 0
         self.trouble = ""  # why it is watched no more, in a sentence
-        self._scores = GivenScores(_warn)
+        self._scores = GivenScores(warn)
         self._readings: dict[str, Reading] = {}
         self._next_look = self._noted = self._passed = self._framed = 0.0
         self._framed_at = 0.0  # processor seconds of the recorder at the last frame
@@ -119,6 +126,11 @@ class Watcher:
     def active(self) -> bool:
         """Whether steps are recorded."""
         return self._recorder is not None
+
+    @property
+    def _records(self) -> bool:
+        """Whether it is active in this process: a forked child has no thread that writes."""
+        return self._recorder is not None and os.getpid() == self._pid
 
     @property
     def account(self) -> Watching:
@@ -139,12 +151,12 @@ class Watcher:
         """
         self._begun = True
         try:
-            with undisturbed():
+            with isolated():
                 self._begin()
         except UserError:
             raise
-        except Exception as error:
-            self._give_up(error)
+        except BaseException as error:
+            self.give_up(error)
         return self
 
     __enter__ = start
@@ -161,23 +173,23 @@ class Watcher:
     def close(self, error: BaseException | None = None) -> None:
         """Read once more, write what is left, and let the folder go. `error`: what ended the
         loop; without one the run is finished."""
-        if self._recorder is None:
+        if not self._records or self._recorder is None:
             return
         try:
-            with undisturbed():
+            with isolated():
                 self._note_scores()
                 if error is None:
                     self._look(last=True)
                     self._emit(events.Finished(self.steps))
                 elif isinstance(error, Exception):
-                    what = f"The training script stopped: {type(error).__name__}: {error}"
+                    what = f"The training script stopped: {type(error).__name__}: {_text(error)}"
                     details = "".join(traceback.format_exception(error))
                     self._emit(events.Failed(what, details))
                 else:  # Ctrl-C
                     self._recorder.note("Closed", {"step": self.steps})
             self._end()
-        except Exception as own:
-            self._give_up(own)
+        except BaseException as own:
+            self.give_up(own)
 
     # What the loop says
 
@@ -190,17 +202,18 @@ class Watcher:
         another name, is left out with one warning.
         """
         self.steps += 1
-        if self._recorder is None:
+        if not self._records:
             self._warn_unless_begun()
             return
         try:
-            self._scores.add(loss, accuracy, unknown)
+            with modes_set_aside(), torch._C.DisableTorchFunction():
+                self._scores.add(loss, accuracy, unknown)
             now = time.monotonic()
             if now >= self._next_look:
                 self._next_look = now + LOOK_EVERY
                 self._tick(now)
-        except Exception as error:
-            self._give_up(error)
+        except BaseException as error:
+            self.give_up(error)
 
     def log(
         self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
@@ -213,13 +226,14 @@ class Watcher:
         self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
     ) -> None:
         """The scores of a test set (or validation set) at this step; as those of `step`."""
-        if self._recorder is None:
+        if not self._records:
             return
         try:
-            self._scores.refuse(unknown)
-            self._note_scores(self._scores.loss(loss), self._scores.share(accuracy))
-        except Exception as error:
-            self._give_up(error)
+            with modes_set_aside(), torch._C.DisableTorchFunction():
+                self._scores.refuse(unknown)
+                self._note_scores(self._scores.loss(loss), self._scores.share(accuracy))
+        except BaseException as error:
+            self.give_up(error)
 
     # Own
 
@@ -227,15 +241,21 @@ class Watcher:
         """Say once that a watcher without a beginning records nothing."""
         if not self._begun:
             self._begun = True
-            _warn(
+            warn(
                 "Nothing is recorded: this watcher was not started. Write 'with dgn.watch(…) as "
                 "w:', or call its start() before the first step."
             )
 
     def _begin(self) -> None:
         worked, began = time.thread_time(), time.monotonic()
-        x, labels, order = self._probe
-        watched = self._watched = WatchedModule(self._module, x, labels)
+        with kept_state(unwrapped(self._module)) as reached:
+            self._open(WatchedModule(self._module, *self._probe[:2], reached), worked, began)
+        self._say_what_is_left_out(self._watched)
+
+    def _open(self, watched: WatchedModule, worked: float, began: float) -> None:
+        """Make the folder and read for the first time; `worked` and `began` are when it started."""
+        self._watched = watched
+        labels, order = self._probe[1:]
         _check_names(self._class_names, watched.classes)
         folder = create_folder(self._out, watched.title, len(labels))
         by = f"{watched.title} of {Path(sys.argv[0]).name or 'an interactive session'}"
@@ -263,7 +283,6 @@ class Watcher:
             self._without_gates(watched)
         self._rate_from = (time.monotonic(), 0)
         self._look()
-        self._say_what_is_left_out(watched)
         self._budget.settle(running=True)  # opens the account, on which the beginning is a debt
         self._budget.owe("start", clock() - before)
 
@@ -279,7 +298,7 @@ class Watcher:
         """Warn of what is not read of the module, now that it was read once."""
         if watched.network is not None:
             if watched.remark:
-                _warn(watched.remark)
+                warn(watched.remark)
             return
         only = "only scores are recorded" if self._alone is None else "only K is computed"
         words = [f"There are no gates and no path kernels of this module; {only}."]
@@ -288,7 +307,7 @@ class Watcher:
             words.append(self._alone.remark)
         elif TANGENT in self._probes:
             words.append(self._readings[TANGENT].absent)
-        _warn(" ".join(filter(None, words)))
+        warn(" ".join(filter(None, words)))
 
     def _tick(self, now: float) -> None:
         recorder, began = self._recorder, self._budget.busy()
@@ -298,7 +317,7 @@ class Watcher:
             self._billed = busy
         for event in recorder.take_events():
             if isinstance(event, events.RecordingPaused):
-                _warn(f"{event.reason} Your training goes on.")
+                warn(f"{event.reason} Your training goes on.")
         self._budget.settle(running=True)
         if now - self._noted >= NOTE_EVERY:
             self._note_scores()
@@ -308,11 +327,11 @@ class Watcher:
         due = self._is_due()
         self._budget.charge("recording", self._budget.busy() - began)
         if due:
-            with undisturbed():
+            with isolated():
                 self._look()
             self._next_look = time.monotonic() + LOOK_EVERY
         elif self._sliced is not None and self._sliced.waits and self._budget.in_credit:
-            with undisturbed():
+            with isolated():
                 self._work_on(self._sliced)
 
     def _is_due(self) -> bool:
@@ -375,8 +394,9 @@ class Watcher:
     def _read_alone(self, alone: TangentAlone) -> None:
         began = self._budget.busy()
         try:
-            reading = alone.read(self.steps)
-        except ValueError as refusal:  # it says which module has no K
+            with kept_state(unwrapped(self._module)), refuse_draws():
+                reading = alone.read(self.steps)
+        except (ValueError, ModuleDrawsError) as refusal:  # it says which module has no K
             reading = Reading(TANGENT, self.steps, absent=str(refusal))
             self._alone = None
         self._budget.took(TANGENT, "readings", self._budget.busy() - began)
@@ -426,20 +446,24 @@ class Watcher:
             soon = not isinstance(event, (events.Measured, events.ProbeScalars))
             self._recorder.note(log_word(event), to_plain(event), soon)
 
-    def _give_up(self, error: Exception) -> None:
-        """A fault of ours: say so once, here and in the run folder, and let the loop go on."""
-        said = str(error).strip().rstrip(".") or type(error).__name__
+    def give_up(self, error: BaseException) -> None:
+        """Say once, here and in the run folder, that watching stops, and let the loop continue.
+
+        Raises `error` where it is the user's own way to stop the program: Ctrl-C, or a signal.
+        """
+        if is_interrupt(error):
+            raise error
+        said = _text(error).strip().rstrip(".") or type(error).__name__
         self.trouble = (
             f"Watching stopped at step {self.steps:,}: {said}. The training went on without it."
         )
-        with suppress(Exception):
-            details = (
-                "" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
-            )
+        with _ignored():
+            known = isinstance(error, (UserError, StateChangedError))
+            details = "" if known else "".join(traceback.format_exception(error))
             self._emit(events.Failed(self.trouble, details))
             self._end()
         self._recorder = None
-        _warn(self.trouble)
+        warn(self.trouble)
 
     def _end(self) -> None:
         recorder, self._recorder = self._recorder, None
@@ -447,12 +471,12 @@ class Watcher:
             self._schedule.release()
         atexit.unregister(self._at_exit)
         if recorder is not None and not recorder.close(CLOSING):
-            _warn(recorder.paused or "The disk did not take all that was recorded in time.")
+            warn(recorder.paused or "The disk did not take all that was recorded in time.")
 
     def _at_exit(self) -> None:
         """The program ends without `close`."""
-        if self._recorder is not None:
-            with suppress(Exception):
+        if self._records and self._recorder is not None:
+            with _ignored():
                 self._recorder.note("Closed", {"step": self.steps})
                 self._end()
 
@@ -482,10 +506,32 @@ def _check_names(names: Sequence[str], classes: int) -> None:
         )
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
     """A warning, also where the owner made errors of warnings: their loop must not end by it."""
     try:
         warnings.warn(f"dgn: {sentence}", RuntimeWarning, stacklevel=4)
-    except Warning:
-        with suppress(Exception):
+    except BaseException as error:  # `warnings.showwarning` may be the user's own
+        if is_interrupt(error):
+            raise
+        with _ignored():
             complain(f"dgn: {sentence}")
+
+
+@contextmanager
+def _ignored() -> Iterator[None]:
+    """Ignore whatever is raised, except the user's own way to stop the program."""
+    try:
+        yield
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says; its `__str__` may be the user's own, and fail."""
+    try:
+        return str(error)
+    except BaseException as another:
+        if is_interrupt(another):
+            raise
+        return ""

@@ -1,0 +1,158 @@
+"""Keeps what is computed for a reading apart from the training of the user's own loop.
+
+Only what belongs to the calling thread is switched, or is switched for this thread alone: other
+threads of the user's may train, draw random numbers and call modules meanwhile.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import CodeType
+from typing import Any
+
+import torch
+from torch.nn.modules import module as torch_module
+from torch.utils._device import DeviceContext
+
+_RAISE = dis.opmap["RAISE_VARARGS"]
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Compute in gradient mode and full precision, without the user's hooks and modes of torch.
+
+    Set aside are autocast, inference mode, hooks on saved tensors, modes of torch's functions and
+    operations, and the hooks on all modules; the latter for this thread alone.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(modes_set_aside())
+        stack.enter_context(_saved_tensor_hooks_set_aside())
+        stack.enter_context(_module_hooks_set_aside())
+        stack.enter_context(_no_autocast())
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        yield
+
+
+@contextmanager
+def modes_set_aside() -> Iterator[None]:
+    """Set aside the user's `TorchFunctionMode`s and `TorchDispatchMode`s, which see each call.
+
+    The default device is such a mode too; it stays.
+    """
+    own = torch._C
+    modes = [own._pop_torch_function_stack() for _ in range(own._len_torch_function_stack())]
+    modes.reverse()
+    try:
+        for mode in modes:
+            if isinstance(mode, DeviceContext):
+                own._push_on_torch_function_stack(mode)
+        with _dispatch_modes_set_aside():
+            yield
+    finally:
+        for _ in range(own._len_torch_function_stack()):
+            own._pop_torch_function_stack()
+        for mode in modes:
+            own._push_on_torch_function_stack(mode)
+
+
+@contextmanager
+def _dispatch_modes_set_aside() -> Iterator[None]:
+    if not torch._C._len_torch_dispatch_stack():
+        yield
+        return
+    from torch.utils._python_dispatch import _disable_current_modes  # imports much of torch
+
+    with _disable_current_modes():
+        yield
+
+
+@contextmanager
+def _saved_tensor_hooks_set_aside() -> Iterator[None]:
+    own = torch._C._autograd
+    hooks: list[Any] = []
+    while (top := own._top_saved_tensors_default_hooks(True)) is not None:
+        hooks.append(top)
+        own._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            own._push_saved_tensors_default_hooks(pack, unpack)
+
+
+@contextmanager
+def _no_autocast() -> Iterator[None]:
+    """Without `torch.autocast`, which empties on its way out a cache that all threads share."""
+    enabled = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    for kind in enabled:
+        torch.set_autocast_enabled(kind, False)
+    try:
+        yield
+    finally:
+        for kind in enabled:
+            torch.set_autocast_enabled(kind, True)
+
+
+@contextmanager
+def _module_hooks_set_aside() -> Iterator[None]:
+    """Skip in this thread the hooks that the user registered on all modules.
+
+    torch keeps them in dictionaries of the process. Each hook gives way to a function that calls
+    it in every other thread, under the same key, by which the user can still remove it.
+    """
+    thread = threading.get_ident()
+    replaced = []
+    for name, hooks in list(vars(torch_module).items()):
+        if not name.startswith("_global_") or not isinstance(hooks, dict):
+            continue
+        for key, hook in list(hooks.items()):
+            if callable(hook):  # others are flags
+                elsewhere = _elsewhere(hook, thread)
+                hooks[key] = elsewhere
+                replaced.append((hooks, key, hook, elsewhere))
+    try:
+        yield
+    finally:
+        for hooks, key, hook, elsewhere in reversed(replaced):
+            if hooks.get(key) is elsewhere:
+                hooks[key] = hook
+
+
+def _elsewhere(hook: Callable[..., Any], thread: int) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return None if threading.get_ident() == thread else hook(*args, **kwargs)
+
+    return call
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception reached this thread from outside of what it ran.
+
+    That is Ctrl-C, and whatever a signal handler of the user's raises; not a `KeyboardInterrupt`
+    or `SystemExit` that code raises while its result is asked for.
+    """
+    handlers = {_code_of(signal.getsignal(each)) for each in signal.valid_signals()} - {None}
+    trace, last = error.__traceback__, None
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace, last = trace.tb_next, trace
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    return last is None or last.tb_frame.f_code.co_code[last.tb_lasti] != _RAISE
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    for each in (handler, vars(type(handler)).get("__call__")):  # an object that can be called
+        code = getattr(getattr(each, "__func__", each), "__code__", None)
+        if isinstance(code, CodeType):
+            return code
+    return None

@@ -1,0 +1,819 @@
+"""Training loops of users whose state lies where a copy of the module does not reach."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, field
+from queue import Queue
+from threading import Thread
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules import module as torch_module
+from torch.nn.utils import parametrizations
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+Forward = Callable[[Any, Tensor], Tensor]
+
+
+@dataclass
+class UserLoop:
+    """A module and one step of its training, which returns the loss.
+
+    `scale` multiplies the loss, so that state outside of the weights reaches them; `around` is
+    active during the loop and `reporting` while a step is reported to the watcher.
+    """
+
+    module: nn.Module
+    scale: Callable[[], Any] = lambda: 1.0
+    after: Callable[[], object] = lambda: None
+    data: Callable[[], Tensor] | None = None
+    around: AbstractContextManager[Any] = field(default_factory=nullcontext)
+    reporting: Callable[[], AbstractContextManager[Any]] = nullcontext
+    every: int = 1  # batches whose gradients are added up
+
+    def __post_init__(self) -> None:
+        trained = [p for p in self.module.parameters() if p.requires_grad]
+        self.optimiser = torch.optim.SGD(trained, lr=0.1, momentum=0.5)
+        self.batches = 0
+
+    def step(self) -> Tensor:
+        generator = torch.Generator().manual_seed(self.batches)
+        x = torch.randn(8, 6, generator=generator, dtype=torch.get_default_dtype())
+        y = torch.randint(0, 3, (8,), generator=generator)
+        if self.data is not None:
+            x = x + 0.1 * self.data()
+        loss = F.cross_entropy(self.module(x), y) * self.scale()
+        loss.backward()
+        self.batches += 1
+        if self.batches % self.every == 0:
+            self.optimiser.step()
+            self.optimiser.zero_grad()
+        self.after()
+        return loss.detach()
+
+
+LOOPS: dict[str, tuple[Callable[[], Any], str]] = {}
+
+
+def loop(trouble: str = "") -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """Register a loop; `trouble`: a word of the sentence with which watching ends, or ''."""
+
+    def add(make: Callable[[], Any]) -> Callable[[], Any]:
+        LOOPS[make.__name__] = make, trouble
+        return make
+
+    return add
+
+
+class Net(nn.Module):
+    """A small network around one function of its hidden layer."""
+
+    def __init__(self, hidden: Forward = lambda net, h: h, act: Any = None) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.act = nn.ReLU() if act is None else act
+        self.hidden = hidden
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.hidden(self, self.act(self.first(x))))
+
+
+def layers(*between: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(6, 8), *between, nn.ReLU(), nn.Linear(8, 3))
+
+
+# What is part of the module
+
+
+@loop()
+def plain() -> UserLoop:
+    return UserLoop(layers())
+
+
+@loop()
+def without_gates() -> UserLoop:
+    return UserLoop(layers(nn.GELU()))
+
+
+@loop()
+def dropout() -> UserLoop:
+    return UserLoop(layers(nn.Dropout(0.5)))
+
+
+@loop()
+def dropout_function() -> UserLoop:
+    return UserLoop(Net(lambda net, h: F.dropout(h, 0.5, net.training)))
+
+
+@loop()
+def batchnorm() -> UserLoop:
+    return UserLoop(layers(nn.BatchNorm1d(8)))
+
+
+@loop()
+def batchnorm_without_statistics() -> UserLoop:
+    return UserLoop(layers(nn.BatchNorm1d(8, track_running_stats=False)))
+
+
+@loop()
+def spectral_norm_by_hook() -> UserLoop:
+    return UserLoop(layers(nn.utils.spectral_norm(nn.Linear(8, 8))))
+
+
+@loop()
+def spectral_norm() -> UserLoop:
+    return UserLoop(layers(parametrizations.spectral_norm(nn.Linear(8, 8))))
+
+
+@loop()
+def weight_norm() -> UserLoop:
+    return UserLoop(layers(parametrizations.weight_norm(nn.Linear(8, 8))))
+
+
+@loop()
+def hidden_state_on_the_module() -> UserLoop:
+    class Recurrent(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            before = getattr(self, "state", torch.zeros(()))
+            h = torch.tanh(self.first(x) + before)
+            self.state = h.detach().mean()
+            return self.last(h)
+
+    return UserLoop(Recurrent())
+
+
+@loop()
+def gru() -> UserLoop:
+    class Recurrent(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gru = nn.GRU(6, 6, batch_first=True, dropout=0.0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(self.gru(x[:, None])[0][:, 0])
+
+    return UserLoop(Recurrent())
+
+
+@loop()
+def attention_with_dropout() -> UserLoop:
+    class Attending(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            h = F.gelu(self.first(x))[:, None].view(len(x), 2, 4)
+            rate = 0.5 if self.training else 0.0
+            return self.last(F.scaled_dot_product_attention(h, h, h, dropout_p=rate).flatten(1))
+
+    return UserLoop(Attending())
+
+
+@loop()
+def lazy_buffer() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        if not hasattr(net, "shift"):
+            net.register_buffer("shift", torch.rand(8))  # drawn at the first pass
+        return h + net.shift
+
+    return UserLoop(Net(hidden))
+
+
+@loop()
+def counter_of_calls() -> UserLoop:
+    class Counting(Net):
+        calls = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return super().forward(x)
+
+    net = Counting()
+    return UserLoop(net, lambda: 1 + 0.1 * net.calls)
+
+
+@loop()
+def hooks_of_the_module() -> UserLoop:
+    net, calls = layers(), []
+    net[0].register_forward_hook(lambda *_: calls.append(1))
+    net[0].register_full_backward_hook(lambda *_: calls.append(1))
+    return UserLoop(net, lambda: 1 + 0.01 * len(calls))
+
+
+@loop("calls")
+def hooks_registered_in_forward() -> UserLoop:
+    calls: list[int] = []
+
+    def count(*_: object) -> None:
+        calls.append(1)
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        if len(net.last._forward_hooks) < 3:
+            net.last.register_forward_hook(count)
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + 0.01 * len(calls))
+
+
+@loop()
+def call_overridden() -> UserLoop:
+    class Called(Net):
+        passes = 0
+
+        def __call__(self, *args: Any) -> Any:
+            self.passes += 1
+            return super().__call__(*args) * (1 + 0.01 * self.passes)
+
+    return UserLoop(Called())
+
+
+# What draws
+
+
+@loop()
+def dropout_always() -> UserLoop:
+    return UserLoop(Net(lambda net, h: F.dropout(h)))
+
+
+@loop()
+def draws_of_torch() -> UserLoop:
+    return UserLoop(Net(lambda net, h: h + torch.randn(8)))
+
+
+@loop()
+def draws_of_numpy() -> UserLoop:
+    return UserLoop(Net(lambda net, h: h * float(np.random.rand())))
+
+
+@loop()
+def draws_of_python() -> UserLoop:
+    return UserLoop(Net(lambda net, h: h * random.choice([1.0, 2.0])))
+
+
+@loop()
+def normal_numbers_of_python() -> UserLoop:
+    return UserLoop(Net(lambda net, h: h * random.gauss(1.0, 0.1)), lambda: random.gauss(1, 0.1))
+
+
+@loop()
+def seed_in_forward() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        torch.manual_seed(int(torch.initial_seed()) + 1)
+        return h
+
+    return UserLoop(Net(hidden), lambda: torch.rand(()))
+
+
+@loop()
+def draws_caught_by_the_module() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        try:
+            return h + torch.randn(8)
+        except Exception:
+            return h
+
+    return UserLoop(Net(hidden))
+
+
+@loop()
+def checkpointed() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Any:
+        return checkpoint(lambda t: F.dropout(t, 0.3, net.training), h, use_reentrant=False)
+
+    return UserLoop(Net(hidden, nn.GELU()))
+
+
+@loop()
+def own_generator() -> UserLoop:
+    net = Net(lambda net, h: h + torch.randn(8, generator=net.generator))
+    net.generator = torch.Generator().manual_seed(1)
+    return UserLoop(net)
+
+
+@loop("stream")
+def generator_of_torch_in_a_closure() -> UserLoop:
+    stream = torch.Generator().manual_seed(1)
+    return UserLoop(Net(lambda net, h: h + torch.randn(8, generator=stream)))
+
+
+@loop("stream")
+def generator_of_numpy_in_a_closure() -> UserLoop:
+    stream = np.random.default_rng(1)
+    return UserLoop(Net(lambda net, h: h * float(stream.random())))
+
+
+@loop("stream")
+def generator_of_python_in_a_closure() -> UserLoop:
+    stream = random.Random(1)
+    return UserLoop(Net(lambda net, h: h * stream.random()))
+
+
+# What functions reach by name
+
+AUX: list[Tensor] = []
+CACHE: dict[int, Tensor] = {}
+CALLS = 0
+COUNTS = np.zeros(2)
+SEEN: set[int] = set()
+LAST: deque[float] = deque(maxlen=3)
+NAMED: Counter[str] = Counter()
+GROUPS: defaultdict[str, list[int]] = defaultdict(list)
+NUMBERS: Iterator[int] = iter(())
+RUNNING = torch.zeros(8)
+
+
+@loop("AUX")
+def list_of_a_module() -> UserLoop:
+    AUX.clear()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        AUX.append(h.pow(2).mean())
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + sum(AUX), AUX.clear)
+
+
+@loop("CALLS")
+def counter_of_a_module() -> UserLoop:
+    global CALLS
+    CALLS = 0
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        global CALLS
+        CALLS += 1
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + 0.1 * CALLS)
+
+
+@loop("BEGUN")
+def name_that_is_made() -> UserLoop:
+    globals().pop("BEGUN", None)
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        global BEGUN
+        BEGUN = globals().get("BEGUN", 0) + 1
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + 0.1 * globals()["BEGUN"])
+
+
+@loop("CACHE")
+def cache_by_address() -> UserLoop:
+    CACHE.clear()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        CACHE.setdefault(h.data_ptr(), torch.ones(8) * (1 + 0.1 * len(CACHE)))
+        return h * (1 + 0.1 * len(CACHE))
+
+    return UserLoop(Net(hidden), after=CACHE.clear)
+
+
+@loop("COUNTS")
+def array_of_a_module() -> UserLoop:
+    COUNTS[:] = 0
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        COUNTS[0] += 1
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + 0.1 * COUNTS[0])
+
+
+@loop("RUNNING")
+def tensor_of_a_module() -> UserLoop:
+    RUNNING.zero_()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        RUNNING.mul_(0.9).add_(h.detach().mean(0))
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + RUNNING.mean())
+
+
+@loop("outside of itself")
+def other_containers() -> UserLoop:
+    for each in (SEEN, LAST, NAMED, GROUPS):
+        each.clear()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        SEEN.add(len(SEEN))
+        LAST.append(len(SEEN))
+        NAMED["passes"] += 1
+        GROUPS["a"].append(1)
+        return h
+
+    return UserLoop(
+        Net(hidden), lambda: 1 + 0.1 * (len(SEEN) + sum(LAST) + NAMED["passes"] + len(GROUPS["a"]))
+    )
+
+
+@loop("NUMBERS")
+def iterator_of_a_module() -> UserLoop:
+    global NUMBERS
+    NUMBERS = (n for n in range(1000))
+    return UserLoop(Net(lambda net, h: h * (1 + 0.1 * next(NUMBERS))))
+
+
+@loop("passes")
+def attribute_of_a_class() -> UserLoop:
+    class Counting(Net):
+        passes: ClassVar[int] = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            type(self).passes += 1
+            return super().forward(x)
+
+    return UserLoop(Counting(), lambda: 1 + 0.1 * Counting.passes)
+
+
+@loop("attributes of")
+def attribute_that_a_class_gets() -> UserLoop:
+    class Marking(Net):
+        def forward(self, x: Tensor) -> Tensor:
+            Marking.met = getattr(Marking, "met", 0) + 1
+            return super().forward(x)
+
+    return UserLoop(Marking(), lambda: 1 + 0.1 * Marking.met)
+
+
+@loop("losses")
+def list_of_a_class_in_a_method() -> UserLoop:
+    class Routing(Net):
+        losses: ClassVar[list[Tensor]] = []
+
+        def note(self, h: Tensor) -> Tensor:
+            self.losses.append(h.mean())
+            return h
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.note(super().forward(x))
+
+    return UserLoop(Routing(), lambda: 1 + sum(Routing.losses), Routing.losses.clear)
+
+
+@loop("calls")
+def closure_that_counts() -> UserLoop:
+    calls = 0
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + 0.1 * calls)
+
+
+@loop("default")
+def default_argument() -> UserLoop:
+    def hidden(net: Any, h: Tensor, met: list[int] = []) -> Tensor:  # noqa: B006
+        met.append(1)
+        return h * (1 + 0.1 * len(met))
+
+    return UserLoop(Net(hidden))
+
+
+@loop("attributes of")
+def attribute_of_a_function() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        vars(hidden)["met"] = vars(hidden).get("met", 0) + 1
+        return h * (1 + 0.1 * vars(hidden)["met"])
+
+    return UserLoop(Net(hidden))
+
+
+@loop("records")
+def object_in_a_closure() -> UserLoop:
+    class Records:
+        __slots__ = ("met",)
+
+        def __init__(self) -> None:
+            self.met = 0
+
+    records = Records()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        records.met += 1
+        return h * (1 + 0.1 * records.met)
+
+    return UserLoop(Net(hidden))
+
+
+@loop("kept")
+def object_that_is_its_own_copy() -> UserLoop:
+    class Kept:
+        def __init__(self) -> None:
+            self.met: list[int] = []
+
+        def __deepcopy__(self, memo: object) -> Kept:
+            return self
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        net.kept.met.append(1)
+        return h * (1 + 0.1 * len(net.kept.met))
+
+    net = Net(hidden)
+    net.kept = Kept()
+    return UserLoop(net)
+
+
+@loop("original")
+def forward_that_closes_over_its_module() -> UserLoop:
+    net = layers(nn.BatchNorm1d(8, momentum=0.5))
+    whole, original = nn.Sequential(net), net.forward
+    net.forward = lambda x: original(x)
+    return UserLoop(whole, lambda: 1 + net[1].running_mean.mean())
+
+
+@loop("teacher")
+def module_that_is_no_part() -> UserLoop:
+    teacher = [nn.BatchNorm1d(8, momentum=0.5)]
+    return UserLoop(
+        Net(lambda net, h: h + teacher[0](h)), lambda: 1 + teacher[0].running_mean.mean()
+    )
+
+
+@loop()
+def function_with_a_cache() -> UserLoop:
+    @functools.lru_cache
+    def positions(size: int) -> Tensor:
+        return torch.linspace(0, 1, size)
+
+    return UserLoop(Net(lambda net, h: h + positions(h.shape[1])))
+
+
+@loop("met")
+def autograd_function_that_counts() -> UserLoop:
+    met = []
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, h: Tensor) -> Tensor:
+            met.append(1)
+            return 2 * h
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            met.append(1)
+            return 2 * grad * (1 + 0.01 * len(met))
+
+    return UserLoop(Net(lambda net, h: Twice.apply(h)))
+
+
+@loop("gradients")
+def hook_on_a_tensor_in_forward() -> UserLoop:
+    gradients: list[Tensor] = []
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        if h.requires_grad:
+            h.register_hook(gradients.append)
+        return h
+
+    return UserLoop(Net(hidden, nn.GELU()), lambda: 1 + 0.1 * len(gradients))
+
+
+@loop("default dtype")
+def default_dtype_set_in_forward() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        torch.set_default_dtype(torch.float64)
+        return h
+
+    @contextmanager
+    def put_back() -> Iterator[None]:
+        yield
+        torch.set_default_dtype(torch.float32)
+
+    return UserLoop(
+        Net(hidden),
+        lambda: 1 + 0.1 * torch.ones(()).element_size(),
+        lambda: torch.set_default_dtype(torch.float32),
+        around=put_back(),
+    )
+
+
+class Counted(nn.Parameter):
+    """A parameter that counts what is done with it."""
+
+    calls: ClassVar[int] = 0
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        Counted.calls += getattr(func, "__name__", "") == "linear"
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+
+@loop("calls")
+def parameter_of_an_own_class() -> UserLoop:
+    Counted.calls, net = 0, layers()
+    net[0].weight = Counted(net[0].weight.detach())
+    return UserLoop(net, lambda: 1 + 0.1 * Counted.calls)
+
+
+# Hooks and modes of the process or of the thread
+
+
+@contextmanager
+def removed(*handles: Any) -> Iterator[None]:
+    yield
+    for handle in handles:
+        handle.remove()
+
+
+@loop()
+def forward_hook_of_all_modules() -> UserLoop:
+    stream = torch.Generator().manual_seed(3)
+
+    def add(part: nn.Module, args: Any, output: Any) -> Any:
+        return output + 0.1 * torch.randn(output.shape, generator=stream)
+
+    handle = torch_module.register_module_forward_hook(add)
+    return UserLoop(layers(), around=removed(handle))
+
+
+@loop()
+def other_hooks_of_all_modules() -> UserLoop:
+    calls: list[int] = []
+
+    def count(*_: object) -> None:
+        calls.append(1)
+
+    return UserLoop(
+        layers(),
+        lambda: 1 + 0.01 * len(calls),
+        around=removed(
+            torch_module.register_module_forward_pre_hook(count),
+            torch_module.register_module_full_backward_hook(count),
+            torch_module.register_module_full_backward_pre_hook(count),
+        ),
+    )
+
+
+@loop()
+def hooks_of_registrations() -> UserLoop:
+    net, calls = layers(), []
+
+    def count(*_: object) -> None:
+        calls.append(1)
+
+    return UserLoop(
+        net,
+        lambda: 1 + 0.01 * len(calls),
+        around=removed(
+            torch_module.register_module_parameter_registration_hook(count),
+            torch_module.register_module_buffer_registration_hook(count),
+            torch_module.register_module_module_registration_hook(count),
+        ),
+    )
+
+
+@loop()
+def mode_of_functions() -> UserLoop:
+    class Count(TorchFunctionMode):
+        calls = 0
+
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    mode = Count()
+    return UserLoop(layers(), lambda: 1 + 0.001 * mode.calls, around=mode)
+
+
+@loop()
+def mode_of_operations() -> UserLoop:
+    class Count(TorchDispatchMode):
+        calls = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    mode = Count()
+    return UserLoop(layers(nn.GELU()), lambda: 1 + 0.001 * mode.calls, around=mode)
+
+
+@loop()
+def hooks_on_saved_tensors() -> UserLoop:
+    saved: list[int] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        saved.append(1)
+        return tensor
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+    return UserLoop(layers(nn.GELU()), lambda: 1 + 0.01 * len(saved), around=hooks)
+
+
+@loop()
+def anomalies_detected() -> UserLoop:
+    return UserLoop(layers(), around=torch.autograd.set_detect_anomaly(True))
+
+
+@loop()
+def autocast() -> UserLoop:
+    return UserLoop(layers(nn.GELU()), around=torch.autocast("cpu", torch.bfloat16))
+
+
+@loop()
+def reported_in_inference_mode() -> UserLoop:
+    return UserLoop(layers(), reporting=torch.inference_mode)
+
+
+@loop()
+def reported_without_gradients() -> UserLoop:
+    return UserLoop(layers(nn.GELU()), reporting=torch.no_grad)
+
+
+@loop()
+def deterministic_algorithms() -> UserLoop:
+    @contextmanager
+    def deterministic() -> Iterator[None]:
+        torch.use_deterministic_algorithms(True)
+        yield
+        torch.use_deterministic_algorithms(False)
+
+    return UserLoop(layers(), around=deterministic())
+
+
+@loop()
+def float64_by_default() -> UserLoop:
+    @contextmanager
+    def put_back() -> Iterator[None]:
+        yield
+        torch.set_default_dtype(torch.float32)
+
+    torch.set_default_dtype(torch.float64)
+    return UserLoop(layers(), around=put_back())
+
+
+# What a loop does besides
+
+
+@loop()
+def gradients_added_up() -> UserLoop:
+    return UserLoop(layers(), every=2)
+
+
+@loop()
+def schedule_and_average() -> UserLoop:
+    net = layers(nn.Dropout(0.2))
+    average = deepcopy(net)
+
+    def after() -> None:
+        for group in made.optimiser.param_groups:
+            group["lr"] *= 0.9
+        with torch.no_grad():
+            for mean, now in zip(average.parameters(), net.parameters(), strict=True):
+                mean.lerp_(now, 0.1)
+
+    made = UserLoop(net, lambda: 1 + next(average.parameters()).mean().detach(), after)
+    return made
+
+
+def prefetched(draw: Callable[[], Tensor]) -> UserLoop:
+    """Batches that another thread draws while the loop trains."""
+    queue: Queue[Tensor] = Queue(2)
+
+    def fetch() -> None:
+        for _ in range(40):
+            queue.put(torch.stack([draw() for _ in range(50)])[:8].to(torch.float32))
+
+    @contextmanager
+    def fetching() -> Iterator[None]:
+        thread = Thread(target=fetch)
+        thread.start()
+        yield
+        while thread.is_alive():
+            while not queue.empty():
+                queue.get()
+        thread.join()
+
+    return UserLoop(layers(nn.GELU()), data=queue.get, around=fetching())
+
+
+@loop()
+def prefetched_from_torch() -> UserLoop:
+    return prefetched(lambda: torch.randn(6))
+
+
+@loop()
+def prefetched_from_numpy() -> UserLoop:
+    return prefetched(lambda: torch.from_numpy(np.random.randn(6)))
+
+
+@loop()
+def prefetched_from_python() -> UserLoop:
+    return prefetched(lambda: torch.tensor([random.gauss(0, 1) for _ in range(6)]))
