@@ -7,8 +7,9 @@ pickle calls it or not: a list of what is harmful would never be complete.
 Why that is enough: loading a pickle only calls what it names. Attributes that it sets, hooks that
 it registers and functions that it hands to others are names too, so anything that runs is either on
 the list or warned of. The names on it are therefore chosen such that none of them runs code from
-text or bytes, opens a file, starts a process, or looks up an attribute or a module by its name. The
-one exception, `_load_from_bytes`, is judged by the bytes it is given, and may not be kept.
+text or bytes, opens a file, starts a process, or looks up an attribute or a module by its name,
+other than a text coding in Python's `encodings`. The one exception, `_load_from_bytes`, is judged
+by the bytes it is given, and may not be kept.
 """
 
 from __future__ import annotations
