@@ -110,9 +110,10 @@ def sentence(act: Any, *given: Any) -> str:
 
 
 def test_what_a_file_would_run_is_listed_with_it(files: Files) -> None:
-    files.content = replace(contents(*FIT), would_call=("os.system",), would_import=("this",))
+    named = {"would_call": ("os.system",), "would_look_up": ("this.s",), "would_import": ("this",)}
+    files.content = replace(contents(*FIT), **named)
     event = files.listed()
-    assert (event.would_call, event.would_import) == (("os.system",), ("this",))
+    assert {name: getattr(event, name) for name in named} == named
 
 
 def test_a_file_that_fits_is_listed_with_all_that_can_be_done_with_it(files: Files) -> None:

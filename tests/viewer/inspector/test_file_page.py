@@ -284,3 +284,15 @@ def test_a_file_with_very_many_tensors_is_cut_short(inspector: Inspector) -> Non
     assert isinstance(inspector.page, FilePage)
     lines = inspector.page.tensors.toPlainText().splitlines()
     assert lines[-2:] == ["… and 3,000 more", "not read: optimizer"]
+
+
+def test_names_that_are_only_looked_up_are_in_the_warning(inspector: Inspector) -> None:
+    names = ("torch.serialization.os.system", "mine.layers.helper")
+    tell(inspector, replace(LISTED, would_look_up=names, would_import=("mine.layers",)))
+    page = inspector.page
+    assert isinstance(page, FilePage)
+    assert page.warning.isVisible()
+    assert page.warning.text().splitlines()[1:3] == [
+        "look up torch.serialization.os.system",
+        "import mine.layers and look up mine.layers.helper",
+    ]
