@@ -2,6 +2,7 @@
 
 `python -m dgn_engine.cli._attached ARGUMENTS`. The parent holds the other end of that pipe and
 writes nothing: it closes it to stop the command, and the system does where the parent is killed.
+Then it ends within `parent_watch.LEAVE` seconds, whatever it is at.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import threading
 
 from dgn_engine.cli import main
+from dgn_engine.confinement.parent_watch import end_after_parent
 
 # It may have been asked by a signal already, as at the end of a desktop's session: SIGUSR1 does not
 # count as a second one. Windows has none.
@@ -23,11 +25,15 @@ def _watch() -> None:
         pass
     if signal.getsignal(_ASKED) == signal.SIG_DFL:  # nothing is begun that could be saved
         os._exit(128 + _ASKED)
-    signal.raise_signal(_ASKED)
+    if hasattr(signal, "pthread_kill"):  # it also wakes the main thread out of a call that waits
+        signal.pthread_kill(threading.main_thread().ident or 0, _ASKED)
+    else:
+        signal.raise_signal(_ASKED)
 
 
 def attached_main() -> int:
     """Run the command of the arguments, watched; its exit code."""
+    end_after_parent()
     threading.Thread(target=_watch, name="dgn-parent", daemon=True).start()
     return main()
 

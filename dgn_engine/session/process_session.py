@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NoReturn
 
+from dgn_engine.confinement.parent_watch import LEAVE, end_after_parent
 from dgn_engine.confinement.spawn_context import SPAWN
 from dgn_engine.protocol.commands import Command, Shutdown
 from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, Stopped, Working
@@ -31,7 +32,6 @@ from dgn_engine.storage.program_log import crashes_logged
 
 POLL = 0.03  # seconds between two looks at what the child has for us; commands come at once
 BEAT = 1.0  # seconds after which a child says at least that it lives
-LEAVE = 20.0  # seconds that a child has to end after it closed its end of the pipe
 HANG_UP = 1.0  # seconds that a child has to read what is being written to it
 POISONED = 86  # exit code of a child that CUDA has left
 IGNORED = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent acts on them
@@ -226,6 +226,7 @@ def _how(code: int | None) -> str:
 
 def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
+    end_after_parent()
     for name in IGNORED:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

@@ -44,6 +44,7 @@ STARTS = {
     "dgn_engine/cli/docs.py": "a page, in the browser; a program's PATH is cleaned at its start",
     "dgn_engine/confinement/child.py": "the command and the environment of every Python",
     "dgn_engine/confinement/spawn_context.py": "the processes of multiprocessing",
+    "dgn_engine/confinement/tied_program.py": "ffmpeg, tied to its parent: `python_command`",
     "dgn_engine/confinement/trial.py": "a confined process: `child_command`; tries to fork",
     "dgn_engine/session/live_branch.py": "a branch: `module_command`",
     "dgn_engine/storage/runs/index_shares.py": "readers of runs: `module_command`",

@@ -25,6 +25,7 @@ from dgn_engine.confinement.child import (
     python_environment,
     usable_cores,
 )
+from dgn_engine.confinement.process import end_with_parent
 from dgn_engine.storage.runs.index_entry import IndexEntry, from_cache, read_entry, to_cache
 
 SHARE = 500  # runs; a process that reads fewer is not worth its start
@@ -112,6 +113,7 @@ def _answer(line: bytes) -> _Answer | None:
 
 def main() -> None:
     """The child: one line for each run, in their order."""
+    end_with_parent()
     gc.disable()  # it ends in seconds
     root, share = json.load(sys.stdin)
     for name, stamp in share:

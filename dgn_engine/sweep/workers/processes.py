@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.config import NetConfig
 from dgn_engine.confinement.child import usable_cores
+from dgn_engine.confinement.parent_watch import LEAVE
 from dgn_engine.confinement.spawn_context import SPAWN
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, make_folders
@@ -25,7 +26,7 @@ from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS, last_lines, log_path, write_log
 from dgn_engine.sweep.workers.places import Place, gpus, places_on
-from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT, LEAVE, STOP, serve
+from dgn_engine.sweep.workers.unit_child import DEVICE_FAULT, STOP, serve
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from dgn_engine.confinement.parent_watch import end_after_parent
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.text.printable import complain
 
 EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
 IDLE = 0.5  # … while none does
-LEAVE = 20.0  # seconds that a process has to save and end when nobody waits for it any more
 DEVICE_FAULT = 69  # exit code: the card cannot be used, or not by this process any more
 STOP = "stop"  # parent → child: save what runs, then end
 IGNORED = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent acts on them
@@ -37,7 +35,7 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: parent.stop())
     os.environ.update(environment)  # before torch is imported and looks
     _redirect(Path(log))
-    threading.Thread(target=_end_after_parent, name="dgn-parent", daemon=True).start()
+    end_after_parent()
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         while not parent.stopped:
             if not pipe.poll(IDLE):
@@ -68,15 +66,6 @@ def _leave(why: str) -> None:
     for line in why.splitlines():  # into its log, of which the parent tells the end
         complain(line)
     os._exit(DEVICE_FAULT)
-
-
-def _end_after_parent() -> None:
-    """End the process some time after its parent, also in the middle of a long calculation."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        time.sleep(LEAVE)
-        os._exit(1)
 
 
 def _carry_out(tasks: list[str], parent: _Parent) -> None:

@@ -1,4 +1,4 @@
-"""A confined child does not outlive the program that started it, whatever it is at."""
+"""No child outlives the program that started it for long, whatever it is at."""
 
 from __future__ import annotations
 
@@ -23,10 +23,37 @@ time.sleep(600)
 """
 
 
+# The child does not return from a call of C, and nothing in it asks for its parent.
+OF_A_WATCHED_ONE = """
+import subprocess, sys, time
+from dgn_engine.confinement import child
+stuck = "import ctypes; from dgn_engine.confinement import parent_watch; " \
+    "parent_watch.LEAVE = 0.1; parent_watch.end_after_parent(); print('stuck', flush=True); " \
+    "ctypes.CDLL(None).sleep(600)"
+made = subprocess.Popen(child.python_command("-c", stuck), stdout=subprocess.PIPE)
+made.stdout.readline()
+print(made.pid, flush=True)
+time.sleep(600)
+"""
+OF_A_TIED_ONE = """
+import subprocess, sys, time
+from dgn_engine.confinement import child
+from dgn_engine.confinement.tied_program import tied_command
+made = subprocess.Popen(
+    tied_command(["sh", "-c", "echo here; exec sleep 600"]), stdout=subprocess.PIPE)
+made.stdout.readline()
+print(made.pid, flush=True)
+time.sleep(600)
+"""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends it")
-def test_a_child_that_computes_ends_with_a_parent_that_is_killed() -> None:
+@pytest.mark.parametrize(
+    "script", [PARENT, OF_A_WATCHED_ONE, OF_A_TIED_ONE], ids=["confined", "watched", "tied"]
+)
+def test_a_child_that_computes_ends_with_a_parent_that_is_killed(script: str) -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())

@@ -44,6 +44,7 @@ class Child:
         self.polled: list[float] = []
         self.signals: list[object] = []
         monkeypatch.setattr(process_session, "ThreadSession", self.session)
+        monkeypatch.setattr(process_session, "end_after_parent", lambda: None)
         monkeypatch.setattr(os, "_exit", self.exit)
         monkeypatch.setattr(signal, "signal", lambda *given: self.signals.append(given))
 

@@ -68,7 +68,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     redirected: list[Path] = []
     monkeypatch.setattr(unit_child, "_redirect", redirected.append)
     monkeypatch.setattr(signal, "signal", lambda *given: signals.append(given))
-    monkeypatch.setattr(unit_child, "_end_after_parent", lambda: None)
+    monkeypatch.setattr(unit_child, "end_after_parent", lambda: None)
     monkeypatch.setattr(attempt, "attempt", one)
     monkeypatch.setattr(attempt, "attempt_pack", several)
     monkeypatch.setenv("DGN_CHILD", "no")
@@ -212,6 +212,7 @@ OF_A_SWEEP = """
 import json, multiprocessing, sys, time
 from multiprocessing.connection import Pipe
 from pathlib import Path
+from dgn_engine.confinement import parent_watch
 from dgn_engine.sweep.workers import unit_child
 
 def calculate(tasks, parent):  # it asks nobody whether it should stop
@@ -219,7 +220,7 @@ def calculate(tasks, parent):  # it asks nobody whether it should stop
     time.sleep(3600)
 
 def serve(pipe, log):
-    unit_child.LEAVE = 0.1
+    parent_watch.LEAVE = 0.1
     unit_child._carry_out = calculate
     unit_child.serve(pipe, {}, log)
 
