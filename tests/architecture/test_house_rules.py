@@ -57,6 +57,7 @@ LATE_IMPORTS = {
     "dgn_engine/notebook/notebook_run.py": "runs and figures know each other",
     "dgn_engine/session/thread_session.py": "torch is loaded in the thread of the engine",
     "dgn_engine/storage/runs/frame_files.py": "runs are listed without numpy",
+    "dgn_engine/storage/runs/manifest.py": "runs are listed without numpy",
     "dgn_engine/storage/runs/run_checkpoints.py": "runs are listed without numpy",
     "dgn_engine/sweep/workers/": "a worker loads what its units need, and dask only if asked for",
 }

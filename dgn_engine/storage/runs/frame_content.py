@@ -8,18 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from dgn_engine.protocol.frames import Array, Frame, Reading
+from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
+from dgn_engine.storage.regular_files import FILE, open_regular
 from dgn_engine.storage.runs import packed_arrays
 from dgn_engine.storage.runs.run_ranges import STEPS, is_count
 
 FORMAT = 2
+HEADER = 64 << 20  # bytes of a frame's header
 UNPACKED = 1 << 30  # bytes of the gates of one frame
 UNSOUND = (
     *(SafetensorError, ValueError, KeyError, TypeError, AttributeError),
@@ -29,9 +32,17 @@ UNSOUND = (
 _STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark", "error")
 
 
-def encode(frame: Frame) -> bytes:
+class FrameOrigin(NamedTuple):
+    """What a frame states of itself; `serial` None and `run` '' where it does not."""
+
+    step: int
+    serial: int | None = None
+    run: str = ""
+
+
+def encode(frame: Frame, run: str = "", serial: int | None = None) -> bytes:
     """Tensors 'probe/array'; zeros and ones are packed, eight in a byte, other large arrays as
-    `packed_arrays` says; the rest is JSON."""
+    `packed_arrays` says; the rest is JSON. `run`: the id of its run, `serial`: its number there."""
     tensors: dict[str, Array] = {}
     packed: dict[str, list[int]] = {}
     shrunk: dict[str, dict[str, Any]] = {}
@@ -59,6 +70,10 @@ def encode(frame: Frame) -> bytes:
     }
     if shrunk:
         head["shrunk"] = shrunk
+    if run:
+        head["run"] = run
+    if serial is not None:
+        head["serial"] = serial
     if frame.probe_digest:
         head["examples"] = frame.probe_digest
     if frame.regime:
@@ -69,7 +84,17 @@ def encode(frame: Frame) -> bytes:
 
 def decode(content: bytes) -> Frame:
     """The inverse of `encode`, with read-only arrays; raises one of `UNSOUND`."""
-    head = parse_json(_metadata(content)["frame"].encode())
+    return decode_with(content, read_head(content))
+
+
+def read_head(content: bytes) -> dict[str, Any]:
+    """What stands in a frame's file beside the arrays; raises one of `UNSOUND`."""
+    head: dict[str, Any] = parse_json(_metadata(content)["frame"].encode())
+    return head
+
+
+def decode_with(content: bytes, head: Mapping[str, Any]) -> Frame:
+    """As `decode`, where the head was read already."""
     arrays: dict[str, dict[str, Array]] = {probe: {} for probe in head["readings"]}
     if int(head.get("format", 1)) > FORMAT:
         raise ValueError("a newer version of this program wrote it")
@@ -122,6 +147,25 @@ def decode(content: bytes) -> Frame:
         wiring=wiring,
         probe_digest=digest,
     )
+
+
+def read_origin(path: InnerPath) -> FrameOrigin:
+    """What a frame states of itself, by its header alone; raises `OSError` or one of `UNSOUND`."""
+    with open_regular(path, FILE) as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > HEADER:
+            raise ValueError("its header is too large")
+        return origin_in(read_head(size.to_bytes(8, "little") + file.read(size)))
+
+
+def origin_in(head: Mapping[str, Any]) -> FrameOrigin:
+    """The same of a head that was read; raises one of `UNSOUND`."""
+    step, serial, run = head["step"], head.get("serial"), head.get("run", "")
+    if not is_count(step) or not isinstance(run, str):
+        raise ValueError("a step, or a run")
+    if serial is not None and not is_count(serial):
+        raise ValueError("a number of a frame")
+    return FrameOrigin(step, serial, run)
 
 
 def _metadata(content: bytes) -> Mapping[str, str]:

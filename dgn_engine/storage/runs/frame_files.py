@@ -15,11 +15,12 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
-from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs import folder_layout, run_identity
 from dgn_engine.storage.runs.retention import choose_thinned
 
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Frame
+    from dgn_engine.storage.runs.frame_content import FrameOrigin
 
 NEWEST = 32  # of the frames are never dropped
 ROOM = 0.9  # frames are dropped to this share of the cap, so that it is not done at every frame
@@ -27,22 +28,24 @@ ROOM = 0.9  # frames are dropped to this share of the cap, so that it is not don
 
 @dataclass(frozen=True)
 class StoredFrame:
-    """A frame's file; `serial` counts the frames of a run."""
+    """A frame's file; `serial` counts the frames of a run. `ids`: those that the run may have;
+    none where they are not known."""
 
     path: InnerPath
     step: int
     serial: int
     digest: str  # beginning of the sha256, from the name
     bytes: int
+    ids: frozenset[str] = frozenset()
 
 
-def write(folder: FilePath, frame: Frame, serial: int) -> StoredFrame:
-    """A new file. Raises `OSError`."""
+def write(folder: FilePath, frame: Frame, serial: int, run: str = "") -> StoredFrame:
+    """A new file, in which the id of its run and its number stand too. Raises `OSError`."""
     from dgn_engine.storage.runs.frame_content import encode
 
     folder = inner(folder)
     make_folder(folder)
-    content = encode(frame)
+    content = encode(frame, run, serial)
     sha256 = digest(content).sha256
     path = folder / folder_layout.frame_name(frame.step, serial, sha256)
     write_file(path, content)
@@ -52,9 +55,11 @@ def write(folder: FilePath, frame: Frame, serial: int) -> StoredFrame:
 def scan(folder: FilePath) -> list[StoredFrame]:
     """Every frame by its serial number; nothing is opened. Raises `OSError`."""
     folder = inner(folder)
+    listing = folder.listing()
+    ids = run_identity.ids_of(run_identity.info_beside(folder)) if listing else frozenset()
     found = [
-        StoredFrame(folder / name, *key, status.st_size if stat.S_ISREG(status.st_mode) else 0)
-        for name, status in folder.listing().items()
+        StoredFrame(folder / name, *key, status.st_size if stat.S_ISREG(status.st_mode) else 0, ids)
+        for name, status in listing.items()
         if (key := folder_layout.frame_key(name)) is not None
     ]
     return sorted(found, key=lambda one: one.serial)
@@ -62,22 +67,38 @@ def scan(folder: FilePath) -> list[StoredFrame]:
 
 def check(frame: StoredFrame) -> str:
     """What is wrong with a file, as the end of a sentence; empty where nothing is."""
+    from dgn_engine.storage.runs.frame_content import UNSOUND, read_origin
+
     try:
         sha256 = digest_file(frame.path).sha256
+        if sha256[:16] != frame.digest:
+            return "does not hold what was written (its sha256 differs from its name)"
+        return _misplaced(frame, read_origin(frame.path))
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if sha256[:16] != frame.digest:
-        return "does not hold what was written (its sha256 differs from its name)"
-    return ""
+    except UNSOUND as error:
+        return f"is damaged ({error})"
+
+
+def _misplaced(frame: StoredFrame, origin: FrameOrigin) -> str:
+    """Why it is not the frame that its name and folder say; '' where it is."""
+    if origin.step != frame.step:
+        return f"is of step {origin.step:,}, not of the {frame.step:,} that its name says"
+    if origin.serial not in (None, frame.serial):
+        return f"is frame {origin.serial:,} of its run, not the {frame.serial:,} of its name"
+    return "" if run_identity.belongs(origin.run, frame.ids) else run_identity.OF_ANOTHER
 
 
 def read(frame: StoredFrame) -> Frame:
-    """The frame; raises `UserError` where the file is not sound."""
-    from dgn_engine.storage.runs.frame_content import UNSOUND, decode
+    """The frame; raises `UserError` where the file is not sound, or of another step or run."""
+    from dgn_engine.storage.runs.frame_content import UNSOUND, decode_with, origin_in, read_head
 
     try:
         content = read_regular(frame.path, FILE)
-        return decode(content)
+        head = read_head(content)
+        if trouble := _misplaced(frame, origin_in(head)):
+            raise UserError(f"{frame.path} {trouble}.")
+        return decode_with(content, head)
     except OSError as error:
         raise UserError(f"{frame.path} cannot be read: {error.strerror}.") from None
     except UNSOUND as error:

@@ -11,9 +11,9 @@ import re
 import stat
 import time
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
 from typing import Any, NamedTuple
@@ -25,10 +25,12 @@ from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, NotRegular, open_regular
 from dgn_engine.storage.runs.run_ranges import check_event, is_count, is_time
+from dgn_engine.text.byte_counts import bytes_in_words
 
 SYNC_EVERY = 1.0  # seconds
 LINE = 1 << 20  # bytes that a line may have
 Ranges = tuple[tuple[int, int], ...]
+Marks = Mapping[int, str]  # checksums of lines, by their sequence numbers
 Wanted = Mapping[str, re.Pattern[bytes] | None]  # fields of lines, by their names
 _LOST = "Lost"  # a line that stands for others
 _TAIL = 4 << 20
@@ -36,6 +38,7 @@ _NAME = 100  # characters of a line's name
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _CHECKSUM = b',"crc":"%08x"}'
 _CHECKED = len(_CHECKSUM % 0)  # bytes
+_BEGINS = b'{"seq":'  # every line
 # The beginning of every line that was written here: what it is can be told without its fields.
 _HEAD = re.compile(
     rb'\{"seq":([0-9]{1,15}),"at":([0-9]{1,11}\.[0-9]{1,9}),"event":"([A-Za-z]{1,40})"'
@@ -84,13 +87,16 @@ class LogLine(NamedTuple):
 class LogContents:
     """`damaged`: first and last number (from 1) of each stretch of lines that are not sound;
     `missing`: first and last of the sequence numbers that no line has; `torn`: bytes of a last line
-    that was not finished, which is no damage.
+    that was not finished, which is no damage unless `stray` says that it is the beginning of none;
+    `marks`: checksums of the lines that were asked for.
     """
 
     lines: tuple[LogLine, ...]
     damaged: Ranges = ()
     missing: Ranges = ()
     torn: int = 0
+    stray: bool = False
+    marks: Marks = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -118,8 +124,10 @@ class LogWriter:
         self._path = inner(path)
         self._file: io.FileIO | None = None
         self._synced = 0.0
-        seq, self._end = _last(self._path)
+        seq, self._end, mark = _last(self._path)
         self._seq = max(seq, written)
+        self._first = _first_mark(self._path) if self._end else ""
+        self._newest = (seq - 1, mark)
         self._dirty = True
         self._unsynced = bytearray()
         self._doubtful = False  # a sync failed
@@ -133,6 +141,14 @@ class LogWriter:
     @property
     def next_seq(self) -> int:
         return self._seq
+
+    @property
+    def marks(self) -> dict[int, str]:
+        """Checksums of the first and the last line, by which this log is told from another; none
+        where those lines are lost."""
+        number, mark = self._newest
+        found = {0: self._first, number: mark}
+        return {seq: crc for seq, crc in found.items() if crc and 0 <= seq < self._seq}
 
     def append(self, name: str, fields: Mapping[str, Any]) -> None:
         """One line, as `append_all`."""
@@ -161,6 +177,10 @@ class LogWriter:
                 raise
         self._seq += len(lines)
         self._end += len(raw)
+        if lines:
+            self._newest = (self._seq - 1, _mark(raw))
+        if lines and self._seq == len(lines):
+            self._first = _mark(raw[: raw.index(b"\n") + 1])
 
     def sync(self) -> None:
         if self._dirty and self._file is not None:
@@ -246,8 +266,11 @@ class LogWriter:
         file = self._file
         if file is None or os.fstat(file.fileno()).st_size >= self._end:
             return False
-        synced, left = self._end - len(self._unsynced), _last(self._path)[1]
+        seq, left, mark = _last(self._path)
+        synced = self._end - len(self._unsynced)
         again = self._unsynced[max(0, left - synced) :]
+        if not again:
+            self._newest = (seq - 1, mark)
         file.truncate(left)
         file.seek(left)
         self._end, self._unsynced, self._dirty = left + len(again), again, True
@@ -275,25 +298,35 @@ class LogScan:
     `decoded`: the names of the lines that have their fields; others have only their step. Where a
     name has a pattern, and what stands behind the step is that, its groups are the fields, numbers
     all of them. None: all lines have their fields.
-    What is wrong with the log, as in `LogContents`, is known when all lines were taken. Iterating
-    raises `OSError`.
+    `marked`: numbers of the lines whose checksums are wanted, as `marks`. They and what is wrong
+    with the log, as in `LogContents`, are known when all lines were taken. Iterating raises
+    `OSError`.
     """
 
-    def __init__(self, path: FilePath, decoded: Wanted | None = None) -> None:
+    def __init__(
+        self, path: FilePath, decoded: Wanted | None = None, marked: Collection[int] = ()
+    ) -> None:
         self._path = path
         self._decoded = decoded
+        self._marked = frozenset(marked)
+        self.marks: dict[int, str] = {}
         self.damaged: list[tuple[int, int]] = []
         self.missing: list[tuple[int, int]] = []
         self.torn = self.end = 0
+        self.stray = False
 
     def __iter__(self) -> Iterator[LogLine]:
         number = unfinished = 0
+        stray = False
         with open_regular(self._path, FILE) as file, closing(_raw_lines(file)) as lines:
             for raw in lines:
                 if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
+                    begins = unfinished > 0 or raw[: len(_BEGINS)] == _BEGINS[: len(raw)]
+                    stray = stray or not begins or b"\0" in raw
                     unfinished += len(raw)
                     continue
                 number += 1
+                stray = False
                 line = None if unfinished else self._decode(raw[:-1])
                 unfinished = 0
                 if line is None or line.seq < self.end:
@@ -302,8 +335,10 @@ class LogScan:
                 if line.seq > self.end:
                     self.missing.append((self.end, line.seq - 1))
                 self.end = _end(line) + 1
+                if line.seq in self._marked and line.name != _LOST:
+                    self.marks[line.seq] = _mark(raw)
                 yield line
-        self.torn = unfinished
+        self.torn, self.stray = unfinished, stray or unfinished > LINE
 
     def _decode(self, raw: bytes) -> LogLine | None:
         if self._decoded is None or (found := _HEAD.match(raw)) is None:
@@ -326,14 +361,41 @@ class LogScan:
         return LogLine(int(number), float(at), name, fields)
 
 
-def read_log(path: FilePath) -> LogContents:
+def read_log(path: FilePath, marked: Collection[int] = ()) -> LogContents:
     """Every sound line, in order; a last line without its end is dropped.
 
     Raises `OSError`.
     """
-    scan = LogScan(path)
+    scan = LogScan(path, marked=marked)
     lines = tuple(scan)
-    return LogContents(lines, tuple(scan.damaged), tuple(scan.missing), scan.torn)
+    return LogContents(
+        lines,
+        tuple(scan.damaged),
+        tuple(scan.missing),
+        scan.torn,
+        scan.stray,
+        scan.marks,
+    )
+
+
+def log_trouble(log: LogContents | LogScan, expected: Marks) -> str:
+    """Why it is not the log that the run's writer left, as the end of a sentence; '' where nothing
+    says so. Single lines that are damaged or missing are no such reason.
+
+    Args:
+        log: read with these lines marked.
+        expected: checksums of lines, as the inventory has them.
+    """
+    if is_refuted(log.marks, expected):
+        return "is the log of another run"
+    if log.stray:
+        return f"ends in {bytes_in_words(log.torn)} that are no line of a log"
+    return ""
+
+
+def is_refuted(found: Marks, expected: Marks) -> bool:
+    """Whether a line has another checksum than it should; one that is missing has none."""
+    return any(found.get(seq, crc) != crc for seq, crc in expected.items())
 
 
 def fill_gaps(log: LogContents) -> bytes:
@@ -455,10 +517,25 @@ def _extend(ranges: list[tuple[int, int]], number: int) -> None:
         ranges.append((number, number))
 
 
-def _last(path: InnerPath) -> tuple[int, int]:
-    """The next sequence number, and where the last sound line ends."""
+def _mark(raw: bytes) -> str:
+    """The checksum that stands at the end of a sound line, whose end may be missing."""
+    return raw.rstrip(b"\n")[-_CHECKED:].decode("ascii", "replace")[8:-2]
+
+
+def _first_mark(path: InnerPath) -> str:
+    """The checksum of line 0; '' where the log does not begin with it."""
+    with open_regular(path, FILE) as file, closing(_raw_lines(file)) as lines:
+        raw = next(lines, b"")
+    line = decode_line(raw.removesuffix(b"\n"))
+    return _mark(raw) if line is not None and line.seq == 0 and line.name != _LOST else ""
+
+
+def _last(path: InnerPath) -> tuple[int, int, str]:
+    """The next sequence number, where the last sound line ends, and its checksum ('': that of a
+    line that stands for others)."""
+    mark = ""
     if not path.exists():
-        return 0, 0
+        return 0, 0, mark
     seq = end = 0
     with open_regular(path, FILE) as file:
         tail = max(0, os.fstat(file.fileno()).st_size - _TAIL)
@@ -469,9 +546,10 @@ def _last(path: InnerPath) -> tuple[int, int]:
                 line = decode_line(raw[:-1]) if raw.endswith(b"\n") else None
                 if line is not None:
                     seq, end = _end(line) + 1, place
+                    mark = "" if line.name == _LOST else _mark(raw)
             if end:
                 break
-    return seq, end
+    return seq, end, mark
 
 
 def _raw_lines(file: io.FileIO) -> Generator[bytes]:

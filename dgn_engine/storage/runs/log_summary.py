@@ -7,7 +7,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -89,7 +89,12 @@ def summarise(lines: Iterable[LogLine]) -> LogSummary:
 
 def scan_summary(path: FilePath) -> LogSummary:
     """Of a log that is read for it; raises `OSError` too."""
-    return summarise(LogScan(path, _DECODED))
+    return summarise(summary_scan(path))
+
+
+def summary_scan(path: FilePath, marked: Collection[int] = ()) -> LogScan:
+    """The lines of a log with those fields that a summary is made of."""
+    return LogScan(path, _DECODED, marked)
 
 
 def lines_before(line: LogLine) -> int:

@@ -6,25 +6,45 @@ writer was killed, or that an older version wrote, has none; there nobody can te
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage import lock
-from dgn_engine.storage.atomic_write import find_leftovers
+from dgn_engine.storage.atomic_write import PART, find_leftovers
 from dgn_engine.storage.inner_path import InnerPath, inside
-from dgn_engine.storage.plain_data import from_plain, to_plain
-from dgn_engine.storage.regular_files import Digest, NotRegular, check_file, digest_file, read_text
-from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogScan, Ranges
+from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
+from dgn_engine.storage.regular_files import (
+    FILE,
+    JSON,
+    Digest,
+    NotRegular,
+    check_file,
+    digest_file,
+    open_regular,
+    read_text,
+)
+from dgn_engine.storage.runs import (
+    folder_layout,
+    frame_files,
+    run_checkpoints,
+    run_identity,
+    run_info,
+)
+from dgn_engine.storage.runs.log import LogScan, Marks, Ranges, is_refuted, log_trouble
+from dgn_engine.storage.runs.run_notes import LARGEST, check_notes
+from dgn_engine.text.byte_counts import bytes_in_words
 
 KEY = "inventory"  # in run.json
+_MARKS = "log_marks"  # beside it: versions before refuse an inventory with a part that is new
 _MOST = 1_000_000  # frames: the manifest may be untrusted
 _COUNT = 1 << 53
 _WEIGHTS = re.compile(
@@ -32,18 +52,35 @@ _WEIGHTS = re.compile(
 )
 
 
+_EXTRA = "was put there by somebody else: the inventory does not have it"
+_SMALL = {
+    folder_layout.LOCK: 1 << 12,
+    folder_layout.NOTES: LARGEST,
+    folder_layout.ANSWERS: 1 << 24,
+}  # bytes that these files may have
+_FILES = {*folder_layout.FILES, *folder_layout.FOLDERS, *_SMALL}
+# By the folder, '' for that of the run: whether something of this name may be in it.
+_KNOWN_NAMES: Mapping[str, Callable[[str], bool]] = {
+    "": lambda name: name.partition(".link")[0] in _FILES,  # what `repair` has put aside there
+    folder_layout.CHECKPOINTS: lambda name: folder_layout.checkpoint_key(name) is not None,
+    folder_layout.FRAMES: lambda name: folder_layout.frame_key(name) is not None,
+    folder_layout.KEPT: lambda name: bool(_WEIGHTS.fullmatch(f"{folder_layout.KEPT}/{name}")),
+}
+
+
 @dataclass(frozen=True)
 class Manifest:
     """As it stands in `run.json`; raises `ValueError` where that cannot be.
 
     `lines` of the log; `frames`: first and last serial number of each stretch; `checkpoints`: the
-    names of their folders; `files` of weights.
+    names of their folders; `files` of weights; `marks`: checksums of the log's first and last line.
     """
 
     lines: int
     frames: Ranges
     checkpoints: tuple[str, ...]
     files: Mapping[str, Digest]
+    marks: Marks = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         counts = [self.lines, *(number for stretch in self.frames for number in stretch)]
@@ -61,11 +98,16 @@ class Manifest:
 
     @staticmethod
     def of(
-        lines: int, frames: Iterable[int], checkpoints: Iterable[str], files: Mapping[str, Digest]
+        lines: int,
+        frames: Iterable[int],
+        checkpoints: Iterable[str],
+        files: Mapping[str, Digest],
+        marks: Marks | None = None,
     ) -> Manifest:
         """One of these parts; `frames` by their serial numbers."""
         ranges = find_ranges(sorted(frames))
-        return Manifest(lines, ranges, tuple(sorted(checkpoints)), dict(sorted(files.items())))
+        names, written = tuple(sorted(checkpoints)), dict(sorted(files.items()))
+        return Manifest(lines, ranges, names, written, marks or {})
 
     @property
     def serials(self) -> frozenset[int]:
@@ -81,15 +123,26 @@ def read_manifest(info: Mapping[str, Any]) -> Manifest | None:
         return None
     try:
         manifest: Manifest = from_plain(Manifest, info[KEY])
+        return replace(manifest, marks=_marks_in(info))
     except TypeError as error:
         raise ValueError(str(error)) from None
-    return manifest
+
+
+def _marks_in(info: Mapping[str, Any]) -> Marks:
+    """The checksums of lines beside an inventory; raises `ValueError` or `TypeError`."""
+    marks: list[tuple[int, str]] = from_plain(tuple[tuple[int, str], ...], info.get(_MARKS, []))
+    return dict(marks)
 
 
 def put_manifest(info: Mapping[str, Any], manifest: Manifest | None) -> dict[str, Any]:
     """A `run.json` with this manifest, or with none."""
-    bare = {key: value for key, value in info.items() if key != KEY}
-    return bare if manifest is None else {**bare, KEY: to_plain(manifest)}
+    bare = {key: value for key, value in info.items() if key not in (KEY, _MARKS)}
+    if manifest is None:
+        return bare
+    inventory = to_plain(manifest)
+    del inventory["marks"]
+    marks = {_MARKS: [list(pair) for pair in manifest.marks.items()]} if manifest.marks else {}
+    return {**bare, KEY: inventory, **marks}
 
 
 class ManifestWriter:
@@ -114,7 +167,7 @@ class ManifestWriter:
         """Frames from this number on are superseded."""
         self._lost_frames = frozenset(one for one in self._lost_frames if one < serial)
 
-    def describe(self, lines: int, frames: Iterable[int]) -> Manifest:
+    def describe(self, lines: int, frames: Iterable[int], marks: Marks) -> Manifest:
         """What should be there from now on; raises `OSError`.
 
         Weights are hashed where they are new or were written anew.
@@ -124,7 +177,7 @@ class ManifestWriter:
                 with suppress(NotRegular):
                     self._files[name] = digest_file(path)
         checkpoints = _checkpoint_names(self._folder) | self._lost_checkpoints
-        return Manifest.of(lines, self._lost_frames.union(frames), checkpoints, self._files)
+        return Manifest.of(lines, self._lost_frames.union(frames), checkpoints, self._files, marks)
 
 
 @dataclass(frozen=True)
@@ -162,7 +215,7 @@ def _find_links(folder: InnerPath) -> Iterator[Damage]:
 def _verify(folder: InnerPath) -> list[Damage]:
     found: list[Damage] = []
     info: dict[str, Any] = {}
-    config, manifest = None, NOTHING
+    config, manifest = None, None
     try:
         info = run_info.read(folder)
         config = run_info.config_of(info)
@@ -172,15 +225,19 @@ def _verify(folder: InnerPath) -> list[Damage]:
         trouble = "is missing" if missing else str(refusal) if other else "is damaged"
         found.append(Damage(folder_layout.RUN, trouble))
     try:
-        manifest = read_manifest(info) or NOTHING
+        manifest = read_manifest(info)
     except ValueError:
         found.append(Damage(folder_layout.RUN, "holds an inventory that makes no sense"))
+    if is_foreign_info(folder):
+        return [Damage(folder_layout.RUN, f"{run_identity.OF_ANOTHER} than what lies beside it")]
+    log = LogScan(folder / folder_layout.LOG, marked=_marked(folder, manifest or NOTHING))
     return [
         *found,
         *_verify_config(folder, config),
-        *_verify_log(folder, count_lines(folder, manifest)),
-        *(damage for _, damage in find_unsound(folder)),
-        *compare(folder, manifest)[0],
+        *_verify_log(folder, manifest or NOTHING, log),
+        *(damage for _, damage in find_unsound(folder, manifest, log.marks)),
+        *compare(folder, manifest or NOTHING)[0],
+        *_find_strange(folder),
         *(
             Damage(path.within, "was not finished", harmless=True)
             for inner in folder_layout.written_folders(folder)
@@ -206,15 +263,161 @@ def count_lines(folder: InnerPath, manifest: Manifest) -> int:
     return max((manifest.lines, *(one.lines for one in held)))
 
 
-def find_unsound(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
-    """Checkpoints and frames that do not hold what was written, and what is wrong with each."""
+def find_unsound(
+    folder: InnerPath, manifest: Manifest | None, marks: Marks
+) -> Iterator[tuple[InnerPath, Damage]]:
+    """What does not hold what was written there, or was written by no writer of this run, and what
+    is wrong with each. `manifest`: None where it is not known what should be there; `marks`: those
+    that the log has."""
+    yield from find_wrong_kinds(folder)
+    refuted = _refuted_checkpoints(folder, manifest or NOTHING, marks)
+    orders: dict[int, str] = {}
     for one in _checkpoints(folder):
         if not one.sound:
-            culprit = one.path / one.culprit if one.culprit else one.path
-            yield one.path, Damage(culprit.within, one.trouble)
+            yield one.path, Damage(one.place.within, one.trouble)
+        elif one.path.name in refuted:
+            yield one.path, Damage(one.path.within, f"{run_identity.OF_ANOTHER} than the log")
+        elif one.order in orders:
+            yield one.path, Damage(one.path.within, f"is a copy of {orders[one.order]}")
+        elif manifest is not None and one.path.name not in manifest.checkpoints:
+            yield one.path, Damage(one.path.within, _EXTRA)
+        else:
+            orders[one.order] = one.path.name
+            keep = one.path / folder_layout.KEEP
+            if keep.exists() and not (keep.is_file() and not keep.status().st_size):
+                yield keep, Damage(keep.within, "is not the empty file that marks what is kept")
     for frame in _frames(folder):
         if trouble := frame_files.check(frame):
             yield frame.path, Damage(frame.path.within, trouble)
+        elif manifest is not None and frame.serial not in manifest.serials:
+            yield frame.path, Damage(frame.path.within, _EXTRA)
+    for name, path in _weights(folder).items():
+        if manifest is not None and name not in manifest.files:
+            yield path, Damage(name, _EXTRA)
+        elif manifest is None and (trouble := _check_tensors(path)):
+            yield path, Damage(name, trouble)
+    yield from _unreadable(folder)
+
+
+def find_wrong_kinds(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
+    """Folders of a run that are none, small files of it that are none or larger than any that is
+    written. `run.json`, `config.toml` and the log are read by themselves."""
+    there = folder.listing()
+    for name in (one for one in folder_layout.FOLDERS if one in there):
+        if not (stat.S_ISDIR(mode := there[name].st_mode) or stat.S_ISLNK(mode)):
+            yield folder / name, Damage(name, "is not a folder")
+    for name, most in _SMALL.items():
+        status = there.get(name)
+        if status is None or stat.S_ISLNK(status.st_mode):
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            yield folder / name, Damage(name, "is not a regular file")
+        elif status.st_size > most:
+            size = bytes_in_words(status.st_size)
+            yield folder / name, Damage(name, f"has {size}, more than is ever written there")
+
+
+def _check_tensors(path: InnerPath) -> str:
+    """What is wrong with a safetensors file of which no digest is known; '' where nothing is seen.
+
+    Its size is what its header says; other numbers of the same size are not seen.
+    """
+    try:
+        with open_regular(path, FILE) as file:
+            size, header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
+            tree = parse_json(file.read(min(header, JSON)))
+        ends = [one["data_offsets"][1] for name, one in tree.items() if name != "__metadata__"]
+        whole = 8 + header + max(ends, default=0)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return "is damaged"
+    return "" if whole == size else f"has {size:,} bytes, {whole:,} were written"
+
+
+def _unreadable(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
+    """Notes and answers that readers pass over, because they are damaged or of another run."""
+    from dgn_engine.storage.runs.run_answers import check_answers
+
+    checks = {folder_layout.NOTES: check_notes, folder_layout.ANSWERS: check_answers}
+    for name, check in checks.items():
+        if (folder / name).is_file() and (trouble := check(folder)):
+            yield folder / name, Damage(name, trouble)
+
+
+def _find_strange(folder: InnerPath) -> Iterator[Damage]:
+    """What no writer of runs leaves, and no reader reads."""
+    for within, is_known in _KNOWN_NAMES.items():
+        inner = folder / within if within else folder
+        if inner.is_link():
+            continue
+        for name in inner.listing():
+            if not is_known(name) and not name.endswith(PART):
+                yield Damage((inner / name).within, "is no part of a run", harmless=True)
+
+
+def _refuted_checkpoints(folder: InnerPath, manifest: Manifest, marks: Marks) -> set[str]:
+    """Names of the checkpoints whose log is not the one in the folder, where that is the run's."""
+    if is_foreign_log(folder, manifest, marks):
+        return set()
+    held = _checkpoints(folder, thorough=False)
+    return {one.path.name for one in held if is_refuted(marks, _expected(one))}
+
+
+def is_foreign_log(folder: InnerPath, manifest: Manifest, marks: Marks) -> bool:
+    """Whether the log that has these `marks` is that of another run: its first or last line is not
+    the one that the inventory has; without an inventory, no checkpoint was written beside it."""
+    if manifest.marks:
+        return is_refuted(marks, manifest.marks)
+    expected = [_expected(one) for one in _checkpoints(folder, thorough=False)]
+    told = [those for those in expected if those and marks.keys() >= those.keys()]
+    return bool(told) and all(is_refuted(marks, those) for those in told)
+
+
+def marks_of_log(folder: InnerPath, manifest: Manifest) -> Marks:
+    """Checksums of those lines of the log that inventory and checkpoints know; none where there is
+    no log."""
+    log = LogScan(folder / folder_layout.LOG, {}, _marked(folder, manifest))
+    with suppress(OSError):
+        deque(log, maxlen=0)
+    return log.marks
+
+
+def _marked(folder: InnerPath, manifest: Manifest) -> set[int]:
+    return marked_lines(_checkpoints(folder, thorough=False), manifest)
+
+
+def marked_lines(
+    checkpoints: Iterable[run_checkpoints.StoredCheckpoint], manifest: Manifest
+) -> set[int]:
+    """Numbers of the lines whose checksums inventory and checkpoints know."""
+    return {seq for one in checkpoints for seq in _expected(one)}.union(manifest.marks)
+
+
+def _expected(checkpoint: run_checkpoints.StoredCheckpoint) -> Marks:
+    """The checksum of the last line before a checkpoint, by its number."""
+    known = checkpoint.sound and checkpoint.line and checkpoint.lines
+    return {checkpoint.lines - 1: checkpoint.line} if known else {}
+
+
+def is_foreign_info(folder: InnerPath) -> bool:
+    """Whether `run.json` is that of another run: all that states a run states another one, and the
+    log or the configuration beside it is not its own either."""
+    try:
+        info = run_info.read(folder)
+        config, manifest = run_info.config_of(info), read_manifest(info) or NOTHING
+    except (UserError, ValueError):
+        return False
+    held = _checkpoints(folder, thorough=False)
+    if any(one.trouble != run_identity.OF_ANOTHER for one in held):
+        return False
+    frames = _frames(folder)
+    if any(frame_files.check(frame) != run_identity.OF_ANOTHER for frame in frames):
+        return False
+    if not held and not frames:
+        return False
+    other = any(_verify_config(folder, config))
+    return other or is_refuted(marks_of_log(folder, manifest), manifest.marks)
 
 
 def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manifest]:
@@ -237,6 +440,7 @@ def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manife
         manifest.serials & serials,
         checkpoints.intersection(manifest.checkpoints),
         {name: written for name, written in manifest.files.items() if not changed[name]},
+        manifest.marks,
     )
     return found, left
 
@@ -265,10 +469,8 @@ def _verify_config(folder: InnerPath, recorded: RunConfig | None) -> Iterator[Da
             yield Damage(folder_layout.CONFIG, trouble)
 
 
-def _verify_log(folder: InnerPath, written: int) -> Iterator[Damage]:
-    """`written`: how many lines there were at least."""
-    name = folder_layout.LOG
-    log = LogScan(folder / name)
+def _verify_log(folder: InnerPath, manifest: Manifest, log: LogScan) -> Iterator[Damage]:
+    name, written = folder_layout.LOG, count_lines(folder, manifest)
     try:
         deque(log, maxlen=0)
     except FileNotFoundError:
@@ -277,14 +479,19 @@ def _verify_log(folder: InnerPath, written: int) -> Iterator[Damage]:
     except OSError as error:
         yield Damage(name, f"cannot be read ({error.strerror})")
         return
+    if is_foreign_log(folder, manifest, log.marks):
+        yield Damage(name, "is the log of another run")
+        return
+    if trouble := log_trouble(log, manifest.marks):
+        yield Damage(name, trouble)
     if log.damaged:
         one = len(log.damaged) == 1 and len(set(log.damaged[0])) == 1
         yield Damage(name, f"is damaged in {'line' if one else 'lines'} {_ranges(log.damaged)}")
     if log.missing:
         yield Damage(name, f"lacks the entries {_ranges(log.missing)}")
-    if log.end < written:
+    if log.end < written or (manifest != NOTHING and log.end > manifest.lines):
         yield Damage(name, f"has {log.end:,} lines, {written:,} were written")
-    if log.torn:
+    if log.torn and not log.stray:
         yield Damage(name, "ends in a line that was not finished", harmless=True)
 
 

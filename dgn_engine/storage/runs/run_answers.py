@@ -19,13 +19,14 @@ from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, inside
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
-from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs import folder_layout, run_identity
 
 _MOST = 1 << 24  # bytes of the file
 _EXAMPLES = 1 << 24
 _BESTS = 16  # more are not written
 _STEP = 1 << 53
 _DIGITS = 16  # of a step
+_UNSOUND = (ValueError, KeyError, TypeError, AttributeError)
 
 Mask = NDArray[np.bool_]  # (N,): True where a test example was answered right
 
@@ -59,25 +60,48 @@ NONE = RunAnswers({}, {})
 
 
 def write_answers(folder: FilePath, answers: RunAnswers) -> None:
-    """Put these in the place of those before; raises `OSError`."""
+    """Put these in the place of those before, with the id of the run; raises `OSError`."""
+    root = inside(folder)
     tree = {
+        run_identity.RUN: run_identity.id_of(
+            run_identity.info_beside(root / folder_layout.ANSWERS)
+        ),
         "examples": answers.examples,
         "best": {str(step): _packed(mask) for step, mask in answers.best.items()},
         "last": {str(step): _packed(mask) for step, mask in answers.last.items()},
     }
-    write_file(inside(folder) / folder_layout.ANSWERS, (json.dumps(tree, indent=1) + "\n").encode())
+    write_file(root / folder_layout.ANSWERS, (json.dumps(tree, indent=1) + "\n").encode())
 
 
 def read_answers(folder: FilePath) -> RunAnswers:
-    """Those of a run; none where there are none, or they cannot be read."""
+    """Those of a run; none where there are none, they cannot be read, or are of another run."""
     try:
-        tree = parse_json(read_regular(inside(folder) / folder_layout.ANSWERS, _MOST))
-        examples = tree["examples"]
-        if type(examples) is not int or not 0 <= examples <= _EXAMPLES:
-            return NONE
-        return RunAnswers(_masks(tree["best"], examples), _masks(tree["last"], examples))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _read(folder)
+    except (OSError, *_UNSOUND):
         return NONE
+
+
+def check_answers(folder: FilePath) -> str:
+    """What is wrong with the file, as the end of a sentence; '' where its answers count."""
+    try:
+        _read(folder)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    except _UNSOUND as error:
+        return str(error) if run_identity.OF_ANOTHER in error.args else "is damaged"
+    return ""
+
+
+def _read(folder: FilePath) -> RunAnswers:
+    path = inside(folder) / folder_layout.ANSWERS
+    tree = parse_json(read_regular(path, _MOST))
+    examples = tree["examples"]
+    if type(examples) is not int or not 0 <= examples <= _EXAMPLES:
+        raise ValueError("a number of examples")
+    ids = run_identity.ids_of(run_identity.info_beside(path))
+    if not run_identity.belongs(tree.get(run_identity.RUN), ids):
+        raise ValueError(run_identity.OF_ANOTHER)
+    return RunAnswers(_masks(tree["best"], examples), _masks(tree["last"], examples))
 
 
 def _packed(mask: Mask) -> str:

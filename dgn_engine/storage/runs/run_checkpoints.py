@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.errors import UserError
@@ -13,7 +12,7 @@ from dgn_engine.storage.atomic_write import make_folder, write_folder
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
-from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs import folder_layout, run_identity
 from dgn_engine.storage.runs.run_ranges import WORD, is_count
 
 if TYPE_CHECKING:
@@ -47,7 +46,8 @@ class StoredCheckpoint:
 
     `kept`: '' or why it stays: 'before FR-II', 'final', 'by the user'. `trouble`: '' or what is
     wrong with it, and `culprit` the file; then order is -1. `lines` and `frames`: how many of the
-    log's lines and of the frames came before it.
+    log's lines and of the frames came before it; `line`: the checksum of the last of these lines,
+    '' where it is not known. `info`: the `run.json` that it was compared with.
     """
 
     path: InnerPath
@@ -59,17 +59,25 @@ class StoredCheckpoint:
     frames: int = 0
     trouble: str = ""
     culprit: str = ""
+    line: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def place(self) -> InnerPath:
+        """The file that is damaged, or its folder."""
+        return self.path / self.culprit if self.culprit else self.path
 
     @property
     def sound(self) -> bool:
-        """Whether its files are there with the content that was written."""
+        """Whether its files hold what was written, under this name and by this run."""
         return not self.trouble
 
 
 def write(
     folder: FilePath, snapshot: Snapshot, order: int, marks: Mapping[str, object]
 ) -> StoredCheckpoint:
-    """A new step folder; `marks` (kept, lines, frames) go into its state. Raises `OSError`."""
+    """A new step folder; `marks` (kept, lines, frames, and which run and line of the log it
+    belongs to) go into its state. Raises `OSError`."""
     from safetensors.torch import save
 
     folder = inner(folder)
@@ -90,14 +98,16 @@ def write(
 def scan(folder: FilePath, thorough: bool = True) -> list[StoredCheckpoint]:
     """Every checkpoint of a run, oldest first; damaged ones come first of all. Raises `OSError`.
 
-    `thorough`: hash every file; else only the small ones.
+    `thorough`: hash every file; else only the small ones. What is not of the run in whose folder
+    it lies, or not of the step that its name says, is damaged.
     """
     folder = inner(folder)
+    listing = folder.listing()
+    info = run_identity.info_beside(folder) if listing else {}
     found = [
-        _check(folder / name, key[0], thorough)
-        for name, status in folder.listing().items()
+        _check(folder / name, key[0], thorough, info)
+        for name in listing
         if (key := folder_layout.checkpoint_key(name)) is not None
-        and (stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode))
     ]
     return sorted(found, key=lambda one: (one.order, one.path.name))
 
@@ -108,9 +118,9 @@ def load(checkpoint: StoredCheckpoint) -> Snapshot:
 
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
-    checkpoint = _check(checkpoint.path, checkpoint.step, thorough=True)
+    checkpoint = _check(checkpoint.path, checkpoint.step, thorough=True, info=checkpoint.info)
     if not checkpoint.sound:
-        raise UserError(f"{checkpoint.path / checkpoint.culprit} {checkpoint.trouble}.")
+        raise UserError(f"{checkpoint.place} {checkpoint.trouble}.")
     try:
         listing = read_tensors(checkpoint.path / folder_layout.TENSORS)
         state = read_state(checkpoint.path)
@@ -149,10 +159,12 @@ def remove(checkpoint: StoredCheckpoint) -> None:
     hidden.remove_tree(ignore_errors=True)
 
 
-def _check(path: InnerPath, step: int, thorough: bool) -> StoredCheckpoint:
-    damaged = StoredCheckpoint(path, step, -1)
+def _check(path: InnerPath, step: int, thorough: bool, info: Mapping[str, Any]) -> StoredCheckpoint:
+    damaged = StoredCheckpoint(path, step, -1, info=info)
     if path.is_link():
         return replace(damaged, trouble="is a link, which is not followed")
+    if not path.is_dir():
+        return replace(damaged, trouble="is not a folder")
     manifest = path / folder_layout.MANIFEST
     try:
         digests: Mapping[str, Digest] = from_plain(
@@ -167,20 +179,36 @@ def _check(path: InnerPath, step: int, thorough: bool) -> StoredCheckpoint:
         if trouble:
             return replace(damaged, trouble=trouble, culprit=name)
     try:
-        one = _of_state(path, read_state(path))
+        state = read_state(path)
+        one = replace(_of_state(path, state), info=info)
     except (OSError, ValueError, KeyError, TypeError):
         return replace(damaged, trouble="makes no sense", culprit=folder_layout.STATE)
+    if trouble := _misplaced(one, step, state):
+        return replace(damaged, trouble=trouble, culprit=folder_layout.STATE)
     return replace(one, kept="by the user") if (path / folder_layout.KEEP).exists() else one
+
+
+def _misplaced(one: StoredCheckpoint, step: int, state: Mapping[str, Any]) -> str:
+    """Why it is not the checkpoint that its name and folder say; '' where it is."""
+    if one.step != step:
+        return f"is of step {one.step:,}, not of the {step:,} that its folder's name says"
+    stated = state.get(run_identity.RUN, "")
+    ours = run_identity.belongs(stated, run_identity.ids_of(one.info))
+    if not stated and one.info:
+        ours = run_identity.same_settings(one.info.get("config"), state.get("config"))
+    return "" if ours else run_identity.OF_ANOTHER
 
 
 def _of_state(path: InnerPath, state: Mapping[str, Any]) -> StoredCheckpoint:
     """Raises `KeyError` or `ValueError` where a mark is missing or none."""
     counts = {name: state[name] for name in ("step", "order", "lines", "frames")}
     kept, finished = state["kept"], state["finished"]
-    known = isinstance(kept, str) and len(kept) <= WORD and isinstance(finished, bool)
+    line = state.get("line", "")
+    known = all(isinstance(word, str) and len(word) <= WORD for word in (kept, line))
+    known = known and isinstance(finished, bool)
     if not known or not all(map(is_count, counts.values())):
         raise ValueError("a mark")
-    return StoredCheckpoint(path=path, kept=kept, finished=finished, **counts)
+    return StoredCheckpoint(path=path, kept=kept, finished=finished, line=line, **counts)
 
 
 def _json(tree: Any) -> bytes:

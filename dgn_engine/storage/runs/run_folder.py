@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -28,9 +28,24 @@ from dgn_engine.storage.atomic_write import (
 from dgn_engine.storage.inner_path import Anchor, InnerPath, inner
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
+from dgn_engine.storage.runs import (
+    folder_layout,
+    frame_files,
+    run_checkpoints,
+    run_identity,
+    run_info,
+)
 from dgn_engine.storage.runs.folder_room import FolderRoom
-from dgn_engine.storage.runs.log import SYNC_EVERY, LogLine, LogScan, LogWriter, Wanted, log_word
+from dgn_engine.storage.runs.log import (
+    LINE,
+    SYNC_EVERY,
+    LogLine,
+    LogScan,
+    LogWriter,
+    Wanted,
+    log_trouble,
+    log_word,
+)
 from dgn_engine.storage.runs.log_summary import CONTINUED, THINNED
 from dgn_engine.storage.runs.manifest import (
     KEY,
@@ -38,6 +53,8 @@ from dgn_engine.storage.runs.manifest import (
     Manifest,
     ManifestWriter,
     find_ranges,
+    is_foreign_log,
+    marked_lines,
     put_manifest,
     read_manifest,
 )
@@ -82,9 +99,14 @@ class RunFolder:
             for folder in folder_layout.written_folders(self.root):
                 clear_leftovers(folder)
             self._sync_names()  # its last writer may have been killed before it did
-            known, log = self._known_manifest(), _LogMarks(self.root)
-            numbers = find_next_numbers(self.root, known or NOTHING, log.marks())
+            known = self._known_manifest()
             self.checkpoints = run_checkpoints.scan(self.root / folder_layout.CHECKPOINTS)
+            log = _LogMarks(self.root, marked_lines(self.checkpoints, known or NOTHING))
+            numbers = find_next_numbers(self.root, known or NOTHING, log.marks())
+            if trouble := log.trouble(known or NOTHING):
+                raise UserError(
+                    f"{path / folder_layout.LOG} {trouble}; 'dgn runs repair {path}' puts it aside."
+                )
             self._frames = frame_files.scan(self.root / folder_layout.FRAMES)
             self._changes = log.changes
             serials = [frame.serial for frame in self._frames]
@@ -142,6 +164,10 @@ class RunFolder:
     def begun(self) -> bool:
         """Whether the run was ever built here."""
         return "started" in self.info
+
+    @property
+    def _id(self) -> str:
+        return run_identity.id_of(self.info)
 
     @property
     def weights(self) -> InnerPath:
@@ -222,7 +248,10 @@ class RunFolder:
         self._change()
         self._log.sync()
         folder = self.root / folder_layout.CHECKPOINTS
-        marks = {"kept": kept, "lines": self._log.next_seq, "frames": self._serial}
+        lines = self._log.next_seq
+        marks = {"kept": kept, "lines": lines, "frames": self._serial}
+        marks |= {run_identity.RUN: self._id}
+        marks |= {"line": self._log.marks.get(lines - 1, "")}
         # A checkpoint whose writing failed at the end may lie there all the same, with its number.
         order, self._order = self._order, self._order + 1
         self.checkpoints.append(run_checkpoints.write(folder, snapshot, order, marks))
@@ -245,7 +274,7 @@ class RunFolder:
         self._look()
         self._change()
         self._frames.append(
-            frame_files.write(self.root / folder_layout.FRAMES, frame, self._serial)
+            frame_files.write(self.root / folder_layout.FRAMES, frame, self._serial, self._id)
         )
         self._serial += 1
         room = self._room.frames
@@ -459,7 +488,8 @@ class RunFolder:
         self._changed = True
 
     def _write_manifest(self) -> None:
-        left = self._manifest.describe(self.lines, (frame.serial for frame in self._frames))
+        serials = (frame.serial for frame in self._frames)
+        left = self._manifest.describe(self.lines, serials, self._log.marks)
         self._write_info(put_manifest(self.info, left))
 
     def _write_info(self, info: dict[str, Any]) -> None:
@@ -474,8 +504,9 @@ def _nobody_hears(_: Event) -> None:
 class _LogMarks:
     """What a writer has to know of the log that it goes on with; none of its lines is held."""
 
-    def __init__(self, folder: InnerPath) -> None:
-        self._path = folder / folder_layout.LOG
+    def __init__(self, folder: InnerPath, marked: Collection[int]) -> None:
+        self._folder = folder
+        self._scan = LogScan(folder / folder_layout.LOG, _MARKS, marked)
         self.changes = array("q")  # steps of changes
         self.thinned = False
 
@@ -484,12 +515,19 @@ class _LogMarks:
         None where there is no log; raises `OSError`.
         """
         with suppress(FileNotFoundError):
-            for line in LogScan(self._path, _MARKS):
+            for line in self._scan:
                 if line.name in CHANGES and is_count(line.fields.get("step")):
                     self.changes.append(line.fields["step"])
                 self.thinned = self.thinned or line.name == THINNED
                 if line.name == CONTINUED:
                     yield line
+
+    def trouble(self, manifest: Manifest) -> str:
+        """Why nothing is written behind its lines, as the end of a sentence; '' where it may be. A
+        system that crashed may have left a piece of zeros, which is cut off."""
+        if is_foreign_log(self._folder, manifest, self._scan.marks):
+            return "is the log of another run"
+        return log_trouble(self._scan, {}) if self._scan.torn > LINE else ""
 
 
 def create_named(root: Path, config: RunConfig) -> RunFolder:

@@ -54,9 +54,9 @@ def created_at(info: Mapping[str, Any]) -> float | None:
         return None
 
 
-def recreate(config: RunConfig) -> dict[str, Any]:
-    """One for a run of which only the configuration is left; who wrote it is unknown."""
-    whole = create(config)
+def recreate(config: RunConfig, run: str = "") -> dict[str, Any]:
+    """One for a run of which only configuration and id are left; who wrote it is unknown."""
+    whole = create(config) | ({"id": run} if run else {})
     return {key: whole[key] for key in ("format", "id", "created", "seeds", "config")}
 
 
@@ -149,6 +149,10 @@ def _is_threads(value: Any) -> bool:
     return is_count(value, THREADS) and value > 0
 
 
+def _are_words(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_word, value))
+
+
 def _are_versions(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_is_word, value.values()))
 
@@ -164,6 +168,7 @@ def _are_frames(value: Any) -> bool:
 # themselves.
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "id": _is_word,
+    "former_ids": _are_words,
     "created": _is_word,
     "versions": _are_versions,
     "device": _is_word,

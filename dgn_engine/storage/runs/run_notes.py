@@ -11,14 +11,14 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.inner_path import FilePath, inside
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 
 NAME_LENGTH = 80  # characters
 NOTES_LENGTH = 10_000
-_MOST = 1 << 17  # bytes of the file
+LARGEST = 1 << 17  # bytes of the file
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,27 @@ class RunNotes:
 def read_notes(folder: Path) -> RunNotes:
     """Those of a run; none where there are none, or they cannot be read."""
     try:
-        tree = parse_json(read_regular(inside(folder) / folder_layout.NOTES, _MOST))
-        name, notes = tree.get("name", ""), tree.get("notes", "")
+        return _read(folder)
     except (OSError, ValueError, AttributeError):
         return RunNotes()
+
+
+def check_notes(folder: FilePath) -> str:
+    """What is wrong with the file, as the end of a sentence; '' where it can be read."""
+    try:
+        _read(folder)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    except (ValueError, AttributeError):
+        return "is damaged"
+    return ""
+
+
+def _read(folder: FilePath) -> RunNotes:
+    tree = parse_json(read_regular(inside(folder) / folder_layout.NOTES, LARGEST))
+    name, notes = tree.get("name", ""), tree.get("notes", "")
     if not isinstance(name, str) or not isinstance(notes, str):
-        return RunNotes()
+        raise ValueError("notes that are no text")
     return RunNotes(_one_line(name)[:NAME_LENGTH], notes[:NOTES_LENGTH])
 
 

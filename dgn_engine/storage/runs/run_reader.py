@@ -23,16 +23,25 @@ from dgn_engine.protocol.events import (
 from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import Anchor, InnerPath
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogContents, LogLine, LogScan, event_of, read_log
+from dgn_engine.storage.runs.log import (
+    LogContents,
+    LogLine,
+    LogScan,
+    Marks,
+    event_of,
+    log_trouble,
+    read_log,
+)
 from dgn_engine.storage.runs.log_summary import (
     CONTINUED,
     LogFold,
     LogSummary,
     Outcome,
     lines_before,
-    scan_summary,
     summarise,
+    summary_scan,
 )
+from dgn_engine.storage.runs.manifest import read_manifest
 from dgn_engine.storage.runs.superseded_lines import SupersededLines, find_superseded
 
 if TYPE_CHECKING:
@@ -69,21 +78,44 @@ class RunReader:
     def log(self) -> LogContents:
         """Every sound line, those that were superseded too."""
         try:
-            return read_log(self.root / folder_layout.LOG)
+            log = read_log(self.root / folder_layout.LOG, self._marks)
         except OSError as error:
             raise self._unreadable(error) from None
+        self._refuse(log)
+        return log
 
     @cached_property
     def summary(self) -> LogSummary:
         """What the log says as a whole; none of its lines is held."""
         path = self.root / folder_layout.LOG
         try:
-            read = "log" in self.__dict__  # what was read already is not read again
-            return summarise(self.log.lines) if read else scan_summary(path)
+            if "log" in self.__dict__:  # what was read already is not read again
+                return summarise(self.log.lines)
+            scan = summary_scan(path, self._marks)
+            summary = summarise(scan)
         except OSError as error:
             raise self._unreadable(error) from None
         except ValueError as error:
             raise self._senseless(error) from None
+        self._refuse(scan)
+        return summary
+
+    @cached_property
+    def _marks(self) -> Marks:
+        """Checksums that lines of the log have, where the run's writer let its folder go."""
+        try:
+            known = read_manifest(self.info)
+        except ValueError:
+            known = None
+        return known.marks if known is not None else {}
+
+    def _refuse(self, log: LogContents | LogScan) -> None:
+        """Raise `UserError` for a log that this run's writer did not leave."""
+        if trouble := log_trouble(log, self._marks):
+            raise UserError(
+                f"{self.root / folder_layout.LOG} {trouble}; 'dgn runs repair {self.path}' puts "
+                "it aside."
+            )
 
     @cached_property
     def lines(self) -> tuple[LogLine, ...]:
@@ -114,7 +146,8 @@ class RunReader:
         try:
             superseded = SupersededLines(self.log.lines) if read else find_superseded(path)
             number = -1
-            for line in self.log.lines if read else LogScan(path):
+            scan = LogScan(path, marked=self._marks)
+            for line in self.log.lines if read else scan:
                 number = line.seq
                 fold.take(line)
                 if line.seq not in superseded and (event := event_of(line)) is not None:
@@ -123,6 +156,8 @@ class RunReader:
             raise self._unreadable(error) from None
         except ValueError as error:
             raise self._senseless(error) from None
+        if not read:
+            self._refuse(scan)
         self.lines_read = number + 1
         self.__dict__.setdefault("summary", fold.summary())
 
@@ -206,11 +241,11 @@ class RunReader:
             newer = _place(one) > _place(found) and (step is None or one.step == step)
             if newer and step is None:
                 raise UserError(
-                    f"{one.path / one.culprit} {one.trouble}; the newest sound checkpoint of "
+                    f"{one.place} {one.trouble}; the newest sound checkpoint of "
                     f"{self.name} is of step {found.step:,}: {self.name}@{found.step}."
                 )
             if newer:
-                raise UserError(f"{one.path / one.culprit} {one.trouble}.")
+                raise UserError(f"{one.place} {one.trouble}.")
 
     @property
     def step(self) -> int:

@@ -28,7 +28,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child
 from dgn_engine.storage.checkpoints.wire import read_head
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
-from dgn_engine.storage.runs import folder_layout, run_info
+from dgn_engine.storage.runs import folder_layout, run_identity, run_info
 from dgn_engine.storage.runs.manifest import put_manifest, read_manifest
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -99,7 +99,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
     try:
         make_folders(root)
         shutil.copytree(folder, part)
-        run_info.write(part, {**run_info.read(part), "id": uuid.uuid4().hex})
+        run_info.write(part, run_identity.with_new_id(run_info.read(part)))
         make_private(part)
         sync_tree(part)
         part.rename(path)

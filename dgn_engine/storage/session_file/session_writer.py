@@ -24,6 +24,7 @@ from dgn_engine.storage.runs import (
     frame_content,
     frame_files,
     run_checkpoints,
+    run_identity,
     run_info,
 )
 from dgn_engine.storage.runs.log import decode_line
@@ -133,8 +134,8 @@ def _members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, 
         if (content := _content(frame.path)) is not None:
             yield f"{folder_layout.FRAMES}/{frame.path.name}", content
     if point is not None and point.frame is not None:
-        content = frame_content.encode(point.frame)
         serial = 1 + max((frame.serial for frame in reader.frames), default=-1)
+        content = frame_content.encode(point.frame, run_identity.id_of(reader.info), serial)
         name = folder_layout.frame_name(point.step, serial, digest(content).sha256)
         yield f"{folder_layout.FRAMES}/{name}", content
 
@@ -149,7 +150,8 @@ def _info(reader: RunReader, point: SavePoint | None) -> dict[str, Any]:
         return put_manifest(reader.info, None)
     here = {one.path.name for one in reader.checkpoints}.intersection(known.checkpoints)
     files = {name: one for name, one in known.files.items() if name == folder_layout.WEIGHTS}
-    return put_manifest(reader.info, Manifest.of(known.lines, known.serials, here, files))
+    left = Manifest.of(known.lines, known.serials, here, files, known.marks)
+    return put_manifest(reader.info, left)
 
 
 def _chosen_checkpoints(

@@ -17,6 +17,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LOGGED, LogScan, event_of
+from dgn_engine.storage.runs.manifest import NOTHING, is_foreign_log, marked_lines, read_manifest
 from dgn_engine.storage.runs.run_checkpoints import read_state, scan
 from dgn_engine.storage.runs.run_ranges import STEPS
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -56,7 +57,10 @@ def _check_started(reader: RunReader) -> None:
 def _check_log(reader: RunReader) -> None:
     started = reader.started
     names: set[tuple[str, str, events.ReadOn]] = set()
-    for line in LogScan(reader.root / folder_layout.LOG):
+    known = read_manifest(reader.info) or NOTHING
+    marked = marked_lines(reader.checkpoints, known)
+    log = LogScan(reader.root / folder_layout.LOG, marked=marked)
+    for line in log:
         event = event_of(line)
         if event is None and line.name in LOGGED:
             raise ValueError(f"fields of {line.name}")
@@ -70,6 +74,8 @@ def _check_log(reader: RunReader) -> None:
             case events.Rewired(order=order, rotation=rotation, shift=shift):
                 _check_order(order, started)
                 _check_turns(rotation, shift, started)
+    if is_foreign_log(reader.root, known, log.marks):
+        raise ValueError("it is that of another run")
 
 
 def _check_order(order: tuple[int, ...], started: events.RunStarted | None) -> None:
