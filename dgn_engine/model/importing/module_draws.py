@@ -7,6 +7,7 @@ it happens instead, in the thread that runs the module alone.
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,8 +48,7 @@ def refuse_draws() -> Iterator[None]:
     Raises `UserError` where a profiler that Python cannot set aside runs in this thread.
     """
     guard = _DrawGuard()
-    numpy_global = np.random.mtrand.get_bit_generator()
-    with numpy_global.lock:
+    with _locked(np.random.mtrand.get_bit_generator().lock):
         before = np.random.get_state(legacy=False)
         try:
             with guard, guard.calls_seen():
@@ -59,6 +59,30 @@ def refuse_draws() -> Iterator[None]:
                 guard.drew = True
     if guard.drew:  # in numpy, or the module's own code caught the error
         raise ModuleDrawsError
+
+
+# Locks of numpy that passes hold. Another thread may fork meanwhile, for workers of a DataLoader:
+# in the child nobody would ever unlock them.
+_LOCKED: list[Any] = []
+
+
+@contextmanager
+def _locked(lock: Any) -> Iterator[None]:
+    with lock:
+        _LOCKED.append(lock)
+        try:
+            yield
+        finally:
+            _LOCKED.pop()
+
+
+def _unlock_in_child() -> None:
+    while _LOCKED:
+        _LOCKED.pop()._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_in_child)
 
 
 class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
