@@ -1,0 +1,309 @@
+"""What a user's objects raise ends the watching, never the loop; the user can still end it."""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import signal
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import dgn_engine as dgn
+from dgn_engine.attachment import watcher as watcher_module
+from dgn_engine.attachment.isolation import is_interrupt
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
+from dgn_engine.storage.lock import Lock
+from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.attachment.loops import examples, mlp
+
+RAISED = [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit, BaseException]
+
+
+@pytest.fixture(autouse=True)
+def quiet_and_at_every_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("LOOK_EVERY", "NOTE_EVERY", "FRAME_EVERY"):
+        monkeypatch.setattr(watcher_module, name, 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Raising:
+    """A score that fails in every way in which it can be asked."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self.kind = kind
+
+    def __float__(self) -> float:
+        raise self.kind("theirs")
+
+    def __repr__(self) -> str:
+        raise self.kind("theirs")
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.kind("theirs")
+
+
+@pytest.mark.parametrize("kind", RAISED)
+@pytest.mark.parametrize("method", ["step", "log", "test"])
+def test_a_score_that_raises_ends_the_watching_alone(
+    kind: type[BaseException], method: str, tmp_path: Path
+) -> None:
+    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+        getattr(w, method)(loss=Raising(kind))
+        w.step(loss=1.0)
+    assert "theirs" in w.trouble
+    assert RunReader(tmp_path / "run").status == "failed"
+
+
+class RaisingNet(nn.Module):
+    """Fails in one of its methods, once it is watched."""
+
+    def __init__(self, method: str, kind: type[BaseException]) -> None:
+        super().__init__()
+        self.body, self.method, self.kind = mlp(), method, kind
+
+    def fail(self, method: str) -> None:
+        if vars(self)["method"] == method:
+            raise vars(self)["kind"]("theirs")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.fail("forward")
+        out: torch.Tensor = self.body(x)
+        return out
+
+    def __deepcopy__(self, memo: object) -> RaisingNet:
+        self.fail("__deepcopy__")
+        return RaisingNet(self.method, self.kind)
+
+    def train(self, mode: bool = True) -> RaisingNet:
+        self.fail("train")
+        return super().train(mode)
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        self.fail("named_parameters")
+        return super().named_parameters(*args, **kwargs)
+
+
+@pytest.mark.parametrize("kind", RAISED)
+@pytest.mark.parametrize("method", ["forward", "__deepcopy__", "train", "named_parameters"])
+def test_a_module_that_raises_is_refused_or_not_watched(
+    kind: type[BaseException], method: str, tmp_path: Path
+) -> None:
+    model = RaisingNet(method, kind)
+    refused = False
+    try:
+        w = dgn.watch(model, probe=examples(), out=tmp_path / "run").start()
+    except UserError:  # before the first step
+        refused = True
+    else:
+        assert w.trouble
+        w.step(loss=1.0)
+        w.close()
+    assert refused == (kind is ZeroDivisionError and method in ("forward", "__deepcopy__"))
+
+
+class SilentError(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("theirs")
+
+
+def ended_by(error: BaseException, out: Path) -> None:
+    with dgn.watch(mlp(), probe=examples(), out=out) as w:
+        w.step()
+        raise error
+
+
+def test_an_exception_of_the_loop_that_cannot_be_printed_is_its_own(tmp_path: Path) -> None:
+    with pytest.raises(SilentError):
+        ended_by(SilentError(), tmp_path / "run")
+    assert RunReader(tmp_path / "run").status == "failed"
+
+
+def test_a_way_to_show_warnings_that_raises_ends_no_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def show(*_: object, **__: object) -> None:
+        raise SystemExit("theirs")
+
+    warnings.simplefilter("always")
+    monkeypatch.setattr(warnings, "showwarning", show)
+    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+        w.step(loss=Raising(ZeroDivisionError))
+    assert w.trouble
+
+
+def press_ctrl_c(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000):
+        pass
+
+
+def test_ctrl_c_during_a_reading_reaches_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = dgn.watch(mlp(), probe=examples(), out=tmp_path / "run").start()
+    monkeypatch.setattr(w, "_tick", press_ctrl_c)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        w.step(loss=1.0)
+    w.close(raised.value)
+    assert w.trouble == ""
+    assert RunReader(tmp_path / "run").status == "stopped"
+
+
+class Alarm:
+    """A handler that is an object."""
+
+    def __call__(self, *_: object) -> None:
+        raise TimeoutError("theirs")
+
+
+def raise_exit(*_: object) -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize(("handler", "kind"), [(Alarm(), TimeoutError), (raise_exit, SystemExit)])
+def test_what_a_handler_of_a_signal_raises_reaches_the_user(
+    handler: Any, kind: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        w = dgn.watch(mlp(), probe=examples(), out=tmp_path / "run").start()
+        monkeypatch.setattr(w, "_tick", lambda *_: os.kill(os.getpid(), signal.SIGUSR1))
+        with pytest.raises(kind) as raised:
+            w.step(loss=1.0)
+        w.close(raised.value)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "import sys; sys.exit(1)", "1 / 0"])
+def test_an_interrupt_that_code_raises_is_none(code: str) -> None:
+    with pytest.raises(BaseException) as raised:  # noqa: PT011
+        exec(code)
+    assert not is_interrupt(raised.value)
+
+
+class BrokenTrainer(types.SimpleNamespace):
+    is_global_zero, sanity_checking, global_step = True, False, 0
+
+    @property
+    def callback_metrics(self) -> Any:
+        raise SystemExit("theirs")
+
+
+def test_a_trainer_that_raises_ends_the_watching_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package, name in (("lightning.pytorch", "Callback"), ("transformers", "TrainerCallback")):
+        holder = types.SimpleNamespace(**{name: type(name, (), {})})
+        monkeypatch.setitem(sys.modules, package, holder)
+    monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
+    callback = dgn.lightning_callback(probe=examples(), out=tmp_path / "one")
+    callback.on_train_start(BrokenTrainer(), mlp())
+    callback.on_validation_end(BrokenTrainer(), None)
+    callback.on_train_end(BrokenTrainer(), None)
+    assert RunReader(tmp_path / "one").status == "failed"
+    state = types.SimpleNamespace(global_step=0, is_world_process_zero=True)
+    other = dgn.hugging_face_callback(probe=examples(), out=tmp_path / "two")
+    other.on_train_begin(None, state, None, model=mlp())
+    other.on_log(None, state, None, logs=Raising(KeyboardInterrupt))
+    assert RunReader(tmp_path / "two").status == "failed"
+
+
+def test_a_generator_that_cannot_be_copied_is_refused(tmp_path: Path) -> None:
+    model = mlp()
+    model.numbers = (n for n in range(3))
+    with pytest.raises(UserError, match="cannot be copied"):
+        dgn.watch(model, probe=examples(), out=tmp_path / "run").start()
+    assert next(model.numbers) == 0
+
+
+def test_workers_that_live_on_do_not_keep_the_run(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    w = dgn.watch(mlp(), probe=examples(), out=out).start()
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(*examples()),
+        num_workers=1,
+        persistent_workers=True,
+        multiprocessing_context="fork",
+    )
+    batches = iter(loader)
+    next(batches)
+    w.step(loss=1.0)
+    w.close()
+    again = Lock(out / "lock")
+    again.take()
+    again.release()
+    del batches, loader
+
+
+def test_a_forked_child_records_nothing(tmp_path: Path) -> None:
+    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+        child = os.fork()
+        if not child:
+            with suppress(BaseException):
+                w.step(loss=9.0)
+                w.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        w.step(loss=1.0)
+    reader = RunReader(tmp_path / "run")
+    assert (reader.status, [one.train_loss for one in reader.measured]) == ("finished", [1.0])
+
+
+@pytest.mark.parametrize("caught", [False, True])
+@pytest.mark.parametrize(
+    "draw", [lambda: torch.rand(1), lambda: np.random.rand(), lambda: torch.manual_seed(1)]
+)
+def test_a_draw_is_refused_and_leaves_no_trace(draw: Any, caught: bool) -> None:
+    before = torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["pos"]
+    with (
+        pytest.raises(ModuleDrawsError),
+        refuse_draws(),
+        suppress(Exception) if caught else nullcontext(),
+    ):
+        draw()
+    after = torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["pos"]
+    assert torch.equal(before[0], after[0])
+    assert before[1] == after[1]
+
+
+def test_a_profiler_of_the_user_goes_on_and_what_draws_nothing_runs() -> None:
+    profiler = cProfile.Profile()
+    profiler.enable()
+    with refuse_draws():
+        torch.nn.functional.dropout(torch.ones(3), training=False)
+        torch.rand(1, generator=torch.Generator())
+    is_on = sys.getprofile() is not None or sys.version_info >= (3, 12)
+    profiler.disable()
+    assert is_on
+
+
+def test_a_child_forked_during_a_pass_can_draw_from_numpy() -> None:
+    def fork() -> None:
+        child = os.fork()
+        if not child:
+            signal.alarm(20)  # ends a child that waits for ever
+            np.random.rand()
+            os._exit(0)
+        ended.append(os.waitpid(child, 0)[1])
+
+    ended: list[int] = []
+    with refuse_draws():
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+    assert ended == [0]
