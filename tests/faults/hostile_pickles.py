@@ -201,7 +201,7 @@ def _tensors() -> dict[str, tuple[Any, str]]:
         "strides that are missing": (tensor((2, 2), (2,)), "impossible shape"),
         "a tensor of no storage": (tensor(store=Call("os", "x")), "without numbers"),
         "a tensor on the device meta": (
-            tensor(store=storage("0", 4, "FloatStorage", "meta")),
+            tensor(store=storage("1", 4, "FloatStorage", "meta")),
             "without numbers",
         ),
         "a tensor without a storage": (
@@ -213,22 +213,22 @@ def _tensors() -> dict[str, tuple[Any, str]]:
             "sparse",
         ),
         "a quantised tensor": (
-            utils("_rebuild_qtensor", storage("0", 4, "QUInt8Storage"), 0, (4,), (1,)),
+            utils("_rebuild_qtensor", storage("1", 4, "QUInt8Storage"), 0, (4,), (1,)),
             "quantised",
         ),
         "a nested tensor": (utils("_rebuild_nested_tensor", tensor(), tensor()), "nested"),
         "complex numbers": (
-            tensor((2,), (1,), 0, storage("0", 2, "ComplexFloatStorage")),
+            tensor((2,), (1,), 0, storage("1", 2, "ComplexFloatStorage")),
             "complex64",
         ),
         "numbers of the future": (
-            tensor((2,), (1,), 0, storage("0", 2, "Posit16Storage")),
+            tensor((2,), (1,), 0, storage("1", 2, "Posit16Storage")),
             "Posit16Storage",
         ),
         "a float8 that is not known": (
             utils(
                 "_rebuild_tensor_v3",
-                storage("0", 16, "UntypedStorage"),
+                storage("1", 16, "UntypedStorage"),
                 0,
                 (4,),
                 (1,),
@@ -241,7 +241,7 @@ def _tensors() -> dict[str, tuple[Any, str]]:
         "a type that is os.mkdir": (
             utils(
                 "_rebuild_tensor_v3",
-                storage("0", 16, "UntypedStorage"),
+                storage("1", 16, "UntypedStorage"),
                 0,
                 (4,),
                 (1,),

@@ -49,6 +49,11 @@ def read_npy(content: Content, calls: CallRecorder) -> ParsedFile:
     return ParsedFile({"array": array}, {"array": dtype}, kind="NumPy array")
 
 
+def is_npz(archive: ZipArchive) -> bool:
+    """Whether NumPy would find an array in an archive: by its first bytes, whatever its name."""
+    return any(_is_array(archive, name) for name in archive.members)
+
+
 def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
     """Every array of numbers by its name; members that hold Python objects are ignored."""
     arrays: dict[str, Array] = {}
@@ -56,7 +61,11 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
     ignored: list[str] = []
     for file_name, member in archive.members.items():
         name = file_name.removesuffix(".npy")
-        if not file_name.endswith(".npy"):
+        if name != file_name and name in archive.members:
+            raise UnreadableFile(
+                f"holds {plain(name)} and {plain(file_name)}, which have one name in NumPy"
+            )
+        if not _is_array(archive, file_name):
             ignored.append(f"{file_name} (not an array)")
             continue
         try:
@@ -75,17 +84,22 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
     return ParsedFile(arrays, dtypes, tuple(ignored), kind="NumPy arrays")
 
 
+def _is_array(archive: ZipArchive, name: str) -> bool:
+    return name.endswith(".npy") or archive.begins_with(name, NPY)
+
+
 def _array(
     name: str, stream: IO[bytes], size: int, calls: CallRecorder
 ) -> tuple[Array | None, str]:
     """The array, or None where it does not hold real numbers; and the type in words.
 
-    Python objects are a pickle behind the header, of which only the calls are looked for.
+    Python objects are a pickle behind the header, of which only the calls are looked for. NumPy
+    knows their type by more names than '|O': 'object', 'object_', fields of it.
     """
     shape, fortran, code = _header(name, stream)
-    if "O" in code:
+    if "o" in code.casefold():
         calls.look_through(stream.read(limits.PICKLE))
-        return None, "Python objects"
+        return None, "Python objects" if "O" in code else f"numbers of type {plain(code, 60)}"
     if not _NUMBER.fullmatch(code) or np.dtype(code).name not in LAYOUT:
         return None, f"numbers of type {plain(code, 60)}"
     dtype = np.dtype(code)
@@ -107,11 +121,13 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, str]:
     width = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}.get(start[6:8], 0)
     length = int.from_bytes(stream.read(width), "little")
     sound = start.startswith(NPY) and width and length <= _LONGEST
-    text = stream.read(length).decode("utf-8", "replace").strip() if sound else ""
+    text = stream.read(length).decode("utf-8", "replace") if sound else ""
+    text = text.removesuffix("\n").strip(" ")  # NumPy takes no other white space
     values = _literals(text)
     if values is None:
         raise UnreadableFile(f"has a damaged header in {plain(name)}")
-    sides = [side.strip(" ").removesuffix("L") for side in values["shape"].split(",")]
+    of_python_2 = "L" if start[6] < 3 else ""  # how it wrote its long numbers
+    sides = [side.strip(" ").removesuffix(of_python_2) for side in values["shape"].split(",")]
     if not sides[-1]:  # behind the last comma, or of no side at all
         sides.pop()
     elif len(sides) == 1:

@@ -31,12 +31,13 @@ from dgn_engine.storage.checkpoints.contents import (
     no_such_part,
     sent_as,
 )
+from dgn_engine.storage.checkpoints.double_formats import check_not_pickle, check_not_tar
 from dgn_engine.storage.checkpoints.file_content import Content, content_of
-from dgn_engine.storage.checkpoints.numpy_file import NPY, read_npy, read_npz
+from dgn_engine.storage.checkpoints.numpy_file import NPY, is_npz, read_npy, read_npz
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.saved_children import children_below
 from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
-from dgn_engine.storage.checkpoints.torch_zip import read_torch_zip
+from dgn_engine.storage.checkpoints.torch_zip import is_torch_zip, read_torch_zip
 from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
 from dgn_engine.text.printable import plain
 
@@ -125,19 +126,23 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
         raise UnreadableFile(f"is empty; {AGAIN}")
     start = content[:_LONGEST_START]
     most = limits.described(len(content))
+    if not start.startswith((START, EMPTY)):
+        check_not_tar(content)
     if start.startswith(NPY):
         _check_whole(content)
         return read_npy(content, calls)
     if looks_like_safetensors(content):
-        calls.look_through(content[: limits.OPERATIONS])  # it may be both
+        check_not_pickle(content, calls)
         return read_safetensors(content)
     if start.startswith((START, EMPTY)):
         archive = checked_zip(content)
-        if any(name.endswith(".npy") for name in archive.members):
-            _check_whole(content)
-            calls.look_through_members(archive)  # it may be a file of torch, too
-            return read_npz(archive, calls)
-        return read_torch_zip(archive, most, part, calls)
+        if not is_npz(archive):
+            return read_torch_zip(archive, most, part, calls)
+        if is_torch_zip(archive):
+            calls.look_through_members(archive)
+            raise UnreadableFile("is a file of torch and one of NumPy at once, and was refused")
+        _check_whole(content)
+        return read_npz(archive, calls)
     if start.startswith(PICKLE):
         _check_whole(content)
         return read_pickled(content, most, part, calls)

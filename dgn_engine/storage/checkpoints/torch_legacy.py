@@ -11,6 +11,7 @@ from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import AGAIN, ParsedFile, UnreadableFile, width
+from dgn_engine.storage.checkpoints.declared_storages import DeclaredStorages
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, NoCalls, read_pickle
 from dgn_engine.storage.checkpoints.pickled_tensors import (
@@ -43,27 +44,18 @@ def read_pickled(
 
 def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple[Any, Records]:
     """The tree behind the magic number, and the records of its storages."""
-    declared: dict[str, TensorStorage] = {}
-
-    def persistent(reference: Any) -> Any:
-        store = storage(reference)
-        if isinstance(store, TensorStorage):
-            known = declared.setdefault(store.key, store)
-            if (known.dtype, known.count) != (store.dtype, store.count):
-                raise UnreadableFile("describes one storage in two ways")
-        return store
-
+    declared = DeclaredStorages()
     version, place = read_pickle(content, place, build, storage, calls)
     system, place = read_pickle(content, place, build, storage, calls)
     if version != _PROTOCOL or not isinstance(system, InertDict):
         raise UnreadableFile("is of a version of torch that is not known here")
-    order = ">" if system.get("little_endian") is False else "<"
-    tree, place = read_pickle(content, place, build, persistent, calls)
+    tree, place = read_pickle(content, place, build, declared.storage, calls)
+    declared.check_views()
     keys, place = read_pickle(content, place, build, storage, calls)
     view = memoryview(content)
     records: dict[str, memoryview] = {}
     for key in keys if isinstance(keys, list) else ():
-        known = declared.get(key) if isinstance(key, str) else None
+        known = declared.by_key.get(key) if isinstance(key, str) else None
         if known is None or key in records:
             raise UnreadableFile("lists storages that it does not hold")
         count = int.from_bytes(content[place : place + 8], "little")
@@ -75,13 +67,13 @@ def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple
             raise UnreadableFile(f"is cut off within its numbers; {AGAIN}")
         records[key] = view[place:end]
         place = end
-    if len(records) != len(declared):
+    if len(records) != len(declared.by_key):
         raise UnreadableFile("is not all there: some of its storages are missing")
     if place != len(content):
         raise UnreadableFile("has bytes behind its end")
 
     def record(store: TensorStorage) -> tuple[memoryview, str]:
-        return records[store.key], order
+        return records[store.key], "<"  # torch writes so on any machine, whatever it says of it
 
     return tree, record
 

@@ -1,37 +1,71 @@
-"""Reads torch files since 1.6: a zip archive of one pickle and one record for each storage."""
+"""Reads torch files since 1.6: a zip archive of one pickle and one record for each storage.
+
+torch takes the folder of the first member for that of the checkpoint, finds members in it without
+regard to case, and turns bytes by the type of their storage, whatever the tensors are: `_load` in
+`torch/serialization.py`, `PyTorchStreamReader` in `caffe2/serialize/inline_container.cc`.
+"""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import numpy as np
+
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, width
+from dgn_engine.storage.checkpoints.contents import (
+    ParsedFile,
+    UnreadableFile,
+    whole_bytes,
+    width,
+)
+from dgn_engine.storage.checkpoints.declared_storages import DeclaredStorages
 from dgn_engine.storage.checkpoints.pickle_file import NoCalls, read_pickle
-from dgn_engine.storage.checkpoints.pickled_tensors import TensorStorage, build, storage
+from dgn_engine.storage.checkpoints.pickled_tensors import TensorStorage, build
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.text.printable import plain
 
+# What torch writes into the folder, and what it looks for in it.
+_WRITTEN = re.compile(
+    r"data\.pkl|byteorder|version|\.format_version|\.storage_alignment|\.data/serialization_id"
+    r"|data/[0-9]{1,20}"
+)
+_ORDERS = {b"little": "<", b"big": ">"}
+
+
+def is_torch_zip(archive: ZipArchive) -> bool:
+    """Whether torch could find the pickle of a checkpoint in an archive, which may be another's."""
+    return any(name.casefold().endswith("/data.pkl") for name in archive.members)
+
 
 def check_torch_zip(archive: ZipArchive) -> str:
-    """The folder of the only pickle; raises `UnreadableFile` for programs and compression."""
-    names = list(archive.members)
-    if archive_format.ABOUT in names:
+    """The folder of the only pickle; raises `UnreadableFile` for programs, compression, and for
+    members that torch does not write."""
+    if archive_format.ABOUT in archive.members:
         raise UnreadableFile(
             "is a session file, not weights; 'dgn runs show' describes it, 'dgn runs import' puts "
             "its run among yours"
         )
+    names = [name.casefold() for name in archive.members]
     if any(name.endswith("constants.pkl") or "/code/" in name for name in names):
         raise UnreadableFile("is a TorchScript program, not weights; ask for its state_dict")
     if any(name.endswith("/extern_modules") for name in names):
         raise UnreadableFile("is a torch.package with code, not weights; ask for its state_dict")
     if any(name.endswith(("archive_format", "serialized_exported_program.json")) for name in names):
         raise UnreadableFile("is an exported program, not weights; ask for its state_dict")
-    pickles = [name for name in names if name.endswith(".pkl")]
-    folder = pickles[0].removesuffix("data.pkl") if len(pickles) == 1 else ""
-    if not folder.endswith("/") or archive.members[pickles[0]].file_size > limits.PICKLE:
+    first = next(iter(archive.members), "")
+    folder = first[: first.find("/") + 1]
+    pickle = archive.members.get(f"{folder}data.pkl")
+    single = sum(name.endswith(".pkl") for name in names) == 1
+    if not folder or not single or pickle is None or pickle.file_size > limits.PICKLE:
         raise UnreadableFile("does not hold one small list of tensors, as torch writes it")
-    if not all(name.startswith(folder) for name in names):
-        raise UnreadableFile("holds more than one folder, which torch never writes")
+    for name in archive.members:
+        if not name.startswith(folder):
+            raise UnreadableFile("holds more than one folder, which torch never writes")
+        if not _WRITTEN.fullmatch(name, len(folder)):
+            raise UnreadableFile(f"holds {plain(name)}, which torch never writes beside weights")
     archive.require_stored()  # torch never compresses, so a compressed archive is a bomb
     return folder
 
@@ -45,9 +79,9 @@ def read_torch_zip(
     order = "<"
     if f"{folder}byteorder" in archive.members:
         stated = bytes(archive.checked(f"{folder}byteorder", len(b"little")))
-        if stated not in (b"little", b"big"):
+        if stated not in _ORDERS:
             raise UnreadableFile("names a byte order that does not exist")
-        order = "<" if stated == b"little" else ">"
+        order = _ORDERS[stated]
 
     checked: dict[str, memoryview] = {}
     room = limits.TAKEN
@@ -58,13 +92,33 @@ def read_torch_zip(
         if name not in archive.members:
             raise UnreadableFile(f"is not all there: the numbers {plain(name)} are missing")
         if name not in checked:
-            checked[name] = archive.checked(name, room)
-            room -= len(checked[name])
-        content = checked[name]
-        if len(content) != store.count * width(store.dtype):
-            raise UnreadableFile(f"declares a size for {plain(name)} that its bytes do not fill")
-        return content, order
+            content = archive.checked(name, room)
+            room -= len(content)
+            if len(content) != store.count * width(store.dtype):
+                raise UnreadableFile(
+                    f"declares a size for {plain(name)} that its bytes do not fill"
+                )
+            checked[name] = _little_endian(content, width(store.dtype), order)
+        return checked[name], "<"
+
+    declared = DeclaredStorages()
+
+    def persistent(reference: Any) -> Any:
+        if isinstance(reference, tuple) and len(reference) != 5:
+            raise UnreadableFile("refers out of its pickle to a view, which torch refuses here")
+        return declared.storage(reference)
 
     listed = bytes(archive.checked(f"{folder}data.pkl"))
-    tree, _ = read_pickle(listed, 0, build, storage, calls)
+    tree, place = read_pickle(listed, 0, build, persistent, calls)
+    if place != len(listed):
+        raise UnreadableFile("has bytes behind its pickle")
     return parsed_tree(tree, record, most, "PyTorch", part)
+
+
+def _little_endian(content: memoryview, size: int, order: str) -> memoryview:
+    """The numbers of a record with the lowest byte first; a copy, if they are not so."""
+    if order == "<" or size == 1:
+        return content
+    if size not in (2, 4, 8):
+        raise UnreadableFile("holds numbers in an order of bytes that is not read for their type")
+    return whole_bytes(np.frombuffer(content, f">u{size}").astype(f"<u{size}"))

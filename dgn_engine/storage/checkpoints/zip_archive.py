@@ -1,8 +1,24 @@
-"""Checks a zip archive before anything in it is read, and gives the bytes of its members."""
+"""Checks a zip archive before anything in it is read, and gives the bytes of its members.
+
+torch reads archives with miniz, NumPy with `zipfile`. Where the two would find different members in
+a file, or different bytes in a member, the file is refused:
+
+- miniz finds the list of members where the last record says, `zipfile` right before that record
+- miniz reads as many members as the record says, `zipfile` all of the list
+- with 64 bits, miniz reads the record that the locator names, `zipfile` the one before the locator
+- miniz takes no account of upper and lower case
+- miniz reads nothing of a member that its attributes of DOS call a folder
+- a later `zipfile` takes the name from an extra field (Unicode path), where there is one
+
+A header that disagrees with the list is refused, too: whoever unpacks a stream has nothing else.
+"""
 
 from __future__ import annotations
 
+import struct
+import unicodedata
 import zipfile
+import zlib
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import PurePosixPath
@@ -14,9 +30,17 @@ from dgn_engine.text.printable import plain
 
 START = b"PK\x03\x04"
 EMPTY = b"PK\x05\x06"
-_ENCRYPTED = 0x1 | 0x40
-_LOCAL = 30  # bytes of a member's header without its name
+_LOCATOR = b"PK\x06\x07"
+_END_64 = b"PK\x06\x06"
+_UTF_8, _DESCRIBED_BEHIND = 0x800, 0x8
+_FLAGS = 0x6 | _DESCRIBED_BEHIND | _UTF_8  # 0x6: how hard deflate tried; others encrypt or patch
+_DOS_FOLDER = 0x10
+_SIZES_64, _UNICODE_PATH = 0x0001, 0x7075  # extra fields
+_FULL = 0xFFFFFFFF  # stands for a number that is in 64 bits elsewhere
+_HEADER = struct.Struct("<4s5H3I2H")  # a member's own, without its name
+_LOCAL = _HEADER.size
 _END = 22  # bytes of the last record without its comment
+_BOTH_64 = 56 + 20  # of the record of 64 bits and its locator
 _LONGEST_END = _END + 0xFFFF  # with its comment
 _ENTRY = 500  # bytes that a member takes in the list on the average, at most
 
@@ -37,6 +61,16 @@ class ZipArchive:
         """The bytes of a member that is not compressed, as they lie in the file."""
         begin = self.places[name]
         return memoryview(self.content)[begin : begin + self.members[name].file_size]
+
+    def begins_with(self, name: str, start: bytes) -> bool:
+        """Whether the bytes of a member, unpacked, begin so."""
+        if self.members[name].compress_type == zipfile.ZIP_STORED:
+            return self.stored(name)[: len(start)] == start
+        try:
+            with self.file.open(name) as stream:
+                return stream.read(len(start)) == start
+        except (zipfile.BadZipFile, zlib.error, EOFError):
+            return False  # whoever reads it comes to the same end
 
     def require_stored(self, why: str = "torch never does") -> None:
         """Raise `UnreadableFile` where a member is compressed."""
@@ -63,7 +97,7 @@ class ZipArchive:
 
 def checked_zip(content: Content) -> ZipArchive:
     """The archive, with nothing unpacked; raises `UnreadableFile`."""
-    _check_end(content)
+    count, begin = _listed(content)
     try:
         file = zipfile.ZipFile(BufferedReader(ContentStream(content)))
     except Exception as error:  # a broken archive fails in many types of exception
@@ -71,18 +105,40 @@ def checked_zip(content: Content) -> ZipArchive:
     listed = file.infolist()
     if len(listed) > limits.MEMBERS:
         raise UnreadableFile(f"is a zip archive with {len(listed):,} members, which is too many")
-    members = {member.filename: member for member in listed}
-    if len(members) != len(listed):
-        raise UnreadableFile("is a zip archive that holds two members of one name")
+    if len(listed) != count or file.start_dir != begin:
+        raise UnreadableFile(_TWO_LISTS)
+    names: dict[str, str] = {}
     for member in listed:
+        key = _one_name(member)
+        if key in names:
+            raise UnreadableFile(
+                f"holds {plain(names[key])} and {plain(member.filename)}, two members of one name: "
+                "torch and some disks ignore upper and lower case"
+            )
+        names[key] = member.filename
         _check_member(member)
     if sum(member.file_size for member in listed) > limits.described(len(content)):
         raise UnreadableFile("unpacks to far more than its size, and was refused")
+    members = {member.filename: member for member in listed}
     return ZipArchive(content, file, members, _places(content, listed))
 
 
-def _check_end(content: Content) -> None:
-    """The last record ends the file, and the list of members that it announces is not too long."""
+_TWO_LISTS = (
+    "has bytes before its archive, or two lists of members, so that two programs would read "
+    "different files in it"
+)
+
+
+def _one_name(member: zipfile.ZipInfo) -> str:
+    """What is the same for names that are one to a program or to a file system. Arrays of an npz
+    have theirs to the letter: NumPy writes `W` beside `w`, and takes no one for the other."""
+    name = member.filename
+    return name if name.endswith(".npy") else unicodedata.normalize("NFC", name).casefold()
+
+
+def _listed(content: Content) -> tuple[int, int]:
+    """How many members the last record announces, and where their list begins; the record ends the
+    file, the list ends where it begins, and there is only one."""
     tail = content[-_LONGEST_END:]
     found = tail.rfind(EMPTY)
     if found < 0 or len(tail) < found + _END:
@@ -90,18 +146,37 @@ def _check_end(content: Content) -> None:
     end = len(content) - len(tail) + found
     if len(content) != end + _END or content[end + 20 :] != b"\0\0":
         raise UnreadableFile("has bytes behind the end of its archive")
-    size = int.from_bytes(content[end + 12 : end + 16], "little")
-    if size == 0xFFFFFFFF:  # then a 64-bit record has it, whose place is given before the end
-        far = int.from_bytes(content[end - 12 : end - 4], "little")
-        size = int.from_bytes(content[far + 40 : far + 48], "little")
+    stated = struct.unpack("<4H2I", content[end + 4 : end + 20])
+    if content[max(0, end - 20) : end].startswith(_LOCATOR):
+        end, stated = _listed_in_64_bits(content, end, stated)
+    disk, first, here, count, size, begin = stated
     if size > limits.MEMBERS * _ENTRY:
         raise UnreadableFile("is a zip archive with too many members")
+    if disk or first or here != count or begin + size != end:
+        raise UnreadableFile(_TWO_LISTS)
+    return count, begin
+
+
+def _listed_in_64_bits(
+    content: Content, end: int, short: tuple[int, ...]
+) -> tuple[int, tuple[int, ...]]:
+    """Where the record of 64 bits begins, which the locator before the last record names, and what
+    it says; the last record says the same where it has room for it."""
+    at = end - _BOTH_64
+    disk, named, disks = struct.unpack("<IQI", content[end - 16 : end])
+    if at < 0 or named != at or disk or disks > 1 or content[at : at + 4] != _END_64:
+        raise UnreadableFile(_TWO_LISTS)
+    wide = struct.unpack("<2I4Q", content[at + 16 : at + 56])
+    full = (0xFFFF,) * 4 + (_FULL,) * 2
+    if any(s not in (w, most) for s, w, most in zip(short, wide, full, strict=True)):
+        raise UnreadableFile(_TWO_LISTS)
+    return at, wide
 
 
 def _check_member(member: zipfile.ZipInfo) -> None:
     name = member.filename
-    if member.flag_bits & _ENCRYPTED:
-        raise UnreadableFile("is an encrypted archive")
+    if member.flag_bits & ~_FLAGS:
+        raise UnreadableFile("is an encrypted archive, or one with flags that are not known here")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise UnreadableFile(f"packs {plain(name)} in a way that is not read")
     if member.compress_type == zipfile.ZIP_STORED and member.file_size != member.compress_size:
@@ -114,6 +189,25 @@ def _check_member(member: zipfile.ZipInfo) -> None:
         raise UnreadableFile(f"has a link for a member ({plain(name)})")
     if kind not in (0, 0x8000, 0x4000):
         raise UnreadableFile(f"has a device or a pipe for a member ({plain(name)})")
+    if member.external_attr & _DOS_FOLDER and not name.endswith("/"):
+        raise UnreadableFile(f"calls {plain(name)} a folder, and a file by its name")
+    if member.volume:
+        raise UnreadableFile(f"has {plain(name)} on another disk")
+    _check_extra_fields(member)
+
+
+def _check_extra_fields(member: zipfile.ZipInfo) -> None:
+    """No second name, and one size: readers take the first or the last of several."""
+    place, extra = 0, member.extra
+    kinds: list[int] = []
+    while place + 4 <= len(extra):
+        kind, length = struct.unpack_from("<HH", extra, place)
+        kinds.append(kind)
+        place += 4 + length
+    if place != len(extra) or kinds.count(_SIZES_64) > 1 or _UNICODE_PATH in kinds:
+        raise UnreadableFile(
+            f"has fields in its list that make {plain(member.filename)} two things at once"
+        )
 
 
 def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
@@ -127,12 +221,22 @@ def _places(content: Content, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
             raise UnreadableFile(f"has no {plain(member.filename)} where its list says")
         if at < reached or (not places and at != 0):
             raise UnreadableFile("has members that overlap, or bytes before its archive")
-        named = int.from_bytes(header[26:28], "little")
-        begin = at + _LOCAL + named + int.from_bytes(header[28:30], "little")
+        _, _, flags, method, _, _, crc, packed, size, named, more = _HEADER.unpack(header)
+        begin = at + _LOCAL + named + more
         own = content[at + _LOCAL : at + _LOCAL + named]
-        coding = "utf-8" if member.flag_bits & 0x800 else "cp437"
+        coding = "utf-8" if member.flag_bits & _UTF_8 else "cp437"
         if own != member.orig_filename.encode(coding, "replace"):
             raise UnreadableFile(f"has another name for {plain(member.filename)} in its list")
+        later = flags & _DESCRIBED_BEHIND and not (crc or packed or size)
+        same = (
+            crc == member.CRC
+            and packed in (member.compress_size, _FULL)
+            and size in (member.file_size, _FULL)
+        )
+        if (flags, method) != (member.flag_bits, member.compress_type) or not (same or later):
+            raise UnreadableFile(
+                f"describes {plain(member.filename)} in its list otherwise than where it lies"
+            )
         reached = begin + member.compress_size
         if reached > len(content):
             raise UnreadableFile(
