@@ -1,0 +1,314 @@
+"""A file in which torch, NumPy or safetensors would read something else than dgn is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
+from dgn_engine.storage.checkpoints.reader_child import read
+from tests.faults import ambiguous_files
+from tests.faults.ambiguous_files import EVIL, Archive, Member, written
+from tests.faults.differential import compare, difference, read_inertly, table, unnamed_calls
+from tests.faults.pickle_assembly import (
+    ONES,
+    Call,
+    Name,
+    Reference,
+    legacy,
+    pickled,
+    storage,
+    tensor,
+    torch_zip,
+)
+from tests.faults.reference_readers import ReferenceReaders
+from tests.faults.sandbox import Sandbox
+
+SAMPLE, IN_THE_CHILD = 12, 1  # files of each kind; `make faults` tries many more
+OTHER = np.full(4, 666, "<f4").tobytes()
+TREE = {"w": tensor()}
+HONEST = (
+    Member(b"a/data.pkl", pickled(TREE)),
+    Member(b"a/data/0", ONES),
+    Member(b"a/version", b"3\n"),
+)
+
+
+def npy(code: str = "<f4", body: bytes = ONES, shape: str = "(4,)") -> bytes:
+    head = f"{{'descr': '{code}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + body
+
+
+def archive(*more: Member, **fields: Any) -> bytes:
+    return written(Archive((*more, *HONEST), as_torch=False, **fields))
+
+
+def arrays(*members: tuple[str, bytes]) -> bytes:
+    made = tuple(Member(name.encode(), data) for name, data in members)
+    return written(Archive(made, as_torch=False))
+
+
+def changed(index: int, **fields: Any) -> bytes:
+    honest = Archive(HONEST, as_torch=False)
+    return written(honest.changed(index, **fields))
+
+
+def second_list(**fields: Any) -> bytes:
+    decoys = (HONEST[0], replace(HONEST[1], data=OTHER), HONEST[2])
+    return archive(decoys=decoys, **fields)
+
+
+def path_field(name: bytes) -> bytes:
+    body = b"\1" + bytes(4) + name
+    return b"\x75\x70" + struct.pack("<H", len(body)) + body
+
+
+def two_of_one_key(**how: Any) -> dict[str, Any]:
+    return {"w": tensor(), "v": tensor((2,), (1,), 0, storage("0", **how))}
+
+
+def view(key: str, first: int, size: int, of: str = "0") -> Reference:
+    return Reference((*storage(of).what, (key, first, size)))
+
+
+def view_of_all() -> Reference:
+    return Reference((*storage().what, None))
+
+
+def with_checksum_of_tar(content: bytes) -> bytes:
+    head = content[:148] + b" " * 8 + content[156:512].ljust(356, b"\0")
+    return head[:148] + b"%06o\0 " % sum(head) + head[156:] + content[512:]
+
+
+def safetensors(body: bytes = ONES, size: int = 0) -> bytes:
+    entry = {"dtype": "U8", "shape": [len(body)], "data_offsets": [0, len(body)]}
+    head = json.dumps({"w": entry}).encode().ljust(size)
+    return struct.pack("<Q", len(head)) + head + body
+
+
+SIZE_64 = b"\1\0\x10\0" + struct.pack("<QQ", 16, 16)
+REFUSED: dict[str, bytes] = {
+    "DATA.PKL before data.pkl": archive(Member(b"a/DATA.PKL", EVIL)),
+    "DATA.PKL alone": changed(0, name=b"a/DATA.PKL"),
+    "DATA/0 before data/0": archive(Member(b"a/DATA/0", OTHER)),
+    "BYTEORDER": archive(Member(b"a/BYTEORDER", b"big")),
+    "a folder before that of the pickle": archive(Member(b"b/x", b"")),
+    "a folder within the folder": changed(0, name=b"a/b/data.pkl"),
+    "a member that torch does not write": archive(Member(b"a/data/extra", ONES)),
+    "bytes behind the pickle": changed(0, data=pickled(TREE) + EVIL),
+    "a folder of DOS": changed(1, listed={"outer": 0x10}),
+    "a member on another disk": changed(1, listed={"disk": 1}),
+    "patched data": changed(1, local={"flags": 0x20}, listed={"flags": 0x20}),
+    "other flags in the header": changed(1, local={"flags": 0x800}),
+    "another method in the header": changed(1, local={"method": 8}),
+    "another size in the header": changed(1, local={"size": 8}),
+    "another checksum in the header": changed(1, local={"crc": 7}),
+    "a second name": changed(1, listed={"extra": path_field(b"a/data/1")}),
+    "two sizes of 64 bits": changed(1, listed={"extra": SIZE_64 * 2}),
+    "half an extra field": changed(1, listed={"extra": SIZE_64[:-1]}),
+    "two lists": second_list(),
+    "two lists, the other first": second_list(decoys_first=True),
+    "two lists of 64 bits": second_list(end_64={}, second_end_64=True),
+    "a record of 64 bits that says otherwise": archive(end_64={5: 2, 6: 2}),
+    "a locator that leads elsewhere": archive(end_64={}, locator={1: 0}),
+    "a longer list than is said": archive(end={2: 2, 3: 2}),
+    "an npz that is a file of torch": archive(Member(b"x.npy", npy())),
+    "an npz that is a file of torch, by its bytes": archive(Member(b"a/data/1", npy())),
+    "x and x.npy": arrays(("x.npy", npy()), ("x", b"text")),
+    "x.npy and x.npy.npy": arrays(("x.npy.npy", npy()), ("x.npy", npy(body=OTHER))),
+    "white space that NumPy does not take": npy().replace(b", }\n", b"}\n\n"),
+    "a long number of Python 2 in a header of version 3": (
+        b"\x93NUMPY\3\0" + npy()[8:10] + bytes(2) + npy(shape="(4L,)")[10:]
+    ),
+    "one storage as two types": torch_zip(two_of_one_key(kind="IntStorage")),
+    "one storage of two lengths": torch_zip(two_of_one_key(count=2)),
+    "one storage on two devices": torch_zip(
+        {"v": tensor((2,), (1,), 0, storage("0", 4, "FloatStorage", "meta")), **TREE}
+    ),
+    "a view in a zip archive": torch_zip({"w": tensor((2,), (1,), 0, view("7", 0, 2))}),
+    "one storage as two types, before 1.6": legacy(two_of_one_key(kind="IntStorage")),
+    "one view in two places": legacy(
+        {"a": tensor((2,), (1,), 0, view("7", 0, 2)), "b": tensor((2,), (1,), 0, view("7", 2, 2))}
+    ),
+    "a view with the key of a storage": legacy(
+        {"a": tensor((2,), (1,), 0, view("0", 2, 2)), "b": tensor((2,), (1,), 0)}
+    ),
+    "an array that is a tar archive": with_checksum_of_tar(npy(body=bytes(600), shape="(150,)")),
+    "safetensors that are a tar archive": with_checksum_of_tar(safetensors(bytes(2000), 400)),
+    "an old file that is a tar archive": with_checksum_of_tar(
+        legacy({"w": tensor(), "x": "x" * 600})
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_of_two_readings_is_refused(name: str) -> None:
+    with pytest.raises(UnreadableFile):
+        read(REFUSED[name])
+
+
+def test_what_these_files_are_made_of_is_read() -> None:
+    for content in (archive(), archive(end_64={}), changed(1, listed={"extra": SIZE_64})):
+        assert read(content).arrays["w"].tolist() == [[1, 1], [1, 1]]
+    for content in (torch_zip(two_of_one_key()), legacy(two_of_one_key())):
+        assert [*read(content).arrays] == ["w", "v"]
+    views = {
+        "a": tensor((2,), (1,), 0, view("7", 0, 2)),
+        "b": tensor((2,), (1,), 0, view("8", 2, 2)),
+    }
+    assert [*read(legacy(views)).arrays] == ["a", "b"]
+    assert read(safetensors(bytes(2000), 400)).arrays["w"].size == 2000
+    assert read(npy()).arrays["array"].tolist() == [1, 1, 1, 1]
+
+
+def test_arrays_whose_names_differ_in_their_case_are_two() -> None:
+    found = read(arrays(("W.npy", npy()), ("w.npy", npy(body=OTHER))))
+    assert (found.arrays["W"][0], found.arrays["w"][0]) == (1, 666)
+
+
+@pytest.mark.parametrize("code", ["|O", "object", "object_", "i4,O", "|O8"])
+@pytest.mark.parametrize("name", ["o", "o.npy"])
+def test_calls_of_objects_in_an_npz_are_named_whatever_they_are_called(
+    name: str, code: str
+) -> None:
+    calls = CallRecorder()
+    found = read(arrays(("x.npy", npy()), (name, npy(code, EVIL))), "", calls)
+    assert [*found.arrays] == ["x"]
+    assert calls.would_call == ("os.system",)
+
+
+def test_an_array_is_one_by_its_first_bytes() -> None:
+    assert [*read(arrays(("x", npy()))).arrays] == ["x"]
+
+
+def loaded(content: bytes) -> dict[str, torch.Tensor]:
+    found = torch.load(io.BytesIO(content), weights_only=True)
+    assert isinstance(found, dict)
+    return found
+
+
+def untyped(dtype: str) -> Call:
+    kept = Reference(("storage", Name("torch.storage", "UntypedStorage"), "0", "cpu", 16))
+    arguments = (kept, 0, (4,), (1,), False)
+    rest = (Call("collections", "OrderedDict"), Name("torch", dtype))
+    return Call("torch._utils", "_rebuild_tensor_v3", (*arguments, *rest))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "uint8"])
+def test_bytes_are_turned_by_the_type_of_the_storage_as_in_torch(dtype: str) -> None:
+    numbers = np.arange(1, 5, dtype="<i4").tobytes()
+    content = torch_zip({"w": untyped(dtype)}, {"0": numbers}, byteorder=b"big")
+    assert read(content).arrays["w"].tolist() == loaded(content)["w"].tolist()
+    content = torch_zip({"w": tensor()}, {"0": numbers}, byteorder=b"big")
+    assert read(content).arrays["w"].tolist() == loaded(content)["w"].tolist()
+
+
+def test_an_old_file_of_the_other_byte_order_is_read_as_in_torch() -> None:
+    content = legacy({"w": tensor(store=view_of_all())}, little=False)
+    assert read(content).arrays["w"].tolist() == loaded(content)["w"].tolist() == [[1, 1], [1, 1]]
+
+
+def pickle_in_safetensors(body: bytes) -> bytes:
+    """The bytes of a header's length begin a pickle that goes on in its notes and its numbers."""
+    content = ambiguous_files.pickle_in_safetensors(body)
+    assert safe_names(content) == ["w"]
+    return content
+
+
+def safe_names(content: bytes) -> list[str]:
+    import safetensors.numpy
+
+    return [*safetensors.numpy.load(content)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [legacy({"w": tensor(store=view_of_all())}), pickled({"w": 1}), EVIL],
+    ids=["torch", "dict", "call"],
+)
+def test_safetensors_that_are_a_pickle_are_refused(body: bytes) -> None:
+    content = pickle_in_safetensors(body)
+    calls = CallRecorder()
+    with pytest.raises(UnreadableFile):
+        read(content, "", calls)
+    assert calls.would_call == (("os.system",) if body == EVIL else ())
+
+
+def test_a_text_of_any_length_hides_no_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"T" + struct.pack("<I", 1 << 20) + bytes(1 << 20)
+    calls = CallRecorder()
+    monkeypatch.setattr(limits, "PICKLE", 1000)
+    with pytest.raises(UnreadableFile):
+        read(pickle_in_safetensors(text + EVIL), "", calls)
+    assert calls.would_call == ("os.system",)
+    monkeypatch.setattr(limits, "OPERATIONS", 500)
+    with pytest.raises(UnreadableFile, match="without end"):
+        read(pickle_in_safetensors(b"N" * 600 + EVIL))
+
+
+@pytest.mark.parametrize("size", [0x2E88, 0x2E4E, 0x2E29, 0x2E5D, 0x2E7D, 0x1258, 0x1255])
+def test_headers_whose_length_is_a_short_pickle_are_read(size: int) -> None:
+    assert read(safetensors(size=size)).arrays["w"].size == len(ONES)
+
+
+# many files, held against the readers themselves
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceReaders]:
+    with ReferenceReaders(tmp_path_factory.mktemp("read")) as found:
+        yield found
+
+
+def test_no_file_is_read_otherwise_than_torch_numpy_and_safetensors_read_it(
+    readers: ReferenceReaders,
+) -> None:
+    found = compare(ambiguous_files.files(0, SAMPLE), readers)
+    assert [row.different for row in found.values() if row.different] == [], table(found)
+    assert found["as saved"].equal == SAMPLE
+    assert sum(row.equal for row in found.values()) > 3 * SAMPLE
+    assert sum(row.refused for row in found.values()) > 3 * SAMPLE
+    assert readers.deaths == 0
+
+
+def test_the_child_reads_as_its_code_does_here() -> None:
+    with Sandbox() as sandbox:
+        for kind, content in ambiguous_files.files(1, IN_THE_CHILD):
+            verdict = sandbox.read(content)
+            try:
+                here: ParsedFile | None = read_inertly(content, CallRecorder())
+            except UnreadableFile:
+                here = None
+            if here is None or not here.arrays:
+                assert verdict.contents is None, kind
+            else:
+                assert verdict.contents is not None, kind
+                assert verdict.contents.arrays.keys() == here.arrays.keys()
+        assert sandbox.deaths == 0
+
+
+def test_a_reading_that_differs_is_seen(readers: ReferenceReaders) -> None:
+    def careless(content: bytes, calls: CallRecorder) -> ParsedFile:
+        del content, calls
+        return ParsedFile({"w": np.ones((2, 2), "<f4")}, {"w": "float32"})
+
+    files = {"torch": changed(1, data=OTHER), "npz": arrays(("x.npy", npy()))}
+    found = compare(files.items(), readers, careless)
+    assert all(len(row.different) == 1 for row in found.values())
+    ours = careless(b"", CallRecorder())
+    theirs = ("float32", [2, 2], ONES.hex())
+    assert difference(ours, {"w": theirs}) == ""
+    for other in (("int32", [2, 2], ONES.hex()), ("float32", [4], ONES.hex()), (*theirs[:2], "00")):
+        assert difference(ours, {"w": other}) != ""
+    assert difference(ours, {"w": theirs, "v": theirs}) != ""
+    assert unnamed_calls(CallRecorder(), [EVIL.hex()]) == ["os.system"]
