@@ -18,7 +18,7 @@ help:
 	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
 	@echo "make coverage    the branches that tests take in kernels, checkpoints, runs; 95 % or it fails"
 	@echo "make mutants     put small bugs in, count those that the tests notice (hours; resumable)"
-	@echo "make faults      kill, starve and mislead it (minutes)"
+	@echo "make faults      kill, starve and mislead it (one to two hours)"
 	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
 	@echo "make safety-report  what both found: build/safety/cases.md, and figures in docs/safety.md"
 	@echo "make lint        ruff, mypy, import-linter"
