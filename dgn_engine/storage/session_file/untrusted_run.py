@@ -16,7 +16,7 @@ from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.log import LOGGED, LogScan, event_of
+from dgn_engine.storage.runs.log import LOGGED, LogScan, event_of, log_trouble
 from dgn_engine.storage.runs.manifest import NOTHING, is_foreign_log, marked_lines, read_manifest
 from dgn_engine.storage.runs.run_checkpoints import read_state, scan
 from dgn_engine.storage.runs.run_ranges import STEPS
@@ -76,6 +76,8 @@ def _check_log(reader: RunReader) -> None:
                 _check_turns(rotation, shift, started)
     if is_foreign_log(reader.root, known, log.marks):
         raise ValueError("it is that of another run")
+    if trouble := log_trouble(log, known.marks):  # a session's log ends in a whole line
+        raise ValueError(f"it {trouble}")
 
 
 def _check_order(order: tuple[int, ...], started: events.RunStarted | None) -> None:
