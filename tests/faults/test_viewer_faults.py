@@ -282,7 +282,7 @@ class Told:
     def close(self) -> None:
         self.process.send_signal(signal.SIGINT)
         self.process.communicate(timeout=STARTS)
-        assert self.process.returncode == 0, self.said
+        assert self.process.returncode == 128 + signal.SIGINT, self.said
 
 
 def await_newer_checkpoint(run: Path) -> None:

@@ -15,7 +15,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.storage.runs.folder_layout import runs_root
-from dgn_viewer.application import Options, build, leave
+from dgn_viewer.application import Options, build, run_to_end
 
 SAID = (told.RunStarted, told.RunShown, told.RunContinued, told.Refused, told.Failed)
 
@@ -41,13 +41,7 @@ def main(configuration: str) -> int:
     viewer.window.event_taken.connect(hear)
     lines = QSocketNotifier(sys.stdin.fileno(), QSocketNotifier.Type.Read)
     lines.activated.connect(obey)
-    try:
-        viewer.run()
-    finally:
-        ended = viewer.close(60.0)
-    if not ended:
-        leave(1)
-    return 0
+    return run_to_end(viewer, 60.0)
 
 
 if __name__ == "__main__":
