@@ -34,7 +34,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.
 
 
 class StateChangedError(Exception):
-    """A pass of a copied module changed state outside of it."""
+    """A pass of a copied module changed state outside of it, or could not but do so."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 
 import torch
@@ -12,7 +12,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from dgn_engine.attachment.isolation import is_interrupt
-from dgn_engine.attachment.reached_state import ReachedState
+from dgn_engine.attachment.reached_state import ReachedState, StateChangedError
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_module import follow_module
 from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
@@ -28,6 +28,7 @@ _HOOKS = (
     "_backward_hooks",
     "_backward_pre_hooks",
 )
+_REGISTRIES = ("_parameters", "_buffers", "_modules")
 _OWNERS = ("_trainer", "_fabric")  # attributes of modules of Lightning
 _HALF = (torch.float16, torch.bfloat16)
 # Hooks of torch that compute a weight from parameters, under their attribute for its name.
@@ -46,7 +47,8 @@ class WatchedModule:
     None where it refused it, with the reason in `refusal`: then only K can be computed. `remark`:
     what of the module the network leaves out, or ''. `reached` is extended by what the copy shares
     with the module.
-    Raises `UserError` where the module cannot be copied, or does not take the probe examples.
+    Raises `UserError` where the module cannot be copied, or does not take the probe examples, and
+    `StateChangedError` where a copy shares layers or weights with it.
     """
 
     def __init__(
@@ -168,6 +170,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
 
 
 def _copied(module: nn.Module) -> nn.Module:
+    _refuse_finalizers(module)
     try:
         copy = deepcopy(module, _not_copied(module))
     except Exception as error:  # whatever a module holds that cannot be copied
@@ -175,6 +178,7 @@ def _copied(module: nn.Module) -> nn.Module:
             raise
         line = (str(error).strip() or type(error).__name__).partition("\n")[0]
         raise UserError(f"The module cannot be copied, so it cannot be watched: {line}") from None
+    _refuse_shared(module, copy)  # before anything of the copy is switched
     for part in copy.modules():  # they may keep what they see, which is the owner's
         computing = _computing_hooks(part)
         for name in _HOOKS:
@@ -184,6 +188,37 @@ def _copied(module: nn.Module) -> nn.Module:
     if any(p.dtype in _HALF for p in copy.parameters()):
         copy = copy.float()
     return copy.eval()
+
+
+def _refuse_finalizers(module: nn.Module) -> None:
+    """Raise `StateChangedError` where a layer has a `__del__`, which would run for its copy too."""
+    for part in module.modules():
+        if hasattr(type(part), "__del__"):
+            raise StateChangedError(
+                f"{type(part).__name__} defines __del__, which would run for a copy of it too"
+            )
+
+
+def _refuse_shared(module: nn.Module, copy: nn.Module) -> None:
+    """Raise `StateChangedError` where a copy holds a layer, a parameter, a buffer or hooks of its
+    module, as it does of a layer whose `__deepcopy__` returns the layer itself."""
+    theirs = {id(each) for part in module.modules() for each in _own(part)}
+    for name, part in copy.named_modules():
+        if any(id(each) in theirs for each in _own(part)):
+            where = f"layer {name} ({type(part).__name__})" if name else "the module"
+            raise StateChangedError(
+                f"a copy of {where} shares layers, weights or hooks with it (see its __deepcopy__)"
+            )
+
+
+def _own(part: nn.Module) -> Iterator[object]:
+    """A module, its registries, parameters and buffers."""
+    yield part
+    for name, value in vars(part).items():
+        if isinstance(value, dict) and (name.endswith("_hooks") or name in _REGISTRIES):
+            yield value
+    yield from (each for each in part._parameters.values() if each is not None)
+    yield from (each for each in part._buffers.values() if each is not None)
 
 
 def _not_copied(module: nn.Module) -> dict[int, object]:

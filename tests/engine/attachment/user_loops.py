@@ -817,3 +817,30 @@ def prefetched_from_numpy() -> UserLoop:
 @loop()
 def prefetched_from_python() -> UserLoop:
     return prefetched(lambda: torch.tensor([random.gauss(0, 1) for _ in range(6)]))
+
+
+# What a copy would share with its module
+
+
+@loop("shares")
+def backbone_that_is_its_own_copy() -> UserLoop:
+    class Backbone(nn.Sequential):
+        def __deepcopy__(self, memo: object) -> Backbone:
+            return self
+
+    calls: list[int] = []
+    backbone = Backbone(nn.Linear(6, 6), nn.Dropout(0.5))
+    backbone[0].register_forward_hook(lambda *_: calls.append(1))
+    net = nn.Sequential(backbone, nn.ReLU(), nn.Linear(6, 3))
+    return UserLoop(net, lambda: 1 + 0.01 * len(calls) * (1 + backbone.training))
+
+
+@loop("__del__")
+def layer_that_counts_its_ends() -> UserLoop:
+    class Ending(Net):
+        live: ClassVar[int] = 1
+
+        def __del__(self) -> None:
+            Ending.live -= 1
+
+    return UserLoop(Ending(), lambda: 1 + 0.1 * Ending.live)
