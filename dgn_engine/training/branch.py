@@ -140,7 +140,7 @@ def _folder(
     origin = BranchOrigin(reader.path.name, parent_id, checkpoint.step, changes)
     info = branch_info(reader.config, reader.info, origin)
     try:
-        log = log_before(reader.root / folder_layout.LOG, checkpoint.lines)
+        log = log_before(reader.root / folder_layout.LOG, checkpoint.lines, str(info["id"]))
     except OSError as error:
         path = reader.path / folder_layout.LOG
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None

@@ -11,8 +11,8 @@ from dgn_engine.protocol.run_branches import BranchChanges
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, read_regular
-from dgn_engine.storage.runs import run_info
-from dgn_engine.storage.runs.log import decode_line
+from dgn_engine.storage.runs import run_identity, run_info
+from dgn_engine.storage.runs.log import decode_line, encode_line, is_of_another
 
 _KEY = "branch"
 # What a branch has of its parent: the network that the parent's first event describes, and the
@@ -51,12 +51,15 @@ def origin_of(info: Mapping[str, Any]) -> BranchOrigin | None:
     return origin
 
 
-def log_before(path: InnerPath, lines: int) -> bytes:
-    """The first so many lines of a log, as they stand there; raises `OSError`."""
-    kept = bytearray()
+def log_before(path: InnerPath, lines: int, run: str) -> bytes:
+    """The first so many lines of a log, as they stand there, as lines of the run of this id; raises
+    `OSError`."""
+    kept, tag = bytearray(), run_identity.tag_of(run)
+    tags = run_identity.tags_of(run_identity.info_beside(path))
     for raw in read_regular(path, FILE).splitlines(keepends=True):
         line = decode_line(raw.removesuffix(b"\n"))
         if not raw.endswith(b"\n") or (line is not None and line.seq >= lines):
             break
-        kept += raw
+        own = line is not None and bool(line.run) and not is_of_another(line, tags)
+        kept += encode_line(line._replace(run=tag)) if line is not None and own else raw
     return bytes(kept)

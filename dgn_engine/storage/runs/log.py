@@ -1,4 +1,8 @@
-"""The log of a run: one JSON object a line, appended, flushed, and read to the last whole line."""
+"""The log of a run: one JSON object a line, appended, flushed, and read to the last whole line.
+
+Each line states its run (`run_identity.tag_of`), so that a line of another run is not taken for one
+of its own, wherever it stands. Lines of versions before state none.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, NotRegular, open_regular
+from dgn_engine.storage.runs import run_identity
 from dgn_engine.storage.runs.run_ranges import check_event, is_count, is_time
 from dgn_engine.text.byte_counts import bytes_in_words
 
@@ -38,6 +43,9 @@ _NAME = 100  # characters of a line's name
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _CHECKSUM = b',"crc":"%08x"}'
 _CHECKED = len(_CHECKSUM % 0)  # bytes
+_TAG = b',"run":"%s"'  # before the checksum, which is of it, too
+_TAGGED = re.compile(rb',"run":"([0-9a-f]{8})"')
+_TAG_BYTES = len(_TAG) - 2 + run_identity.TAG
 _BEGINS = b'{"seq":'  # every line
 # The beginning of every line that was written here: what it is can be told without its fields.
 _HEAD = re.compile(
@@ -75,20 +83,23 @@ _WORD_OF = {kind: word for word, kind in LOGGED.items()}
 
 
 class LogLine(NamedTuple):
-    """One line as it was read. `at`: seconds since 1970 by a clock that may have been set back."""
+    """One line as it was read. `at`: seconds since 1970 by a clock that may have been set back;
+    `run`: the tag of the run that wrote it, '' where it states none."""
 
     seq: int
     at: float
     name: str
     fields: Mapping[str, Any]
+    run: str = ""
 
 
 @dataclass(frozen=True)
 class LogContents:
-    """`damaged`: first and last number (from 1) of each stretch of lines that are not sound;
-    `missing`: first and last of the sequence numbers that no line has; `torn`: bytes of a last line
-    that was not finished, which is no damage unless `stray` says that it is the beginning of none;
-    `marks`: checksums of the lines that were asked for.
+    """`damaged`: first and last number (from 1) of each stretch of lines that are not sound, those
+    of another run (`foreign`) among them; `is_foreign`: no line is the run's own; `missing`: first
+    and last of the sequence numbers that no line has; `torn`: bytes of a last line that was not
+    finished, which is no damage unless `stray` says that it is the beginning of none; `marks`:
+    checksums of the lines that were asked for.
     """
 
     lines: tuple[LogLine, ...]
@@ -97,6 +108,8 @@ class LogContents:
     torn: int = 0
     stray: bool = False
     marks: Marks = field(default_factory=dict)
+    foreign: Ranges = ()
+    is_foreign: bool = False
 
     @property
     def end(self) -> int:
@@ -117,11 +130,12 @@ class LogWriter:
     forgotten them, and says of the next one that all went well.
     """
 
-    def __init__(self, path: FilePath, written: int = 0) -> None:
+    def __init__(self, path: FilePath, written: int = 0, run: str = "") -> None:
         """`written`: how many lines there were at least; where some are gone, no number of theirs
-        is given again.
+        is given again. `run`: its tag, which each line states.
         """
         self._path = inner(path)
+        self._run = run
         self._file: io.FileIO | None = None
         self._synced = 0.0
         seq, self._end, mark = _last(self._path)
@@ -162,7 +176,7 @@ class LogWriter:
             raise OSError(None, "the log is closed")
         at = round(time.time(), 3)
         raw = b"".join(
-            encode_line(LogLine(self._seq + place, at, name, fields))
+            encode_line(LogLine(self._seq + place, at, name, fields, self._run))
             for place, (name, fields) in enumerate(lines)
         )
         if self._file.write(raw) != len(raw):
@@ -301,6 +315,8 @@ class LogScan:
     `marked`: numbers of the lines whose checksums are wanted, as `marks`. They and what is wrong
     with the log, as in `LogContents`, are known when all lines were taken. Iterating raises
     `OSError`.
+
+    Lines that another run wrote than that of the `run.json` beside the log are not sound.
     """
 
     def __init__(
@@ -311,13 +327,17 @@ class LogScan:
         self._marked = frozenset(marked)
         self.marks: dict[int, str] = {}
         self.damaged: list[tuple[int, int]] = []
+        self.foreign: list[tuple[int, int]] = []
+        self.is_foreign = False
         self.missing: list[tuple[int, int]] = []
         self.torn = self.end = 0
         self.stray = False
 
     def __iter__(self) -> Iterator[LogLine]:
         number = unfinished = 0
-        stray = False
+        stray = has_own = False
+        tags = run_identity.tags_of(run_identity.info_beside(inner(self._path)))
+        foreign_marks: dict[int, str] = {}
         with open_regular(self._path, FILE) as file, closing(_raw_lines(file)) as lines:
             for raw in lines:
                 if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
@@ -329,9 +349,15 @@ class LogScan:
                 stray = False
                 line = None if unfinished else self._decode(raw[:-1])
                 unfinished = 0
+                if line is not None and is_of_another(line, tags):
+                    _extend(self.foreign, number)
+                    if line.seq in self._marked:
+                        foreign_marks[line.seq] = _mark(raw)
+                    line = None
                 if line is None or line.seq < self.end:
                     _extend(self.damaged, number)
                     continue
+                has_own = True
                 if line.seq > self.end:
                     self.missing.append((self.end, line.seq - 1))
                 self.end = _end(line) + 1
@@ -339,10 +365,17 @@ class LogScan:
                     self.marks[line.seq] = _mark(raw)
                 yield line
         self.torn, self.stray = unfinished, stray or unfinished > LINE
+        self.is_foreign = bool(self.foreign) and not has_own
+        if self.is_foreign:  # what the lines of another run refute is the whole log
+            self.marks = foreign_marks
 
     def _decode(self, raw: bytes) -> LogLine | None:
         if self._decoded is None or (found := _HEAD.match(raw)) is None:
             return decode_line(raw)
+        split = _split(raw)
+        if split is None:
+            return None
+        head, run = split
         number, at, word, step = found.groups()
         name = word.decode()
         fields: dict[str, Any] = {} if step is None else {"step": int(step)}
@@ -350,15 +383,13 @@ class LogScan:
             return decode_line(raw)
         if name in self._decoded:
             pattern = self._decoded[name]
-            known = pattern and pattern.fullmatch(raw, found.end(), max(0, len(raw) - _CHECKED))
+            known = pattern and pattern.fullmatch(head, found.end())
             if not known:
                 return decode_line(raw)
             for key, text in known.groupdict().items():
                 if text is not None:
                     fields[key] = float(text)
-        if _checked_head(raw) is None:
-            return None
-        return LogLine(int(number), float(at), name, fields)
+        return LogLine(int(number), float(at), name, fields, run)
 
 
 def read_log(path: FilePath, marked: Collection[int] = ()) -> LogContents:
@@ -375,6 +406,8 @@ def read_log(path: FilePath, marked: Collection[int] = ()) -> LogContents:
         scan.torn,
         scan.stray,
         scan.marks,
+        tuple(scan.foreign),
+        scan.is_foreign,
     )
 
 
@@ -386,7 +419,7 @@ def log_trouble(log: LogContents | LogScan, expected: Marks) -> str:
         log: read with these lines marked.
         expected: checksums of lines, as the inventory has them.
     """
-    if is_refuted(log.marks, expected):
+    if log.is_foreign or is_refuted(log.marks, expected):
         return "is the log of another run"
     if log.stray:
         return f"ends in {bytes_in_words(log.torn)} that are no line of a log"
@@ -398,9 +431,15 @@ def is_refuted(found: Marks, expected: Marks) -> bool:
     return any(found.get(seq, crc) != crc for seq, crc in expected.items())
 
 
-def fill_gaps(log: LogContents) -> bytes:
-    """The sound lines, with a line `Lost` for each gap, so that every line keeps its number."""
-    gaps = [LogLine(first, 0.0, _LOST, {"upto": last}) for first, last in log.missing]
+def is_of_another(line: LogLine, tags: Collection[str]) -> bool:
+    """Whether a line states a run, and none of these; without any nobody can tell."""
+    return bool(line.run and tags) and line.run not in tags
+
+
+def fill_gaps(log: LogContents, run: str = "") -> bytes:
+    """The sound lines, with a line `Lost` for each gap, so that every line keeps its number; these
+    state the run of this tag."""
+    gaps = [LogLine(first, 0.0, _LOST, {"upto": last}, run) for first, last in log.missing]
     return b"".join(
         encode_line(line) for line in sorted((*log.lines, *gaps), key=lambda one: one.seq)
     )
@@ -412,6 +451,8 @@ def encode_line(line: LogLine) -> bytes:
     if head is None:
         tree = {"seq": line.seq, "at": line.at, "event": line.name}
         head = _JSON.encode({**tree, **to_plain(line.fields, "word")}).encode()[:-1]
+    if line.run:
+        head += _TAG % line.run.encode()
     return head + _CHECKSUM % zlib.crc32(head) + b"\n"
 
 
@@ -430,9 +471,10 @@ def _numbers(line: LogLine) -> bytes | None:
 
 def decode_line(raw: bytes) -> LogLine | None:
     """The line, without its end; None where it is torn or damaged."""
-    head = _checked_head(raw)
-    if head is None:
+    split = _split(raw)
+    if split is None:
         return None
+    head, run = split
     try:
         tree = json.loads((head + b"}").decode())
         seq, at, name = tree.pop("seq"), tree.pop("at"), tree.pop("event")
@@ -440,7 +482,7 @@ def decode_line(raw: bytes) -> LogLine | None:
         return None
     if not (is_count(seq) and is_time(at)) or not isinstance(name, str) or len(name) > _NAME:
         return None
-    return LogLine(seq, float(at), name, tree)
+    return LogLine(seq, float(at), name, tree, run)
 
 
 def is_logged(event: Event) -> bool:
@@ -503,10 +545,14 @@ def _end(line: LogLine) -> int:
     return upto if is_count(upto) and upto >= line.seq else line.seq
 
 
-def _checked_head(raw: bytes) -> bytes | None:
-    """What stands before the checksum of a line; None where that is another one."""
+def _split(raw: bytes) -> tuple[bytes, str] | None:
+    """What stands before the tag and the checksum of a line, and the tag ('': none); None where
+    the checksum is another one."""
     head = raw[:-_CHECKED]
-    return head if raw.endswith(_CHECKSUM % zlib.crc32(head)) else None
+    if not raw.endswith(_CHECKSUM % zlib.crc32(head)):
+        return None
+    found = _TAGGED.fullmatch(head, max(0, len(head) - _TAG_BYTES))
+    return (head, "") if found is None else (head[: found.start()], found[1].decode())
 
 
 def _extend(ranges: list[tuple[int, int]], number: int) -> None:

@@ -139,7 +139,7 @@ class LogFold:
         self._thinned = Thinned()
 
     def take(self, line: LogLine) -> None:
-        number, at, name, fields = line
+        number, at, name, fields, _ = line
         if self._at is not None and at > self._at and name not in (CONTINUED, THINNED):
             self._seconds = min(LAST, self._seconds + at - self._at)
         self._at = at

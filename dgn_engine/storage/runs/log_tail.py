@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from dgn_engine.protocol.events import Event
 from dgn_engine.storage.inner_path import FilePath, inner
-from dgn_engine.storage.runs.log import LogLine, decode_line, event_of
+from dgn_engine.storage.runs import run_identity
+from dgn_engine.storage.runs.log import LogLine, decode_line, event_of, is_of_another
 
 PIECE = 4 << 20  # bytes that are read at a time
 
@@ -15,8 +16,9 @@ PIECE = 4 << 20  # bytes that are read at a time
 class LogTail:
     """The lines of a log from number `after` on.
 
-    A last line without its end is left for the next time. Where the file was cut or replaced it is
-    read from its beginning, and lines that were told are not told again.
+    A last line without its end is left for the next time; lines of another run are left out. Where
+    the file was cut or replaced it is read from its beginning, and lines that were told are not
+    told again.
     """
 
     def __init__(self, path: FilePath, after: int = 0) -> None:
@@ -24,6 +26,7 @@ class LogTail:
         self._next = after
         self._offset = 0
         self._inode = -1
+        self._tags: frozenset[str] = frozenset()
 
     def take(self) -> list[Event]:
         """The events that came since the last time; none while there is no log."""
@@ -41,6 +44,7 @@ class LogTail:
             status = os.fstat(handle)
             if status.st_ino != self._inode or status.st_size < self._offset:
                 self._inode, self._offset = status.st_ino, 0
+                self._tags = run_identity.tags_of(run_identity.info_beside(self._path))
             content = os.pread(handle, PIECE, self._offset)
         finally:
             os.close(handle)
@@ -51,7 +55,9 @@ class LogTail:
         found = []
         for raw in whole.splitlines():
             line = decode_line(raw)
-            if line is not None and line.seq >= self._next:
+            if line is None or is_of_another(line, self._tags):
+                continue
+            if line.seq >= self._next:
                 self._next = line.seq + 1
                 found.append(line)
         return found

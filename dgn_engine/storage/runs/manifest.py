@@ -479,20 +479,34 @@ def _verify_log(folder: InnerPath, manifest: Manifest, log: LogScan) -> Iterator
     except OSError as error:
         yield Damage(name, f"cannot be read ({error.strerror})")
         return
-    if is_foreign_log(folder, manifest, log.marks):
+    if log.is_foreign or is_foreign_log(folder, manifest, log.marks):
         yield Damage(name, "is the log of another run")
         return
     if trouble := log_trouble(log, manifest.marks):
         yield Damage(name, trouble)
-    if log.damaged:
-        one = len(log.damaged) == 1 and len(set(log.damaged[0])) == 1
-        yield Damage(name, f"is damaged in {'line' if one else 'lines'} {_ranges(log.damaged)}")
+    if log.foreign:
+        yield Damage(name, f"has lines of another run: {_ranges(log.foreign)}")
+    if damaged := _without(log.damaged, log.foreign):
+        one = len(damaged) == 1 and len(set(damaged[0])) == 1
+        yield Damage(name, f"is damaged in {'line' if one else 'lines'} {_ranges(damaged)}")
     if log.missing:
         yield Damage(name, f"lacks the entries {_ranges(log.missing)}")
     if log.end < written or (manifest != NOTHING and log.end > manifest.lines):
         yield Damage(name, f"has {log.end:,} lines, {written:,} were written")
     if log.torn and not log.stray:
         yield Damage(name, "ends in a line that was not finished", harmless=True)
+
+
+def _without(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Ranges:
+    """The numbers of these stretches that are in none of the others, which lie within them."""
+    left: list[tuple[int, int]] = []
+    for first, last in ranges:
+        for start, end in others:
+            if first <= start <= last:
+                left += [(first, start - 1)] if start > first else []
+                first = end + 1
+        left += [(first, last)] if first <= last else []
+    return tuple(left)
 
 
 def _ranges(ranges: Sequence[tuple[int, int]]) -> str:

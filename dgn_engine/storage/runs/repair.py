@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from dgn_engine.storage.runs import (
     run_identity,
     run_info,
 )
-from dgn_engine.storage.runs.log import LogContents, fill_gaps, read_log
+from dgn_engine.storage.runs.log import LogContents, LogScan, fill_gaps, read_log
 from dgn_engine.storage.runs.manifest import (
     KEY,
     NOTHING,
@@ -109,7 +110,7 @@ def _repair_info(folder: InnerPath) -> list[str]:
         pass
     config, source = _recorded_config(folder, foreign)
     _link_aside(folder, folder / folder_layout.RUN)
-    first, *former = _stated_ids(folder) or [""]
+    first, *former = _stated_ids(folder) or ["", *_tags_in_log(folder)[:1]]
     info = run_info.recreate(config, first)
     run_info.write(folder, info | ({run_identity.FORMER: former} if former else {}))
     why = " was put aside, because it is of another run. It" if foreign else ""
@@ -146,6 +147,15 @@ def _stated_ids(folder: InnerPath) -> list[str]:
     return list(dict.fromkeys(one for one in stated if one and isinstance(one, str)))
 
 
+def _tags_in_log(folder: InnerPath) -> list[str]:
+    """Those that its lines state, the most common one first."""
+    try:
+        found = Counter(line.run for line in LogScan(folder / folder_layout.LOG, {}) if line.run)
+    except OSError:
+        return []
+    return [tag for tag, _ in found.most_common()]
+
+
 def _read_config(folder: InnerPath) -> RunConfig | None:
     try:
         return RunConfig.from_toml(read_text(folder / folder_layout.CONFIG))
@@ -178,7 +188,7 @@ def _repair_log(folder: InnerPath) -> list[str]:
     except NotRegular as error:
         why = f"was put aside: {error.strerror}"
     folder_layout.set_aside(folder, path)
-    write_file(path, fill_gaps(LogContents(()).lacking(written)))
+    write_file(path, fill_gaps(LogContents(()).lacking(written), _tag(folder)))
     return [f"{folder_layout.LOG} {why}; an empty one was made, {written:,} lines are lost."]
 
 
@@ -189,7 +199,7 @@ def _mend_log(folder: InnerPath, log: LogContents, end: int) -> list[str]:
         return []
     _link_aside(folder, path)
     left = tuple(line for line in log.lines if line.seq < end)
-    write_file(path, fill_gaps(replace(log, lines=left)))
+    write_file(path, fill_gaps(replace(log, lines=left), _tag(folder)))
     if added:
         return [f"{folder_layout.LOG}: {added:,} lines were cut off that this run did not write."]
     if not (log.damaged or log.missing):
@@ -224,6 +234,10 @@ def _reduce_manifest(folder: InnerPath) -> list[str]:
     if left != known:
         run_info.write(folder, put_manifest(info, left))
     return [f"{damage}: struck out of the inventory." for damage in gone]
+
+
+def _tag(folder: InnerPath) -> str:
+    return run_identity.tag_of(run_identity.id_of(run_info.read(folder)))
 
 
 def _known(folder: InnerPath) -> Manifest | None:

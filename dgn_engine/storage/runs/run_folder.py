@@ -113,7 +113,9 @@ class RunFolder:
             self._manifest = ManifestWriter(self.root, known, serials)
             self._thinned = log.thinned
             # Last: whatever fails before leaves no file open.
-            self._log = LogWriter(self.root / folder_layout.LOG, numbers.lines)
+            self._log = LogWriter(
+                self.root / folder_layout.LOG, numbers.lines, run_identity.tag_of(self._id)
+            )
         except UserError:
             self._let_go()
             raise
@@ -525,7 +527,7 @@ class _LogMarks:
     def trouble(self, manifest: Manifest) -> str:
         """Why nothing is written behind its lines, as the end of a sentence; '' where it may be. A
         system that crashed may have left a piece of zeros, which is cut off."""
-        if is_foreign_log(self._folder, manifest, self._scan.marks):
+        if self._scan.is_foreign or is_foreign_log(self._folder, manifest, self._scan.marks):
             return "is the log of another run"
         return log_trouble(self._scan, {}) if self._scan.torn > LINE else ""
 

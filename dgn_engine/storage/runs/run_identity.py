@@ -1,13 +1,16 @@
 """Which run the files of a run's folder belong to, by the id that stands in them.
 
-`run.json` has the id of its run; every checkpoint and every frame states it too, and the first and
-last line of the log are known by their checksums. Files of 0.1 state none, and are taken as they
-are. A run that is copied out of a session file gets an id of its own and keeps those before it.
+`run.json` has the id of its run; every checkpoint and every frame states it too, each line of the
+log its first eight digits, and the first and last line are known by their checksums. Files of 0.1
+state none, and are taken as they are. A run that is copied out of a session file gets an id of its
+own and keeps those before it.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +22,8 @@ ID = "id"  # in run.json
 FORMER = "former_ids"
 RUN = "run"  # in the state of a checkpoint and the head of a frame
 OF_ANOTHER = "is of another run"
+TAG = 8  # characters
+_TAG = re.compile(rf"[0-9a-f]{{{TAG}}}")
 # What no run changes of its configuration, and what each has one of.
 _FIXED = (("seed",), ("net", "name"), ("net", "options"), ("training", "batch"))
 
@@ -33,6 +38,20 @@ def ids_of(info: Mapping[str, Any]) -> frozenset[str]:
     """The ids that files of the run may state; none where its `run.json` states none."""
     former = info.get(FORMER, ())
     return frozenset(filter(None, (id_of(info), *(former if isinstance(former, list) else ()))))
+
+
+def tag_of(run: str) -> str:
+    """By which the lines of a log state the run of an id; '' of a run that states none. A tag is
+    that of itself."""
+    if not run:
+        return ""
+    found = _TAG.match(run)
+    return found[0] if found else f"{zlib.crc32(run.encode('utf-8', 'replace')):08x}"
+
+
+def tags_of(info: Mapping[str, Any]) -> frozenset[str]:
+    """Those that lines of the run may have; none where its `run.json` states none."""
+    return frozenset(map(tag_of, ids_of(info)))
 
 
 def with_new_id(info: Mapping[str, Any]) -> dict[str, Any]:

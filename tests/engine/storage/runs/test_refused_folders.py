@@ -20,6 +20,7 @@ from dgn_engine.protocol.run_branches import BranchChanges
 from dgn_engine.storage.inner_path import InnerPath, inner, inside
 from dgn_engine.storage.runs import folder_layout, frame_content, index, run_checkpoints, run_info
 from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before, origin_of
+from dgn_engine.storage.runs.log import decode_line
 from dgn_engine.storage.runs.log_tail import LogTail
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
@@ -250,11 +251,14 @@ def test_a_branch_says_where_it_comes_from_and_what_it_took(run: Path) -> None:
 
 def test_a_branch_begins_with_the_lines_before_it(run: Path) -> None:
     whole = (run / LOG).read_bytes().splitlines(keepends=True)
-    path = inner(run / LOG)
-    assert log_before(path, 2) == b"".join(whole[:2])
-    assert log_before(path, 10**6) == b"".join(whole)
+    path, own = inner(run / LOG), str(run_info.read(run)["id"])
+    assert log_before(path, 2, own) == b"".join(whole[:2])
+    assert log_before(path, 10**6, own) == b"".join(whole)
     (run / LOG).write_bytes(b"".join(whole)[:-3])  # its last line is not finished
-    assert log_before(path, 10**6) == b"".join(whole[:-1])
+    assert log_before(path, 10**6, own) == b"".join(whole[:-1])
+    branch = log_before(path, 10**6, "0123456789").splitlines()
+    read = [decode_line(raw) for raw in branch]
+    assert [line.run for line in read if line] == ["01234567"] * (len(whole) - 1)
 
 
 # A log that grows
