@@ -3,9 +3,12 @@ reason."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
+
+from dgn_engine.attachment.isolation import is_interrupt
 
 Score = float | Tensor  # a tensor of one number
 _ROUNDING = 1e-6  # by which a mean in single precision may pass 1
@@ -83,7 +86,9 @@ def _number(given: object) -> float | None:
         return None
     try:
         return float(given.item() if isinstance(given, Tensor) else given)  # type: ignore[arg-type]
-    except (TypeError, ValueError, RuntimeError, OverflowError):
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        if is_interrupt(error):
+            raise
         return None
 
 
@@ -95,4 +100,9 @@ def _kind(given: object) -> str:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
+    """Their mean, NaN of none; it does not overflow where it is a number itself."""
+    count = len(values)
+    total = sum(values)
+    if math.isinf(total) and all(map(math.isfinite, values)):
+        return sum(value / count for value in values)
+    return total / count if values else float("nan")

@@ -1,13 +1,15 @@
 """Keeps what is computed for a reading apart from the training of the user's own loop.
 
 Only what belongs to the calling thread is switched, or is switched for this thread alone: other
-threads of the user's may train, draw random numbers and call modules meanwhile.
+threads of the user's may train, draw random numbers and call modules meanwhile. What watchers of
+several threads switch for the whole process they switch in turn.
 """
 
 from __future__ import annotations
 
 import dis
 import functools
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -20,16 +22,36 @@ from torch.nn.modules import module as torch_module
 from torch.utils._device import DeviceContext
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
+PATIENCE = 30.0  # seconds that the beginning and the end of a watcher wait for another thread's
+_TURN = threading.RLock()  # of the watchers of this process
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_TURN._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+class OtherThreadReadsError(Exception):
+    """A watcher of another thread reads, and does not come to an end."""
 
 
 @contextmanager
-def isolated() -> Iterator[None]:
+def isolated(patience: float = PATIENCE) -> Iterator[None]:
     """Compute in gradient mode and full precision, without the user's hooks and modes of torch.
 
     Set aside are autocast, inference mode, hooks on saved tensors, modes of torch's functions and
-    operations, and the hooks on all modules; the latter for this thread alone.
+    operations, and the hooks on all modules; the latter for this thread alone. What a signal
+    handler raises in it is raised in the end, also where code in it caught that.
+
+    Args:
+        patience: seconds to wait for a watcher of another thread. There is a limit because the
+            code of a module may itself wait for that thread.
+
+    Raises:
+        OtherThreadReadsError: that other watcher still reads.
     """
+    if not _TURN.acquire(timeout=patience):
+        raise OtherThreadReadsError("a watcher in another thread reads, and does not end")
     with ExitStack() as stack:
+        stack.callback(_TURN.release)
+        stack.enter_context(_handlers_heeded())
         stack.enter_context(modes_set_aside())
         stack.enter_context(_saved_tensor_hooks_set_aside())
         stack.enter_context(_module_hooks_set_aside())
@@ -131,13 +153,61 @@ def _elsewhere(hook: Callable[..., Any], thread: int) -> Callable[..., Any]:
     return call
 
 
+@contextmanager
+def _handlers_heeded() -> Iterator[None]:
+    """Raise in the end what a signal handler raised, unless that is on its way already.
+
+    Code that computes readings catches what a module raises, and cannot tell one from the other.
+    """
+    if threading.current_thread() is not threading.main_thread():  # no handler runs in it
+        yield
+        return
+    raised: list[BaseException] = []
+    replaced = []
+    try:
+        for number in signal.valid_signals():
+            handler = signal.getsignal(number)
+            if callable(handler):
+                _HANDLERS.add(_code_of(handler))
+                heeded = _heeded(handler, raised)
+                replaced.append((number, handler, heeded))
+                signal.signal(number, heeded)
+        yield
+    except BaseException:
+        if not raised:
+            raise
+    finally:
+        for number, handler, heeded in replaced:
+            if signal.getsignal(number) is heeded:  # the user's own may have set another
+                signal.signal(number, handler)
+    if raised:
+        raise raised[0]
+
+
+def _heeded(handler: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        try:
+            return handler(*args)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    _HANDLERS.add(call.__code__)
+    return call
+
+
+# Of handlers that were there during a reading: one may set another in its place before it raises.
+_HANDLERS: set[CodeType | None] = set()
+
+
 def is_interrupt(error: BaseException) -> bool:
     """Return whether an exception reached this thread from outside of what it ran.
 
     That is Ctrl-C, and whatever a signal handler of the user's raises; not a `KeyboardInterrupt`
     or `SystemExit` that code raises while its result is asked for.
     """
-    handlers = {_code_of(signal.getsignal(each)) for each in signal.valid_signals()} - {None}
+    now = {_code_of(signal.getsignal(each)) for each in signal.valid_signals()}
+    handlers = (now | _HANDLERS) - {None}
     trace, last = error.__traceback__, None
     while trace is not None:
         if trace.tb_frame.f_code in handlers:

@@ -31,7 +31,12 @@ import torch
 from torch import nn
 
 from dgn_engine.attachment.given_scores import GivenScores, Score
-from dgn_engine.attachment.isolation import is_interrupt, isolated, modes_set_aside
+from dgn_engine.attachment.isolation import (
+    OtherThreadReadsError,
+    is_interrupt,
+    isolated,
+    modes_set_aside,
+)
 from dgn_engine.attachment.reached_state import StateChangedError, kept_state
 from dgn_engine.attachment.sliced_readings import SlicedReadings, sliced_readings
 from dgn_engine.attachment.tangent_alone import TangentAlone
@@ -326,13 +331,16 @@ class Watcher:
             recorder.pass_on()
         due = self._is_due()
         self._budget.charge("recording", self._budget.busy() - began)
-        if due:
-            with isolated():
-                self._look()
-            self._next_look = time.monotonic() + LOOK_EVERY
-        elif self._sliced is not None and self._sliced.waits and self._budget.in_credit:
-            with isolated():
-                self._work_on(self._sliced)
+        try:
+            if due:
+                with isolated(patience=0.0):
+                    self._look()
+                self._next_look = time.monotonic() + LOOK_EVERY
+            elif self._sliced is not None and self._sliced.waits and self._budget.in_credit:
+                with isolated(patience=0.0):
+                    self._work_on(self._sliced)
+        except OtherThreadReadsError:
+            return  # there will be another step
 
     def _is_due(self) -> bool:
         if self._schedule is not None:

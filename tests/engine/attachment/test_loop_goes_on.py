@@ -18,15 +18,16 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import module as torch_module
 
 import dgn_engine as dgn
 from dgn_engine.attachment import watcher as watcher_module
-from dgn_engine.attachment.isolation import is_interrupt
+from dgn_engine.attachment.isolation import OtherThreadReadsError, is_interrupt, isolated
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs.run_reader import RunReader
-from tests.engine.attachment.loops import examples, mlp
+from tests.engine.attachment.loops import examples, mlp, smooth
 
 RAISED = [ZeroDivisionError, SystemExit, KeyboardInterrupt, GeneratorExit, BaseException]
 
@@ -187,6 +188,94 @@ def test_what_a_handler_of_a_signal_raises_reaches_the_user(
         w.close(raised.value)
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def reset_and_interrupt(number: int, frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+class Catching(nn.Module):
+    """Is signalled in its first pass, and catches what comes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = smooth()
+        self.signalled = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.signalled:
+            self.signalled = True
+            with suppress(BaseException):
+                os.kill(os.getpid(), signal.SIGUSR1)
+        out: torch.Tensor = self.body(x)
+        return out
+
+
+@pytest.mark.parametrize(
+    ("handler", "kind"),
+    [
+        (Alarm(), TimeoutError),
+        (raise_exit, SystemExit),
+        (reset_and_interrupt, KeyboardInterrupt),
+        (signal.default_int_handler, KeyboardInterrupt),
+    ],
+)
+def test_what_a_handler_raises_in_a_pass_is_not_caught_by_it(
+    handler: Any, kind: type[BaseException], tmp_path: Path
+) -> None:
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(kind):
+            dgn.watch(Catching(), probe=examples(), out=tmp_path / "run").start()
+        assert signal.getsignal(signal.SIGUSR1) in (handler, signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_error_of_a_handler_is_no_unusable_loss(tmp_path: Path) -> None:
+    def fail(number: int, frame: object) -> None:
+        raise RuntimeError
+
+    class Signalling:
+        def __float__(self) -> float:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return 1.0
+
+    before = signal.signal(signal.SIGUSR1, fail)
+    try:
+        with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+            with pytest.raises(RuntimeError):
+                w.step(loss=Signalling())  # type: ignore[arg-type]
+            assert w.trouble == ""
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_watchers_of_two_threads_take_turns_and_leave_the_hooks() -> None:
+    def hook(*_: object) -> None:
+        pass
+
+    def enter_too() -> None:
+        try:
+            with isolated(patience=0.0):
+                refused.append(False)
+        except OtherThreadReadsError:
+            refused.append(True)
+
+    refused: list[bool] = []
+    handle = torch_module.register_module_forward_hook(hook)
+    try:
+        with isolated():
+            assert hook not in torch_module._global_forward_hooks.values()
+            for _ in range(2):
+                thread = threading.Thread(target=enter_too)
+                thread.start()
+                thread.join()
+        assert refused == [True, True]
+        assert hook in torch_module._global_forward_hooks.values()
+    finally:
+        handle.remove()
 
 
 @pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "import sys; sys.exit(1)", "1 / 0"])

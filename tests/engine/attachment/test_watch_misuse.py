@@ -85,6 +85,9 @@ def test_scores_that_can_be_used_become_their_means() -> None:
     assert loss == math.inf  # a loss that diverges is one
     assert share == pytest.approx(2.5 / 3)
     assert scores.take() is None
+    for _ in range(50):
+        scores.add(1e308, None, {})
+    assert (scores.take() or (0.0,))[0] == pytest.approx(1e308)
 
 
 def test_a_percentage_ends_neither_the_loop_nor_the_watching(tmp_path: Path) -> None:
