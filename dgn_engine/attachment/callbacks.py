@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from dgn_engine.attachment.isolation import is_interrupt
-from dgn_engine.attachment.watcher import Watcher, warn
+from dgn_engine.attachment.watcher import Watcher, error_kind, warn
 from dgn_engine.errors import ArgumentError, UserError
 
 _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
@@ -71,7 +71,7 @@ class _Attached:
         elif is_interrupt(error):
             raise error
         else:
-            warn(f"Nothing is recorded: {type(error).__name__} in the callback.")
+            warn(f"Nothing is recorded: {error_kind(error)} in the callback.")
 
     def _end(self, error: BaseException | None = None) -> None:
         watcher, self._watcher = self._watcher, None

@@ -121,6 +121,7 @@ class Watcher:
         self._sliced: SlicedReadings | None = None
         self.steps = 0
         self.trouble = ""  # why it is watched no more, in a sentence
+        self._unsaid: BaseException | None = None  # what ends the watching at the next step
         self._scores = GivenScores(warn)
         self._readings: dict[str, Reading] = {}
         self._next_look = self._noted = self._passed = self._framed = 0.0
@@ -181,13 +182,16 @@ class Watcher:
         if not self._records or self._recorder is None:
             return
         try:
+            if self._unsaid is not None:
+                self.give_up(self._unsaid)
+                return
             with isolated():
                 self._note_scores()
                 if error is None:
                     self._look(last=True)
                     self._emit(events.Finished(self.steps))
                 elif isinstance(error, Exception):
-                    what = f"The training script stopped: {type(error).__name__}: {_text(error)}"
+                    what = f"The training script stopped: {error_kind(error)}: {_text(error)}"
                     details = "".join(traceback.format_exception(error))
                     self._emit(events.Failed(what, details))
                 else:  # Ctrl-C
@@ -206,11 +210,14 @@ class Watcher:
         Never raises; a loss on a card is not waited for. A score that cannot be used, or has
         another name, is left out with one warning.
         """
-        self.steps += 1
-        if not self._records:
-            self._warn_unless_begun()
-            return
         try:
+            self.steps += 1
+            if not self._records:
+                self._warn_unless_begun()
+                return
+            if self._unsaid is not None:
+                self.give_up(self._unsaid)
+                return
             with modes_set_aside(), torch._C.DisableTorchFunction():
                 self._scores.add(loss, accuracy, unknown)
             now = time.monotonic()
@@ -218,7 +225,12 @@ class Watcher:
                 self._next_look = now + LOOK_EVERY
                 self._tick(now)
         except BaseException as error:
-            self.give_up(error)
+            try:
+                self.give_up(error)
+            except RecursionError as deep:  # there is no room to say it: the next step does
+                if deep is error:
+                    raise
+                self._unsaid = error
 
     def log(
         self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
@@ -461,7 +473,7 @@ class Watcher:
         """
         if is_interrupt(error):
             raise error
-        said = _text(error).strip().rstrip(".") or type(error).__name__
+        said = _text(error).strip().rstrip(".") or error_kind(error)
         self.trouble = (
             f"Watching stopped at step {self.steps:,}: {said}. The training went on without it."
         )
@@ -536,10 +548,18 @@ def _ignored() -> Iterator[None]:
 
 
 def _text(error: BaseException) -> str:
-    """What an exception says; its `__str__` may be the user's own, and fail."""
+    """What an exception says; its `__str__` may be the user's own, and fail.
+
+    That may also return a string of a class of its own, whose methods fail.
+    """
     try:
-        return str(error)
+        return str.__str__(str(error))
     except BaseException as another:
         if is_interrupt(another):
             raise
         return ""
+
+
+def error_kind(error: BaseException) -> str:
+    """The name of its class, of which a class of classes may make something else."""
+    return str(vars(type)["__name__"].__get__(type(error)))

@@ -69,6 +69,62 @@ def test_a_score_that_raises_ends_the_watching_alone(
     assert RunReader(tmp_path / "run").status == "failed"
 
 
+class Word(str):
+    def strip(self, *_: object) -> str:
+        raise ValueError
+
+
+class WordyError(Exception):
+    def __str__(self) -> str:
+        return Word("theirs")
+
+
+class Nameless(type):
+    @property
+    def __name__(cls) -> str:
+        raise ValueError
+
+
+class NamelessError(Exception, metaclass=Nameless):
+    pass
+
+
+@pytest.mark.parametrize("kind", [WordyError, NamelessError], ids=["wordy", "nameless"])
+def test_an_error_that_cannot_be_said_ends_the_watching_alone(
+    kind: type[Exception], tmp_path: Path
+) -> None:
+    class Failing:
+        def __float__(self) -> float:
+            raise kind
+
+    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+        w.step(loss=Failing())  # type: ignore[arg-type]
+    assert w.trouble
+
+
+def test_a_step_deep_in_a_recursion_raises_nothing(tmp_path: Path) -> None:
+    def step_below(depth: int) -> None:
+        if depth:
+            step_below(depth - 1)
+        else:
+            reached.append(depth)
+            w.step(loss=1.0)
+
+    reached: list[int] = []
+    raised_in_ours = []
+    with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
+        for depth in range(sys.getrecursionlimit() - 120, sys.getrecursionlimit()):
+            reached.clear()
+            try:
+                step_below(depth)
+            except RecursionError:
+                raised_in_ours.append(bool(reached))
+                if not reached:
+                    break
+    # a step that cannot be called at all is the user's own; one that began raises nothing
+    assert sum(raised_in_ours) <= 2
+
+
 class RaisingNet(nn.Module):
     """Fails in one of its methods, once it is watched."""
 
