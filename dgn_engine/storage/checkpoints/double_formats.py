@@ -25,6 +25,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
 )
 
 _LONG = 4096  # bytes of an argument that is passed over
+_PLAIN = (str, bytes, bytearray, int, float, bool, type(None))  # no reading of a network
 # Instructions that end with an error where no extension, buffer or reference is known.
 _NEEDING_MORE = ("EXT1", "EXT2", "EXT4", "PERSID", "NEXT_BUFFER", "READONLY_BUFFER")
 _CODES = frozenset(
@@ -57,14 +58,17 @@ def check_not_pickle(content: Content, calls: NoCalls) -> None:
     ):
         return
     empty = tree.pairs if isinstance(tree, InertDict) else tree
-    if not isinstance(tree, InertObject) and empty in (None, False, True, (), []):
-        return  # two bytes say as much: a header of 11,912 bytes is True
+    plain = isinstance(tree, _PLAIN) or (not isinstance(tree, InertObject) and empty in ((), []))
+    if plain and not machine.names:
+        return  # by chance: a header of 11,912 bytes is True, one of 3,160 may be a text
     raise UnreadableFile("is safetensors and a pickle at once, and was refused")
 
 
 class _PassingOver(InertUnpickler):
     """Goes on behind arguments of any length without a copy of them. What is no pickle ends in an
     error of `pickle`, and only a limit in an `UnreadableFile`."""
+
+    names = False  # whether it looked one up
 
     def load(self) -> Any:
         self.stack, self.metastack = [], []
@@ -91,6 +95,7 @@ class _PassingOver(InertUnpickler):
         return self.read(end - self.at)
 
     def find_class(self, module: str, name: str) -> GlobalName:
+        self.names = True
         if len(module) + len(name) > _LONG:
             raise pickle.UnpicklingError  # no file has such a name
         return super().find_class(module, name)
