@@ -193,6 +193,16 @@ class SlowKernels:
         self.tensors = {name: tensor.detach().double() for name, tensor in tensors.items()}
         self.base = build_architecture(config.net, (1, 8, 8), classes)
         self.wide = tiled(self.base, arranged.tiling)
+        self._gaps: list[Tensor] | None = None  # collected by `tied`
+
+    def tied(self, x: Tensor, rows: tuple[int, ...]) -> Tensor:
+        """Return which examples have two largest values in a window of a max pooling, up to
+        rounding: there the logits have no derivative, and a kernel depends on which one is taken.
+        """
+        self._gaps = [torch.ones(len(x), dtype=torch.float64)]
+        self.logits(self.tensors, x.double(), rows)
+        gaps, self._gaps = torch.stack(self._gaps), None
+        return gaps.min(0).values < 1e-12
 
     def folded(self) -> SlowKernels:
         """The same network of the weights that its layers work with in the end, all learnt."""
@@ -261,6 +271,8 @@ class SlowKernels:
                 case arch.Flatten():
                     z = z.flatten(1)
                 case arch.MaxPool() | arch.GlobalMaxPool():
+                    if self._gaps is not None:
+                        self._gaps.append(_smallest_gap(node, z.detach()))
                     taken.append(_largest(node, z) if masks is None else masks[len(taken)])
                     shape = taken[-1].shape
                     z = z.flatten(2).gather(2, taken[-1].flatten(2)).reshape(shape)
@@ -397,6 +409,22 @@ def _normalised(part: str, place: int, number: int, p: Tensors, q: Tensor, whole
     return (q - mean) / torch.sqrt(variance + 1e-5) * gamma + p[f"{at}.shifts.{number}"][
         :, None, None
     ]
+
+
+def _smallest_gap(node: arch.MaxPool | arch.GlobalMaxPool, z: Tensor) -> Tensor:
+    """Return by example how close the two largest values of a window are, as a share of the larger;
+    1 where the largest is zero, through which nothing flows."""
+    if isinstance(node, arch.GlobalMaxPool):
+        windows = z.flatten(2)[..., None]
+    else:
+        room = F.pad(z, [node.padding] * 4, value=-torch.inf)
+        windows = room.unfold(2, node.kernel, node.stride).unfold(3, node.kernel, node.stride)
+        windows = windows.flatten(4).flatten(2, 3).movedim(2, 3)
+    if windows.shape[2] < 2:
+        return torch.ones(len(z), dtype=z.dtype)
+    first, second = windows.topk(2, 2).values.unbind(2)
+    gaps = torch.where(first == 0, 1.0, (first - second) / first.abs())
+    return gaps.flatten(1).min(1).values
 
 
 def _largest(node: arch.MaxPool | arch.GlobalMaxPool, z: Tensor) -> Tensor:

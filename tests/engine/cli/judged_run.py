@@ -38,18 +38,27 @@ def judge(place: Path, regime: str, net: str, seed: int) -> None:
         run.architecture.classes,
     )  # fmt: skip
     rows = run.probe_set.indices
-    close = {"rtol": 1e-9, "atol": 1e-10}
+    tied = slow.tied(context.x, rows).numpy()
     for name, kernel in slow.tangent(context.x, rows).items():
-        np.testing.assert_allclose(found[name], kernel, **close, err_msg=name)
+        equal_but_for_a_tie(found[name], kernel.numpy(), tied, name)
     if any(getattr(node, "normal", False) for node in run.architecture.nodes):
         folded, said = kernels_of(place / "run", place / "f.npz", "--folded")
         for name, kernel in slow.folded().tangent(context.x, rows).items():
-            np.testing.assert_allclose(folded[name], kernel, **close, err_msg=name)
+            equal_but_for_a_tie(folded[name], kernel.numpy(), tied, name)
         assert "its folded weights (BatchNorm is in them)" in said["tangent_kernel"]
         assert not np.allclose(folded["ntk"], found["ntk"])
     assert settings["step"] == run.step_count
     assert settings["rows"] == list(run.probe_set.indices)
     every_arrangement_is_said(settings, run.config, arranged)
+
+
+def equal_but_for_a_tie(found: Array, kernel: Array, tied: Array, name: str) -> None:
+    """`tied`: which examples have a tie in a max pooling; of one such example K has no one value,
+    where the two largest are not equal bit for bit in both computations."""
+    differs = ~np.isclose(found, kernel, rtol=1e-9, atol=1e-10)
+    others = ~(tied & differs.diagonal())
+    assert others.sum() >= len(tied) - 1, name
+    assert not differs[np.ix_(others, others)].any(), name
 
 
 def recorded(regime: str, net: str, seed: int, folder: Path) -> tuple[Run, Arrangement]:
