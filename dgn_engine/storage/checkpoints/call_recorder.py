@@ -51,12 +51,12 @@ class CallRecorder(NoCalls):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._called: dict[str, None] = {}
         self._named: dict[str, None] = {}
         self._imported: dict[str, None] = {}
         self._modules_called: set[str] = set()
         self._depth = 0
-        self._room = limits.OPERATIONS  # bytes of instructions that are still looked through
 
     @property
     def would_call(self) -> tuple[str, ...]:
@@ -109,9 +109,18 @@ class CallRecorder(NoCalls):
         self._named.pop(str(target), None)
         self._modules_called.add(target.module)
 
-    def look_through(self, content: bytes) -> list[Any]:
-        """Record the calls of pickles one after the other, as far as they can be read; return what
-        those are that could be."""
+    def look_through(self, content: bytes, name: str = "") -> list[Any]:
+        """Record the calls of pickles one after the other and return what they hold.
+
+        Args:
+            content: the pickles.
+            name: of what holds them. Where they cannot be read to their end, Python may still be
+                able to, and "something in" it is recorded as called; where nothing is named, the
+                caller judges by what is returned.
+
+        Returns:
+            The trees of the pickles that were read, before the first that was not.
+        """
         place = 0
         trees: list[Any] = []
         try:
@@ -120,11 +129,11 @@ class CallRecorder(NoCalls):
                 trees.append(tree)
                 if trees[0] == MAGIC and len(trees) == _OF_LEGACY:  # numbers follow
                     break
-                if place >= min(len(content), limits.OPERATIONS):  # an instruction takes a byte
+                if place >= len(content):
                     break
         except (UnreadableFile, MemoryError, RecursionError):
-            place = len(content)
-        self._room -= place
+            if name:
+                _record(f"something in {name}, which cannot be read", self._called)
         return trees
 
     def look_through_members(self, archive: ZipArchive) -> None:
@@ -132,11 +141,9 @@ class CallRecorder(NoCalls):
         for name in [name for name in archive.members if name.endswith(".pkl")][:_PICKLES]:
             try:
                 with archive.file.open(name) as member:
-                    trees = self.look_through(member.read(limits.OPERATIONS))
+                    self.look_through(member.read(limits.PICKLE), name)
             except (zipfile.BadZipFile, zlib.error, EOFError):
                 continue
-            if not trees:
-                _record(f"something in {name}, which cannot be read", self._called)
 
     def _call(self, name: GlobalName) -> None:
         _record(str(name), self._called)
@@ -162,8 +169,8 @@ class CallRecorder(NoCalls):
 
     def _look_through_inner(self, pickles: list[bytes]) -> list[Any] | None:
         """Look through pickles within an argument; None where they are too deep in each
-        other, or too much was looked through already."""
-        if self._depth >= _DEEPEST or self._room <= 0:
+        other."""
+        if self._depth >= _DEEPEST:
             return None
         self._depth += 1
         try:

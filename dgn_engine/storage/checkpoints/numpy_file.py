@@ -40,6 +40,15 @@ _ENTRY = re.compile(
 )
 _SIDE = re.compile(r"0|[1-9][0-9]{0,14}")
 _NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
+# Types as NumPy writes them whose numbers, texts, times or bytes lie behind the header as they are.
+_PLAIN = r"[<>|=]?(?:[?fiucbSUaV][0-9]{0,9}|[mM]8(?:\[[0-9A-Za-zμ/]{1,30}\])?)"
+_TEXT = r"""(?:'[^']*'|"[^"]*")"""
+_FIELD = (
+    rf"\( *+(?:{_TEXT}|\( *+{_TEXT} *+, *+{_TEXT} *+\)) *+, *+(?:'{_PLAIN}'|\"{_PLAIN}\") *+"
+    r"(?:, *+\([0-9, ]*+\) *+)?\) *+"
+)
+_FIELDS = re.compile(rf"\[ *+{_FIELD}(?:, *+{_FIELD})*+(?:, *+)?\]")
+_DEEPEST = 8  # fields within each other
 
 
 def read_npy(content: Content, calls: CallRecorder) -> ParsedFile:
@@ -94,11 +103,12 @@ def _array(
     """The array, or None where it does not hold real numbers; and the type in words.
 
     Python objects are a pickle behind the header, of which only the calls are looked for. NumPy
-    knows their type by more names than '|O': 'object', 'object_', fields of it.
+    knows their types by many names ('|O', 'object_', 'T', fields of them): so all types but those
+    known to have none are taken for such.
     """
     shape, fortran, code = _header(name, stream)
-    if "o" in code.casefold():
-        calls.look_through(stream.read(limits.PICKLE))
+    if not _is_free_of_objects(code):
+        calls.look_through(stream.read(limits.PICKLE), name)
         return None, "Python objects" if "O" in code else f"numbers of type {plain(code, 60)}"
     if not _NUMBER.fullmatch(code) or np.dtype(code).name not in LAYOUT:
         return None, f"numbers of type {plain(code, 60)}"
@@ -113,6 +123,13 @@ def _array(
         raise UnreadableFile(f"declares a shape for {plain(name)} that its bytes do not fill")
     flat = np.frombuffer(content, dtype)
     return flat.reshape(shape, order="F" if fortran else "C"), dtype.name
+
+
+def _is_free_of_objects(code: str) -> bool:
+    """Whether NumPy reads no pickle for a type: it is plain, or all its fields are."""
+    for _ in range(_DEEPEST):
+        code = _FIELDS.sub("'V'", code)  # the innermost
+    return code == "'V'" or re.fullmatch(_PLAIN, code) is not None
 
 
 def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, str]:
@@ -135,7 +152,8 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, str]:
     if not all(_SIDE.fullmatch(side) for side in sides):
         raise UnreadableFile(f"declares an impossible shape for {plain(name)}")
     shape = tuple(int(side) for side in sides)
-    return shape, values["order"] == "True", values["code"].strip("'\"")
+    code = values["code"]
+    return shape, values["order"] == "True", code if code.startswith("[") else code[1:-1]
 
 
 def _literals(text: str) -> dict[str, str] | None:

@@ -101,7 +101,13 @@ class InertObject:
 
 
 class NoCalls:
-    """Is told what loading a pickle would name, call and change; `CallRecorder` records it."""
+    """Is told what loading a pickle would name, call and change; `CallRecorder` records it.
+
+    `room`: instructions that may still be read, in all pickles of which it is told together.
+    """
+
+    def __init__(self) -> None:
+        self.room = limits.OPERATIONS
 
     def named(self, name: GlobalName) -> None:
         """A global is named, and its module would be imported."""
@@ -257,7 +263,8 @@ class InertUnpickler(pickle._Unpickler):
         """Everything up to the end of the pickle, in a limited number of steps."""
         self.stack, self.metastack = [], []
         self.append = self.stack.append
-        for _ in range(limits.OPERATIONS):
+        while self.calls.room > 0:
+            self.calls.room -= 1
             code = self.read(1)
             if code == pickle.STOP:
                 return self.stack.pop()

@@ -221,6 +221,78 @@ def test_calls_in_arrays_of_objects_are_named() -> None:
     assert found.would_call == ("os.system",)
 
 
+def with_objects(pickle: bytes, dtype: str = "'|O'") -> bytes:
+    """An archive of NumPy with numbers in `w` and this pickle as an array of objects, `x`."""
+    numbers = io.BytesIO()
+    np.save(numbers, np.ones(3))
+    members = {"w.npy": numbers.getvalue(), "x.npy": npy_header("(1,)", dtype) + pickle}
+    return zipped(members, compression=zipfile.ZIP_DEFLATED)
+
+
+# Instructions that Python carries out and that are not read here.
+UNREAD = {
+    "a number of 300 bytes": b"\x8b" + (300).to_bytes(4, "little") + b"\1" * 300 + b"0",
+    "a line of 5,000 bytes": b"V" + b"a" * 5000 + b"\n0",
+    "instructions without end": b"N0" * (limits.OPERATIONS // 2 + 1),
+    "bytes without end": b"B" + (33 << 20).to_bytes(4, "little") + bytes(33 << 20) + b"0",
+    "a text without end": (b"X" + (17 << 20).to_bytes(4, "little") + bytes(17 << 20) + b"0") * 2,
+    "a change of bytes": b"\x96" + (8).to_bytes(8, "little") + bytes(8) + b"K\0K\1s0",
+}
+
+
+@pytest.mark.parametrize("way", UNREAD)
+def test_objects_that_cannot_be_read_to_their_end_may_call_anything(way: str) -> None:
+    found = read(with_objects(b"\x80\4" + UNREAD[way] + CALL + b"."))
+    assert list(found.arrays) == ["w"]
+    assert found.would_call == ("something in x, which cannot be read",)
+
+
+def test_many_arrays_of_objects_share_the_instructions_of_a_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "OPERATIONS", 150)
+    objects = npy_header("(1,)", "'|O'") + b"\x80\2" + b"N0" * 30 + b"N."
+    for count, named in ((2, ()), (3, ("something in x2, which cannot be read",))):
+        members = {f"x{i}.npy": objects for i in range(count)}
+        assert read(zipped({"w.npy": npy_header("()") + bytes(4), **members})).would_call == named
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "'T'",
+        "'O8'",
+        "'object_'",
+        "'f4,O'",
+        "[('a', '<f4'), ('b', '|O')]",
+        "[('a', [('b', '|O')])]",
+        "[(('t', 'n'), '|O', (2,))]",
+    ],
+)
+def test_calls_are_named_whatever_the_type_of_objects_is_called(dtype: str) -> None:
+    assert read(with_objects(b"\x80\2" + CALL + b".", dtype)).would_call == ("os.system",)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("S5", "U3", "M8[25s]", "m8", "c8", "V7"),
+        [("objects", "f4"), ("b", "i4", (2, 3))],
+        [(("title", "name"), [("b", [("O", "S3")], (2,))])],
+    ],
+)
+def test_numbers_of_other_types_call_nothing(dtype: Any) -> None:
+    content = io.BytesIO()
+    np.savez(content, w=np.ones(2), x=np.zeros(3, np.dtype(dtype)))
+    found = read(content.getvalue())
+    assert (list(found.arrays), found.would_call) == (["w"], ())
+    assert len(found.ignored) == 1
+
+
+def test_a_type_in_two_pairs_of_quotes_is_none() -> None:
+    assert "which are not read" in refusal(npy_header("()", "\"'<f4'\"") + bytes(4))
+
+
 def test_an_honest_array_of_objects_calls_nothing() -> None:
     content = io.BytesIO()
     np.save(content, np.array([None, "a", 3], object), allow_pickle=True)
