@@ -6,11 +6,12 @@ Whoever reaches a port of Dask without TLS runs code as the user who started it.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import ssl
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from dgn_engine.storage.regular_files import NotRegular, read_regular
 INSTALL = "install it with: pip install 'dgn-viewer[cluster]'"
 SCHEMES = {"tls://": True, "wss://": True, "tcp://": False, "ws://": False, "ucx://": False}
 _FOLDER = ".tls-"  # in a sweep's folder: certificates for jobs of Slurm, while they run
+_LEFT = re.compile(re.escape(_FOLDER) + "[a-z0-9_]{8}")  # as `tempfile` names it
+_FILES = ("ca_file", "worker_cert", "worker_key")
 _ROLES = ("client", "scheduler", "worker")
 
 
@@ -155,14 +158,14 @@ def for_jobs(security: Any, root: Path) -> Iterator[Any]:
 
     if "\n" not in security.tls_worker_key:
         for path in (security.tls_ca_file, security.tls_worker_cert, security.tls_worker_key):
-            _require_plain(path)
+            require_plain(path)
         yield security
         return
-    _require_plain(str(root))
+    require_plain(str(root))
     remove_leftovers(root)
     with tempfile.TemporaryDirectory(prefix=_FOLDER, dir=root) as folder:
         named = {}
-        for name in ("ca_file", "worker_cert", "worker_key"):
+        for name in _FILES:
             path = Path(folder) / f"{name}.pem"
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -175,11 +178,16 @@ def for_jobs(security: Any, root: Path) -> Iterator[Any]:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove certificates of a sweep that was killed: their cluster is gone."""
+    """Remove certificates of a sweep that was killed: their cluster is gone.
+
+    Whatever else lies there, or cannot be removed, is left.
+    """
     for folder in root.glob(f"{_FOLDER}*"):
-        if folder.is_dir() and not folder.is_symlink():
-            for file in folder.iterdir():
-                file.unlink(missing_ok=True)
+        if not _LEFT.fullmatch(folder.name) or folder.is_symlink():
+            continue
+        with suppress(OSError):
+            for name in _FILES:
+                (folder / f"{name}.pem").unlink(missing_ok=True)
             folder.rmdir()
 
 
@@ -187,8 +195,9 @@ def _absolute(file: str) -> str:
     return str(Path(file).expanduser().absolute())
 
 
-def _require_plain(path: str) -> None:
-    if shlex.quote(path) != path:
+def require_plain(path: str) -> None:
+    """Raise `UserError` for a path that a job's script cannot hold; Slurm replaces what % is in."""
+    if shlex.quote(path) != path or "%" in path:
         raise UserError(
             f"{path} cannot stand in the script of a job; choose a path without spaces and signs "
             "of the shell."

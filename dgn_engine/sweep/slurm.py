@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
 import socket
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +18,8 @@ from dgn_engine.confinement.child import python_command, python_environment, usa
 from dgn_engine.confinement.spawn_context import METHOD, start_resource_tracker
 from dgn_engine.confinement.start_folder import find_program, safe_environment
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import make_folder
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.sweep.cluster_tls import (
     INSTALL,
     SCHEMES,
@@ -22,19 +27,15 @@ from dgn_engine.sweep.cluster_tls import (
     check_tls,
     for_jobs,
     given_security,
+    require_plain,
     temporary_security,
 )
+from dgn_engine.sweep.workers.attempt import LOGS
 from dgn_engine.sweep.workers.processes import ONE_THREAD
 
 CONNECT = 15.0  # seconds
-HERE = "127.0.0.1:0"  # where Dask's HTTP servers listen, which cannot be left out
-# and nothing is to be had from them: they have no TLS, and every user of the machine reaches them
-NO_PAGES: Mapping[str, list[str]] = {
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-}
-NO_PAGES_THERE = "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'"  # in the script of a job
-PRELOAD = "dgn_engine.sweep.workers.dask_task"
+PRELOAD = "dgn_engine.sweep.workers.dask_preload"
+ANSWER = 30.0  # seconds in which squeue says which jobs there are
 WARNING = 120  # seconds before its time is up that Slurm tells a job of ours
 # of slurm:NAME=VALUE,…; what is not said is taken from Dask's own configuration of jobqueue
 _SLURM: Mapping[str, type] = {
@@ -131,17 +132,19 @@ def local_cluster(workers: int) -> Iterator[Any]:
     import dask
     from distributed import LocalCluster
 
+    from dgn_engine.sweep.workers.dask_ports import guarded_ports
+
     start_resource_tracker()
     with (
-        dask.config.set({**NO_PAGES, "distributed.worker.multiprocessing-method": METHOD}),
+        guarded_ports(),
+        dask.config.set({"distributed.worker.multiprocessing-method": METHOD}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
             security=temporary_security(),
-            scheduler_kwargs={"dashboard": False, "dashboard_address": HERE},
-            dashboard_address=HERE,
+            dashboard_address=None,
             silence_logs=logging.CRITICAL,
             env=ONE_THREAD,
             memory_limit=0,  # Dask would kill what it holds too large
@@ -159,52 +162,137 @@ def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any
     which then lets its run save itself.
     """
     try:
-        import dask
         from dask_jobqueue import SLURMCluster
         from dask_jobqueue.slurm import SLURMJob
     except ImportError:
         raise UserError(f"--cluster slurm needs dask-jobqueue; {INSTALL}") from None
+    from dgn_engine.sweep.workers.dask_ports import guarded_ports
+
     submit, cancel = find_program("sbatch"), find_program("scancel")
     if submit is None:
         raise UserError(
             "--cluster slurm: there is no 'sbatch' here; run this where jobs are begun."
         )
-    arguments, jobs = job_arguments(text, workers)
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set(NO_PAGES))
+        stack.enter_context(guarded_ports())
+        security = None
         if not tls.off:
             security = given_security(text, tls) if tls.files else temporary_security()
-            arguments["security"] = stack.enter_context(for_jobs(security, root))
-        programs = {"submit_command": submit, "cancel_command": cancel or "scancel"}
-        commands = {name: shlex.quote(program) for name, program in programs.items()}
-        job = type("Job", (SLURMJob,), commands)
-        cluster = stack.enter_context(SLURMCluster(job_cls=job, **arguments))
+            security = stack.enter_context(for_jobs(security, root))
+        arguments, jobs = job_arguments(text, workers, _make_job_folder(root))
+        if security is not None:
+            arguments["security"] = security
+        job_class = _job_class(SLURMJob, shlex.quote(submit), shlex.quote(cancel or "scancel"))
+        cluster = stack.enter_context(SLURMCluster(job_cls=job_class, **arguments))
         cluster.scale(jobs=jobs)
         yield cluster
 
 
-def job_arguments(text: str, workers: int) -> tuple[dict[str, Any], int]:
-    """Return the arguments of a `SLURMCluster`, and how many jobs are wanted."""
+def _job_class(base: Any, submit: str, cancel: str) -> Any:
+    """Return a class of jobs for `SLURMCluster`, which are submitted by these programs."""
+
+    class SlurmJob(base):  # type: ignore[misc]
+        submit_command = submit
+        cancel_command = cancel
+        refusal = ""  # the last answer of `sbatch` that was one
+
+        async def _submit_job(self, script: str) -> str:
+            """Submit the script; Dask would print a refusal with its traceback, and wait."""
+            try:
+                answer: str = await super()._submit_job(script)
+            except (OSError, RuntimeError) as error:
+                said = [line for line in str(error).splitlines() if line.startswith("sbatch:")]
+                type(self).refusal = said[-1] if said else str(error)
+                return ""
+            return answer
+
+        def _job_id_from_submit_output(self, answer: str) -> Any:
+            return super()._job_id_from_submit_output(answer) if answer else None
+
+    return SlurmJob
+
+
+def _make_job_folder(root: Path) -> str:
+    """Make a folder in which jobs begin and to which they print; a new one holds no links.
+
+    Slurm's default is the current folder, in which it follows whatever links have the right name.
+    """
+    require_plain(str(root))
+    try:
+        make_folder(inside(root) / LOGS)
+        return tempfile.mkdtemp(prefix="slurm-", dir=root / LOGS)
+    except OSError as error:
+        raise UserError(f"Cannot write to {root}: {error.strerror}.") from None
+
+
+def wanted_jobs(text: str, workers: int) -> int:
+    """Return how many jobs 'slurm:jobs=8' asks for; `workers` where it does not say."""
+    return int(slurm_options(text).get("jobs", workers or 1))
+
+
+def job_arguments(text: str, workers: int, folder: str) -> tuple[dict[str, Any], int]:
+    """Return the arguments of a `SLURMCluster`, and how many jobs are wanted.
+
+    `folder`: where they begin and print.
+    """
     options = slurm_options(text)
-    jobs = int(options.pop("jobs", workers or 1))
+    options.pop("jobs", None)
     arguments: dict[str, Any] = {"cores": 1, "memory": "4GB", "processes": 1, **options}
     prologue = arguments.pop("prologue", "")
     named = "python" in arguments
-    arguments["job_script_prologue"] = [
-        NO_PAGES_THERE, *_modules_there(named), *([prologue] if prologue else []),
-    ]  # fmt: skip
+    arguments["job_script_prologue"] = [*_modules_there(named), *([prologue] if prologue else [])]
     directive = arguments.pop("directive", "")
     warned = f"--signal=B:USR1@{WARNING}"
     own = directive.startswith("--signal")
-    arguments["job_extra_directives"] = [one for one in ("" if own else warned, directive) if one]
+    arguments["log_directory"] = folder
+    arguments["job_extra_directives"] = [
+        one for one in (f"--chdir={folder}", "" if own else warned, directive) if one
+    ]
     # Another Python keeps its user site: nobody knows what is installed only there.
     python = f"{arguments['python']} -P" if named else shlex.join(python_command())
     arguments["python"] = f"exec {python}"
     arguments["worker_extra_args"] = [
-        "--dashboard-address", HERE, "--preload", PRELOAD, "--preload-nanny", PRELOAD,
+        "--no-dashboard", "--preload", PRELOAD, "--preload-nanny", PRELOAD,
     ]  # fmt: skip
-    arguments["scheduler_options"] = {"dashboard": False, "dashboard_address": HERE}
-    return arguments, jobs
+    arguments["scheduler_options"] = {"dashboard": False, "dashboard_address": None}
+    return arguments, wanted_jobs(text, workers)
+
+
+def replace_ended_jobs(cluster: Any, wanted: int) -> int | None:
+    """Submit jobs until `wanted` are queued or running, and return how many were before.
+
+    None where Slurm does not say. Dask itself submits no other job for one that has ended.
+    """
+    queued = _queued_jobs()
+
+    async def forget_ended() -> int:
+        jobs = cluster.workers
+        for name in [name for name, job in jobs.items() if job.job_id not in (queued or ())]:
+            # The new job has another name: by this one Dask may still cancel, as its worker left.
+            del jobs[name]
+            cluster.worker_spec.pop(name, None)
+        return len(jobs)
+
+    there: int | None = None if queued is None else cluster.sync(forget_ended)
+    if there is None or there < wanted:
+        cluster.scale(jobs=max(wanted, len(cluster.worker_spec)))
+    return there
+
+
+def _queued_jobs() -> set[str] | None:
+    """Return the ids of all jobs of this user that wait or run; None where Slurm does not say."""
+    program = find_program("squeue")
+    if program is None:
+        return None
+    command = [program, "--noheader", "--format=%i", f"--user={os.getuid()}"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=ANSWER, check=True,
+            env=safe_environment(),
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return set(done.stdout.split())
 
 
 def _modules_there(named: bool) -> list[str]:

@@ -59,6 +59,7 @@ LATE_IMPORTS = {
     "dgn_engine/storage/runs/frame_files.py": "runs are listed without numpy",
     "dgn_engine/storage/runs/manifest.py": "runs are listed without numpy",
     "dgn_engine/storage/runs/run_checkpoints.py": "runs are listed without numpy",
+    "dgn_engine/sweep/slurm.py": "dask is loaded by who asks for a cluster",
     "dgn_engine/sweep/workers/": "a worker loads what its units need, and dask only if asked for",
 }
 # Written in pieces, so that this file does not name what it forbids.

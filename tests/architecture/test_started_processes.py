@@ -138,7 +138,7 @@ def test_every_program_of_ours_distrusts_the_folder_in_which_it_is_started() -> 
     programs = (
         "app/dgn_viewer/__main__.py", "dgn_engine/cli/__init__.py",
         "dgn_engine/confinement/run_module.py", "dgn_engine/confinement/spawn_context.py",
-        "dgn_engine/sweep/workers/dask_task.py", "packaging/launcher.py",
+        "dgn_engine/sweep/workers/dask_preload.py", "packaging/launcher.py",
     )  # fmt: skip
     for name in programs:
         tree = ast.parse((ROOT / name).read_text("utf-8"))

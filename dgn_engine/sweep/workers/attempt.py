@@ -7,6 +7,7 @@ threads.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import time
@@ -75,7 +76,7 @@ def attempt_unit(task: UnitTask, on_update: OnUpdate, interrupted: Stopped) -> U
         _free_locks(task)
         state = _perform(task, watcher, interrupted)
     except UserError as refusal:
-        return _refused(task, refusal, "refused")
+        return _refused(task, refusal, "failed" if _no_handles(refusal) else "refused")
     except Exception as error:
         write_log(root, unit.id, traceback.format_exc())
         trouble = last_lines(traceback.format_exc())
@@ -196,6 +197,11 @@ def _train(
     if outcome.unsaved:
         raise UserError(outcome.unsaved)
     return outcome.diverged
+
+
+def _no_handles(refusal: UserError) -> bool:
+    """Whether files could not be opened because too many are, which passes."""
+    return any(os.strerror(code) in str(refusal) for code in (errno.EMFILE, errno.ENFILE))
 
 
 def _job(task: UnitTask) -> Job:

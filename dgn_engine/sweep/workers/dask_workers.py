@@ -16,11 +16,15 @@ from dgn_engine import __version__
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.scheduler import Executor
-from dgn_engine.sweep.slurm import check_cluster, connected
+from dgn_engine.sweep.slurm import check_cluster, connected, replace_ended_jobs, wanted_jobs
 from dgn_engine.sweep.unit import OnUpdate, ProcessId, Stopped, Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.workers.attempt import LOGS
 
 REFRESH = 1.0  # seconds between two questions which workers there are
 SLICE = 0.05  # seconds between two questions what is over
+REPLACE = 15.0  # seconds between two questions which jobs of Slurm there are
+MOST_LOST = 4  # times in a row that no job is left, and no worker has come of the last ones
+MOST_REFUSED = 2  # the same, where `sbatch` refused them
 PATIENCE = 30.0  # seconds that a cluster which was there before may be without workers
 
 
@@ -60,6 +64,8 @@ class DaskWorkers:
         self._gone: set[ProcessId] = set()
         self._unfit: dict[str, str] = {}  # and why not
         self._refreshed = 0.0
+        self._replaced = 0.0
+        self._lost = 0  # times in a row; see MOST_LOST
         self._alone_since = time.monotonic()
         self._client: Any  # distributed.Client
         self._on_update: OnUpdate
@@ -69,7 +75,7 @@ class DaskWorkers:
         self._on_update = on_update
         with connected(self._cluster, self._limit, self._tls, self._root) as self._client:
             self._client.subscribe_topic(self._topic, lambda event: self._events.put(event[1]))
-            self._alone_since = time.monotonic()
+            self._alone_since = self._replaced = time.monotonic()
             try:
                 yield
             finally:
@@ -82,6 +88,8 @@ class DaskWorkers:
         begun = list(ready[: len(free)])
         for task, address in zip(begun, free, strict=False):
             self._submit(replace(task, ended=(*task.ended, *self._gone)), address)
+        if self._cluster.startswith("slurm"):
+            self._replace_jobs(len(ready) - len(begun))
         return begun
 
     def poll(self, seconds: float) -> None:
@@ -160,6 +168,34 @@ class DaskWorkers:
             job.future.cancel()
             self._finish(job, UnitUpdate(job.task.unit.id, "lost", trouble=words))
         self._require_workers(there)
+
+    def _replace_jobs(self, waiting: int) -> None:
+        """Submit jobs for those that ended while units wait.
+
+        Raises `UserError` where job after job ends before its worker is there.
+        """
+        now = time.monotonic()
+        if self._present:
+            self._lost = 0
+        if not waiting or now - self._replaced < REPLACE:
+            return
+        self._replaced = now
+        wanted = min(wanted_jobs(self._cluster, self._limit), len(self._jobs) + waiting)
+        cluster = self._client.cluster
+        if replace_ended_jobs(cluster, wanted) != 0 or self._present:
+            return
+        self._lost += 1
+        refusal = cluster.job_cls.refusal
+        if self._lost >= (MOST_REFUSED if refusal else MOST_LOST):
+            why = (
+                f"sbatch refuses them: {refusal.rstrip('.')}"
+                if refusal
+                else (
+                    f"they end before their worker is there; what they printed is in "
+                    f"{self._root / LOGS}"
+                )
+            )
+            raise UserError(f"No job of Slurm runs: {why}.")
 
     def _introduce(self, addresses: set[str]) -> None:
         if not addresses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -128,6 +129,19 @@ def test_a_refusal_is_logged_and_leaves_no_folder(tmp_path: Path) -> None:
     head, *said = log.splitlines()
     assert head.endswith(f" process {os.getpid()} on {platform.node()}")
     assert said == [last.trouble, ""]
+
+
+@pytest.mark.parametrize(
+    ("why", "state"),
+    [("The disk is full.", "refused"), (f"Paused: {os.strerror(errno.EMFILE)}.", "failed")],
+)
+def test_a_run_that_could_not_be_written_is_tried_again_only_where_that_may_pass(
+    why: str, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "dgn_engine.training.headless_run.HeadlessRun.train", lambda *_: Outcome(unsaved=why)
+    )
+    assert tried(UNIT, tmp_path).state == state
 
 
 def test_a_run_that_could_not_be_written_to_its_end_is_refused_with_the_reason(

@@ -77,6 +77,7 @@ class Client:
     asked: list[list[str]] = field(default_factory=list)
     handlers: dict[str, Callable[[tuple[float, str]], None]] = field(default_factory=dict)
     fault: Exception | None = None
+    cluster: Any = None
 
     def nthreads(self) -> dict[str, int]:
         if self.fault is not None:
@@ -336,8 +337,9 @@ def test_a_scheduler_that_is_gone_is_one_sentence(begin: Callable[..., Bench]) -
 
 @pytest.mark.parametrize("cluster", ["tcp://host:1", "local", "slurm", "slurm:jobs=2"])
 def test_a_cluster_without_workers_is_given_time_and_jobs_of_slurm_as_long_as_they_wait(
-    begin: Callable[..., Bench], cluster: str
+    begin: Callable[..., Bench], cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dask_workers, "replace_ended_jobs", lambda *_: 1)
     bench = begin({}, cluster)
     assert bench.submit(0) == []
     bench.clock.now += PATIENCE - 2 * REFRESH
@@ -353,6 +355,77 @@ def test_a_cluster_without_workers_is_given_time_and_jobs_of_slurm_as_long_as_th
         return
     with pytest.raises(UserError, match=f"The Dask cluster {cluster} has no workers; start some"):
         bench.poll()
+
+
+@dataclass
+class Slurm:
+    """Jobs that are counted: how many there are, and how many were wanted at each question."""
+
+    there: int | None
+    refusal: str = ""
+    wanted: list[int] = field(default_factory=list)
+
+    @property
+    def job_cls(self) -> Slurm:
+        return self
+
+    def replace(self, _: object, wanted: int) -> int | None:
+        self.wanted.append(wanted)
+        return self.there
+
+
+REPLACE = 15.0
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    made = Slurm(1)
+    monkeypatch.setattr(dask_workers, "replace_ended_jobs", made.replace)
+    return made
+
+
+def test_jobs_are_submitted_again_while_units_wait_and_no_more_than_are_of_use(
+    begin: Callable[..., Bench], jobs: Slurm
+) -> None:
+    bench = begin(dict(TWO), "slurm:jobs=5")
+    bench.client.cluster = jobs
+    bench.clock.now += REPLACE
+    bench.submit(0, 1)
+    assert jobs.wanted == []  # nothing waits
+    bench.submit(2, 3)
+    assert jobs.wanted == [4]
+    bench.submit(2, 3)
+    assert jobs.wanted == [4]  # asked a moment ago
+    bench.clock.now += REPLACE
+    bench.submit(2, 3, 4, 5, 6)
+    assert jobs.wanted == [4, 5]
+
+
+@pytest.mark.parametrize(("refusal", "rounds"), [("", 4), ("sbatch: error: no such queue", 2)])
+def test_a_sweep_whose_jobs_all_end_at_once_ends_in_a_sentence(
+    begin: Callable[..., Bench], jobs: Slurm, refusal: str, rounds: int
+) -> None:
+    jobs.there, jobs.refusal = 0, refusal
+    bench = begin({}, "slurm:jobs=2")
+    bench.client.cluster = jobs
+    for _ in range(rounds - 1):
+        bench.clock.now += REPLACE
+        assert bench.submit(0) == []
+    bench.clock.now += REPLACE
+    with pytest.raises(UserError, match=refusal or str(bench.root / "logs")):
+        bench.submit(0)
+    assert jobs.wanted == [1] * rounds
+
+
+def test_a_job_that_waits_or_a_slurm_that_does_not_answer_ends_no_sweep(
+    begin: Callable[..., Bench], jobs: Slurm
+) -> None:
+    bench = begin({}, "slurm:jobs=2")
+    bench.client.cluster = jobs
+    for there in (1, None) * 5:
+        jobs.there = there
+        bench.clock.now += REPLACE
+        assert bench.submit(0) == []
 
 
 def test_a_cluster_that_took_long_to_connect_has_its_time_all_the_same(

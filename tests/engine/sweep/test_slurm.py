@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shlex
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import CalledProcessError, CompletedProcess
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -37,6 +39,8 @@ class Thing:
             raise self.fault
         self.given, self.options = given, options
         self.scaled: dict[str, int] = {}
+        self.workers: dict[str, Any] = {}
+        self.worker_spec: dict[str, object] = {}
         Thing.made.append(self)
 
     def __enter__(self) -> Thing:
@@ -48,6 +52,9 @@ class Thing:
 
     def scale(self, **given: int) -> None:
         self.scaled = given
+
+    def sync(self, function: Callable[[], Coroutine[Any, Any, int]]) -> int:
+        return asyncio.run(function())
 
 
 class Client(Thing):
@@ -65,6 +72,19 @@ class SLURMCluster(Thing):
 class SLURMJob:
     submit_command = "sbatch"
     cancel_command = "scancel"
+    fault: Exception | None = None  # of the program that submits it
+
+    async def _submit_job(self, script: str) -> str:
+        if self.fault is not None:
+            raise self.fault
+        return f"Submitted {script}"
+
+    def _job_id_from_submit_output(self, answer: str) -> str:
+        return answer.split()[-1]
+
+    def submitted(self) -> str | None:
+        job_id: str | None = self._job_id_from_submit_output(asyncio.run(self._submit_job("7")))
+        return job_id
 
 
 class Security:
@@ -103,14 +123,27 @@ def configured(settings: dict[str, object]) -> Iterator[None]:
     try:
         yield
     finally:
-        SETTINGS.clear()
+        for name in settings:
+            del SETTINGS[name]
+
+
+PORTS = "dgn_engine.sweep.workers.dask_ports"
+
+
+@contextmanager
+def guarded_ports() -> Iterator[None]:
+    SETTINGS["ports"] = "guarded"
+    try:
+        yield
+    finally:
+        SETTINGS.pop("ports", None)
 
 
 @pytest.fixture(autouse=True)
 def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     names = (
         "distributed", "dask_jobqueue", "dask_jobqueue.slurm", "cryptography", "dask",
-        "dask.config",
+        "dask.config", PORTS,
     )  # fmt: skip
     modules = {name: ModuleType(name) for name in names}
     vars(modules["distributed"]).update(Client=Client, LocalCluster=LocalCluster, Security=Security)
@@ -118,6 +151,7 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     vars(modules["dask_jobqueue.slurm"]).update(SLURMJob=SLURMJob)
     vars(modules["dask"]).update(config=modules["dask.config"])
     vars(modules["dask.config"]).update(set=configured)
+    vars(modules[PORTS]).update(guarded_ports=guarded_ports)
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(Security, "configured", {})
@@ -141,18 +175,15 @@ def listener() -> Iterator[str]:
 OFF = ClusterTls(off=True)
 ON = ClusterTls()
 STARTED_BY = "distributed.worker.multiprocessing-method"
-PAGES = ("distributed.scheduler.http.routes", "distributed.worker.http.routes")
 
 
 def start(
-    cluster: str, workers: int = 0, tls: ClusterTls = ON, root: Path = Path("/sweep")
+    cluster: str, workers: int = 0, tls: ClusterTls = ON, root: Path = Path("/nowhere/sweep")
 ) -> list[Thing]:
     """What is made for it; it must all have ended afterwards."""
     with connected(cluster, workers, tls, root) as client:
         ours = not cluster.startswith(("tcp", "tls"))
-        assert {name: [] for name in PAGES if ours} == {
-            name: value for name, value in SETTINGS.items() if name in PAGES
-        }  # nobody is served
+        assert ("ports" in SETTINGS) == ours
         # nannies start their workers as we start ours
         assert SETTINGS.get(STARTED_BY) == ("dgn_spawn" if cluster == "local" else None)
         made = list(Thing.made)
@@ -179,27 +210,25 @@ def test_a_cluster_on_this_machine_has_a_process_of_one_thread_for_each_core(
     assert security.tls_worker_key == "a\nkey"
     assert cluster.options == {
         "n_workers": started, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1",
-        "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL, "env": ONE_THREAD,
-        "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-        "memory_limit": 0, "preload": ["dgn_engine.sweep.workers.dask_task"],
+        "dashboard_address": None, "silence_logs": logging.CRITICAL, "env": ONE_THREAD,
+        "memory_limit": 0, "preload": [PRELOAD],
     }  # fmt: skip
     assert client.given == (cluster,)
 
 
-PRELOAD = "dgn_engine.sweep.workers.dask_task"
-NO_PAGES_THERE = "export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES='[]'"
+PRELOAD = "dgn_engine.sweep.workers.dask_preload"
 MODULES_THERE = [
-    NO_PAGES_THERE, "export PYTHONSAFEPATH=1",
+    "export PYTHONSAFEPATH=1",
     f"export PYTHONPATH={shlex.quote(os.pathsep.join(import_folders()))}",
 ]  # fmt: skip
 WARNED = "--signal=B:USR1@120"  # Slurm tells the worker that its time is nearly up
 ONE_JOB = {
     "cores": 1, "memory": "4GB", "processes": 1,
-    "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    "scheduler_options": {"dashboard": False, "dashboard_address": None},
     "job_script_prologue": MODULES_THERE, "job_extra_directives": [WARNED],
     "python": f"exec {sys.executable} -s -P",
     "worker_extra_args": [
-        "--dashboard-address", "127.0.0.1:0", "--preload", PRELOAD, "--preload-nanny", PRELOAD,
+        "--no-dashboard", "--preload", PRELOAD, "--preload-nanny", PRELOAD,
     ],
 }  # fmt: skip
 
@@ -236,13 +265,19 @@ def test_jobs_of_slurm_have_the_options_that_were_given(
     jobs: int,
     options: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", "/opt/modules", "relative"]))
-    cluster, client = start(text, workers, OFF)
+    cluster, client = start(text, workers, OFF, tmp_path)
     assert isinstance(cluster, SLURMCluster)
     job = cluster.options.pop("job_cls")
     programs = ["'/opt/the slurm/sbatch'", "'/opt/the slurm/scancel'"]
     assert [job.submit_command, job.cancel_command] == programs
+    folder = Path(cluster.options.pop("log_directory"))
+    assert folder.parent == tmp_path / "logs"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(folder.iterdir()) == []
+    assert cluster.options["job_extra_directives"].pop(0) == f"--chdir={folder}"
     assert cluster.options == options
     assert cluster.scaled == {"jobs": jobs}
     assert client.given == (cluster,)
@@ -377,12 +412,12 @@ def test_a_cluster_without_tls_is_warned_of() -> None:
 
 
 def test_jobs_find_temporary_certificates_in_a_folder_of_the_user_alone(tmp_path: Path) -> None:
-    left = tmp_path / ".tls-of-a-killed-sweep"
+    left = tmp_path / ".tls-killed12"
     left.mkdir()
     (left / "worker_key.pem").write_text("old")
     with connected("slurm", 1, ON, tmp_path):
         security = Thing.made[0].options["security"]
-        (folder,) = tmp_path.iterdir()
+        (folder,) = tmp_path.glob(".tls-*")
         assert folder.stat().st_mode & 0o777 == 0o700
         for name, text in (("ca_file", "ca"), ("worker_cert", "cert"), ("worker_key", "key")):
             path = Path(getattr(security, f"tls_{name}"))
@@ -390,7 +425,81 @@ def test_jobs_find_temporary_certificates_in_a_folder_of_the_user_alone(tmp_path
             assert path.stat().st_mode & 0o777 == 0o600
             assert path.read_text() == f"a\n{text}"
         assert security.tls_client_key == security.tls_scheduler_key == security.tls_worker_key
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+def test_only_certificates_are_removed_of_what_a_killed_sweep_left(tmp_path: Path) -> None:
+    kept = [
+        ".tls-x/worker_key.pem", ".tls-abcdefgh/note", ".tls-abcdefg1/ca_file.pem/file",
+        ".tls-abcdefg2",
+    ]  # fmt: skip
+    for name in kept:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / ".tls-abcdefgh" / "worker_key.pem").write_text("old")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "worker_key.pem").write_text("another's")
+    (tmp_path / ".tls-abcdefg3").symlink_to(elsewhere)
+    cluster_tls.remove_leftovers(tmp_path)
+    assert all((tmp_path / name).is_file() for name in kept)
+    assert not (tmp_path / ".tls-abcdefgh" / "worker_key.pem").exists()
+    assert (elsewhere / "worker_key.pem").exists()
+
+
+def test_jobs_print_into_no_link_that_lies_in_the_folder_of_the_sweep(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "logs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="Cannot write"):
+        start("slurm", root=tmp_path)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+class Job:
+    def __init__(self, job_id: str | None) -> None:
+        self.job_id = job_id
+
+
+@pytest.mark.parametrize(
+    ("queued", "wanted", "there", "left", "asked"),
+    [
+        ("1\n2\n3", 3, 3, {"a", "b", "c"}, None),
+        ("2\n9\n", 3, 1, {"b"}, 3),
+        ("2\n", 1, 1, {"b"}, None),  # of more there is no need
+        ("", 2, 0, set(), 2),
+        (None, 2, None, {"a", "b", "c"}, 3),  # Slurm does not answer
+    ],
+)
+def test_jobs_that_ended_are_submitted_again_under_other_names(
+    queued: str | None,
+    wanted: int,
+    there: int | None,
+    left: set[str],
+    asked: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(command: list[str], **_: object) -> CompletedProcess[str]:
+        assert command[0] == "/opt/the slurm/squeue"
+        if queued is None:
+            raise CalledProcessError(1, command)
+        return CompletedProcess(command, 0, queued)
+
+    monkeypatch.setattr(slurm.subprocess, "run", answer)
+    cluster = SLURMCluster()
+    cluster.workers = {"a": Job("1"), "b": Job("2"), "c": Job("3")}
+    cluster.worker_spec = dict.fromkeys(cluster.workers, None)
+    assert slurm.replace_ended_jobs(cluster, wanted) == there
+    assert set(cluster.workers) == set(cluster.worker_spec) == left
+    assert cluster.scaled == ({} if asked is None else {"jobs": asked})
+
+
+def test_a_refusal_of_sbatch_is_kept_in_its_own_words(tmp_path: Path) -> None:
+    cluster, _ = start("slurm", root=tmp_path)
+    job_class = cluster.options["job_cls"]
+    assert (job_class().submitted(), job_class.refusal) == ("7", "")
+    job_class.fault = RuntimeError("Exit code: 1\nstderr:\nsbatch: error: no such queue\n")
+    assert job_class().submitted() is None
+    assert job_class.refusal == "sbatch: error: no such queue"
 
 
 def test_a_folder_that_a_job_script_cannot_name_is_refused(tmp_path: Path) -> None:
@@ -416,12 +525,12 @@ def test_the_users_certificates_are_those_of_client_scheduler_and_jobs(
     assert client.given == (address,)
     Thing.made.clear()
     cluster, _ = start("slurm", tls=tls, root=tmp_path)
+    assert not list(tmp_path.glob(".tls-*"))
     for security in (client.options["security"], cluster.options["security"]):
         assert security.tls_ca_file == tls.ca_file
         for role in ("client", "scheduler", "worker"):
             assert getattr(security, f"tls_{role}_cert") == tls.cert
             assert getattr(security, f"tls_{role}_key") == tls.key
-    assert not list(tmp_path.iterdir())
 
 
 def test_tls_without_certificates_is_refused_unless_dask_itself_has_some(

@@ -1,0 +1,34 @@
+"""A preload of the Dask workers and nannies that we start.
+
+They ignore Ctrl-C and a closed terminal, which reach them too (the process that started them stops
+them); those that are jobs of Slurm end in order when they are told that their time is nearly up.
+Dask imports a preload before it opens a port, and calls `dask_setup` afterwards.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+
+from dgn_engine.confinement.start_folder import distrust_start_folder
+from dgn_engine.sweep.workers.dask_ports import guard_ports
+
+_OURS = "SLURM_JOB_ID" in os.environ or multiprocessing.parent_process() is not None
+if _OURS:
+    guard_ports()
+
+
+def dask_setup(_worker: object) -> None:
+    """Called by Dask in a worker, or a nanny, that is told to preload this module."""
+    if _OURS:  # it is no process of somebody else's
+        distrust_start_folder()
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if "SLURM_JOB_ID" in os.environ:  # SIGTERM is Dask's own way to end in order
+        signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+        return
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
