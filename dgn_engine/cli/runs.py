@@ -151,7 +151,13 @@ def _verify(folder: Path, _: argparse.Namespace) -> int:
     damaged = sum(not finding.harmless for finding in found)
     if not damaged:
         why = why_uncertain(folder)
-        say(f"{folder} is sound" + (f", as far as can be told: {why}." if why else "."))
+        mirror = (
+            " (a mirror: without checkpoints and weights)"
+            if folder_layout.is_mirror(folder)
+            else ""
+        )
+        told = f", as far as can be told: {why}" if why else ""
+        say(f"{folder} is sound{mirror}{told}.")
         return 0
     say(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
     return DAMAGED

@@ -31,19 +31,20 @@ from dgn_engine.storage.remote.served_run import (
     SlowReplyError,
 )
 from dgn_engine.storage.runs import folder_layout as layout
-from dgn_engine.storage.runs import storage_limits
+from dgn_engine.storage.runs import run_identity, storage_limits
 from dgn_engine.text.byte_counts import binary_size_in_words
 
 EVERY = 0.5  # seconds between two looks
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds after a line was dropped, and again and again
 FRAMES_FOR = 2.0  # seconds of frames before the log is looked at again
-MARK = "mirror"  # the file by which a folder is known to be one
+OVERLAP = 4 << 10  # bytes before the end of the log here that must be the same there
 SLOW = 5  # replies one after the other that do not end in their time, before it is given up
 GONE = 20  # … lists one after the other that name files which are not there
 REPLACED, REPLACED_IN = 20, 60.0  # so many logs in the place of another in these seconds: likewise
 _TOP = (layout.CONFIG, layout.LOG, layout.RUN)
 _NO_NAME = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 80
+_MARK = 1 << 12  # bytes of the file that says which run it is
 
 
 class RunMirror:
@@ -56,14 +57,18 @@ class RunMirror:
     def __init__(
         self, port: int, token: str, folder: Path | None = None, below: Path | None = None
     ) -> None:
-        """`folder`: new, or an earlier mirror; else one `below` this that has the run's name."""
+        """`folder`: new, or an earlier mirror of the run; else one `below` this that has its
+        name."""
         self._served = ServedRun(port, token)
         holds_more = folder is not None and folder.exists() and any(folder.iterdir())
-        if folder is not None and holds_more and not (folder / MARK).is_file():
+        if folder is not None and holds_more and not layout.is_mirror(folder):
             raise UserError(f"{folder} is not empty and no mirror of a run; choose another folder.")
         self._folder, self._below = folder, below
         self._top: dict[str, RemoteFile] = {}  # as they are here
+        self._run: str | None = None  # which one it is, as soon as that is known
+        self._description: tuple[RemoteFile, bytes] | None = None  # its run.json as it was checked
         self._logged = 0  # bytes of the log that are here
+        self._confirmed = 0  # … that came before a list that still had the same run
         self._frames: set[str] = set()  # names of those that are here, or were
         self._replaced: deque[float] = deque(maxlen=REPLACED)  # when the log was
         self._lock: Lock | None = None
@@ -90,15 +95,17 @@ class RunMirror:
     def _sync(self) -> Listing:
         self.complete = False
         listing = self._served.listing()
+        identity = self._check_identity(listing)
         if self._folder is None:
             assert self._below is not None
-            self._folder = self._choose_folder(self._below, listing)
+            self._folder = self._choose_folder(self._below, listing.name, identity)
         if self._lock is None:
             self._prepare_folder()
         self._require_room(listing)
         for name in _TOP:
             if name in listing.files and listing.files[name] != self._top.get(name):
                 self._fetch_top(listing.files[name])
+        self._description = None
         for name in self._frames - listing.files.keys():  # thinned out there, or superseded
             self._path_of(name).unlink(missing_ok=True)
             self._frames.remove(name)
@@ -117,24 +124,49 @@ class RunMirror:
         """End what another thread waits for, as a dropped line would."""
         self._served.interrupt()
 
-    def _choose_folder(self, below: Path, listing: Listing) -> Path:
+    def _check_identity(self, listing: Listing) -> str | None:
+        """Return which run is served, where that is known; raises `UserError` where another one is
+        mirrored here."""
+        file = listing.files.get(layout.RUN)
+        if file is not None and file == self._top.get(layout.RUN):
+            self._confirmed = self._logged
+            return self._run
+        known = self._known_identity()
+        content = b"" if file is None else b"".join(self._served.pieces(file, 0))
+        identity = _identity(content)
+        if identity is None and known is not None:  # it is written anew just now
+            raise FileGoneError(f"{layout.RUN} is not there")
+        if known is not None and identity != known:
+            self._cut_log()
+            raise UserError(
+                f"{self._folder} is the mirror of another run than the one that is served now; "
+                "choose another folder."
+            )
+        self._description = None if file is None else (file, content)
+        self._run, self._confirmed = identity, self._logged
+        return identity
+
+    def _known_identity(self) -> str | None:
+        """Which run is mirrored here; None for a new folder, '' where that cannot be told."""
+        if self._run is not None or self._folder is None:
+            return self._run
+        return _identity_of(self._folder)
+
+    def _cut_log(self) -> None:
+        """Leave what was written before the served run became another one."""
+        if self._confirmed < self._logged:
+            handle = self._path_of(layout.LOG).open(os.O_RDWR)
+            with os.fdopen(handle, "r+b") as log:
+                log.truncate(self._confirmed)
+            self._logged = self._confirmed
+
+    def _choose_folder(self, below: Path, served_name: str, identity: str | None) -> Path:
         """The earlier mirror of the same run below this folder, else a new name there."""
-        identity = None
-        if layout.RUN in listing.files:
-            pieces = self._served.pieces(listing.files[layout.RUN], 0)
-            identity = _identity(b"".join(pieces))
-        name = _NO_NAME.sub("-", listing.name).strip(".-")[:_LONGEST_NAME] or "run"
+        name = _NO_NAME.sub("-", served_name).strip(".-")[:_LONGEST_NAME] or "run"
         again = 1
         while (folder := below / (name if again == 1 else f"{name}-{again}")).exists():
-            if identity is not None and (folder / MARK).is_file():
-                try:
-                    if (
-                        _identity(read_regular(inside(folder) / layout.RUN, DESCRIPTION))
-                        == identity
-                    ):
-                        break
-                except OSError:
-                    pass
+            if identity and layout.is_mirror(folder) and _identity_of(folder) == identity:
+                break
             again += 1
         return folder
 
@@ -142,7 +174,7 @@ class RunMirror:
         root = inside(self._folder_here)
         make_folders(self._folder_here)
         make_folders(root / layout.FRAMES)
-        write_file(root / MARK, b"", synced=False)
+        write_file(root / layout.MIRROR, (self._run or "").encode(), synced=False)
         lock = Lock(root / layout.LOCK)
         lock.take()
         self._lock = lock
@@ -169,11 +201,15 @@ class RunMirror:
 
     def _fetch_top(self, file: RemoteFile) -> None:
         before = self._top.get(file.name)
-        if file.name != layout.LOG or before is None:
+        if file.name == layout.RUN and self._description and self._description[0] == file:
+            write_file(self._path_of(file.name), self._description[1], synced=False)
+        elif file.name != layout.LOG or before is None:
             self._fetch_whole(file)
-        elif before.identity == file.identity and self._logged <= file.size:
-            self._extend_log(file)
-        else:  # a run that went on from an earlier step, say
+        elif (
+            before.identity != file.identity
+            or self._logged > file.size
+            or not self._extend_log(file)
+        ):  # a run that went on from an earlier step, say
             now = time.monotonic()
             if len(self._replaced) == REPLACED and now - self._replaced[0] < REPLACED_IN:
                 raise UserError(
@@ -184,15 +220,27 @@ class RunMirror:
             self._fetch_whole(file)
         self._top[file.name] = file
 
-    def _extend_log(self, file: RemoteFile) -> None:
-        """Write what is new behind what is here; where that ends early, it goes on from there."""
+    def _extend_log(self, file: RemoteFile) -> bool:
+        """Write what is new behind what is here; where that ends early, it goes on from there.
+
+        False, and nothing is written, where the end of what is here is not what stands there: a
+        file that was written anew may have the number of the one before.
+        """
         handle = self._path_of(file.name).open(os.O_RDWR)
         with os.fdopen(handle, "r+b") as log:
-            log.seek(self._logged)
-            for piece in self._served.pieces(file, self._logged):
-                log.write(piece)
+            first = max(0, self._logged - OVERLAP)
+            log.seek(first)
+            expected = log.read(self._logged - first)
+            for piece in self._served.pieces(file, first):
+                common = min(len(piece), len(expected))
+                if piece[:common] != expected[:common]:
+                    self._served.hang_up()  # the rest of the reply is not read
+                    return False
+                expected, new = expected[common:], piece[common:]
+                log.write(new)
                 log.flush()
-                self._logged += len(piece)
+                self._logged += len(new)
+        return True
 
     def _fetch_whole(self, file: RemoteFile) -> None:
         """Write a file under its name once all of it is there; a frame that has its digest."""
@@ -207,8 +255,16 @@ class RunMirror:
                     f"{file.name} of the run there is damaged: its content is not that of its "
                     "name. Delete it there, and mirror the run again."
                 )
+            if file.name == layout.LOG:
+                self._require_same_run()
         if file.name == layout.LOG:
-            self._logged = file.size
+            self._logged = self._confirmed = file.size
+
+    def _require_same_run(self) -> None:
+        """Raise `FileGoneError` where another run is served since its description was checked."""
+        file = self._description[0] if self._description else self._top.get(layout.RUN)
+        if file and _identity(b"".join(self._served.pieces(file, 0))) != self._run:
+            raise FileGoneError("another run is served")
 
     def _fetch_frames(self, listing: Listing) -> bool:
         """Those that are not here yet, for a while; whether none is left."""
@@ -274,12 +330,30 @@ def follow(
 
 
 def _identity(description: bytes) -> str | None:
-    """The id in a `run.json`; None where it has none."""
+    """Which run a `run.json` is of: its id, or when a run of before was begun; '' where it says
+    neither, None where it cannot be read."""
     try:
-        identity = parse_json(description)["id"]
-    except (ValueError, LookupError, TypeError):
+        tree = parse_json(description)
+        identity = tree.get(run_identity.ID) or tree.get("created") or ""
+    except (ValueError, AttributeError):
         return None
-    return identity if isinstance(identity, str) else None
+    is_word = isinstance(identity, str) and identity.isascii() and len(identity) <= _MARK
+    return identity if is_word else ""
+
+
+def _identity_of(folder: Path) -> str | None:
+    """Which run an earlier mirror is of, as `_identity`; None where none of its description has
+    come, '' where it cannot be told."""
+    root = inside(folder)
+    try:
+        stated = read_regular(root / layout.MIRROR, _MARK).decode("ascii")
+        if stated or not (root / layout.RUN).exists():
+            return stated or None
+        return _identity(read_regular(root / layout.RUN, DESCRIPTION)) or ""
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return ""
 
 
 def _serial(name: str) -> int:

@@ -23,6 +23,7 @@ LOG = "log.jsonl"
 LOCK = "lock"
 WEIGHTS = "weights.safetensors"
 NOTES = "notes.json"  # the user's words; they stay on this machine
+MIRROR = "mirror"  # that the folder is one, and of which run: without checkpoints and weights
 ANSWERS = "answers.json"  # which test examples were answered right; stays on this machine
 FILES: Mapping[str, Kind] = {WEIGHTS: "tensors", CONFIG: "text", LOG: "log", RUN: "json"}
 
@@ -74,7 +75,7 @@ def links(folder: FilePath) -> list[InnerPath]:
     """
     root = inside(folder)
     found = root.listing()
-    names = (*FOLDERS, *FILES, LOCK, NOTES, ANSWERS)
+    names = (*FOLDERS, *FILES, LOCK, NOTES, ANSWERS, MIRROR)
     return [root / name for name in names if name in found and S_ISLNK(found[name].st_mode)]
 
 
@@ -128,6 +129,11 @@ def holds_run(folder: Path) -> bool:
     """Whether a folder, which is no link, holds a run or what is left of one."""
     here = any((inside(folder) / name).is_file() for name in (RUN, LOG))
     return here and not folder.is_symlink()
+
+
+def is_mirror(folder: FilePath) -> bool:
+    """Whether a run's folder is the mirror of one that is recorded elsewhere."""
+    return (inside(folder) / MIRROR).is_file()
 
 
 def runs_root() -> Path:

@@ -57,6 +57,7 @@ _SMALL = {
     folder_layout.LOCK: 1 << 12,
     folder_layout.NOTES: LARGEST,
     folder_layout.ANSWERS: 1 << 24,
+    folder_layout.MIRROR: 1 << 12,
 }  # bytes that these files may have
 _FILES = {*folder_layout.FILES, *folder_layout.FOLDERS, *_SMALL}
 # By the folder, '' for that of the run: whether something of this name may be in it.
@@ -421,24 +422,29 @@ def is_foreign_info(folder: InnerPath) -> bool:
 
 
 def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manifest]:
-    """What of the manifest is gone or was changed, and the manifest without that."""
+    """What of the manifest is gone or was changed, and the manifest without that. Checkpoints and
+    weights are not missed in a mirror, which has none."""
+    is_mirror = folder_layout.is_mirror(folder)
     checkpoints = _checkpoint_names(folder)
     serials = {frame.serial for frame in _frames(folder)}
     found = [
         Damage(f"{folder_layout.CHECKPOINTS}/{name}", "is missing")
         for name in manifest.checkpoints
-        if name not in checkpoints
+        if name not in checkpoints and not is_mirror
     ]
     for first, last in find_ranges(sorted(manifest.serials - serials)):
         lost = f"{folder_layout.FRAMES}/*-{first:06}-*.safetensors"
         missing = "is missing" if first == last else f"to *-{last:06}-* are missing"
         found.append(Damage(lost, missing))
-    changed = {name: check_file(folder / name, one) for name, one in manifest.files.items()}
+    changed = {
+        name: "" if is_mirror and not (folder / name).exists() else check_file(folder / name, one)
+        for name, one in manifest.files.items()
+    }
     found += [Damage(name, trouble) for name, trouble in changed.items() if trouble]
     left = Manifest.of(
         manifest.lines,
         manifest.serials & serials,
-        checkpoints.intersection(manifest.checkpoints),
+        manifest.checkpoints if is_mirror else checkpoints.intersection(manifest.checkpoints),
         {name: written for name, written in manifest.files.items() if not changed[name]},
         manifest.marks,
     )

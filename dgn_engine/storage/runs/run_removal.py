@@ -39,7 +39,12 @@ def delete_run(folder: Path) -> None:
             for name in folder_layout.FOLDERS:
                 if (root / name).is_dir():
                     (root / name).remove_tree()
-            own = (folder_layout.NOTES, folder_layout.ANSWERS, folder_layout.LOCK)
+            own = (
+                folder_layout.NOTES,
+                folder_layout.ANSWERS,
+                folder_layout.MIRROR,
+                folder_layout.LOCK,
+            )
             for name in (*folder_layout.FILES, *own):
                 (root / name).unlink(missing_ok=True)
         finally:

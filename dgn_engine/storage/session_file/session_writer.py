@@ -150,6 +150,8 @@ def _info(reader: RunReader, point: SavePoint | None) -> dict[str, Any]:
         return put_manifest(reader.info, None)
     here = {one.path.name for one in reader.checkpoints}.intersection(known.checkpoints)
     files = {name: one for name, one in known.files.items() if name == folder_layout.WEIGHTS}
+    if folder_layout.is_mirror(reader.root):
+        files = {name: one for name, one in files.items() if (reader.root / name).exists()}
     left = Manifest.of(known.lines, known.serials, here, files, known.marks)
     return put_manifest(reader.info, left)
 

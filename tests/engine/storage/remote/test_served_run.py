@@ -50,7 +50,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def names(folder: Path) -> set[str]:
     found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    return found - {layout.LOCK, layout.NOTES, run_mirror.MARK}
+    return found - {layout.LOCK, layout.NOTES, layout.MIRROR}
 
 
 def ask(
@@ -451,6 +451,7 @@ def test_a_log_that_is_dropped_in_its_middle_goes_on_from_there(
     recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served_run, "PIECE", 100)
+    monkeypatch.setattr(run_mirror, "OVERLAP", 50)
     source, here = tmp_path / "run", tmp_path / "here"
     shutil.copytree(recorded, source)
     whole = (source / layout.LOG).read_bytes()
@@ -472,7 +473,7 @@ def test_a_log_that_is_dropped_in_its_middle_goes_on_from_there(
         monkeypatch.setattr(mirror._served, "_reply", reply)
         with pytest.raises(LineDroppedError):
             mirror.sync()
-        assert (here / layout.LOG).read_bytes() == whole[:350]
+        assert (here / layout.LOG).read_bytes() == whole[:300]  # 50 bytes were read again
         mirror.sync()
         mirror.close()
     assert (here / layout.LOG).read_bytes() == whole
