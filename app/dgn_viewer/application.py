@@ -22,6 +22,7 @@ from dgn_engine.protocol.commands import ContinueLast, ContinueRun, OpenSession,
 from dgn_engine.protocol.events import Event, Failed, RunStarted
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.session.unused_memory import use_one_heap
 from dgn_engine.text.printable import complain, say_lines
 from dgn_viewer.faults import Faults
 from dgn_viewer.garbage_collector import GuiGarbageCollector, install_gui_garbage_collector
@@ -216,6 +217,7 @@ class Viewer:
 
 def build(options: Options) -> Viewer:
     """A viewer; raises `KeyboardInterrupt` after Ctrl-C, but only once it is built."""
+    use_one_heap()
     with held_back() as asked:
         viewer = Viewer(options)
     if asked:

@@ -28,6 +28,7 @@ from dgn_engine.session.frame_difference import FrameCompletion, FrameDifference
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.session.restart import EngineRestart, poisons
 from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.session.unused_memory import use_one_heap
 from dgn_engine.storage.program_log import crashes_logged
 
 POLL = 0.03  # seconds between two looks at what the child has for us; commands come at once
@@ -226,6 +227,7 @@ def _how(code: int | None) -> str:
 
 def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
+    use_one_heap()
     end_after_parent()
     for name in IGNORED:
         if hasattr(signal, name):

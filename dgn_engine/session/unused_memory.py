@@ -1,7 +1,8 @@
 """Hands memory that nobody uses any more back to the system.
 
-glibc keeps what was freed in the middle of its heaps, of each thread: after a dozen large networks
-that is more than everything in use.
+glibc keeps what was freed in the middle of its heaps: after a dozen large networks that is more
+than everything in use. `malloc_trim` returns it, except for the free end of each heap that belongs
+to a thread, up to 64 MB apiece; so all threads of the program share the main heap.
 """
 
 from __future__ import annotations
@@ -10,7 +11,22 @@ import ctypes
 import time
 from collections.abc import Callable
 
+M_ARENA_MAX = -8  # of glibc's malloc.h
 AGAIN = 5.0  # seconds after which panels, recorder and reading process have let go of it, too
+
+
+def use_one_heap() -> None:
+    """Have all threads allocate from the main heap; nothing happens where the C library is another.
+
+    Call it before the process starts a thread, and only in a process that is the program's own: a
+    thread that has a heap keeps it, and a host program may want its threads to have heaps.
+    """
+    try:
+        set_option = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    set_option.argtypes, set_option.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
+    set_option(M_ARENA_MAX, 1)
 
 
 def give_back() -> None:

@@ -17,7 +17,8 @@ from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.commands import Command, Pause, SetLearningRate, SwapRegime, Watch
 from dgn_engine.protocol.events import Failed, Refused, SettingsIgnored
 from dgn_engine.training import probe_schedule
-from dgn_viewer.application import Viewer
+from dgn_viewer import application
+from dgn_viewer.application import Options, Viewer
 from dgn_viewer.notices import Notice, in_form_words, notice_of
 from dgn_viewer.scene.chart_settings import ChartSettings
 from dgn_viewer.scene.elements import Scene
@@ -308,3 +309,11 @@ def test_the_status_bar_says_at_once_where_a_run_stands(viewer: Viewer, qtbot: Q
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     assert window.status.text("phase") == "paused"
     assert window.status.text("step") == f"step {window.run_state.step:,}"
+
+
+def test_heaps_are_limited_before_a_viewer_starts_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(application, "use_one_heap", lambda: order.append("heaps"))
+    monkeypatch.setattr(application, "Viewer", lambda _options: order.append("viewer"))
+    application.build(Options(RunConfig()))
+    assert order == ["heaps", "viewer"]

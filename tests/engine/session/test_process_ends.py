@@ -40,11 +40,12 @@ class Child:
         self.rounds: list[tuple[list[told.Event], Frame | None]] = []
         self.told: list[Any] = []  # what the parent says; None: nothing at that moment
         self.sent: list[Any] = []
-        self.closed = self.session_closed = self.started = False
+        self.closed = self.session_closed = self.started = self.one_heap = False
         self.polled: list[float] = []
         self.signals: list[object] = []
         monkeypatch.setattr(process_session, "ThreadSession", self.session)
         monkeypatch.setattr(process_session, "end_after_parent", lambda: None)
+        monkeypatch.setattr(process_session, "use_one_heap", self.share_heap)
         monkeypatch.setattr(os, "_exit", self.exit)
         monkeypatch.setattr(signal, "signal", lambda *given: self.signals.append(given))
 
@@ -56,7 +57,11 @@ class Child:
         )  # fmt: skip
         return self.made
 
+    def share_heap(self) -> None:
+        self.one_heap = True
+
     def start(self) -> None:
+        assert self.one_heap, "a thread was started before heaps were limited"
         self.started = True
 
     def obey(self, command: do.Command) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import platform
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,43 @@ import pytest
 from dgn_engine.protocol import commands as do
 from dgn_engine.session import unused_memory
 from tests.engine.session.conftest import PROBES, Desk, small
+
+THREAD = """
+import ctypes, threading
+from pathlib import Path
+from dgn_engine.session.unused_memory import give_back, use_one_heap
+
+libc = ctypes.CDLL(None)
+libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+
+def resident():
+    status = Path("/proc/self/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
+
+def allocate_and_free(count, size):
+    blocks = [libc.malloc(size) for _ in range(count)]
+    for block in blocks:
+        ctypes.memset(block, 1, size)
+    for block in blocks:
+        libc.free(block)
+
+use_one_heap()
+before = resident()
+allocate_and_free(1, 30 << 20)  # from now on glibc keeps up to 60 MiB at the end of a heap
+thread = threading.Thread(target=allocate_and_free, args=(400, 64 << 10))
+thread.start()
+thread.join()
+give_back()
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="heaps of glibc")
+def test_what_a_thread_freed_at_the_end_of_its_heap_is_given_back() -> None:
+    child = [sys.executable, "-c", THREAD]
+    done = subprocess.run(child, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 5_000  # KiB, of 25,600 that the thread had
 
 
 @pytest.fixture
@@ -68,7 +108,7 @@ def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_lat
     desk.engine.close()
 
 
-def test_giving_back_is_harmless_where_the_c_library_is_another(
+def test_both_are_harmless_where_the_c_library_is_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unused_memory.give_back()
@@ -78,5 +118,7 @@ def test_giving_back_is_harmless_where_the_c_library_is_another(
 
     monkeypatch.setattr(unused_memory.ctypes, "CDLL", unknown)
     unused_memory.give_back()
+    unused_memory.use_one_heap()
     monkeypatch.setattr(unused_memory.ctypes, "CDLL", lambda _: object())
     unused_memory.give_back()
+    unused_memory.use_one_heap()
