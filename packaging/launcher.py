@@ -18,7 +18,7 @@ OURS = ("dgn_engine.", "dgn_viewer.")
 
 def main() -> int:
     multiprocessing.freeze_support()  # ends here in a child that multiprocessing started
-    distrust_start_folder()
+    distrust_start_folder(restart=True)
     if sys.argv[1:2] == ["-m"] and sys.argv[2:3] and sys.argv[2].startswith(OURS):
         module = sys.argv[2]
         del sys.argv[1:3]

@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the viewer; 0 when it was closed, 128 + n when the signal n closed it, 2 with one
     sentence on stderr when it cannot run."""
     if arguments is None:  # this process is the program, and nobody else's
-        distrust_start_folder()
+        distrust_start_folder(restart=True)
     words = sys.argv[1:] if arguments is None else arguments
     given = parser().parse_args(words)
     if given.portable:

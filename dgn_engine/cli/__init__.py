@@ -48,7 +48,7 @@ class Subcommand:
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out the command of these words, without any that of the command line; its exit code."""
     if argv is None:  # this process is the program, and nobody else's
-        distrust_start_folder()
+        distrust_start_folder(restart=True)
     words = sys.argv[1:] if argv is None else argv
     commands = _asked_for(words)
     arguments = _parser(commands).parsed(words)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from dgn_engine import __version__
+from dgn_engine.confinement.start_folder import unsafe_variables
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import results_root, runs_root
 from dgn_engine.storage.user_folders import user_cache, user_config, user_log
@@ -40,7 +41,7 @@ def examine(ask_torch: bool = False) -> list[HealthFinding]:
     """Everything, in the order in which it is printed; a few tenths of a second without torch."""
     with ThreadPoolExecutor(1) as pool:  # it waits for a process; meanwhile the rest is looked at
         confinement = pool.submit(lambda: [*_confinement()])
-        before = [*_versions(), *_device(ask_torch)]
+        before = [*_versions(), *_environment(), *_device(ask_torch)]
         after = [*_folders(), *_display(), *_data()]
         return [*before, *confinement.result(), *after]
 
@@ -67,6 +68,15 @@ def _required() -> list[str]:
     names = [line.partition(";") for line in found]
     plain = [head for head, _, marker in names if "extra" not in marker]
     return ["".join(c if c.isalnum() or c in "-_." else " " for c in n).split()[0] for n in plain]
+
+
+def _environment() -> Iterator[HealthFinding]:
+    for name in unsafe_variables():
+        about = (
+            "has an empty or relative entry, which names the folder where you stand: take it out; "
+            "docs/environment.md says what is read of it before dgn begins"
+        )
+        yield HealthFinding("environment", name, "note", about)
 
 
 def _device(ask_torch: bool) -> Iterator[HealthFinding]:

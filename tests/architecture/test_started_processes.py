@@ -43,6 +43,7 @@ STARTS = {
     "benchmarks/sweep_on_cores.py": "runs its own main script again, in our tree",
     "dgn_engine/cli/docs.py": "a page, in the browser; a program's PATH is cleaned at its start",
     "dgn_engine/confinement/child.py": "the command and the environment of every Python",
+    "dgn_engine/confinement/start_folder.py": "this program again: `distrust_start_folder`",
     "dgn_engine/confinement/spawn_context.py": "the processes of multiprocessing",
     "dgn_engine/confinement/tied_program.py": "ffmpeg, tied to its parent: `python_command`",
     "dgn_engine/confinement/trial.py": "a confined process: `child_command`; tries to fork",

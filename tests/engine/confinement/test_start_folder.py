@@ -223,9 +223,84 @@ def test_a_program_forgets_a_list_of_folders_in_which_nothing_is_left(
     monkeypatch.setenv("LD_LIBRARY_PATH", ":")
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     monkeypatch.setattr(os.path, "exists", os.path.exists)
+    monkeypatch.setattr(start_folder, "_found_unsafe", set())
     monkeypatch.chdir(tmp_path)
     start_folder.distrust_start_folder()
     assert os.environ["PYTHONPATH"] == "/modules"
     assert os.environ["PYTHONSAFEPATH"] == "1"
     assert "LD_LIBRARY_PATH" not in os.environ
     assert "" not in sys.path
+
+
+def test_variables_that_name_a_relative_place_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_folder, "_found_unsafe", set())
+    before = start_folder.unsafe_variables()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path};.")
+    monkeypatch.setenv("XDG_DATA_DIRS", f"share{os.pathsep}/usr/share")
+    monkeypatch.setenv("XDG_CONFIG_HOME", ".config")
+    monkeypatch.setenv("MATPLOTLIBRC", ".")
+    monkeypatch.setenv("DASK_CONFIG", "")
+    monkeypatch.setenv("MPLCONFIGDIR", str(tmp_path))
+    found = safe_environment()
+    assert found["LD_LIBRARY_PATH"] == found["MPLCONFIGDIR"] == str(tmp_path)
+    assert found["XDG_DATA_DIRS"] == "/usr/share"
+    assert not {"XDG_CONFIG_HOME", "MATPLOTLIBRC", "DASK_CONFIG"} & set(found)
+    named = {"LD_LIBRARY_PATH", "MATPLOTLIBRC", "XDG_CONFIG_HOME", "XDG_DATA_DIRS"}
+    assert set(start_folder.unsafe_variables()) - set(before) == named
+
+
+PROGRAM = """
+import json, os, sys
+from dgn_engine.confinement.start_folder import distrust_start_folder, unsafe_variables
+print("begun", flush=True)
+distrust_start_folder(restart=True)
+started = dict(one.split("=", 1) for one in open("/proc/self/environ").read().split("\\0") if one)
+print(json.dumps([unsafe_variables(), started.get("LD_LIBRARY_PATH"), started["PYTHONPATH"],
+    sys.argv, os.getcwd() in sys.path, "DGN_RESTARTED" in os.environ]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells how a process was started")
+@pytest.mark.parametrize(
+    ("given", "unsafe"),
+    [
+        ({"LD_LIBRARY_PATH": ":"}, ["LD_LIBRARY_PATH"]),
+        ({"PYTHONPATH": f"{ROOT}:pp:"}, ["PYTHONPATH"]),
+        ({"PYTHONUSERBASE": "."}, ["PYTHONUSERBASE"]),
+        ({"LD_LIBRARY_PATH": "lib;/usr/lib", "PATH": ".:/bin"}, ["LD_LIBRARY_PATH", "PATH"]),
+        ({"PATH": ".:/bin"}, ["PATH"]),  # nobody has looked into it before our code runs
+        ({}, []),
+    ],
+)
+def test_a_program_starts_again_where_the_loader_or_python_was_sent_into_the_folder(
+    given: dict[str, str], unsafe: list[str], tmp_path: Path
+) -> None:
+    variables = {"PYTHONPATH": str(ROOT), "PATH": "/bin", "HOME": str(tmp_path), **given}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM, "a word", "-x"], cwd=tmp_path, env=variables,
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    *begun, last = done.stdout.splitlines()
+    assert len(begun) == (1 if unsafe in ([], ["PATH"]) else 2)
+    names, libraries, modules, words, on_path, marked = json.loads(last)
+    assert names == unsafe
+    assert libraries == ("/usr/lib" if "PATH" in unsafe[1:] else None)
+    assert modules == str(ROOT)
+    assert words == ["-c", "a word", "-x"]
+    assert not on_path
+    assert not marked
+
+
+def test_the_program_started_again_runs_no_module_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("open('mark', 'a').write('x')")
+    done = subprocess.run(
+        [str(BIN / "dgn"), "doctor", "--json"], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep, "DGN_HOME": str(tmp_path)}, timeout=120,
+        check=False,
+    )  # fmt: skip
+    findings = json.loads(done.stdout)["findings"]
+    named = [one["name"] for one in findings if one["subject"] == "environment"]
+    assert "PYTHONPATH" in named
+    assert (tmp_path / "mark").read_text() == "x"  # by Python itself, before ours begins
