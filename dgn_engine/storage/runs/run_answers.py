@@ -1,12 +1,14 @@
 """Which test examples a run answered right: `answers.json` in its folder.
 
 The file belongs to this machine, as `weights/` does: it is no part of the manifest, nor of a
-session file. A file that is damaged holds no answers.
+session file. A digest of what it says stands in it, but where an older version wrote it. A file
+that is damaged holds no answers.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ _EXAMPLES = 1 << 24
 _BESTS = 16  # more are not written
 _STEP = 1 << 53
 _DIGITS = 16  # of a step
+_DIGEST = "sha256"  # in the file: of all else in it
+_KEYS = {run_identity.RUN, "examples", "best", "last"}
 _UNSOUND = (ValueError, KeyError, TypeError, AttributeError)
 
 Mask = NDArray[np.bool_]  # (N,): True where a test example was answered right
@@ -70,6 +74,7 @@ def write_answers(folder: FilePath, answers: RunAnswers) -> None:
         "best": {str(step): _packed(mask) for step, mask in answers.best.items()},
         "last": {str(step): _packed(mask) for step, mask in answers.last.items()},
     }
+    tree[_DIGEST] = _digest_of(tree)
     write_file(root / folder_layout.ANSWERS, (json.dumps(tree, indent=1) + "\n").encode())
 
 
@@ -95,6 +100,8 @@ def check_answers(folder: FilePath) -> str:
 def _read(folder: FilePath) -> RunAnswers:
     path = inside(folder) / folder_layout.ANSWERS
     tree = parse_json(read_regular(path, _MOST))
+    if tree.keys() - {_DIGEST} - _KEYS or tree.get(_DIGEST, _digest_of(tree)) != _digest_of(tree):
+        raise ValueError("another digest")
     examples = tree["examples"]
     if type(examples) is not int or not 0 <= examples <= _EXAMPLES:
         raise ValueError("a number of examples")
@@ -102,6 +109,12 @@ def _read(folder: FilePath) -> RunAnswers:
     if not run_identity.belongs(tree.get(run_identity.RUN), ids):
         raise ValueError(run_identity.OF_ANOTHER)
     return RunAnswers(_masks(tree["best"], examples), _masks(tree["last"], examples))
+
+
+def _digest_of(tree: Mapping[str, Any]) -> str:
+    """The sha256 of what the file says, but of the digest itself."""
+    told = {key: value for key, value in tree.items() if key != _DIGEST}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def _packed(mask: Mask) -> str:

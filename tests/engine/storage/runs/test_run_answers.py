@@ -92,6 +92,39 @@ def test_a_damaged_file_holds_no_answers(run: Path, content: bytes) -> None:
     assert read_answers(run) == NONE
 
 
+def test_a_single_flipped_bit_anywhere_is_seen(run: Path) -> None:
+    path = run / folder_layout.ANSWERS
+    whole = path.read_bytes()
+    drawn = np.random.default_rng(1).integers(len(whole), size=200)
+    ends = np.arange(-120, 0) + len(whole)  # where the digest stands
+    heads = np.arange(80)
+    told = read_answers(run)
+    for place in (*heads, *drawn, *ends):
+        for bit in range(0, 8, 3):
+            changed = whole[place] ^ (1 << bit)
+            path.write_bytes(whole[:place] + bytes([changed]) + whole[place + 1 :])
+            same = json.loads(whole) == _json(path.read_bytes())  # a blank for another, say
+            assert (read_answers(run) == NONE) != same, (place, bit)
+            assert bool(verify(run)) != same
+    path.write_bytes(whole)
+    assert read_answers(run).examples == told.examples
+
+
+def test_a_file_of_before_has_no_digest(run: Path) -> None:
+    path = run / folder_layout.ANSWERS
+    tree = {key: value for key, value in json.loads(path.read_bytes()).items() if key != "sha256"}
+    path.write_text(json.dumps(tree))
+    assert list(read_answers(run).best) == [10, 20]
+    assert verify(run) == []
+
+
+def _json(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
 def test_a_file_of_nine_examples_is_read() -> None:
     """So that those above are refused for what they say they are."""
     with pytest.raises(ValueError, match="lengths"):
