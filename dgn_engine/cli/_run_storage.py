@@ -10,7 +10,6 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.storage_limits import (
-    FILE,
     limits_that_hold,
     parse_size,
     read_limits,
@@ -44,7 +43,7 @@ def limits(arguments: argparse.Namespace) -> int:
     now = read_limits(root)
     run, everything = binary_size_in_words(now.run), binary_size_in_words(now.all)
     say(f"one run: {run}, all runs together: {everything}")
-    say(f"They stand in {root / FILE}; without it the usual ones hold.")
+    say(f"They stand in {root / folder_layout.LIMITS}; without it the usual ones hold.")
     return 0
 
 

@@ -44,6 +44,7 @@ REPLACED, REPLACED_IN = 20, 60.0  # so many logs in the place of another in thes
 _TOP = (layout.CONFIG, layout.LOG, layout.RUN)
 _NO_NAME = re.compile(r"[^\w.+-]+")
 _LONGEST_NAME = 80
+_KEYS = 50_000  # of a description, three for each file of weights that is kept
 _MARK = 1 << 12  # bytes of the file that says which run it is
 
 
@@ -60,6 +61,10 @@ class RunMirror:
         """`folder`: new, or an earlier mirror of the run; else one `below` this that has its
         name."""
         self._served = ServedRun(port, token)
+        if folder is not None and layout.is_reserved(folder.name):
+            raise UserError(
+                f"{folder} has the name of the settings of all runs; choose another folder."
+            )
         holds_more = folder is not None and folder.exists() and any(folder.iterdir())
         if folder is not None and holds_more and not layout.is_mirror(folder):
             raise UserError(f"{folder} is not empty and no mirror of a run; choose another folder.")
@@ -163,12 +168,12 @@ class RunMirror:
     def _choose_folder(self, below: Path, served_name: str, identity: str | None) -> Path:
         """The earlier mirror of the same run below this folder, else a new name there."""
         name = _NO_NAME.sub("-", served_name).strip(".-")[:_LONGEST_NAME] or "run"
-        again = 1
-        while (folder := below / (name if again == 1 else f"{name}-{again}")).exists():
-            if identity and layout.is_mirror(folder) and _identity_of(folder) == identity:
-                break
-            again += 1
-        return folder
+        return next(
+            path
+            for path in layout.each_path(below, name)
+            if not path.exists()
+            or (identity and layout.is_mirror(path) and _identity_of(path) == identity)
+        )
 
     def _prepare_folder(self) -> None:
         root = inside(self._folder_here)
@@ -332,6 +337,8 @@ def follow(
 def _identity(description: bytes) -> str | None:
     """Which run a `run.json` is of: its id, or when a run of before was begun; '' where it says
     neither, None where it cannot be read."""
+    if description.count(b":") > _KEYS:  # each takes a hundred bytes of memory or more
+        return None
     try:
         tree = parse_json(description)
         identity = tree.get(run_identity.ID) or tree.get("created") or ""

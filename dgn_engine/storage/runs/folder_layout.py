@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from stat import S_ISLNK
 from typing import Literal
@@ -32,6 +33,8 @@ CHECKPOINTS = "checkpoints"
 KEPT = "weights"  # those that `--keep-epochs` and `--keep-best` ask for
 DAMAGED = "damaged"  # where `repair` moves what is not sound
 FOLDERS = (CHECKPOINTS, FRAMES, KEPT, DAMAGED)
+
+LIMITS = "limits.toml"  # in the user's folder of runs, beside them
 
 # In the folder of a checkpoint.
 TENSORS = "tensors.safetensors"
@@ -154,12 +157,22 @@ def results_root() -> Path:
     return Path(named) if named else runs_root().parent / "results"
 
 
+def is_reserved(name: str) -> bool:
+    """Whether the folder of runs has a file of this name for itself, so that no run may have it."""
+    return name.casefold() == LIMITS
+
+
+def each_path(root: Path, name: str) -> Iterator[Path]:
+    """`name` below `root`, then `name-2` and so on; none that is reserved."""
+    if not is_reserved(name):
+        yield root / name
+    for again in count(2):
+        yield root / f"{name}-{again}"
+
+
 def unused_path(root: Path, name: str) -> Path:
-    """`name` below `root`, or `name-2` and so on where that exists."""
-    again = 1
-    while (path := root / (name if again == 1 else f"{name}-{again}")).exists():
-        again += 1
-    return path
+    """The first of `each_path` where nothing is."""
+    return next(path for path in each_path(root, name) if not path.exists())
 
 
 def checkpoint_name(step: int, again: int) -> str:

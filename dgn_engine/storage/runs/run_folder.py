@@ -136,6 +136,11 @@ class RunFolder:
         """A new folder, or an empty one, becomes a run; a branch with this `run.json` and log."""
         if not is_utf8(str(path.absolute())):  # what is recorded names it
             raise UserError(f"{path} is no name in UTF-8; choose another folder with --out.")
+        if folder_layout.is_reserved(path.name):
+            raise UserError(
+                f"{path} has the name of the settings of all runs; choose another folder with "
+                "--out."
+            )
         try:
             if path.is_symlink():
                 raise UserError(f"{path} is a link; choose another folder with --out.")

@@ -13,9 +13,9 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folders, write_file
 from dgn_engine.storage.regular_files import read_regular
+from dgn_engine.storage.runs.folder_layout import LIMITS
 from dgn_engine.text.byte_counts import binary_size_in_words
 
-FILE = "limits.toml"
 SMALLEST_RUN = 16 << 20  # bytes
 LARGEST = 1 << 58
 _UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -44,7 +44,7 @@ class StorageLimits:
 
 def read_limits(root: Path) -> StorageLimits:
     """Those of a folder of runs, or the usual ones; raises `UserError` of a damaged file."""
-    path = root / FILE
+    path = root / LIMITS
     try:
         tree = tomllib.loads(read_regular(path).decode("utf-8"))
         unknown = set(tree) - {"run", "all"}
@@ -75,9 +75,9 @@ def write_limits(root: Path, limits: StorageLimits) -> None:
     text = f'run = "{_exact(limits.run)}"\nall = "{_exact(limits.all)}"\n'
     try:
         make_folders(root)
-        write_file(root / FILE, text.encode())
+        write_file(root / LIMITS, text.encode())
     except OSError as error:
-        raise UserError(f"{root / FILE} cannot be written: {error.strerror}.") from None
+        raise UserError(f"{root / LIMITS} cannot be written: {error.strerror}.") from None
 
 
 def _exact(amount: int) -> str:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage.runs.folder_layout import LIMITS
 from dgn_engine.storage.runs.storage_limits import (
-    FILE,
     SMALLEST_RUN,
     StorageLimits,
     limits_that_hold,
@@ -91,7 +91,7 @@ class StorageSection(Section):
         about = (
             f"Usually {run} and {everything}. A run at its limit thins out by age and says so. All "
             "runs together are thinned out only when you say so. Logs, scores, newest checkpoints "
-            f"and weights always stay. Kept in {FILE} in the folder of runs."
+            f"and weights always stay. Kept in {LIMITS} in the folder of runs."
         )
         self._column.addWidget(plain_label(about, "muted"))
         self._column.addWidget(self.message)

@@ -304,6 +304,19 @@ def test_a_mirror_is_named_as_the_run_and_found_again_by_its_id(
     assert sorted(path.name for path in below.iterdir()) == ["run", "run-2"]
 
 
+def test_a_mirror_does_not_take_the_name_of_the_limits(recorded: Path, tmp_path: Path) -> None:
+    named = tmp_path / "limits.toml"
+    shutil.copytree(recorded, named)
+    server = RunServer(named)
+    with served(server) as port:
+        mirror = RunMirror(port, server.token, below=tmp_path / "runs")
+        mirror.sync()
+        mirror.close()
+        assert mirror.folder == tmp_path / "runs" / "limits.toml-2"
+        with pytest.raises(UserError):
+            RunMirror(port, server.token, tmp_path / "runs" / "limits.toml")
+
+
 def test_the_name_of_a_served_run_is_no_path(tmp_path: Path) -> None:
     def answer(_: str) -> tuple[int, str, bytes]:
         files = [["log.jsonl", 0, 1, 1]]

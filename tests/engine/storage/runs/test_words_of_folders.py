@@ -375,6 +375,10 @@ def test_a_run_is_named_by_its_time_and_settings(memory: Path) -> None:
     for n in range(3):
         assert folder_layout.unused_path(memory, "x").name == ("x" if n == 0 else f"x-{n + 1}")
         folder_layout.unused_path(memory, "x").mkdir()
+    for name in ("limits.toml", "Limits.TOML"):  # what the folder of runs has for itself
+        assert folder_layout.unused_path(memory, name).name == f"{name}-2"
+        with pytest.raises(UserError):
+            RunFolder.create(memory / name, CONFIG)
 
 
 def test_names_of_checkpoints_and_frames_are_read_back() -> None:
