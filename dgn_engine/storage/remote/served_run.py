@@ -36,6 +36,9 @@ FILES = 75_000  # … and how many it may name
 DESCRIPTION = 4 << 20  # bytes of a run's description, and of its configuration
 FRAME = 1 << 30  # … of one frame; a log has as many as one that is read here, `FILE`
 _CHUNK = 1 << 16
+_KEYS = 1024  # colons in a list: those of its four keys, and of a name
+_ESCAPED = 4096  # backslashes, those of a name
+_LONG_WORD = re.compile(rb'[^"]{8192}')  # no name is as long
 _LENGTH = re.compile(r"[0-9]{1,15}")
 
 
@@ -97,7 +100,10 @@ class ServedRun:
 
     def listing(self) -> Listing:
         try:
-            tree = parse_json(b"".join(self._reply("list", LISTING)))
+            content = b"".join(self._reply("list", LISTING))
+            if not _is_plain(content):
+                raise ValueError("words")
+            tree = parse_json(content)
             if tree["protocol"] != PROTOCOL or len(tree["files"]) > FILES:
                 raise ValueError("protocol or number of files")
             files = {one[0]: RemoteFile(*one) for one in tree["files"]}
@@ -180,6 +186,13 @@ class ServedRun:
         if connection is not None:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+
+def _is_plain(content: bytes) -> bool:
+    """Whether a list has no more words, keys and escaped characters than one of a run: without
+    these bounds Python takes ten times the memory of the text, in four bytes a character."""
+    few = content.count(b":") <= _KEYS and content.count(b"\\") <= _ESCAPED
+    return few and content.isascii() and _LONG_WORD.search(content) is None
 
 
 def _content_length(reply: http.client.HTTPResponse, most: int) -> int:

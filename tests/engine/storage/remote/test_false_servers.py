@@ -169,6 +169,27 @@ def test_as_many_files_as_a_list_may_name_take_little_memory(tmp_path: Path) -> 
         assert peak < MEMORY, peak
 
 
+_LIST = '{"protocol":1,"files":[["log.jsonl",0,1,1]],"running":true,"name":"x'
+
+
+@linux
+@pytest.mark.parametrize(
+    "text",
+    [
+        _LIST + "a" * (11 << 20) + '\U0001f600"}',  # four bytes a character in memory
+        _LIST + "a" * (11 << 20) + '\\ud83d\\ude00"}',
+        _LIST + '\\"' * (5 << 20) + '"}',
+        _LIST + '"' + "".join(f',"{n:06}":{n}' for n in range(390_000)) + "}",
+    ],
+    ids=["wide", "escaped wide", "escaped", "keys"],
+)
+def test_words_that_no_list_has_take_little_memory(text: str, tmp_path: Path) -> None:
+    with false_server(files(content(text.encode()), 0)) as port:
+        code, said, peak = mirror_in_child(port, tmp_path / "here")
+    assert (code, said.count("\n")) == (2, 1)
+    assert peak < MEMORY // 2, peak
+
+
 @linux
 def test_a_large_frame_that_is_damaged_goes_through_little_memory(tmp_path: Path) -> None:
     frame: list[object] = [FRAME, LARGE, 1, 2]
