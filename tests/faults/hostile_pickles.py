@@ -14,6 +14,7 @@ from tests.faults.pickle_assembly import (
     Reference,
     coded,
     legacy,
+    numpy_type,
     pickled,
     storage,
     tensor,
@@ -260,7 +261,7 @@ def _tensors() -> dict[str, tuple[Any, str]]:
                 "numpy._core.multiarray",
                 "_reconstruct",
                 (Name("numpy", "ndarray"), (0,), b"b"),
-                (1, (1,), Call("numpy", "dtype", ("O8", False, True)), False, [Name("os", "x")]),
+                (1, (1,), numpy_type("O8"), False, [Name("os", "x")]),
             ),
             "an array of O8",
         ),
@@ -289,8 +290,8 @@ def _copied() -> dict[str, tuple[bytes, str]]:
             again("collections", "OrderedDict", table + b"\x85"),
             reason,
         ),
-        "a table copied for many tables with defaults": (
-            again("collections", "defaultdict", b"N" + table + b"\x86"),
+        "a table copied for many counters": (
+            again("collections", "Counter", table + b"\x85"),
             reason,
         ),
         "a list copied by many calls": (again("torch", "Size", items + b"\x85"), reason),
@@ -338,8 +339,8 @@ def _shared() -> dict[str, tuple[bytes, str]]:
 def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     """Name → content and the reason of its refusal."""
     array = Call("numpy.core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
-    f4 = Call("numpy", "dtype", ("f4", False, True))
-    lying = Call(array.module, array.name, array.arguments, (1, (2**40,), f4, False, ONES))
+    state = (1, (2**40,), numpy_type("f4"), False, ONES)
+    lying = Call(array.module, array.name, array.arguments, state)
     loop = Raw(b"]q\1h\1a")
     one = Raw(coded(tensor()))
     large = Raw(coded(tensor((1000, 1000), (1000, 1), 0, storage("0", 10**6))))
@@ -450,7 +451,7 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
         "an array that lies": (torch_zip({"w": lying}), "bytes do not fill"),
         "a builder without arguments": (
             torch_zip(Call("torch._utils", "_rebuild_tensor_v2")),
-            "makes no sense",
+            "torch does not write",
         ),
         "a stack that is empty": (torch_zip(b"\x80\2R."), "damaged pickle"),
         "a memo that is empty": (torch_zip(b"\x80\2h\7."), "damaged pickle"),

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 MAGIC = 0x1950A86A20F9469CFC6C
 ONES = b"\0\0\x80?" * 4  # four numbers of float32
 
@@ -95,6 +97,12 @@ def tensor(shape: Any = (2, 2), strides: Any = (2, 1), offset: Any = 0, store: A
     hooks = Call("collections", "OrderedDict")
     store = storage() if store is None else store
     return Call("torch._utils", "_rebuild_tensor_v2", (store, offset, shape, strides, False, hooks))
+
+
+def numpy_type(code: str, order: str = "<") -> Call:
+    """A `numpy.dtype` as numpy pickles it."""
+    _, arguments, state = np.dtype(f"{order}{code}").__reduce__()
+    return Call("numpy", "dtype", arguments, state)
 
 
 def torch_zip(

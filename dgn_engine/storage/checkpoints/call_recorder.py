@@ -29,7 +29,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     read_pickle,
     type_name,
 )
-from dgn_engine.storage.checkpoints.pickled_tensors import latin_bytes
+from dgn_engine.storage.checkpoints.pickled_tensors import PickledType, latin_bytes, numpy_type
 from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 
@@ -103,6 +103,16 @@ class CallRecorder(NoCalls):
         for argument in _first(arguments):
             if isinstance(argument, GlobalName) and not may_be_kept(argument):
                 self._call(argument)
+
+    def named_arguments(self, callee: Any) -> None:
+        """By their names classes take more than by their places: torch.Tensor an address."""
+        if isinstance(callee, GlobalName):
+            self._call(callee)
+
+    def state_refused(self, target: Any) -> None:
+        """numpy.dtype takes one that makes it read the bytes of a file as addresses of objects."""
+        if isinstance(target, PickledType):
+            _record(f"{target.callee}.__setstate__", self._called)
 
     def state_set(self, target: GlobalName) -> None:
         _record(f"{target}.__setstate__", self._called)
@@ -219,6 +229,8 @@ def _pickles_in(content: bytes) -> list[bytes]:
 
 def _made(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
     """What stands for the result of a call: bytes as old protocols have them, or an object."""
+    if str(name) == "numpy.dtype":
+        return numpy_type(arguments)
     if str(name) == "_codecs.encode":
         with suppress(ValueError, TypeError, AttributeError):
             return latin_bytes(arguments)

@@ -1,8 +1,8 @@
-"""The names that a pickle may hold without a warning: two lists, and what a name may be used for.
+"""The names that a pickle may hold without a warning: three lists, and what a name may be used for.
 
-`MADE` are classes, functions and constants that make values, `SHOWN` functions that honest
-networks and settings hold as a value. Whatever is not on them is named in a warning, whether the
-pickle calls it or not: a list of what is harmful would never be complete.
+`MADE` are classes, functions and constants that make values, `NAMED` types of torch and `SHOWN`
+functions that honest networks and settings hold as a value. Whatever is not on them is named in a
+warning, whether the pickle calls it or not: a list of what is harmful would never be complete.
 
 Why that is enough: loading a pickle only calls what it names. Attributes that it sets, hooks that
 it registers and functions that it hands to others are names too, so anything that runs is either on
@@ -55,38 +55,17 @@ MADE = {
     "numpy.random._sfc64": "SFC64",
     # torch: values and tensors
     "torch": (
-        "Size Tensor device dtype bool float double half bfloat16 float16 float32 float64 "
+        "Size device dtype bool float double half bfloat16 float16 float32 float64 "
         "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu "
         "float4_e2m1fn_x2 uint1 uint2 uint3 uint4 uint5 uint6 uint7 uint8 uint16 uint32 uint64 "
         "int1 int2 int3 int4 int5 int6 int7 int8 int16 int32 int64 short int long complex32 "
         "complex64 complex128 qint8 quint8 qint32 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 "
         "bits16 strided sparse_coo sparse_csr per_tensor_affine per_tensor_symmetric "
         "per_channel_affine per_channel_symmetric per_channel_affine_float_qparams "
-        "contiguous_format channels_last preserve_format "
-        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
-        "ShortStorage CharStorage ByteStorage BoolStorage UntypedStorage ComplexFloatStorage "
-        "ComplexDoubleStorage QInt8Storage QUInt8Storage QInt32Storage QUInt4x2Storage "
-        "QUInt2x4Storage FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor "
-        "ShortTensor CharTensor ByteTensor BoolTensor"
-    ),
-    "torch.cuda": (
-        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
-        "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage "
-        "ComplexDoubleStorage FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor "
-        "IntTensor ShortTensor CharTensor ByteTensor BoolTensor"
-    ),
-    "torch.sparse": (
-        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
-        "CharTensor ByteTensor"
-    ),
-    "torch.cuda.sparse": (
-        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
-        "CharTensor ByteTensor"
+        "contiguous_format channels_last preserve_format"
     ),
     "torch.nn.parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
     "torch.serialization": "_get_layout",
-    "torch.storage": "TypedStorage UntypedStorage",
-    "torch._tensor": "Tensor",
     "torch._utils": (
         "_rebuild_tensor _rebuild_tensor_v2 _rebuild_tensor_v3 _rebuild_parameter "
         "_rebuild_parameter_with_state _rebuild_device_tensor_from_numpy "
@@ -183,6 +162,35 @@ MADE = {
     "torch.optim.swa_utils": "AveragedModel SWALR",
 }
 
+# Classes that a pickle names as the types of storages and tensors. None calls them: given the right
+# arguments, they take a number for the address of an allocator or of a tensor.
+NAMED = {
+    "torch": (
+        "Tensor "
+        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
+        "ShortStorage CharStorage ByteStorage BoolStorage UntypedStorage ComplexFloatStorage "
+        "ComplexDoubleStorage QInt8Storage QUInt8Storage QInt32Storage QUInt4x2Storage "
+        "QUInt2x4Storage FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor "
+        "ShortTensor CharTensor ByteTensor BoolTensor"
+    ),
+    "torch.cuda": (
+        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
+        "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage "
+        "ComplexDoubleStorage FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor "
+        "IntTensor ShortTensor CharTensor ByteTensor BoolTensor"
+    ),
+    "torch.sparse": (
+        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
+        "CharTensor ByteTensor"
+    ),
+    "torch.cuda.sparse": (
+        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
+        "CharTensor ByteTensor"
+    ),
+    "torch.storage": "TypedStorage UntypedStorage",
+    "torch._tensor": "Tensor",
+}
+
 # Functions on numbers that may be kept, as the activation or the loss of a network; no pickle needs
 # to call them.
 SHOWN = {
@@ -236,7 +244,7 @@ def _names(table: dict[str, str]) -> frozenset[str]:
 
 
 _MAY_CALL = _names(MADE) | set(CALLS_ARGUMENTS) | {LOADS_BYTES}
-_MAY_KEEP = _names(MADE) | _names(SHOWN)
+_MAY_KEEP = _names(MADE) | _names(NAMED) | _names(SHOWN)
 
 
 def may_be_called(name: GlobalName) -> bool:

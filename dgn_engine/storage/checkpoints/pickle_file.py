@@ -10,7 +10,11 @@ What a hostile pickle tries, and what stops it:
   name that becomes a part of something
 - a length that the file does not have (BYTEARRAY8, BINBYTES8, LONG4, BINUNICODE8): `read` compares
   it with the bytes that are there before anything is allocated
-- keys that take for ever to hash, or collide: `InertDict` keeps pairs; sets are inert as well
+- keys that take for ever to hash, or collide: `InertDict` keeps pairs and compares only what is
+  quick to hash; sets are inert as well
+- what Python would read otherwise than it is shown here: a key that is set twice (also as 1 and
+  True), a second state, an entry of an object that is no list or dictionary, a state for a tensor,
+  byte strings of Python 2 as keys: refused
 - a place of 2^32 in the memo: the memo is a dictionary
 - steps without end, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`, each before
   anything is allocated
@@ -27,17 +31,25 @@ from __future__ import annotations
 import pickle
 import pickletools
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
+from dgn_engine.text.printable import plain
 
 _ARGUMENTS = 100  # of a call that are counted; none that copies takes as many
 _LINE = 4096  # bytes of an argument that ends with its line
 _OF_MODULE = ("_parameters", "_buffers", "_modules")
+_OF_KEY = 16  # parts of a key that are compared
+_MODULES = ("torch.nn.modules.", "torch.nn.parallel.")
+# Classes of which no object is a list or a dictionary that pickle would fill, and of which pickle
+# calls none with arguments by NEWOBJ: torch and numpy write their own by the other instructions.
+_NOT_FILLED = ("torch.", "numpy.", "builtins.", "types.", "argparse.", "datetime.", "frozenset")
+_WITHOUT_ARGUMENTS = ("builtins.", "collections.", "types.", "argparse.", *_MODULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,29 +64,94 @@ class GlobalName:
         return f"{module}.{self.name}"
 
 
+class ByteString(bytes):
+    """A string of Python 2 that is no plain ASCII: what text it is depends on who reads it."""
+
+
+Mark = str | bytes | int | tuple[Any, ...] | None
+
+
+def key_mark(key: Any) -> Mark:
+    """Return what is equal for keys that are equal in Python and quick to hash: 1, True and 1.0
+    have one; `()` for keys that only their classes can compare."""
+    if isinstance(key, ByteString):
+        raise UnreadableFile("has a key that is no plain text and is read in several ways")
+    if key is None or isinstance(key, (str, bytes)):
+        return key
+    if isinstance(key, float):
+        if not key.is_integer():
+            return ("float", key.hex())
+        key = int(key)
+    if isinstance(key, int):
+        return int(key) if abs(key) < 1 << 60 else ("int", hex(key))  # the hash of others repeats
+    if isinstance(key, tuple) and len(key) <= _OF_KEY:
+        marks = [key_mark(part) for part in key if not isinstance(part, tuple)]
+        return ("tuple", *marks) if len(marks) == len(key) and () not in marks else ()
+    return ()
+
+
+class _Keys:
+    """The keys of a dictionary up to now; one that is there twice has its first value no more."""
+
+    __slots__ = ("marks",)
+
+    def __init__(self, pairs: list[tuple[Any, Any]]) -> None:
+        self.marks: set[Mark] = set()
+        for key, _ in pairs:
+            self.add(key)
+
+    def add(self, key: Any) -> None:
+        """Raise `UnreadableFile` for a key that is there already."""
+        mark = key_mark(key)
+        if mark == ():
+            return
+        if mark in self.marks:
+            raise UnreadableFile("has a dictionary that sets one key twice, which no program saves")
+        self.marks.add(mark)
+
+
 @dataclass(eq=False, slots=True)
 class InertDict:
     """A dictionary as pairs, because hashing a hostile key can take for ever."""
 
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
     name: str = "dict"
+    keys: _Keys | None = None
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if self.keys is None:
+            self.keys = _Keys(self.pairs)
+        self.keys.add(key)
         self.pairs.append((key, value))
 
+    def fill(self, pairs: Iterable[tuple[Any, Any]]) -> InertDict:
+        """Set the keys of pairs and return the dictionary."""
+        for key, value in pairs:
+            self[key] = value
+        return self
+
     def get(self, wanted: str) -> Any:
-        """The last value under a text, or None."""
+        """The value under a text, or None."""
         for key, value in reversed(self.pairs):
             if type(key) is str and key == wanted:
                 return value
         return None
+
+    def set_state(self, state: Any) -> None:
+        """Pass over the attributes of an `OrderedDict`, such as the `_metadata` of a state dict."""
+        sound = self.name == "collections.OrderedDict" and isinstance(state, InertDict)
+        pairs = state.pairs[:_ARGUMENTS] if sound else []
+        named = all(type(key) is str and not hasattr(OrderedDict, key) for key, _ in pairs)
+        if not sound or not named or len(pairs) < len(state.pairs):
+            raise UnreadableFile("gives a dictionary a state that pickle does not write")
 
 
 @dataclass(eq=False, slots=True)
 class InertObject:
     """The result of a call that did not happen: of what, with what, and what was put into it.
 
-    The methods are those by which the machine fills lists, sets and dictionaries.
+    The methods are those by which the machine fills lists, sets and dictionaries, in the order in
+    which pickle does so: its entries, then one state.
     """
 
     callee: str
@@ -82,21 +159,49 @@ class InertObject:
     state: Any = None
     items: list[Any] = field(default_factory=list)
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
+    keys: _Keys | None = None
 
     def append(self, item: Any) -> None:
+        self.check_filling()
         self.items.append(item)
 
-    add = append
+    def add(self, item: Any) -> None:
+        self.append(item)
 
     def extend(self, items: list[Any]) -> None:
+        self.check_filling()
         self.items.extend(items)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        self.check_filling()
+        if self.keys is None:
+            self.keys = _Keys(self.pairs)
+        self.keys.add(key)
         self.pairs.append((key, value))
+
+    def check_filling(self) -> None:
+        """Raise `UnreadableFile` where nothing can be put into it any more."""
+        if self.state is not None or self.callee.startswith(_NOT_FILLED):
+            raise UnreadableFile(
+                f"changes an object after it was made ({plain(self.callee, 80)}), which no program "
+                "saves"
+            )
+
+    def set_state(self, state: Any) -> None:
+        """Give it the state that pickle writes behind its entries; raises `UnreadableFile`."""
+        odd = self.callee.startswith(_MODULES) and not isinstance(state, InertDict)
+        if odd or self.state is not None:
+            raise UnreadableFile(
+                f"gives an object ({plain(self.callee, 80)}) a state that no program saves"
+            )
+        self.state = state
 
     @staticmethod
     def of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
-        """What stands for the result of any call."""
+        """What stands for the result of any call; raises `UnreadableFile` for a module of torch
+        that is given other ones, which torch never saves so."""
+        if arguments and str(name).startswith(_MODULES):
+            raise UnreadableFile(f"makes {plain(str(name), 80)} in a way that torch never saves")
         return InertObject(str(name), arguments)
 
 
@@ -121,8 +226,14 @@ class NoCalls:
     def handed(self, arguments: Any) -> None:
         """This is given to what looks up a reference out of the pickle."""
 
+    def named_arguments(self, callee: Any) -> None:
+        """Something would be called with arguments by their names."""
+
     def state_set(self, target: GlobalName) -> None:
         """A global itself would be given a state."""
+
+    def state_refused(self, target: Any) -> None:
+        """An object would be given a state that its library does not write."""
 
 
 Build = Callable[[GlobalName, tuple[Any, ...]], Any]
@@ -253,7 +364,7 @@ class InertUnpickler(pickle._Unpickler):
         persistent: Persistent,
         calls: NoCalls,
     ) -> None:
-        super().__init__(self, encoding="latin-1")  # text of Python 2 may be the bytes of an array
+        super().__init__(self)
         self.content, self.at = content, start
         self.within, self.text, self.copied = 0, 0, 0
         self.most_text = limits.PICKLE
@@ -288,6 +399,9 @@ class InertUnpickler(pickle._Unpickler):
         if not end:
             raise UnreadableFile("has a damaged pickle")
         return self.read(end - self.at)
+
+    def _decode_string(self, value: bytes) -> str | bytes:  # STRING, BINSTRING, SHORT_BINSTRING
+        return value.decode("ascii") if value.isascii() else ByteString(value)
 
     def find_class(self, module: str, name: str) -> GlobalName:
         if len(module) + len(name) > _LINE:  # from the stack, where a text may have megabytes
@@ -345,23 +459,43 @@ class InertUnpickler(pickle._Unpickler):
         arguments = self.stack.pop()
         self.append(self.call(self.stack.pop(), arguments))
 
+    def _new(self) -> None:
+        """NEWOBJ calls `__new__` of a class alone; that of a container ignores its arguments."""
+        arguments, callee = self.stack[-1], self.stack[-2]
+        self._reduce()
+        result = self.stack[-1]
+        inert = type(result) is InertObject and result.arguments is arguments
+        if arguments and (not inert or type_name(callee).startswith(_WITHOUT_ARGUMENTS)):
+            raise UnreadableFile(
+                f"makes {plain(type_name(callee), 80)} in a way that no program saves"
+            )
+
     def _new_with_names(self) -> None:
         named = self.stack.pop()
-        self._reduce()
+        if not isinstance(named, InertDict) or named.pairs:
+            self.calls.named_arguments(self.stack[-2])
+        self._new()
         if isinstance(result := self.stack[-1], InertObject) and isinstance(named, InertDict):
             self._count((named,))
             result.pairs.extend(named.pairs)
 
     def _build(self) -> None:
         state = self.stack.pop()
-        if isinstance(target := self.stack[-1], InertObject):
-            target.state = state
-        elif isinstance(target, GlobalName):
+        target = self.stack[-1]
+        if isinstance(target, GlobalName):
             self.calls.state_set(target)
+            return
+        if not hasattr(target, "set_state"):
+            raise UnreadableFile(f"gives a {type_name(target)} a state, which no program saves")
+        try:
+            target.set_state(state)
+        except UnreadableFile:
+            self.calls.state_refused(target)
+            raise
 
     def _dict(self) -> None:
         items = self.pop_mark()
-        self.append(InertDict(list(zip(items[::2], items[1::2], strict=True))))
+        self.append(InertDict().fill(zip(items[::2], items[1::2], strict=True)))
 
     def _frozenset(self) -> None:
         items = self.pop_mark()  # it changes where things are appended
@@ -381,7 +515,7 @@ class InertUnpickler(pickle._Unpickler):
         pickle.EMPTY_SET[0]: lambda machine: machine.append(InertObject("set", ())),
         pickle.FROZENSET[0]: _frozenset,
         pickle.REDUCE[0]: _reduce,
-        pickle.NEWOBJ[0]: _reduce,
+        pickle.NEWOBJ[0]: _new,
         pickle.NEWOBJ_EX[0]: _new_with_names,
         pickle.BUILD[0]: _build,
         pickle.STACK_GLOBAL[0]: _stack_global,
