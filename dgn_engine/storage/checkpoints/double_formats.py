@@ -23,6 +23,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     InertUnpickler,
     NoCalls,
 )
+from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
 
 _LONG = 4096  # bytes of an argument that is passed over
 _PLAIN = (str, bytes, bytearray, int, float, bool, type(None))  # no reading of a network
@@ -59,7 +60,7 @@ def check_not_pickle(content: Content, calls: NoCalls) -> None:
         return
     empty = tree.pairs if isinstance(tree, InertDict) else tree
     plain = isinstance(tree, _PLAIN) or (not isinstance(tree, InertObject) and empty in ((), []))
-    if plain and not machine.names:
+    if plain and tree != MAGIC and not machine.names:
         return  # by chance: a header of 11,912 bytes is True, one of 3,160 may be a text
     raise UnreadableFile("is safetensors and a pickle at once, and was refused")
 
