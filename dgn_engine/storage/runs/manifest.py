@@ -201,11 +201,19 @@ def verify(folder: Path) -> list[Damage]:
         names = (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS)
         if not any(name in there for name in names):
             raise UserError(f"{folder} holds no run.")
-        links = list(_find_links(root))
-        named = {one.path for one in links}
-        return [*links, *(one for one in _verify(root) if one.path not in named)]
+        found = _verify_all(root)
+        if found and lock.holder(root / folder_layout.LOCK) is not None:
+            again = {one.path for one in _verify_all(root)}  # its writer may have removed something
+            found = [one for one in found if one.path in again]
+        return found
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror or error}.") from None
+
+
+def _verify_all(root: InnerPath) -> list[Damage]:
+    links = list(_find_links(root))
+    named = {one.path for one in links}
+    return [*links, *(one for one in _verify(root) if one.path not in named)]
 
 
 def _find_links(folder: InnerPath) -> Iterator[Damage]:
@@ -378,10 +386,15 @@ def is_foreign_log(folder: InnerPath, manifest: Manifest, marks: Marks) -> bool:
 def marks_of_log(folder: InnerPath, manifest: Manifest) -> Marks:
     """Checksums of those lines of the log that inventory and checkpoints know; none where there is
     no log."""
+    return _scanned_log(folder, manifest).marks
+
+
+def _scanned_log(folder: InnerPath, manifest: Manifest) -> LogScan:
+    """The log, of which nothing is left to take."""
     log = LogScan(folder / folder_layout.LOG, {}, _marked(folder, manifest))
     with suppress(OSError):
         deque(log, maxlen=0)
-    return log.marks
+    return log
 
 
 def _marked(folder: InnerPath, manifest: Manifest) -> set[int]:
@@ -417,8 +430,9 @@ def is_foreign_info(folder: InnerPath) -> bool:
         return False
     if not held and not frames:
         return False
-    other = any(_verify_config(folder, config))
-    return other or is_refuted(marks_of_log(folder, manifest), manifest.marks)
+    log = _scanned_log(folder, manifest)
+    other = any(_verify_config(folder, config)) or log.is_foreign
+    return other or is_refuted(log.marks, manifest.marks)
 
 
 def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manifest]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import run_info
+from dgn_engine.storage.runs import manifest, run_info
 from dgn_engine.storage.runs.log import decode_line, read_log
 from dgn_engine.storage.runs.log_tail import LogTail
 from dgn_engine.storage.runs.manifest import verify
@@ -19,6 +20,7 @@ from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import adopt
+from tests.engine.storage.runs.short_run import CONFIG, frame, score, snapshot
 
 LINES = 20
 
@@ -123,3 +125,52 @@ def test_a_run_that_states_no_id_has_every_line(tmp_path: Path) -> None:
     assert len(RunReader(run).measured) == LINES
     record(run, 0.75, lines=range(LINES, 2 * LINES))
     assert losses(run) == {0.25, 0.75}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_run_json_of_a_twin_is_put_aside_and_the_run_stays(closed: bool, tmp_path: Path) -> None:
+    """Of equal settings: nothing but the ids tells them apart."""
+    run, twin = tmp_path / "run", tmp_path / "twin"
+    for folder in (run, twin):
+        opened = RunFolder.create(folder, CONFIG)
+        score(opened, 10)
+        opened.checkpoint(snapshot(10), "")
+        opened.add_frame(frame(10))
+        opened.sync()
+        copy = Path(shutil.copytree(folder, folder.with_name(f"{folder.name}-killed")))
+        opened.close()
+        if not closed:
+            shutil.rmtree(folder)
+            copy.rename(folder)
+    own = str(run_info.read(run)["id"])
+    shutil.copy(twin / "run.json", run / "run.json")
+    assert [one.path for one in verify(run)] == ["run.json"]
+    repair(run)
+    assert run_info.read(run)["id"] == own
+    reader = RunReader(run)
+    assert (len(reader.checkpoints), len(reader.frames), len(reader.measured)) == (1, 1, 1)
+
+
+def test_what_a_writer_removes_while_it_is_looked_at_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    run.checkpoint(snapshot(10), "")
+    gone = run.checkpoints[0]
+    real, looks = manifest.find_unsound, 0
+
+    def find(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            yield gone.path, manifest.Damage(f"{gone.path.within}/state.json", "is missing")
+        yield from real(*arguments)
+
+    monkeypatch.setattr(manifest, "find_unsound", find)
+    assert verify(run.path) == []
+    (run.path / "config.toml").unlink()
+    looks = 0
+    assert [one.path for one in verify(run.path)] == ["config.toml"]
+    run.close()
+    looks = 0
+    assert len(verify(run.path)) == 2  # nobody writes it: it is looked at once
