@@ -29,6 +29,7 @@ _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "dgn_engine
 _CONTAINERS = (list, dict, set, deque, bytearray)
 _CALLED = (FunctionType, staticmethod, classmethod, property)
 _ABSENT = object()
+_PYTHON, _NUMPY = random._inst, np.random.mtrand._rand  # type: ignore[attr-defined]
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 
@@ -52,14 +53,15 @@ class ReachedState:
 
     It follows functions of the user's and of installed packages, not those of torch, numpy and
     Python, and goes through containers, objects with attributes, modules, tensors, arrays and
-    random generators. Raises `StateChangedError` where it reaches an iterator, which cannot be put
-    back.
+    random generators. `draws_of_numpy`: whether it names numpy's global generator. Raises
+    `StateChangedError` where it reaches an iterator, which cannot be put back.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self._kept: list[_StatePart] = []
         self._seen: dict[int, object] = {}  # the objects live as long as their identities count
         self._bytes = 0
+        self.draws_of_numpy = False
         self._named: set[str] = set()  # what functions name, of their module or of any object
         self._unnamed: dict[str, list[tuple[str, object, frozenset[str], bool]]] = {}
         self._installed = False  # of what is being visited
@@ -105,8 +107,10 @@ class ReachedState:
         self._waiting.clear()
 
     def _add(self, name: str, value: object, names: frozenset[str] = frozenset()) -> None:
-        if isinstance(value, _PLAIN):
-            return
+        if value is _NUMPY:
+            self.draws_of_numpy = True
+        if isinstance(value, _PLAIN) or value is _PYTHON or value is _NUMPY:
+            return  # what draws from the generators of the process is refused in the pass
         if isinstance(value, ModuleType) or id(value) not in self._seen:
             if not isinstance(value, ModuleType):
                 self._seen[id(value)] = value
@@ -201,6 +205,10 @@ class ReachedState:
                 self._add(name, value, names)
 
     def _visit_module(self, module: ModuleType, names: frozenset[str]) -> None:
+        if module.__name__.startswith("numpy.random") or (
+            module.__name__ == "numpy" and "random" in names
+        ):
+            self.draws_of_numpy = True
         if not _is_library(module.__name__):
             self._installed = _is_installed(getattr(module, "__file__", None) or "")
             self._visit_names(vars(module), names, names)

@@ -15,7 +15,7 @@ from dgn_engine.attachment.isolation import is_interrupt
 from dgn_engine.attachment.reached_state import ReachedState, StateChangedError
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_module import follow_module
-from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
+from dgn_engine.model.importing.module_draws import PassRefusedError, refuse_draws
 from dgn_engine.model.importing.module_outputs import output_tensor, returned
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.regimes import find_regime
@@ -69,8 +69,8 @@ class WatchedModule:
         self.network: GatedNetwork | None = None
         self.refusal = self.remark = ""
         try:
-            self.classes = self._outputs()
-        except ModuleDrawsError as refusal:
+            self.classes = self._outputs(reached is not None and reached.draws_of_numpy)
+        except PassRefusedError as refusal:
             self.classes = int(self.labels.max()) + 1
             self.refusal = str(refusal)
             return
@@ -117,12 +117,12 @@ class WatchedModule:
         regime = find_regime(REGIME)
         return ProbeContext(network, self.x, self.labels, regime, classes=self.classes)
 
-    def _outputs(self) -> int:
+    def _outputs(self, draws_of_numpy: bool) -> int:
         with torch.no_grad():
             try:
-                with refuse_draws():
+                with refuse_draws(draws_of_numpy):
                     output = self.copy(self.x[:2])
-            except ModuleDrawsError:
+            except PassRefusedError:
                 raise
             except Exception as error:  # whatever the module's own code raises
                 if is_interrupt(error):

@@ -43,7 +43,7 @@ from dgn_engine.attachment.tangent_alone import TangentAlone
 from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrapped
 from dgn_engine.attachment.watched_run import create_folder, probe_tensors, started
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
-from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
+from dgn_engine.model.importing.module_draws import PassRefusedError, refuse_draws
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Frame, Reading, Watching
@@ -322,7 +322,7 @@ class Watcher:
         words.append(watched.refusal)
         if self._alone is not None:
             words.append(self._alone.remark)
-        elif TANGENT in self._probes:
+        elif TANGENT in self._probes and self._readings[TANGENT].absent != watched.refusal:
             words.append(self._readings[TANGENT].absent)
         warn(" ".join(filter(None, words)))
 
@@ -414,9 +414,12 @@ class Watcher:
     def _read_alone(self, alone: TangentAlone) -> None:
         began = self._budget.busy()
         try:
-            with kept_state(unwrapped(self._module)), refuse_draws():
+            with (
+                kept_state(unwrapped(self._module)) as reached,
+                refuse_draws(reached.draws_of_numpy),
+            ):
                 reading = alone.read(self.steps)
-        except (ValueError, ModuleDrawsError) as refusal:  # it says which module has no K
+        except (ValueError, PassRefusedError) as refusal:  # it says which module has no K
             reading = Reading(TANGENT, self.steps, absent=str(refusal))
             self._alone = None
         self._budget.took(TANGENT, "readings", self._budget.busy() - began)

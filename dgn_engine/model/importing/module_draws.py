@@ -1,17 +1,23 @@
-"""Refuses the random numbers that a module draws from generators of the whole process.
+"""Refuses what a module's pass may not do beside another's training: draws and messages.
 
-States of these generators are never put back for torch and Python: another thread, a loader that
+States of random generators are never put back for torch and Python: another thread, a loader that
 prefetches say, may draw meanwhile, and would draw the same numbers again. A draw is refused before
-it happens instead, in the thread that runs the module alone.
+it happens instead, in the thread that runs the module alone. Other threads of the module's own
+cannot be followed, and messages to other processes cannot be taken back: both are refused too.
 """
 
 from __future__ import annotations
 
-import os
+import _thread
 import random
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.pool import Pool
+from queue import Queue
 from types import CodeType, FrameType
 from typing import Any
 
@@ -22,10 +28,36 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dgn_engine.errors import UserError
 
 _RESEEDING = frozenset(["manual_seed", "seed", "set_state", "graphsafe_set_state", "set_offset"])
+_COLLECTIVE = {"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional"}
+_THREADS = "gives work to other threads, or waits for them,"
+_STARTS = [
+    getattr(_thread, name)
+    for name in ("start_new_thread", "start_joinable_thread")
+    if hasattr(_thread, name)
+]
+_SUBMITS: frozenset[CodeType] = frozenset(
+    function.__code__
+    for function in (
+        threading.Thread.start,
+        threading.Event.set,  # as a whole: a waiting thread must not miss half of it
+        threading.Condition.wait,
+        threading.Condition.notify,
+        Queue.put,
+        Queue.get,
+        ThreadPoolExecutor.submit,
+        ProcessPoolExecutor.submit,
+        Pool._check_running,  # type: ignore[attr-defined]
+        Connection.send,
+    )
+)
 _GAUSS: CodeType = random.Random.gauss.__code__  # returns a number that it kept, at times
 
 
-class ModuleDrawsError(UserError):
+class PassRefusedError(UserError):
+    """A module does something in its pass that it may not do beside its training."""
+
+
+class ModuleDrawsError(PassRefusedError):
     """A module draws from, or sets, a random generator that belongs to the process."""
 
     def __init__(self) -> None:
@@ -35,65 +67,66 @@ class ModuleDrawsError(UserError):
         )
 
 
+class ModuleCommunicatesError(PassRefusedError):
+    """A module exchanges messages with other processes, or work with other threads."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The module {what} while it runs, which is not done apart from your training."
+        )
+
+
 @contextmanager
-def refuse_draws() -> Iterator[None]:
+def refuse_draws(draws_of_numpy: bool = False) -> Iterator[None]:
     """Raise `ModuleDrawsError` where what runs in it, in this thread, draws from torch's default
     generators, from Python's `random` or from numpy's global generator, or seeds one of them.
 
-    Draws of torch and Python are stopped before they happen. numpy's compiled methods cannot be
-    stopped: its global generator is locked against other threads meanwhile, so that a draw is
-    known to be this thread's, and is taken back before another thread can draw. Generators that
-    the module itself owns may be drawn from.
+    Draws of torch and Python are stopped before they happen, and so are collective operations of
+    `torch.distributed`, threads that are started, work that is given to a pool of threads, and
+    waiting for a lock that is taken. Generators that the module itself owns may be drawn from.
 
-    Raises `UserError` where a profiler that Python cannot set aside runs in this thread.
+    numpy's compiled methods cannot be seen: the state of its global generator is compared. Where
+    it changed and no other thread of Python's runs, the draw was the module's, and is taken back.
+    While others run one of them may have drawn, and taking it back would repeat their numbers.
+    So where the module is known to draw from numpy (`draws_of_numpy`) it is not run beside them.
+    Nothing is locked: the module may wait for a thread that draws.
+
+    Raises:
+        ModuleDrawsError: the module draws.
+        ModuleCommunicatesError: it needs other threads or processes.
+        UserError: a profiler that Python cannot set aside runs in this thread.
     """
-    guard = _DrawGuard()
-    with _locked(np.random.mtrand.get_bit_generator().lock):
-        before = np.random.get_state(legacy=False)
-        try:
-            with guard, guard.calls_seen():
-                yield
-        finally:
-            if not _is_same(before, np.random.get_state(legacy=False)):
-                np.random.set_state(before)
-                guard.drew = True
-    if guard.drew:  # in numpy, or the module's own code caught the error
+    alone = _is_alone()
+    if draws_of_numpy and not alone:
         raise ModuleDrawsError
-
-
-# Locks of numpy that passes hold. Another thread may fork meanwhile, for workers of a DataLoader:
-# in the child nobody would ever unlock them.
-_LOCKED: list[Any] = []
-
-
-@contextmanager
-def _locked(lock: Any) -> Iterator[None]:
-    with lock:
-        _LOCKED.append(lock)
-        try:
+    guard = _DrawGuard()
+    before = np.random.get_state(legacy=False)
+    try:
+        with guard, guard.calls_seen():
             yield
-        finally:
-            _LOCKED.pop()
+    finally:
+        if alone and _is_alone() and not _is_same(before, np.random.get_state(legacy=False)):
+            np.random.set_state(before)
+            guard.refused = guard.refused or ModuleDrawsError()
+    if guard.refused is not None:  # in numpy, or the module's own code caught the error
+        raise guard.refused
 
 
-def _unlock_in_child() -> None:
-    while _LOCKED:
-        _LOCKED.pop()._at_fork_reinit()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock_in_child)
+def _is_alone() -> bool:
+    """Whether no other thread of Python's runs but those of this package, which do not draw."""
+    own = threading.current_thread()
+    return all(each is own or each.name.startswith("dgn-") for each in threading.enumerate())
 
 
 class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
     """Sees the operations of torch in one thread, and while `calls_seen` its calls of C functions.
 
-    `drew`: whether a draw was refused.
+    `refused`: with what something was refused.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
-        self.drew = False
+        self.refused: PassRefusedError | None = None
 
     def __torch_dispatch__(
         self,
@@ -103,12 +136,14 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if torch.Tag.nondeterministic_seeded in func.tags and _draws(func, args, kwargs or {}):
-            self.refuse()
+            self.refuse(ModuleDrawsError())
+        if func.namespace in _COLLECTIVE:
+            self.refuse(ModuleCommunicatesError("exchanges messages with other processes"))
         return func(*args, **(kwargs or {}))
 
-    def refuse(self) -> None:
-        self.drew = True
-        raise ModuleDrawsError
+    def refuse(self, error: PassRefusedError) -> None:
+        self.refused = error
+        raise error
 
     @contextmanager
     def calls_seen(self) -> Iterator[None]:
@@ -133,18 +168,22 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
 
     def _see_call(self, frame: FrameType, event: str, called: Any) -> None:
         if event == "c_call":
-            owner = getattr(called, "__self__", None)
+            owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
             if owner is _PYTHON:
-                if called.__name__ != "getstate":
-                    self.refuse()
-            elif (
-                type(owner) is torch.Generator
-                and called.__name__ in _RESEEDING
-                and _is_default(owner)
+                if name != "getstate":
+                    self.refuse(ModuleDrawsError())
+            elif type(owner) is torch.Generator and name in _RESEEDING and _is_default(owner):
+                self.refuse(ModuleDrawsError())
+            elif any(called is each for each in _STARTS) or (
+                type(owner) is _thread.LockType and name == "acquire" and owner.locked()
             ):
-                self.refuse()
-        elif event == "call" and frame.f_code is _GAUSS and frame.f_locals.get("self") is _PYTHON:
-            self.refuse()
+                self.refuse(ModuleCommunicatesError(_THREADS))
+        elif event == "call":
+            code = frame.f_code
+            if code is _GAUSS and frame.f_locals.get("self") is _PYTHON:
+                self.refuse(ModuleDrawsError())
+            if code in _SUBMITS:
+                self.refuse(ModuleCommunicatesError(_THREADS))
 
 
 _PYTHON: random.Random = random._inst  # of random.random() and others

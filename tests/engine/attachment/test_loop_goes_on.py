@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,11 @@ import dgn_engine as dgn
 from dgn_engine.attachment import watcher as watcher_module
 from dgn_engine.attachment.isolation import OtherThreadReadsError, is_interrupt, isolated
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
+from dgn_engine.model.importing.module_draws import (
+    ModuleCommunicatesError,
+    ModuleDrawsError,
+    refuse_draws,
+)
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.attachment.loops import examples, mlp, smooth
@@ -437,18 +443,66 @@ def test_a_profiler_of_the_user_goes_on_and_what_draws_nothing_runs() -> None:
     assert is_on
 
 
-def test_a_child_forked_during_a_pass_can_draw_from_numpy() -> None:
-    def fork() -> None:
-        child = os.fork()
-        if not child:
-            signal.alarm(20)  # ends a child that waits for ever
-            np.random.rand()
-            os._exit(0)
-        ended.append(os.waitpid(child, 0)[1])
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_other_threads_do_for_a_pass_is_refused(beside: bool) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        if beside:
+            pool.submit(int).result()  # a thread of the pool is there already
+        for ask in (
+            lambda: list(pool.map(lambda _: np.random.rand(), range(2))),
+            threading.Thread(target=int).start,
+            _blocked,
+        ):
+            with pytest.raises(ModuleCommunicatesError), refuse_draws():
+                ask()
 
-    ended: list[int] = []
+
+def _blocked() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def test_beside_other_threads_numpy_is_left_as_they_leave_it() -> None:
+    begun: list[bool] = []
+    drawn: list[float] = []
+
+    def draw() -> None:
+        while not begun:
+            time.sleep(0.001)
+        drawn.append(np.random.rand())
+
+    thread = threading.Thread(target=draw, daemon=True)
+    thread.start()
+    before = np.random.get_state(legacy=False)["state"]["pos"]
     with refuse_draws():
-        thread = threading.Thread(target=fork)
-        thread.start()
+        begun.append(True)
+        while not drawn:
+            time.sleep(0.001)
+    thread.join()
+    assert np.random.get_state(legacy=False)["state"]["pos"] != before
+
+
+def test_a_module_that_names_numpy_is_not_run_beside_other_threads() -> None:
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait, daemon=True)
+    thread.start()
+    ran = False
+    try:
+        with pytest.raises(ModuleDrawsError), refuse_draws(draws_of_numpy=True):
+            ran = True
+    finally:
+        ended.set()
         thread.join()
-    assert ended == [0]
+    assert not ran
+
+
+def test_a_message_to_other_processes_is_refused(tmp_path: Path) -> None:
+    dist = torch.distributed
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        with pytest.raises(ModuleCommunicatesError), refuse_draws():
+            dist.all_reduce(torch.ones(1))
+    finally:
+        dist.destroy_process_group()
