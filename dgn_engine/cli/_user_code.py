@@ -10,11 +10,13 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import dgn_engine
 from dgn_engine.errors import UserError, did_you_mean
@@ -53,7 +55,8 @@ def model_name(text: str) -> str:
 
 @contextlib.contextmanager
 def code_of_the_user(name: str) -> Iterator[None]:
-    """While it lasts, modules of the current folder can be imported, as with `python -m`.
+    """While it lasts, the module `name` can be imported from the current folder, and what it
+    imports; what is installed goes before it.
 
     What is printed goes to stderr: stdout is for results. Code that would end the program is
     refused. Autograd is on, and the current folder is the one it was, whatever that code changes.
@@ -65,7 +68,8 @@ def code_of_the_user(name: str) -> Iterator[None]:
 
     prepare_torchvision()
     here, grad = str(Path.cwd()), torch.is_grad_enabled()
-    sys.path.insert(0, here)
+    finder = _FolderFinder(here, name)
+    sys.meta_path.append(finder)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
@@ -75,7 +79,41 @@ def code_of_the_user(name: str) -> Iterator[None]:
         torch.set_grad_enabled(grad)
         os.chdir(here)
         with contextlib.suppress(ValueError):  # their code may have taken it out
-            sys.path.remove(here)
+            sys.meta_path.remove(finder)
+
+
+class _FolderFinder(MetaPathFinder):
+    """Finds the one module that was asked for in a folder, and what modules from there import.
+
+    Not what torch or an installed module of the user's imports meanwhile, where it is there: the
+    folder may be somebody else's, and many packages try to import others.
+    """
+
+    _found: ClassVar[set[str]] = set()  # by this process, which imports each of them once
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._folder = folder
+        self._asked = name.partition(":")[0].partition(".")[0]
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is not None or not (fullname == self._asked or self._importer() in self._found):
+            return None
+        spec = PathFinder.find_spec(fullname, [self._folder], target)
+        if spec is not None:
+            self._found.add(fullname)
+        return spec
+
+    def _importer(self) -> str:
+        """Return the top-level package of the module that imports, whose frame is the first which
+        is not of the import itself."""
+        frame = sys._getframe(2)
+        while (module := str(frame.f_globals.get("__name__", ""))).partition(".")[0] == "importlib":
+            if frame.f_back is None:
+                break
+            frame = frame.f_back
+        return module.partition(".")[0]
 
 
 @contextlib.contextmanager

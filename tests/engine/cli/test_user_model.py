@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from dgn_engine.cli import main
 from tests.engine.cli.user_code import (
+    NETS,
     N,
     asked,
     code,
@@ -396,3 +397,28 @@ def test_scale_and_folding_count_where_adapt_follows(folder: Path) -> None:
         settings["tangent_kernel"] == "K = K^V, over Θ, its folded weights (BatchNorm is in them)."
     )
     assert abs(np.trace(scaled["ntk"]) / np.trace(plain["ntk"]) - 1) > 0.01
+
+
+def test_only_the_named_module_and_what_it_imports_come_from_the_current_folder(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path_factory.mktemp("installed")
+    trap = f"open({str(installed / 'mark')!r}, 'w')\n"
+    for name in ("user_optional", "user_installed", "sitecustomize"):
+        (folder / f"{name}.py").write_text(trap)
+    (installed / "user_installed.py").write_text(
+        "try:\n    import user_optional\nexcept ImportError:\n    pass\n" + NETS
+    )
+    (folder / "user_helper.py").write_text("WIDTH = 4\n")
+    (folder / "user_later.py").write_text("DEPTH = 2\n")
+    (folder / "user_other.py").write_text(
+        "import importlib\nimport user_helper\n" + NETS + "\n\ndef late():\n"
+        "    assert importlib.import_module('user_later').DEPTH == 2\n    return Smooth()\n"
+    )
+    with monkeypatch.context() as path:
+        path.syspath_prepend(str(installed))
+        computed("user_installed:Smooth")
+    del sys.modules["user_installed"]
+    computed("user_other:Smooth")
+    computed("user_other:late")  # imported before, it imports more now
+    assert not (installed / "mark").exists()
