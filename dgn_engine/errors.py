@@ -30,6 +30,11 @@ class DoesNotFitError(UserError):
     be."""
 
 
+class LoadingWarning(UserWarning):
+    """Python would do something to load a file that is not known to be harmless; nothing of it was
+    done here. Commands print it on stderr, whichever of their files it is about."""
+
+
 # After these CUDA refuses everything in its process.
 _BROKEN_CUDA = (
     "CUDA error",

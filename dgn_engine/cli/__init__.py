@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dgn_engine import __version__
 from dgn_engine.confinement.start_folder import distrust_start_folder
-from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.errors import LoadingWarning, UserError, did_you_mean
 from dgn_engine.plugins import plugin, plugin_names
 from dgn_engine.text.printable import complain, is_utf8, printable
 
@@ -54,7 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser(commands).parsed(words)
     try:
         _check_out(getattr(arguments, "out", None))
-        return commands[arguments.command].run(arguments)
+        with _warnings_on_stderr(arguments.command):
+            return commands[arguments.command].run(arguments)
     except UserError as refusal:
         complain(f"dgn {arguments.command}: {refusal}")
         for line in refusal.details:
@@ -71,6 +74,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         record_fault(f"dgn {arguments.command}")
         raise
+
+
+@contextmanager
+def _warnings_on_stderr(command: str) -> Iterator[None]:
+    """Print what Python would do to load the files that a command reads, each once."""
+    said: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", LoadingWarning)
+        show_others = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if not issubclass(category, LoadingWarning):
+                show_others(message, category, filename, lineno, file, line)
+            elif str(message) not in said:
+                said.add(str(message))
+                complain(f"dgn {command}: warning: {message}.")
+
+        warnings.showwarning = show
+        yield
 
 
 def _check_out(out: str | Path | None) -> None:

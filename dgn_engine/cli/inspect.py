@@ -18,7 +18,6 @@ from dgn_engine.cli._reader_options import add_reading, part_in_words, with_read
 from dgn_engine.cli._user_model import add_network, check_network, follow_model
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing import MODEL
-from dgn_engine.text.loading_acts import acts_of_loading
 from dgn_engine.text.printable import printable_name, say, say_json
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> int:
         say_json(tree | {"inspection": inspection, "notes": notes})
     else:
         say(_head(tree))
-        for line in (*filter(None, [part_in_words(listing)]), *_warnings(tree), *notes):
+        for line in (*filter(None, [part_in_words(listing)]), *notes):
             say(line)
         print_inspection(inspection)
     return 0
@@ -166,18 +165,11 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
     lines.extend(tree["hints"])
     lines.append("all finite" if tree["finite"] else "some values are not finite")
     lines.extend(f"ignored: {name}" for name in tree["ignored"])
-    lines.extend(_warnings(tree))
     if reason := tree["not_read_because"]:
         lines += ["", reason]
         if tree["asks"] and tree["sequential"]:
             lines.append(f"Or save it so that it says itself what it is: {tree['sequential']}")
     return lines
-
-
-def _warnings(tree: dict[str, Any]) -> list[str]:
-    """One line for each thing that Python would call, look up or import to load the file."""
-    acts = acts_of_loading(tree["would_call"], tree["would_look_up"], tree["would_import"])
-    return [f"warning: to load it, Python would {act}; nothing was run" for act in acts]
 
 
 def _head(tree: dict[str, Any]) -> str:

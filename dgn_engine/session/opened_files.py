@@ -157,7 +157,8 @@ class OpenedFiles:
             self._emit(events.Failed(what, traceback.format_exc()))
 
     def _read(self, ticket: int, path: Path, purpose: Purpose, target: FileTarget) -> None:
-        file = _File(path, read_tensors(path, cancelled=self._closing), purpose)
+        # What loading it would do is shown on its page.
+        file = _File(path, read_tensors(path, cancelled=self._closing, warned=False), purpose)
         event = listed(ticket, file, target)
         with self._lock:
             self._listed[ticket] = file

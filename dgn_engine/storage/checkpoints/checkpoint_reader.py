@@ -8,17 +8,19 @@ import signal
 import subprocess
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import IO, TypeVar
 
 from dgn_engine.confinement.child import child_command, start_child
-from dgn_engine.errors import UserError
+from dgn_engine.errors import LoadingWarning, UserError
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.array_layout import laid_out
 from dgn_engine.storage.checkpoints.contents import AGAIN, CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.split_file import check_not_shard, is_index, read_split
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import NotRegular, open_regular
+from dgn_engine.text.loading_acts import acts_of_loading
 from dgn_engine.text.printable import plain
 
 READER = "dgn_engine.storage.checkpoints.reader_child"
@@ -34,12 +36,15 @@ def read_tensors(
     *,
     as_saved: bool = False,
     part: str = "",
+    warned: bool = True,
 ) -> CheckpointContents:
     """List a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy; its content decides, not its name.
     Of a checkpoint in several files its index ('model.safetensors.index.json') lists all.
 
     `part`: of several networks in one file the one under this key ('ema'), or whose names begin so.
     `as_saved`: no matrix is turned and no layer moved (`laid_out`), for whoever knows the names.
+    `warned`: a `LoadingWarning` for each thing that Python would call, look up or import to load
+    the file; False where the caller shows them itself.
     Nothing is parsed in this process other than the JSON of such an index. Raises `UserError`, one
     sentence with the name of the file and the reason, for whatever cannot be taken, and when
     `cancelled` is set.
@@ -60,6 +65,10 @@ def read_tensors(
     else:
         check_not_shard(path)
         found = read(path, plain(path.name) or str(path), part, limits.TAKEN)
+    if warned:
+        for act in acts_of_loading(found.would_call, found.would_look_up, found.would_import):
+            sentence = f"to load {found.file_name}, Python would {act}; nothing was run"
+            warnings.warn(sentence, LoadingWarning, stacklevel=2)
     return found if as_saved else laid_out(found)
 
 

@@ -69,8 +69,8 @@ def test_what_a_file_would_call_is_a_warning(
 ) -> None:
     assert main(["inspect", str(trojan)]) == 0
     name = f"{os.system.__module__}.system"
-    warning = f"warning: to load it, Python would call {name}; nothing was run"
-    assert warning in capsys.readouterr().out.splitlines()
+    warning = f"to load trojan.pt, Python would call {name}; nothing was run"
+    assert warning in capsys.readouterr().err
     assert main(["inspect", "--json", str(trojan)]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["would_call"], told["would_import"]) == ([name], [])
@@ -85,8 +85,8 @@ def test_a_name_that_is_not_called_is_a_warning_of_its_own(
     network.rate = colorsys.rgb_to_hsv  # and one of a module that is imported for it
     torch.save(network, tmp_path / "net.pt")
     assert main(["inspect", str(tmp_path / "net.pt")]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    start = "warning: to load it, Python would"
+    lines = capsys.readouterr().err
+    start = "to load net.pt, Python would"
     assert f"{start} import os and look up os.popen; nothing was run" in lines
     assert f"{start} import colorsys and look up colorsys.rgb_to_hsv; nothing was run" in lines
     assert main(["inspect", "--json", str(tmp_path / "net.pt")]) == 0

@@ -230,7 +230,7 @@ def test_what_is_watched_of_the_run_is_watched_beside_it(
 def files_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are read without a child process."""
 
-    def read(path: Path, cancelled: threading.Event) -> CheckpointContents:
+    def read(path: Path, cancelled: threading.Event, warned: bool) -> CheckpointContents:
         parsed = reader_child.tidy(reader_child.read(path.read_bytes()))
         arrays = {
             name: wire.decoded(array, parsed.dtypes[name]) for name, array in parsed.arrays.items()

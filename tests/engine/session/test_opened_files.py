@@ -66,7 +66,7 @@ class Files:
         self.events: list[told.Event] = []
         self.files = OpenedFiles(self.events.append)
 
-    def read(self, path: Path, cancelled: threading.Event) -> CheckpointContents:
+    def read(self, path: Path, cancelled: threading.Event, warned: bool) -> CheckpointContents:
         assert path == PATH
         self.cancelled.append(cancelled)
         assert self.go_on.wait(60)
