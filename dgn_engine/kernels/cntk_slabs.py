@@ -36,8 +36,10 @@ def map_limits(
     flattening (the plain road needs p = p' alone), paddings that alternate or exceed the window.
     """
     block = block or KernelBlock.whole(len(images))
-    route = slabs.route(architecture) if slabs.available() else None
+    route = slabs.route(architecture)
     if route is None or route.flat or not route.complete or route.work(block) < WORTH_COMPILING:
+        return None
+    if not slabs.available():  # last: numba takes half a second and 60 MB
         return None
     both = []
     for layer in variances:

@@ -63,7 +63,7 @@ class SlabRoute:
 
 @functools.cache
 def available() -> bool:
-    """Return whether numba can be imported; an installed one refuses a NumPy that is too new."""
+    """Import numba and return whether it could be; it refuses a NumPy that is too new."""
     try:
         import numba  # noqa: F401
     except ImportError:

@@ -129,7 +129,9 @@ def test_alternating_paddings_take_the_plain_road() -> None:
 def test_little_work_or_no_numba_takes_the_plain_road(monkeypatch: pytest.MonkeyPatch) -> None:
     architecture = ARCHITECTURES["conv-gap"]
     x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
-    assert packed(architecture, gates, x) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(slabs, "available", lambda: pytest.fail("numba was imported"))
+        assert packed(architecture, gates, x) is None
     monkeypatch.setattr(popcount, "WORTH_COMPILING", 0.0)
     monkeypatch.setattr(slabs, "available", lambda: False)
     assert packed(architecture, gates, x) is None
