@@ -84,6 +84,14 @@ class ReachedState:
                     self._add(f"{type(part).__name__}.{name}", value)
         self._walk()
 
+    def check(self) -> None:
+        """Raise `StateChangedError` where something of the user's own changed; it is put back."""
+        if changed := self.restore():
+            named = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
+            raise StateChangedError(
+                f"when it is run, the module changes {named} outside of itself, which was put back"
+            )
+
     def restore(self) -> list[str]:
         """Put back what changed; the names of what did, without that of installed packages."""
         changed = []
@@ -308,22 +316,33 @@ class ReachedState:
         if not self._has_room(size):  # only seen, and only what torch counts as a change in place
             self._keep(name, lambda: tensor._version == version, lambda: None)
             return
-        copy = tensor.detach().clone()
+        alias = tensor.detach()  # of the same memory, which may be exchanged for other
+        copy = alias.clone()
 
         def put_back() -> None:
             with torch.no_grad():
-                tensor.detach().copy_(copy)
+                if not _is_alias(tensor, alias):
+                    tensor.data = alias
+                alias.copy_(copy)
 
-        self._keep(name, lambda: _is_equal(tensor.detach(), copy), put_back)
+        self._keep(
+            name, lambda: _is_alias(tensor, alias) and _is_equal(tensor.detach(), copy), put_back
+        )
 
     def _keep_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
         if array.dtype.hasobject or not self._has_room(array.nbytes):
             return
         before = array.copy()
+
+        def put_back() -> None:
+            if array.shape != before.shape:
+                array.resize(before.shape, refcheck=False)
+            np.copyto(array, before)
+
         self._keep(
             name,
-            lambda: array.tobytes() == before.tobytes(),
-            lambda: np.copyto(array, before),
+            lambda: array.shape == before.shape and array.tobytes() == before.tobytes(),
+            put_back,
         )
 
     def _has_room(self, size: int) -> bool:
@@ -343,11 +362,7 @@ def kept_state(module: nn.Module) -> Iterator[ReachedState]:
     except BaseException:
         state.restore()
         raise
-    if changed := state.restore():
-        named = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
-        raise StateChangedError(
-            f"when it is run, the module changes {named} outside of itself, which was put back"
-        )
+    state.check()
 
 
 def _functions(value: object) -> Iterator[object]:
@@ -400,9 +415,16 @@ def _is_value(now: object, before: object) -> bool:
     return plain and (now == before or now != now)  # NaN
 
 
+def _is_alias(tensor: Tensor, alias: Tensor) -> bool:
+    return (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) == (
+        alias.data_ptr(),
+        alias.shape,
+        alias.stride(),
+        alias.dtype,
+    )
+
+
 def _is_equal(now: Tensor, before: Tensor) -> bool:
-    if now.shape != before.shape:
-        return True  # it was given other values as a whole: there is nothing to copy back
     return torch.equal(now, before) or torch.equal(now.nan_to_num(), before.nan_to_num())
 
 

@@ -76,6 +76,8 @@ class WatchedModule:
             return
         finally:
             self.renew()  # a module may change its buffers while it computes
+        if reached is not None:
+            reached.check()  # before torch.func runs it: it would keep what is no tensor after
         try:
             if not x.is_floating_point():
                 raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
@@ -117,6 +119,16 @@ class WatchedModule:
         regime = find_regime(REGIME)
         return ProbeContext(network, self.x, self.labels, regime, classes=self.classes)
 
+    def run_once(self) -> None:
+        """Pass one example through the copy.
+
+        Raises `ValueError` where a tensor that the copy keeps has another shape after that.
+        """
+        before = _kept_shapes(self.copy)
+        self.copy(self.x[:1])
+        if any(tensor.shape != shape for tensor, shape in before.values()):
+            raise ValueError("The module keeps a tensor that grows or shrinks with each pass.")
+
     def _outputs(self, draws_of_numpy: bool) -> int:
         with torch.no_grad():
             try:
@@ -140,6 +152,12 @@ class WatchedModule:
                 "model, or a small module around it, that returns them."
             )
         return max(logits.shape[1], int(self.labels.max()) + 1)
+
+
+def _kept_shapes(module: nn.Module) -> dict[int, tuple[Tensor, torch.Size]]:
+    """Of the tensors in attributes; torch.func crashes where one is given a batch as its data."""
+    held = (value for part in module.modules() for value in vars(part).values())
+    return {id(value): (value, value.shape) for value in held if isinstance(value, Tensor)}
 
 
 def _names(module: nn.Module) -> list[str]:

@@ -418,6 +418,8 @@ class Watcher:
                 kept_state(unwrapped(self._module)) as reached,
                 refuse_draws(reached.draws_of_numpy),
             ):
+                self._watched.run_once()
+                reached.check()  # as before the first reading
                 reading = alone.read(self.steps)
         except (ValueError, PassRefusedError) as refusal:  # it says which module has no K
             reading = Reading(TANGENT, self.steps, absent=str(refusal))

@@ -844,3 +844,28 @@ def layer_that_counts_its_ends() -> UserLoop:
             Ending.live -= 1
 
     return UserLoop(Ending(), lambda: 1 + 0.1 * Ending.live)
+
+
+BANK = torch.zeros(2, 8)
+
+
+@loop("BANK")
+def bank_that_grows() -> UserLoop:
+    BANK.data = torch.zeros(2, 8)
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        BANK.data = torch.cat([BANK.data, h.detach()])
+        return h * (1 + 0.01 * len(BANK))
+
+    return UserLoop(Net(hidden, nn.GELU()))
+
+
+@loop()
+def own_bank_that_grows() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        net.bank.data = torch.cat([net.bank.data, h.detach()])
+        return h * (1 + 0.01 * len(net.bank))
+
+    net = Net(hidden, nn.GELU())
+    net.bank = torch.zeros(2, 8)
+    return UserLoop(net)
