@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -209,12 +209,14 @@ def storage(reference: Any) -> Any:
     sound = type(count) is int and count >= 0 and type(key) is str and type(where) is str
     if not sound or not isinstance(kind, GlobalName):
         raise UnreadableFile("refers out of its pickle to a storage that makes no sense")
-    first, length = 0, None
+    first: Any = 0
+    length: Any = None
     if view and view[0] is not None:  # (key of the view, its first number, its length)
-        parts = view[0][1:] if isinstance(view[0], tuple) and len(view[0]) == 3 else (-1,)
-        if any(type(n) is not int or n < 0 for n in parts) or sum(parts) > count:
+        _, first, length = (
+            view[0] if isinstance(view[0], tuple) and len(view[0]) == 3 else (None,) * 3
+        )
+        if any(type(n) is not int or n < 0 for n in (first, length)) or first + length > count:
             raise UnreadableFile("refers out of its pickle to a storage that makes no sense")
-        first, length = parts
     dtype = _STORAGES.get(kind.name, kind.name)
     return TensorStorage(key, dtype, count, where, first, length)
 
@@ -283,8 +285,9 @@ def _parameter(arguments: tuple[Any, ...]) -> Any:
 
 def _variable(arguments: tuple[Any, ...]) -> Any:
     """The tensor of a parameter of torch 0.3; its state follows."""
-    tensor, trained = arguments if len(arguments) == 2 else (*arguments, True)
-    _check_notes(trained, None)
+    tensor, *trained = arguments
+    if trained not in ([], [True], [False]):
+        raise ValueError
     return _checked(tensor)
 
 
@@ -588,8 +591,8 @@ def _type_as_written(code: Any, state: Any) -> np.dtype[Any] | None:
         return None
     wanted = _comparable(state)
     for dtype in made:
-        written = dtype.__reduce__()
-        if written[1][0] == code and _comparable(written[2])[: len(wanted)] == wanted:
+        _, (own, *_), own_state = cast("tuple[Any, Any, Any]", dtype.__reduce__())
+        if own == code and _comparable(own_state) == wanted:
             return dtype
     return None
 
@@ -600,8 +603,9 @@ def _with_fields(names: Any, fields: Any, size: Any, aligned: bool) -> np.dtype[
     formats, offsets = zip(*(places[name] for name in names), strict=True)
     if None in formats or any(type(n) is not int for n in (*offsets, size)):
         raise TypeError
-    given = {"names": [*names], "formats": formats, "offsets": offsets, "itemsize": size}
-    return np.dtype(given, align=aligned)
+    given: Any = {"names": [*names], "formats": formats, "offsets": offsets, "itemsize": size}
+    made: np.dtype[Any] = np.dtype(given, align=aligned)
+    return made
 
 
 def _comparable(state: tuple[Any, ...]) -> tuple[Any, ...]:

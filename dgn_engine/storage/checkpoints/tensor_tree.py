@@ -16,6 +16,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
     InertObject,
     is_container,
+    key_mark,
     members,
     type_name,
 )
@@ -177,6 +178,16 @@ def _is_leaf(node: Any) -> bool:
     return isinstance(node, (StridedTensor, Unsupported)) or is_array(node)
 
 
+def _may_set_again(node: Any) -> bool:
+    """Whether keys of a dictionary may be equal, which only their classes could say; tensors are
+    equal to nothing."""
+    return (
+        isinstance(node, InertDict)
+        and len(node.pairs) > 1
+        and any(key_mark(key) == () and not _is_leaf(key) for key, _ in node.pairs)
+    )
+
+
 def _in_words(path: str, node: Any) -> str:
     return f"{path} ({type_name(node)})" if path else type_name(node)
 
@@ -244,6 +255,11 @@ class _TensorCollector:
 
     def _leave(self, left: _Entered) -> None:
         self.entered.discard(id(left.node))
+        if len(self.tensors) > left.tensors and _may_set_again(left.node):
+            raise UnreadableFile(
+                "has tensors in a dictionary whose keys are objects, which may be one key; save it "
+                "with keys of text"
+            )
         if len(self.tensors) == left.tensors:
             self.barren.add(id(left.node))
             del self.ignored[left.ignored :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +25,9 @@ from tests.faults.pickle_assembly import (
     ONES,
     Call,
     Name,
+    Raw,
     Reference,
+    coded,
     legacy,
     pickled,
     storage,
@@ -149,6 +152,179 @@ REFUSED: dict[str, bytes] = {
         legacy({"w": tensor(), "x": "x" * 600})
     ),
 }
+
+
+# instructions of a pickle that torch and numpy do not write
+
+OTHERS = {"0": ONES, "1": OTHER}
+HOOKS = Call("collections", "OrderedDict")
+PLACE = (storage("1"), 0, (4,), (1,))
+BYTES = Reference(("storage", Name("torch.storage", "UntypedStorage"), "0", "cpu", 16))
+SEQUENTIAL = Name("torch.nn.modules.container", "Sequential")
+
+
+def other() -> Call:
+    return tensor((4,), (1,), 0, storage("1"))
+
+
+def then(thing: Any, *after: Any, code: bytes = b"b") -> Raw:
+    return Raw(coded(thing) + b"".join(map(coded, after)) + code)
+
+
+def pairs(*entries: tuple[Any, Any], start: Any = None) -> Raw:
+    filled = b"(" + b"".join(coded(key) + coded(value) for key, value in entries) + b"u"
+    return Raw(coded({} if start is None else start)[: 1 if start is None else None] + filled)
+
+
+def rebuilt(name: str, *arguments: Any) -> Call:
+    module = "torch._tensor" if "from_type" in name else "torch._utils"
+    return Call(module, f"_rebuild_{name}", arguments)
+
+
+def noted(notes: Any, name: str = "tensor_v2", *more: Any) -> Call:
+    store = BYTES if more else storage()
+    return rebuilt(name, store, 0, (4,), (1,), False, HOOKS, *more, notes)
+
+
+def parameter(*more: Any) -> Call:
+    return rebuilt("parameter_with_state" if more else "parameter", tensor(), True, HOOKS, *more)
+
+
+def subclassed(state: Any) -> Call:
+    inner = (Name("torch._utils", "_rebuild_tensor_v2"), Name("torch", "Tensor"))
+    return rebuilt("from_type_v2", *inner, (storage(), 0, (4,), (1,), False, HOOKS), state)
+
+
+def module(weight: Any) -> Raw:
+    state = {"_parameters": {"weight": weight}, "_buffers": {}, "_modules": {}}
+    return then(Raw(coded(Name("torch.nn.modules.linear", "Linear")) + b")\x81"), state)
+
+
+F32 = Name("torch", "float32")
+TREES: dict[str, Any] = {
+    "a state of a tensor": {"w": then(tensor(), PLACE)},
+    "a state of a tensor with another": {"w": then(tensor(), (other(),))},
+    "a state of a parameter": {"w": then(parameter(), PLACE)},
+    "a state of a variable": {"w": then(parameter(), (other(), 0, False, False, HOOKS))},
+    "data in the state of a parameter": {"w": parameter({"data": other()})},
+    "data in the slots of a parameter": {"w": parameter((None, {"data": other()}))},
+    "data in the state of a subclass": {"w": subclassed({"data": other()})},
+    "numbers in the state of a subclass": {"w": subclassed((None, {"real": 5}))},
+    "notes in a counter": {"w": noted(Call("collections", "Counter", ({"neg": True},)))},
+    "notes that say no": {"w": noted({"neg": False})},
+    "a type of a tensor over another": {"w": rebuilt("tensor_v3", *PLACE, False, HOOKS, F32)},
+    "a key twice": pairs(("w", tensor()), ("w", 5)),
+    "a key twice, later": then({"w": tensor()}, "w", None, code=b"s"),
+    "a key twice, as a number": pairs((1, tensor()), (True, 0)),
+    "a key twice, as another number": pairs((0.0, tensor()), (0, 7)),
+    "a key twice, in pairs": Call("collections", "OrderedDict", ([["w", tensor()], ["w", 5]],)),
+    "a key twice, in a counter": then(
+        Call("collections", "Counter", ({"w": tensor()},)), "w", other(), code=b"s"
+    ),
+    "a key in UTF-8 of Python 2": pairs((Raw(b"U\2\xc3\xa9"), tensor()), ("\u00e9", other())),
+    "keys that their class compares": pairs(
+        (Call("decimal", "Decimal", ("1",)), tensor()), (1, other())
+    ),
+    "pairs that are not used": Raw(
+        coded(Name("collections", "OrderedDict")) + coded(([["w", tensor()]],)) + b"\x81"
+    ),
+    "a second state of a module": then(module(tensor()), {"_parameters": {"weight": other()}}),
+    "a module with arguments": Call(SEQUENTIAL.module, SEQUENTIAL.name, (module(tensor()),)),
+    "a module that is appended": then(module(tensor()), module(other()), code=b"a"),
+    "a module that is set": then(module(tensor()), -1, module(other()), code=b"s"),
+    "a deque that forgets": Call("collections", "deque", ((tensor(), other()), 1)),
+    "a state of a list": then([tensor()], {"w": other()}),
+}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_pickle_that_torch_does_not_write_is_refused(name: str) -> None:
+    with pytest.raises(UnreadableFile):
+        read(torch_zip(TREES[name], OTHERS))
+
+
+def test_the_type_of_a_tensor_of_another_device_is_its_own() -> None:
+    for dtype, arrays in (("float32", ["w"]), ("int8", [])):
+        made = rebuilt(
+            "device_tensor_from_cpu_tensor", tensor(), Name("torch", dtype), "cpu", False
+        )
+        assert [*read(torch_zip({"w": made, "v": other()}, OTHERS)).arrays] == [*arrays, "v"]
+
+
+def pickled_array(kind: Any, *after: Any, code: bytes = b"b") -> bytes:
+    call = ("numpy._core.multiarray", "_reconstruct", (Name("numpy", "ndarray"), (0,), b"b"))
+    made = Call(*call, (1, (4,), kind, False, ONES))
+    return pickled({"w": then(made, *after, code=code) if after else made}, 3)
+
+
+def f4(order: Any = "<", *rest: Any, code: str = "f4", copied: bool = True) -> Call:
+    state = (3, order, *(rest or (None, None, None, -1, -1, 0)))
+    return Call("numpy", "dtype", (code, False, copied), state)
+
+
+TYPES: dict[str, Any] = {
+    "a code with an order": f4(code=">f4"),
+    "no state": Call("numpy", "dtype", ("f4", False, True)),
+    "a shared type": f4(">", copied=False),
+    "an order in bytes": f4(b">"),
+    "a state of another version": Call(
+        "numpy", "dtype", ("f4", False, True), (">", None, None, -1, -1)
+    ),
+    "a type within": f4("<", (f4(code="i4"), (1,)), None, None, -1, -1, 0),
+    "fields of another type": f4("<", None, ("a",), {"a": (f4(code="i4"), 0)}, 4, 4, 0),
+    "another size": f4("<", None, None, None, 8, 8, 0),
+    "addresses of objects": f4("|", None, None, None, -1, -1, 0, code="O8"),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_type_that_numpy_does_not_write_is_refused(name: str) -> None:
+    calls = CallRecorder()
+    with pytest.raises(UnreadableFile):
+        read(pickled_array(TYPES[name]), "", calls)
+    assert calls.would_call == (() if name == "no state" else ("numpy.dtype.__setstate__",))
+
+
+def test_an_array_that_is_changed_after_it_was_made_is_refused() -> None:
+    assert read(pickled_array(f4())).arrays["w"].tolist() == [1, 1, 1, 1]
+    again = (1, (1,), f4(), False, b"\0\0\x80?")
+    for content in (pickled_array(f4(), 0, 7, code=b"s"), pickled_array(f4(), again)):
+        with pytest.raises(UnreadableFile):
+            read(content)
+    for order in "faK":
+        made = Call("numpy._core.numeric", "_frombuffer", (ONES, f4(), (2, 2), order))
+        with pytest.raises(UnreadableFile):
+            read(pickled({"w": made}, 3))
+
+
+@pytest.mark.parametrize(
+    "kind", [int, "i4", "U3", "M8[s]", [("a", "<f4"), ("b", ">i2"), ("o", "O")]]
+)
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_arrays_of_any_type_lie_beside_those_that_are_read(kind: Any, protocol: int) -> None:
+    beside = np.zeros(2, np.dtype(kind, align=True) if isinstance(kind, list) else kind)
+    calls = CallRecorder()
+    found = read(pickle.dumps({"w": np.ones(2), "x": beside}, protocol), "", calls)
+    assert found.arrays["w"].tolist() == [1, 1]
+    assert calls.would_call == ()
+
+
+def test_a_tensor_beyond_its_view_is_refused_and_a_view_begins_at_its_byte() -> None:
+    with pytest.raises(UnreadableFile):
+        read(legacy({"w": tensor((3,), (1,), 0, view("7", 1, 1))}))
+    numbers = np.arange(1, 4, dtype="<f4").tobytes()
+    kept = Reference((*storage("0", 16, "ByteStorage").what, ("7", 2, 12)))
+    made = rebuilt("tensor_v3", kept, 0, (3,), (1,), False, HOOKS, F32)
+    content = legacy({"w": made}, {"0": (16, b"xx" + numbers + b"xx")})
+    assert read(content).arrays["w"].tolist() == loaded(content)["w"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["UntypedStorage", "Tensor", "FloatTensor"])
+def test_names_that_are_given_to_a_storage_are_warned_of(name: str) -> None:
+    calls = CallRecorder()
+    made = Raw(coded(Name("torch", name)) + b")" + coded({"allocator": 1}) + b"\x92")
+    read(torch_zip({"w": tensor(), "x": made}), "", calls)
+    assert calls.would_call == (f"torch.{name}",)
 
 
 @pytest.mark.parametrize("name", REFUSED)
