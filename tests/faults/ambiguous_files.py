@@ -1,7 +1,8 @@
 """Honest files changed so that two readers may find different things in them.
 
 Each change is of the structure of a file, not of any of its bytes: names of members, the list of an
-archive against the headers in it, records at its end, headers of arrays, references to storages.
+archive against the headers in it, records at its end, headers of arrays, references to storages,
+and instructions of its pickle (`ambiguous_pickles`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import safetensors.torch as safetensors_of_torch
 import torch
 
+from tests.faults import ambiguous_pickles
 from tests.faults.pickle_assembly import (
     Call,
     Name,
@@ -586,6 +588,8 @@ KINDS: dict[str, Callable[[random.Random], bytes]] = {
     "safetensors": safetensors,
     "torch, before 1.6": old_file,
     "two formats": two_formats,
+    "pickled tensors": ambiguous_pickles.of_tensors,
+    "pickled arrays": ambiguous_pickles.of_arrays,
 }
 
 
