@@ -11,7 +11,8 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.commands import ThinRuns
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.storage_limits import FILE, StorageLimits, read_limits
+from dgn_engine.storage.runs.folder_layout import LIMITS
+from dgn_engine.storage.runs.storage_limits import StorageLimits, read_limits
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
 from dgn_viewer.inspector.pages.storage_section import StorageSection
@@ -56,7 +57,7 @@ def test_a_limit_that_cannot_be_is_refused_and_the_one_that_holds_is_shown(
     section.all.setValue(0.25)
     assert "Nothing was changed: the limit of all runs is 256 MiB" in section.message.text()
     assert section.all.text() == "20 GiB"
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / LIMITS).exists()
     assert changes == []
     section.all.setValue(30)
     assert section.message.isHidden()
@@ -66,7 +67,7 @@ def test_a_limit_that_cannot_be_is_refused_and_the_one_that_holds_is_shown(
 def test_a_damaged_file_of_limits_is_said_and_a_change_writes_it_anew(
     qtbot: QtBot, tmp_path: Path
 ) -> None:
-    (tmp_path / FILE).write_text("run = \x1b[31m")
+    (tmp_path / LIMITS).write_text("run = \x1b[31m")
     section = StorageSection(tmp_path, lambda: None)
     qtbot.addWidget(section)
     assert "is damaged" in section.message.text()

@@ -278,7 +278,7 @@ def test_limits_are_set_and_shown(root: Path, capsys: pytest.CaptureFixture[str]
 def test_a_damaged_file_of_limits_is_named_and_a_run_is_recorded_all_the_same(
     root: Path, text: str
 ) -> None:
-    (root / storage_limits.FILE).write_text(text)
+    (root / folder_layout.LIMITS).write_text(text)
     with pytest.raises(UserError, match="is damaged"):
         storage_limits.read_limits(root)
     assert storage_limits.limits_that_hold(root) == StorageLimits()
@@ -289,8 +289,8 @@ def test_a_damaged_file_of_limits_is_named_and_a_run_is_recorded_all_the_same(
 
 
 def test_limits_are_not_read_from_a_pipe(root: Path) -> None:
-    (root / storage_limits.FILE).unlink()
-    os.mkfifo(root / storage_limits.FILE)
+    (root / folder_layout.LIMITS).unlink()
+    os.mkfifo(root / folder_layout.LIMITS)
     assert storage_limits.limits_that_hold(root) == StorageLimits()
     shutil.rmtree(root / "run", ignore_errors=True)
 
