@@ -97,8 +97,8 @@ def measure(viewer: Viewer) -> dict[str, Any]:
 def networks() -> Iterator[RunConfig]:
     """One different from the other, small and large, without end.
 
-    The first is convolutional: what numba and oneDNN load for those is loaded once, and must not
-    count as growth of the ten that follow.
+    The first is convolutional: what libraries load for those is loaded once, and must not count as
+    growth of the ten that follow.
     """
     sizes: tuple[tuple[str, dict[str, int]], ...] = (
         ("fc", {"width": 64, "depth": 5}),

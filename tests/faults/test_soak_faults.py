@@ -23,7 +23,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "3"))
 MB = 10**6
 GROWN = 45 * MB  # in all the minutes of one run, in which curves grow to as many points as are held
 SETTLED = 15 * MB  # … and in the second half of them
-# Measured: the first round of ten networks adds 21 MB, of which glibc counts 14 as in use, and each
+# Measured: the first round of ten networks adds 24 MB, of which glibc counts 15 as in use, and each
 # later one 1 to 3. Where every thread has a heap of its own, the first adds 65.
 LARGER = 50 * MB
 AGAIN = 20 * MB
