@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from dgn_engine.attachment.isolation import is_interrupt
 from dgn_engine.attachment.reached_state import ReachedState, StateChangedError
@@ -17,6 +21,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_module import follow_module
 from dgn_engine.model.importing.module_draws import PassRefusedError, refuse_draws
 from dgn_engine.model.importing.module_outputs import output_tensor, returned
+from dgn_engine.model.importing.module_state import ModuleState
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.probes import ProbeContext
@@ -68,6 +73,8 @@ class WatchedModule:
         self.labels = labels.to(first.device)
         self.network: GatedNetwork | None = None
         self.refusal = self.remark = ""
+        made = ModuleState.of(self._theirs)
+        before = ModuleState.of(self.copy)
         try:
             self.classes = self._outputs(reached is not None and reached.draws_of_numpy)
         except PassRefusedError as refusal:
@@ -75,6 +82,9 @@ class WatchedModule:
             self.refusal = str(refusal)
             return
         finally:
+            # what its own pass changes (a count of calls, say) is no other module
+            volatile = before.changed_by(ModuleState.of(self.copy))
+            self._made = ModuleState(made.layers, volatile)
             self.renew()  # a module may change its buffers while it computes
         if reached is not None:
             reached.check()  # before torch.func runs it: it would keep what is no tensor after
@@ -94,6 +104,17 @@ class WatchedModule:
         return type(self._theirs).__name__
 
     @property
+    def without_hooks(self) -> str:
+        """Which of the user's hooks are left out of what is shown, in a sentence, or ''."""
+        names = [
+            name or "the module"
+            for name, part in self._theirs.named_modules()
+            if len(part._forward_hooks) + len(part._forward_pre_hooks) > len(_computing_hooks(part))
+        ]
+        more = ", …" if len(names) > 3 else ""
+        return f"without your forward hooks of {', '.join(names[:3])}{more}" if names else ""
+
+    @property
     def parameters(self) -> int:
         """How many numbers its parameters are."""
         return sum(p.numel() for p in self.copy.parameters())
@@ -102,6 +123,7 @@ class WatchedModule:
         """Copy the weights, and what BatchNorms have gathered, as they are now."""
         if _names(self._theirs) != _names(self.copy):
             raise UserError("The module has other parameters than when it was first watched.")
+        self._follow_settings()
         pairs = zip(self.copy.named_parameters(), self._theirs.parameters(), strict=True)
         with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
             for (name, ours), theirs in pairs:
@@ -113,6 +135,25 @@ class WatchedModule:
             for name, part in self.copy.named_modules():
                 if name in parts:
                     _copy_buffers(part, parts[name])
+
+    def _follow_settings(self) -> None:
+        """Copy what decides what the layers compute, such as a slope or a temperature.
+
+        Raises `UserError` where the module has other layers, or where that is part of a network
+        that was made before.
+        """
+        changed = self._made.changed_by(ModuleState.of(self._theirs))
+        changed = frozenset(pair for pair in changed if pair[1] != "hooks")
+        if not changed:
+            _copy_attributes(self._theirs, self.copy)
+            return
+        fixed = ("", "kind", "forward", "parameters")
+        name, key = min(changed, key=lambda pair: (pair[1] not in fixed, pair))
+        if key in fixed or self.network is not None:
+            where = f"layer {name}" if name else "the module"
+            what = "is another layer" if key in fixed else f"has another value of {key}"
+            raise UserError(f"By now {where} {what} than when it was first watched.")
+        _copy_attributes(self._theirs, self.copy)
 
     def context(self, network: GatedNetwork) -> ProbeContext:
         """The probe set under the copy, for the probes."""
@@ -132,9 +173,9 @@ class WatchedModule:
     def _outputs(self, draws_of_numpy: bool) -> int:
         with torch.no_grad():
             try:
-                with refuse_draws(draws_of_numpy):
+                with refuse_draws(draws_of_numpy), _OriginalsRefused(self._theirs):
                     output = self.copy(self.x[:2])
-            except PassRefusedError:
+            except (PassRefusedError, StateChangedError):
                 raise
             except Exception as error:  # whatever the module's own code raises
                 if is_interrupt(error):
@@ -152,6 +193,61 @@ class WatchedModule:
                 "model, or a small module around it, that returns them."
             )
         return max(logits.shape[1], int(self.labels.max()) + 1)
+
+
+class _OriginalsRefused(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
+    """Raises `StateChangedError` where a copy computes with a tensor of its original, as it does
+    in a function that was defined over it (`self.f = lambda x: self.layer(x)`)."""
+
+    def __init__(self, original: nn.Module) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
+        theirs = (*original.parameters(), *original.buffers())
+        self._theirs = {_memory(each) for each in theirs} - {0}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        for each in tree_leaves((args, kwargs)):
+            if isinstance(each, Tensor) and _memory(each) in self._theirs:
+                raise StateChangedError(
+                    "a function of the module computes with its original layers, not with those "
+                    "of its copy (a lambda or a method that was kept in an attribute, say)"
+                )
+        return func(*args, **(kwargs or {}))
+
+
+def _memory(tensor: Tensor) -> int:
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):  # it has none: sparse, or of a wrapper class
+        return 0
+
+
+def _copy_attributes(theirs: nn.Module, ours: nn.Module) -> None:
+    """Plain values, functions and tensors that modules hold in attributes."""
+    for part, own in zip(theirs.modules(), ours.modules(), strict=False):
+        computed = {_weight_name(hook) for hook in _computing_hooks(part).values()}
+        for name, value in vars(part).items():
+            if name in computed | {"training", "forward", *_REGISTRIES} or name.endswith("_hooks"):
+                continue
+            if isinstance(value, Tensor):
+                kept = vars(own).get(name)
+                dtype = kept.dtype if isinstance(kept, Tensor) else value.dtype
+                vars(own)[name] = value.detach().to(dtype, copy=True)
+            elif isinstance(value, (bool, int, float, str, FunctionType, BuiltinFunctionType)):
+                vars(own)[name] = value
+            else:
+                pairs = zip(_listed(value), _listed(vars(own).get(name)), strict=False)
+                for listed, copied in pairs:
+                    copied.load_state_dict(listed.state_dict())
+
+
+def _listed(value: object) -> list[nn.Module]:
+    """Layers in a plain list, tuple or dictionary, which are no part of their module for torch."""
+    held = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(held, (list, tuple)):
+        return []
+    return [each for each in held if isinstance(each, nn.Module)]
 
 
 def _kept_shapes(module: nn.Module) -> dict[int, tuple[Tensor, torch.Size]]:

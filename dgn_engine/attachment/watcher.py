@@ -313,6 +313,8 @@ class Watcher:
 
     def _say_what_is_left_out(self, watched: WatchedModule) -> None:
         """Warn of what is not read of the module, now that it was read once."""
+        if watched.without_hooks:
+            warn(f"What is shown is {watched.without_hooks}.")
         if watched.network is not None:
             if watched.remark:
                 warn(watched.remark)
@@ -441,14 +443,18 @@ class Watcher:
         since, steps = self._rate_from
         rate = (self.steps - steps) / (now - since) if now > since else 0.0
         self._rate_from = (now, self.steps)
-        network = self._watched.network
+        network, without = self._watched.network, self._watched.without_hooks
+        readings = {
+            name: replace(reading, remark=", ".join(filter(None, (reading.remark, without))))
+            for name, reading in self._readings.items()
+        }
         return Frame(
             run=1,
             step=self.steps,
             epoch=self._epoch,
             steps_per_second=rate,
             eta_seconds=None,
-            readings=dict(self._readings),
+            readings=readings,
             regime=REGIME,
             wiring=network.wiring if network is not None else (),
         )

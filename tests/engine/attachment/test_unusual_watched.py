@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,3 +155,74 @@ def test_complex_examples_are_refused(tmp_path: Path) -> None:
     x, y = probe("")
     with pytest.raises(UserError, match="complex"):
         dgn.watch(dense(), probe=(x + 0j, y), out=tmp_path / "run")
+
+
+class Scaled(nn.Module):
+    """What it computes depends on more than parameters and buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.listed = dense(nn.GELU), [nn.Linear(3, 3)]
+        self.scale, self.act, self.mask = 1.0, torch.sin, torch.ones(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.act(self.listed[0](self.body(x))) * self.mask * self.scale
+        return out
+
+
+def change_all(module: Any) -> None:
+    module.scale, module.act = 3.0, torch.tanh
+    module.mask[0] = 0.0
+    with torch.no_grad():
+        module.listed[0].weight.mul_(2.0)
+
+
+def test_attributes_that_decide_the_numbers_are_followed(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Scaled()
+    with pytest.warns(RuntimeWarning, match="only K is computed"):
+        reading = watched(module, tmp_path / "run", before_last=change_all)
+    module.listed[0].double()
+    check_kernel(reading, module)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda net: setattr(net[1], "negative_slope", 0.9),
+        lambda net: net.__setitem__(1, nn.Tanh()),
+        lambda net: setattr(net[2], "eps", 1.0),
+    ],
+)
+def test_a_network_that_becomes_another_is_watched_no_more(
+    change: Callable[[nn.Sequential], object], tmp_path: Path
+) -> None:
+    x, y = probe("")
+    net = nn.Sequential(nn.Linear(6, 5), nn.LeakyReLU(0.1), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    w = dgn.watch(net, probe=(x, y), out=tmp_path / "run").start()
+    w.step()
+    assert w.trouble == ""
+    change(net)
+    with pytest.warns(RuntimeWarning, match="when it was first watched"):
+        w.close()
+
+
+def test_a_function_over_the_module_itself_is_not_read(tmp_path: Path) -> None:
+    x, y = probe("")
+    net = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))
+    original = net.forward
+    net.forward = lambda *given: original(*given) * 2  # type: ignore[method-assign]
+    with (
+        pytest.warns(RuntimeWarning, match="original"),
+        dgn.watch(net, probe=(x, y), out=tmp_path / "run") as w,
+    ):
+        assert w.trouble
+
+
+def test_forward_hooks_that_are_left_out_are_named_beside_the_numbers(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = dense(nn.ReLU)
+    net[0].register_forward_hook(lambda part, given, output: output * 5)
+    with pytest.warns(RuntimeWarning, match="without your forward hooks of 0"):
+        reading = watched(net, tmp_path / "run")
+    assert reading.remark.endswith("without your forward hooks of 0")
