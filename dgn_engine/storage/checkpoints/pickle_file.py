@@ -538,9 +538,11 @@ def type_name(node: Any) -> str:
 
 
 def is_container(node: Any) -> bool:
-    """Whether there can be tensors of the model inside; an optimiser only repeats them."""
+    """Whether there can be tensors of the model inside; an optimiser only repeats them. A module
+    that averages is kept with the optimisers."""
     if isinstance(node, InertObject):
-        return not node.callee.startswith("torch.optim.")
+        averages = node.callee == "torch.optim.swa_utils.AveragedModel"
+        return averages or not node.callee.startswith("torch.optim.")
     return isinstance(node, (InertDict, list, tuple))
 
 

@@ -84,7 +84,7 @@ def serve(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
 def answer(content: Content, pipe: IO[bytes], part: str = "", *, bare: bool = True) -> None:
     calls = CallRecorder()
     with wire.refusals(pipe), _named(calls):
-        contents = tidy(read(content, part, calls), calls, bare=bare)
+        contents = tidy(read(content, part, calls, whole=not bare), calls, bare=bare)
         if part and contents.part != part:
             contents = tidy(_part(contents, part), calls, bare=bare)
         if not contents.arrays:
@@ -117,10 +117,12 @@ def _named(calls: CallRecorder) -> Iterator[None]:
         raise
 
 
-def read(content: Content, part: str = "", calls: CallRecorder | None = None) -> ParsedFile:
+def read(
+    content: Content, part: str = "", calls: CallRecorder | None = None, *, whole: bool = False
+) -> ParsedFile:
     """Tensors of a file, by its content and never by its name; of a dictionary with a key called
-    `part` what stands there; what loading it would call is told to `calls`. Raises
-    `UnreadableFile`."""
+    `part` what stands there, of one that is taken as a `whole` all of it; what loading it would
+    call is told to `calls`. Raises `UnreadableFile`."""
     calls = calls or CallRecorder()
     if not content:
         raise UnreadableFile(f"is empty; {AGAIN}")
@@ -137,7 +139,7 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
     if start.startswith((START, EMPTY)):
         archive = checked_zip(content)
         if not is_npz(archive):
-            return read_torch_zip(archive, most, part, calls)
+            return read_torch_zip(archive, most, part, calls, whole=whole)
         if is_torch_zip(archive):
             calls.look_through_members(archive)
             raise UnreadableFile("is a file of torch and one of NumPy at once, and was refused")
@@ -145,7 +147,7 @@ def read(content: Content, part: str = "", calls: CallRecorder | None = None) ->
         return read_npz(archive, calls)
     if start.startswith(PICKLE):
         _check_whole(content)
-        return read_pickled(content, most, part, calls)
+        return read_pickled(content, most, part, calls, whole=whole)
     old = CallRecorder()  # of its own: text is full of what could be names
     old.look_through(content[: limits.OPERATIONS])
     if old.would_call or _OLD_PICKLE.match(start):

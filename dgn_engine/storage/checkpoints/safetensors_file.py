@@ -1,7 +1,7 @@
 """Reads safetensors from bytes: a JSON header with caps, then plain numbers.
 
 The `safetensors` library accepts a name twice, copies every tensor and does not say which tensor is
-wrong, so the header is checked here.
+wrong, so the header is checked here. What it refuses is refused here, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dgn_engine.storage.checkpoints.contents import (
     width,
 )
 from dgn_engine.storage.checkpoints.file_content import Content
-from dgn_engine.text.printable import plain
+from dgn_engine.text.printable import is_utf8, plain
 
 _DTYPES = {
     "F64": "float64",
@@ -43,6 +43,16 @@ _DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
+# Types that are not read, by the bits of a number.
+_OTHERS = {
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8,
+    "F8_E5M2FNUZ": 8,
+    "C64": 64,
+}
 
 
 def looks_like_safetensors(content: Content) -> bool:
@@ -60,14 +70,24 @@ def read_safetensors(content: Content) -> ParsedFile:
     if start > limits.HEADER:
         raise UnreadableFile("has a safetensors header of unreasonable size")
     try:
-        head = json.loads(str(content[8:start], "utf-8"), object_pairs_hook=_distinct)
+        head = json.loads(
+            str(content[8:start], "utf-8"),
+            object_pairs_hook=_distinct,
+            parse_constant=_no_constant,
+            parse_int=_whole,
+        )
     except (ValueError, RecursionError) as error:
         if "int_max_str_digits" in str(error):
             error = ValueError("a number of unreasonable length")
         raise UnreadableFile(
             f"has a safetensors header that is not sound ({plain(str(error))})"
         ) from None
-    metadata = head.pop("__metadata__", {})
+    metadata = head.pop("__metadata__", None)
+    if metadata is None:
+        metadata = {}
+    texts = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
+    if not texts or not all(map(is_utf8, (*head, *metadata, *metadata.values()))):
+        raise UnreadableFile("has a safetensors header with names or notes that are no text")
     if len(head) > limits.MEMBERS:
         raise UnreadableFile(f"declares {len(head):,} tensors, which is too many")
     arrays: dict[str, Array] = {}
@@ -85,15 +105,15 @@ def read_safetensors(content: Content) -> ParsedFile:
             continue
         flat = np.frombuffer(content, np.dtype(LAYOUT[dtype]), math.prod(shape), start + begin)
         arrays[name], dtypes[name] = flat.reshape(shape), dtype
-    notes = metadata.items() if isinstance(metadata, dict) else ()
-    words = {str(key): str(text) for key, text in notes}
-    return ParsedFile(arrays, dtypes, tuple(ignored), words, "safetensors")
+    return ParsedFile(arrays, dtypes, tuple(ignored), metadata, "safetensors")
 
 
 def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
     """Type, shape, begin and end of a tensor among the `room` bytes behind the header."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+        if type(entry["shape"]) is not list or type(entry["data_offsets"]) is not list:
+            raise TypeError
     except (TypeError, KeyError, ValueError):
         raise UnreadableFile(
             f"has a header without type, shape and place of {plain(name)}"
@@ -105,7 +125,10 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
         raise UnreadableFile(
             f"is cut off, or its header lies: {plain(name)} ends outside the file; {AGAIN}"
         )
-    if dtype in _DTYPES and math.prod(shape) * width(_DTYPES[dtype]) != end - begin:
+    if dtype not in _DTYPES and dtype not in _OTHERS:
+        raise UnreadableFile(f"has {plain(name)} in a type that is not known ({plain(dtype, 40)})")
+    bits = 8 * width(_DTYPES[dtype]) if dtype in _DTYPES else _OTHERS[dtype]
+    if math.prod(shape) * bits != 8 * (end - begin):
         raise UnreadableFile(f"declares a shape for {plain(name)} that its bytes do not fill")
     return dtype, shape, begin, end
 
@@ -121,6 +144,16 @@ def _check_cover(places: list[tuple[int, int]], room: int) -> None:
         reached = end
     if reached != room:
         raise UnreadableFile("has bytes that belong to none of its tensors")
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _whole(digits: str) -> int:
+    if digits == "-0":
+        raise ValueError("-0 is no whole number")
+    return int(digits)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -55,18 +55,20 @@ def parsed_tree(
     most: int,
     file_kind: str,
     part: str = "",
+    *,
+    whole: bool = False,
 ) -> ParsedFile:
     """All dense tensors under the paths that lead to them, at most `most` bytes; the others named.
 
     Of a training loop's dictionary only the model's tensors are taken, or those under the key
-    `part`, where it has one. Raises `UnreadableFile`,
+    `part`, where it has one; where it is taken as a `whole`, all of them. Raises `UnreadableFile`,
     also where the tree is too large or folds back on itself too often.
     """
     walk = _TensorCollector()
     try:
         said = stated_entries(tree)
         taken, others = "", tuple[str, ...]()
-        for _ in range(4):
+        for _ in range(0 if whole else 4):
             name, inner = _model_in(tree, "" if taken else part)
             if inner is None:
                 break
@@ -75,7 +77,7 @@ def parsed_tree(
                 taken, others = name, beside
             walk.ignored += [_in_words(name, v) for name, v in members(tree) if v is not inner]
             tree = inner
-        if part and not taken and not stated_layers(tree):
+        if part and not taken and not whole and not stated_layers(tree):
             inner = module_at(tree, part)
             tree, taken = (tree, "") if inner is None else (inner, part)
         walk.over(tree)

@@ -28,18 +28,23 @@ _PROTOCOL = 1001
 
 
 def read_pickled(
-    content: Content, most: int, part: str = "", calls: NoCalls | None = None
+    content: Content,
+    most: int,
+    part: str = "",
+    calls: NoCalls | None = None,
+    *,
+    whole: bool = False,
 ) -> ParsedFile:
     """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes; of
-    this part alone where one is named."""
+    this part alone where one is named. `whole` as for `parsed_tree`."""
     embedded = _Embedded(calls)
     tree, place = read_pickle(content, 0, embedded.build, storage, calls)
     if tree != MAGIC:
         if place != len(content):
             raise UnreadableFile("has bytes behind its end")
-        return parsed_tree(tree, _inside, most, "pickle of arrays", part)
+        return parsed_tree(tree, _inside, most, "pickle of arrays", part, whole=whole)
     tree, records = _legacy(content, place, calls)
-    return parsed_tree(tree, records, most, "PyTorch, before 1.6", part)
+    return parsed_tree(tree, records, most, "PyTorch, before 1.6", part, whole=whole)
 
 
 def _legacy(content: Content, place: int, calls: NoCalls | None = None) -> tuple[Any, Records]:

@@ -33,6 +33,7 @@ _WRITTEN = re.compile(
     r"|data/[0-9]{1,20}"
 )
 _ORDERS = {b"little": "<", b"big": ">"}
+_VERSION = re.compile(rb"([1-9]|10)\n?")  # of archives, that torch reads; it writes 3
 
 
 def is_torch_zip(archive: ZipArchive) -> bool:
@@ -67,14 +68,23 @@ def check_torch_zip(archive: ZipArchive) -> str:
         if not _WRITTEN.fullmatch(name, len(folder)):
             raise UnreadableFile(f"holds {plain(name)}, which torch never writes beside weights")
     archive.require_stored()  # torch never compresses, so a compressed archive is a bomb
+    version = f"{folder}version"
+    if version not in archive.members or not _VERSION.fullmatch(archive.checked(version)):
+        raise UnreadableFile("is of no version that torch reads, or does not say which")
     return folder
 
 
 def read_torch_zip(
-    archive: ZipArchive, most: int, part: str = "", calls: NoCalls | None = None
+    archive: ZipArchive,
+    most: int,
+    part: str = "",
+    calls: NoCalls | None = None,
+    *,
+    whole: bool = False,
 ) -> ParsedFile:
     """The tensors of a torch file, or of this part of it, at most `most` bytes of them; raises
-    `UnreadableFile`. Numbers that are not taken are not read, so they may be damaged."""
+    `UnreadableFile`. `whole` as for `parsed_tree`. Numbers that are not taken are not read, so they
+    may be damaged."""
     folder = check_torch_zip(archive)
     order = "<"
     if f"{folder}byteorder" in archive.members:
@@ -112,7 +122,7 @@ def read_torch_zip(
     tree, place = read_pickle(listed, 0, build, persistent, calls)
     if place != len(listed):
         raise UnreadableFile("has bytes behind its pickle")
-    return parsed_tree(tree, record, most, "PyTorch", part)
+    return parsed_tree(tree, record, most, "PyTorch", part, whole=whole)
 
 
 def _little_endian(content: memoryview, size: int, order: str) -> memoryview:
