@@ -11,12 +11,24 @@ import dis
 import functools
 import random
 import sys
-from collections import deque
+import threading
+from argparse import Namespace
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FunctionType, GeneratorType, MethodType, ModuleType
+from queue import Queue
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import numpy as np
@@ -27,9 +39,11 @@ MOST = 50_000  # objects that are compared
 MOST_BYTES = 1 << 26  # of tensors and arrays that are copied; larger ones are compared by version
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "dgn_engine"}
 _CONTAINERS = (list, dict, set, deque, bytearray)
-_CALLED = (FunctionType, staticmethod, classmethod, property)
+_CALLED = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
+_HOLDERS = (SimpleNamespace, Namespace, UserDict, UserList, Queue, ChainMap, threading.local)
+_RUN = ("forward", "backward", "setup_context")  # methods that torch calls
 _ABSENT = object()
-_PYTHON, _NUMPY = random._inst, np.random.mtrand._rand  # type: ignore[attr-defined]
+_PYTHON, _NUMPY = random._inst, np.random.mtrand._rand
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size)
 
@@ -139,11 +153,15 @@ class ReachedState:
         elif isinstance(value, MethodType):
             self._add(name, value.__func__)
             self._add(name, value.__self__)
+        elif isinstance(value, (BuiltinMethodType, MethodWrapperType)):
+            self._add(name, value.__self__)
         elif isinstance(value, functools.partial):
             for each in (value.func, *value.args, *value.keywords.values()):
                 self._add(name, each)
         elif isinstance(value, (staticmethod, classmethod)):
             self._add(name, value.__func__)
+        elif isinstance(value, (functools.cached_property, functools.partialmethod)):
+            self._add(name, value.func)
         elif isinstance(value, property):
             for each in (value.fget, value.fset):
                 self._add(name, each)
@@ -152,7 +170,9 @@ class ReachedState:
         elif isinstance(value, (tuple, frozenset)):
             for each in value:
                 self._add(name, each)
-        elif isinstance(value, GeneratorType) or type(value).__module__ == "itertools":
+        elif isinstance(value, GeneratorType) or (
+            type(value).__module__ in ("itertools", "builtins") and isinstance(value, Iterator)
+        ):
             if not self._installed:
                 raise StateChangedError(
                     f"the module reads {name}, an iterator that reading it would advance"
@@ -173,6 +193,9 @@ class ReachedState:
         names = _names(function.__code__)
         read = names if self._installed else _global_names(function.__code__)
         self._visit_names(function.__globals__, read, names)
+        for each in _imports(function.__code__):
+            if isinstance(module := sys.modules.get(each), ModuleType):
+                self._add(each, module, names)
         self._release(names)
         for each in (function.__defaults__ or (), function.__kwdefaults__ or {}):
             self._add(f"a default of {name}", each)
@@ -244,7 +267,11 @@ class ReachedState:
                 functools.partial(_attribute, kind, own),
                 functools.partial(type.__setattr__, kind, own, value),
             )
-            runs = own == "forward" or own.startswith("__") or own in self._named
+            runs = (
+                own in ("forward", "backward", "setup_context")
+                or own.startswith("__")
+                or own in self._named
+            )
             if runs or not isinstance(value, _CALLED):
                 self._add(label, value)
             else:
@@ -258,6 +285,11 @@ class ReachedState:
     def _visit_object(self, name: str, value: Any) -> None:
         if isinstance(value, _CONTAINERS):
             self._keep_container(name, value)
+        if isinstance(value, _HOLDERS) or (
+            isinstance(value, _CONTAINERS) and isinstance(getattr(value, "__dict__", None), dict)
+        ):
+            self._keep_container(name, value.__dict__)
+        if isinstance(value, _CONTAINERS):
             return
         if _is_library(type(value).__module__) and not isinstance(value, nn.Module):
             return
@@ -393,6 +425,15 @@ def _global_names(code: CodeType) -> frozenset[str]:
         if isinstance(each, CodeType):
             names |= _global_names(each)
     return frozenset(names)
+
+
+def _imports(code: CodeType) -> set[str]:
+    """Modules that a function imports in its body, by absolute names."""
+    names = {e.argval for e in dis.get_instructions(code) if e.opname == "IMPORT_NAME"}
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            names |= _imports(each)
+    return names
 
 
 def _is_library(module: str) -> bool:

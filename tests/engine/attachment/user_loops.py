@@ -11,6 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from queue import Queue
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -869,3 +870,59 @@ def own_bank_that_grows() -> UserLoop:
     net = Net(hidden, nn.GELU())
     net.bank = torch.zeros(2, 8)
     return UserLoop(net)
+
+
+NAMESPACE = SimpleNamespace(seen=[])
+SEEN_IN_BACKWARD: list[int] = []
+PUSHED: list[int] = []
+push = PUSHED.append
+COUNT = iter(range(10_000))
+
+
+@loop("NAMESPACE")
+def namespace_that_is_filled() -> UserLoop:
+    NAMESPACE.seen.clear()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        NAMESPACE.seen = [*NAMESPACE.seen, 1]
+        return h
+
+    return UserLoop(Net(hidden, nn.GELU()), lambda: 1 + 0.01 * len(NAMESPACE.seen))
+
+
+@loop("push")
+def bound_method_of_a_list() -> UserLoop:
+    PUSHED.clear()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        push(1)
+        return h
+
+    return UserLoop(Net(hidden, nn.GELU()), lambda: 1 + 0.01 * len(PUSHED))
+
+
+@loop("COUNT")
+def iterator_of_a_range() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        next(COUNT)
+        return h
+
+    return UserLoop(Net(hidden, nn.GELU()))
+
+
+class Noting(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor) -> Tensor:
+        return h * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        SEEN_IN_BACKWARD.append(1)
+        return grad
+
+
+@loop("SEEN_IN_BACKWARD")
+def function_whose_backward_counts() -> UserLoop:
+    SEEN_IN_BACKWARD.clear()
+    net = Net(lambda net, h: Noting.apply(h), nn.GELU())
+    return UserLoop(net, lambda: 1 + 0.01 * len(SEEN_IN_BACKWARD))
