@@ -25,6 +25,8 @@ from dgn_engine.storage.checkpoints.pickle_file import (
 )
 from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
 
+_AT_ONCE = "is safetensors and a pickle at once, and was refused"
+_LENGTH = 8  # bytes of the length with which safetensors begin
 _LONG = 4096  # bytes of an argument that is passed over
 _PLAIN = (str, bytes, bytearray, int, float, bool, type(None))  # no reading of a network
 # Instructions that end with an error where no extension, buffer or reference is known.
@@ -56,13 +58,15 @@ def check_not_pickle(content: Content, calls: NoCalls) -> None:
     except (
         *(pickle.UnpicklingError, struct.error, EOFError, LookupError, ValueError, TypeError),
         AttributeError,
-    ):
+    ) as error:
+        if isinstance(error, (TypeError, AttributeError)) and machine.at > _LENGTH:
+            raise UnreadableFile(_AT_ONCE) from None  # where bytes stand for a bytearray, say
         return
     empty = tree.pairs if isinstance(tree, InertDict) else tree
     plain = isinstance(tree, _PLAIN) or (not isinstance(tree, InertObject) and empty in ((), []))
     if plain and tree != MAGIC and not machine.names:
         return  # by chance: a header of 11,912 bytes is True, one of 3,160 may be a text
-    raise UnreadableFile("is safetensors and a pickle at once, and was refused")
+    raise UnreadableFile(_AT_ONCE)
 
 
 class _PassingOver(InertUnpickler):
@@ -93,7 +97,10 @@ class _PassingOver(InertUnpickler):
         end = self.content.find(b"\n", self.at) + 1
         if not end:
             raise EOFError
-        return self.read(end - self.at)
+        if end - self.at > limits.HEADER:
+            raise UnreadableFile(_AT_ONCE)
+        begin, self.at = self.at, end
+        return self.content[begin:end]  # a number may follow thousands of spaces
 
     def find_class(self, module: str, name: str) -> GlobalName:
         self.names = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickletools
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.reader_child import read
 from tests.faults.hostile_archives import zipped
-from tests.faults.pickle_assembly import pickled, tensor, torch_zip
+from tests.faults.pickle_assembly import Call, coded, pickled, tensor, torch_zip
 
 NUMBERS = np.array([1, 2], "<f4").tobytes()
 W = '"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
@@ -107,3 +108,30 @@ def test_an_averaged_model_is_read_as_its_state_dict(tmp_path: Path) -> None:
         assert list(found.arrays) == [f"{start}{name}" for name in expected]
         for name, wanted in expected.items():
             np.testing.assert_array_equal(found.arrays[f"{start}{name}"], wanted.numpy())
+
+
+CALL = coded(Call("os", "system", ("reboot",)))
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        b"\x96" + (8).to_bytes(8, "little") + bytes(8) + b"K\0K\1s0",
+        b"I" + b" " * 5000 + b"1\n0",
+        b"S'" + b"a" * 5000 + b"'\n0",
+    ],
+    ids=["a change of bytes", "a long number", "a long text"],
+)
+def test_safetensors_hide_no_pickle_behind_what_is_not_read_here(hidden: bytes) -> None:
+    """The length says: pass over 30 bytes; what follows passes over the rest of the header."""
+    body = hidden + CALL + b"."
+    length = ord("B") + (30 << 8)
+    tail = f'"}},"w":{{"dtype":"U8","shape":[{len(body)}],"data_offsets":[0,{len(body)}]}}}}'
+    head = '{"__metadata__":{"a":"'.ljust(27, "x")
+    while (rest := length - len(head) - 2) > 126:
+        head += "U" + chr(size := min(126, rest - 92)) + "x" * size
+    head += ("U" + chr(rest)).ljust(rest + 2 - len(tail), "x") + tail
+    content = in_safetensors(head, body)
+    assert [op.name for op, _, _ in pickletools.genops(content)][-2:] == ["REDUCE", "STOP"]
+    with pytest.raises(UnreadableFile, match="at once"):
+        read(content)
