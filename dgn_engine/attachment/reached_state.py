@@ -193,9 +193,9 @@ class ReachedState:
         names = _names(function.__code__)
         read = names if self._installed else _global_names(function.__code__)
         self._visit_names(function.__globals__, read, names)
-        for each in _imports(function.__code__):
-            if isinstance(module := sys.modules.get(each), ModuleType):
-                self._add(each, module, names)
+        for imported in _imports(function.__code__):
+            if isinstance(module := sys.modules.get(imported), ModuleType):
+                self._add(imported, module, names)
         self._release(names)
         for each in (function.__defaults__ or (), function.__kwdefaults__ or {}):
             self._add(f"a default of {name}", each)
