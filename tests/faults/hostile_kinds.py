@@ -39,12 +39,9 @@ CALLED = (
 # What is taken although it lies: nothing of the lie is used. What is shown, and ignored.
 TAKEN: dict[str, tuple[tuple[str, ...], str]] = {
     "a field that nobody knows": (("a",), ""),
-    "notes that are a list": (("a",), ""),
-    "notes in notes": (("a",), ""),
     "10^5 notes": (("a",), ""),
     "a tensor without a name": (("",), ""),
     "names that are one letter in two ways": (("\u00e9", "e\u0301"), ""),
-    "half a letter for a name": ((r"\ud800",), ""),
     "empty tensors that overlap": (("0", "1", "2"), ""),
 }
 
@@ -113,8 +110,8 @@ def _steps() -> dict[str, tuple[Any, str]]:
             Call("functools", "reduce", (Name("os", "system"), ["a", "b"])),
             "reduce",
         ),
-        "a key of 10 MB for 100,000 names": (
-            Raw(b"]" + coded("k" * 10_000_000) + b"q\1" + b"0(" + b"}h\1Ns" * 100_000 + b"e"),
+        "a key of 10 MB for 50,000 names": (
+            Raw(b"]" + coded("k" * 10_000_000) + b"q\1" + b"0(" + b"}h\1Ns" * 50_000 + b"e"),
             r"^odd \(list\)$",
         ),
         "a module with a hook": (Call(module, "Sequential", (), hooks), "Sequential"),
@@ -271,7 +268,7 @@ def _safetensors() -> dict[str, tuple[bytes, str]]:
         "three places": (_raw('{"a":{' + one + "[0,4,8]}}"), "without type"),
         "no places": (_raw('{"a":{' + one + "null}}"), "without type"),
         "a place that is infinite": (_raw('{"a":{' + one + "[0,1e400]}}"), "impossible"),
-        "a place that is no number": (_raw('{"a":{' + one + "[0,NaN]}}"), "impossible"),
+        "a place that is no number": (_raw('{"a":{' + one + "[0,NaN]}}"), "no number of JSON"),
         "a place of 400 digits": (
             _raw('{"a":{' + one + "[0," + "9" * 400 + "]}}"),
             "outside the file",
@@ -280,18 +277,18 @@ def _safetensors() -> dict[str, tuple[bytes, str]]:
             _raw('{"a":{' + one + "[0," + "9" * 5000 + "]}}"),
             "number of unreasonable length",
         ),
-        "a shape that is text": (_raw(full.replace("[1]", '"1"')), "impossible"),
+        "a shape that is text": (_raw(full.replace("[1]", '"1"')), "without type, shape"),
         "a shape in a shape": (_raw(full.replace("[1]", "[[1]]")), "impossible"),
         "a shape of nothing": (_raw(full.replace("[1]", "null")), "without type"),
         "a type that is a number": (_raw(full.replace('"F32"', "4")), "impossible"),
-        "a type in small letters": (_raw(full.replace("F32", "f32")), r"no tensors .* a \(f32\)"),
+        "a type in small letters": (_raw(full.replace("F32", "f32")), r"not known \(f32\)"),
         "a field twice in an entry": (
             _raw(full.replace('"shape"', '"dtype":"F64","shape"')),
             "one name twice",
         ),
         "a field that nobody knows": (_raw(full.replace('"shape"', '"x":[[[]]],"shape"')), "."),
-        "notes that are a list": (_raw('{"__metadata__":[1],' + full[1:]), "."),
-        "notes in notes": (_raw('{"__metadata__":{"a":{"b":[]}},' + full[1:]), "."),
+        "notes that are a list": (_raw('{"__metadata__":[1],' + full[1:]), "no text"),
+        "notes in notes": (_raw('{"__metadata__":{"a":{"b":[]}},' + full[1:]), "no text"),
         "notes twice": (_raw('{"__metadata__":{},"__metadata__":{},' + full[1:]), "one name twice"),
         "notes alone": (_raw('{"__metadata__":{"a":"b"}}', b""), "no tensors"),
         "a header that is a list": (_raw("[" + full + "]"), "is no checkpoint"),
@@ -305,7 +302,7 @@ def _safetensors() -> dict[str, tuple[bytes, str]]:
             safetensors({"\u00e9": entry([1], 0, 4), "e\u0301": entry([1], 4, 8)}, b"0" * 8),
             ".",
         ),
-        "half a letter for a name": (_raw('{"\\ud800":' + full[5:]), "."),
+        "half a letter for a name": (_raw('{"\\ud800":' + full[5:]), "no text"),
         "10^5 notes": (
             _raw(
                 json.dumps({"__metadata__": {str(i): "x" for i in range(10**5)}})[:-1]

@@ -160,7 +160,7 @@ def _big() -> dict[str, tuple[Any, str]]:
         "a place 2^32 in the memo": (Raw(b"Nr\xff\xff\xff\xff"), r"^odd \(None\)$"),
         "a billion laughs": (laughing("ha"), r"^odd \(tuple\)$"),
         "a billion laughs of dictionaries": (
-            Raw(coded({}) + b"q\1" + (b"}(" + coded("a") + b"h\1" + coded("b") + b"h\1uq\1") * 40),
+            Raw(coded({}) + b"q\1" + (b"0}(" + coded("a") + b"h\1" + coded("b") + b"h\1uq\1") * 40),
             r"^odd \(dict\)$",
         ),
         "a billion laughs for a key": (

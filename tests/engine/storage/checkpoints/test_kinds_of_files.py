@@ -13,7 +13,13 @@ import pytest
 
 from dgn_engine.storage.checkpoints import limits, numpy_file
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, decoded, is_sound, natural
+from dgn_engine.storage.checkpoints.contents import (
+    CheckpointContents,
+    UnreadableFile,
+    decoded,
+    is_sound,
+    natural,
+)
 from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
     InertObject,
@@ -57,8 +63,8 @@ def test_a_type_that_is_not_known_is_named_and_what_follows_is_read() -> None:
     found = read_safetensors(
         safetensors(
             {
-                "w.10": entry(0, 8), "w.2": entry(8, 16, "F4", (3,)), "w.1": entry(16, 20),
-                "w.3": entry(20, 24, "C32", (1,)), "__metadata__": {"k": "v", "n": 3},
+                "w.10": entry(0, 8), "w.2": entry(8, 16, "F4", (16,)), "w.1": entry(16, 20),
+                "w.3": entry(20, 24, "F8_E8M0", (4,)), "__metadata__": {"k": "v", "n": "3"},
             },
             NUMBERS[:6].tobytes(),
         )
@@ -67,13 +73,15 @@ def test_a_type_that_is_not_known_is_named_and_what_follows_is_read() -> None:
         "w.1": [4], "w.10": [0, 1],
     }  # fmt: skip
     assert list(found.arrays) == ["w.1", "w.10"]
-    assert found.ignored == ("w.2 (F4)", "w.3 (C32)")
+    assert found.ignored == ("w.2 (F4)", "w.3 (F8_E8M0)")
     assert found.metadata == {"k": "v", "n": "3"}
     assert found.kind == "safetensors"
-    assert (
-        read_safetensors(safetensors({"w": entry(0, 4), "__metadata__": 3}, bytes(4))).metadata
-        == {}
-    )
+
+
+@pytest.mark.parametrize("notes", [3, ["k"], {"n": 3}, {"k": {"n": "3"}}])
+def test_notes_that_are_no_text_are_refused_as_safetensors_does(notes: object) -> None:
+    with pytest.raises(UnreadableFile, match="no text"):
+        read_safetensors(safetensors({"w": entry(0, 4), "__metadata__": notes}, bytes(4)))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +146,11 @@ def archive(files: dict[str, bytes]) -> bytes:
         ({"data.pkl": b""}, "does not hold one small list of tensors"),
         ({"m/a.txt": b""}, "does not hold one small list of tensors"),
         ({"m/data.pkl": b"", "n/x": b""}, "holds more than one folder"),
-        ({"m/data.pkl": b"", "m/byteorder": b"middle"}, "names a byte order that does not exist"),
+        ({"m/data.pkl": b"", "m/byteorder": b"little"}, "is of no version that torch reads"),
+        (
+            {"m/data.pkl": b"", "m/version": b"3", "m/byteorder": b"middle"},
+            "names a byte order that does not exist",
+        ),
     ],
 )
 def test_archives_of_something_else_are_told_apart(files: dict[str, bytes], words: str) -> None:
