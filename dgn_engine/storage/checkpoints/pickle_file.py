@@ -528,8 +528,8 @@ def type_name(node: Any) -> str:
     match node:
         case InertObject():
             return node.callee
-        case InertDict():
-            return node.name
+        case InertDict():  # a state dict is one to its reader
+            return "dict" if node.name == "collections.OrderedDict" else node.name
         case GlobalName():
             return str(node)
         case None:

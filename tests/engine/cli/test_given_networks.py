@@ -107,12 +107,13 @@ def refused(capsys: pytest.CaptureFixture[str], *asked: str) -> str:
 
 
 def asked_back(capsys: pytest.CaptureFixture[str], *asked: str) -> str:
-    """What is open in a file, the first line of the answer; readings that fit stand below it."""
+    """What is open in a file, the first line of the answer behind the warnings; readings that fit
+    stand below it."""
     capsys.readouterr()
     assert main([*asked]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    return said.err.splitlines()[0]
+    return next(line for line in said.err.splitlines() if ": warning: " not in line)
 
 
 def shown(capsys: pytest.CaptureFixture[str], *asked: str) -> dict[str, Any]:
