@@ -22,7 +22,7 @@ MADE = {
     "_codecs": "encode",
     "builtins": (
         "bool bytearray bytes complex dict float frozenset int list object range set slice str "
-        "tuple long unicode xrange"  # the last of Python 2
+        "tuple"
     ),
     "collections": "Counter OrderedDict defaultdict deque",
     "datetime": "date datetime time timedelta timezone",
@@ -219,7 +219,6 @@ SHOWN = {
 # of the file's making; kept, they may be called with anything later.
 CALLS_ARGUMENTS = {
     "copyreg._reconstructor": (0, 1),
-    "copy_reg._reconstructor": (0, 1),
     "numpy.core.multiarray._reconstruct": (0,),
     "numpy._core.multiarray._reconstruct": (0,),
     "numpy.random._pickle.__generator_ctor": (1,),

@@ -28,6 +28,7 @@ What a hostile pickle tries, and what stops it:
 
 from __future__ import annotations
 
+import _compat_pickle
 import pickle
 import pickletools
 import struct
@@ -348,7 +349,7 @@ class InertUnpickler(pickle._Unpickler):
 
     `build`, `persistent` and `calls` as for `read_pickle`. `at`: the place of the next byte;
     `within`: the code of the number or text that is being read, or 0; `text`: bytes of text up to
-    now; `copied`: bytes that calls have copied.
+    now; `copied`: bytes that calls have copied; `protocol`: what the pickle says of itself, last.
     """
 
     stack: list[Any]
@@ -368,6 +369,7 @@ class InertUnpickler(pickle._Unpickler):
         self.content, self.at = content, start
         self.within, self.text, self.copied = 0, 0, 0
         self.most_text = limits.PICKLE
+        self.protocol = 0
         self.build, self.persistent, self.calls = build, persistent, calls
 
     def load(self) -> Any:
@@ -406,6 +408,8 @@ class InertUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> GlobalName:
         if len(module) + len(name) > _LINE:  # from the stack, where a text may have megabytes
             raise UnreadableFile("has a pickle with a name of unreasonable length")
+        if self.protocol < 3:
+            module, name = _name_in_python_3(module, name)
         found = GlobalName(module, name)
         self.calls.named(found)
         return found
@@ -450,6 +454,9 @@ class InertUnpickler(pickle._Unpickler):
                 self.copied += 8 * len(argument.pairs)
         if self.copied > limits.copied(len(self.content)):
             raise UnreadableFile("copies its text or tables again and again, and was refused")
+
+    def _protocol(self) -> None:
+        self.protocol = self.read(1)[0]  # otherwise the instructions say enough
 
     def _instantiate(self, callee: Any, arguments: list[Any]) -> None:  # INST and OBJ use it
         self.keep(arguments)
@@ -507,7 +514,7 @@ class InertUnpickler(pickle._Unpickler):
         **{code: _limited(code) for code in _NUMBERS + _TEXTS},
         **{pickle.EXT1[0]: _extension(1), pickle.EXT2[0]: _extension(2)},
         pickle.EXT4[0]: _extension(4),
-        pickle.PROTO[0]: lambda machine: machine.read(1),  # the instructions say enough
+        pickle.PROTO[0]: _protocol,
         pickle.FRAME[0]: lambda machine: machine.read(8),  # its content is read as it comes
         pickle.BYTEARRAY8[0]: _STANDARD[pickle.BINBYTES8[0]],
         pickle.EMPTY_DICT[0]: lambda machine: machine.append(InertDict()),
@@ -521,6 +528,13 @@ class InertUnpickler(pickle._Unpickler):
         pickle.STACK_GLOBAL[0]: _stack_global,
     }
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _steps | _keeping_steps(_steps)
+
+
+def _name_in_python_3(module: str, name: str) -> tuple[str, str]:
+    """What pickle imports for a name of Python 2, as protocols 0 to 2 write it: subprocess.Popen
+    for commands.Popen."""
+    renamed = _compat_pickle.NAME_MAPPING.get((module, name))
+    return renamed or (_compat_pickle.IMPORT_MAPPING.get(module, module), name)
 
 
 def type_name(node: Any) -> str:

@@ -476,7 +476,6 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "argparse.Namespace": _namespace("argparse.Namespace"),
     "_codecs.encode": latin_bytes,
     "copyreg._reconstructor": _reconstructed,
-    "copy_reg._reconstructor": _reconstructed,
     "numpy.dtype": numpy_type,
     **dict.fromkeys(_RECONSTRUCT, _empty_array),
     **dict.fromkeys(_FROM_BUFFER, _whole_array),
