@@ -93,13 +93,15 @@ def test_heavy_readings_of_a_and_of_b_are_made_by_the_reading_process(
     qtbot.waitUntil(page.go.isEnabled)
     QTest.mouseClick(page.go, LEFT)
 
-    def read() -> bool:
+    def check_both() -> None:
         view = window.history.view({})
-        readings = {} if view.compared is None else view.compared.readings
-        both = [found.get("ntk") for found in (view.readings, readings)]
-        return all(one is not None and one.arrays and one.progress == 1.0 for one in both)
+        assert view.compared is not None
+        for one in (view.readings.get("ntk"), view.compared.readings.get("ntk")):
+            assert one is not None, window.notices.recent
+            assert one.arrays, (one.absent, one.remark, window.notices.recent)
+            assert one.progress == 1.0, (one.progress, one.remark, window.notices.recent)
 
-    qtbot.waitUntil(read, timeout=60_000)
+    qtbot.waitUntil(check_both)
     host = window.docks.hosts["ntk"]
     qtbot.waitUntil(lambda: "20 probe examples, exact" in host.footer())
 
