@@ -33,6 +33,9 @@ _RESTARTED = "DGN_RESTARTED"  # in the environment of a program that has started
 # Read from the current folder before any other place: by matplotlib when it is imported, by numba
 # then and before each compilation. Neither can be told otherwise.
 FOREIGN_SETTINGS = frozenset({"matplotlibrc", ".numba_config.yaml"})
+# In the name of every folder that Dask puts into `sys.path`: in the system's temporary folder,
+# where anybody may have made it, unless it is told another.
+_DASK_SCRATCH = "dask-scratch-space"
 _exists = os.path.exists
 _found_unsafe: set[str] = set()
 
@@ -154,6 +157,7 @@ def _is_absolute(name: str) -> bool:
 def _safe(folders: Iterable[str]) -> list[str]:
     """Absolute folders other than the current one; that too where our own packages lie in it.
 
+    Those of Dask's scratch space hold nothing of ours.
     One with the separator in its name would be two in PYTHONPATH, the second of them relative.
     """
     ours = _our_folders()
@@ -166,6 +170,7 @@ def _safe(folders: Iterable[str]) -> list[str]:
         for one in folders
         if Path(one).is_absolute()
         and os.pathsep not in one
+        and _DASK_SCRATCH not in one
         and ((real := os.path.realpath(one)) != here or real in ours)
     ]
 

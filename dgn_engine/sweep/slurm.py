@@ -7,6 +7,7 @@ import os
 import shlex
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -136,6 +137,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
 
     start_resource_tracker()
     with (
+        _scratch_folder(),
         guarded_ports(),
         dask.config.set({"distributed.worker.multiprocessing-method": METHOD}),
         LocalCluster(
@@ -152,6 +154,27 @@ def local_cluster(workers: int) -> Iterator[Any]:
         ) as cluster,
     ):
         yield cluster
+
+
+@contextmanager
+def _scratch_folder(parent: str | None = None) -> Iterator[str]:
+    """Yield a new folder, the user's alone, that is Dask's temporary folder while it lasts.
+
+    Dask takes `dask-scratch-space` in the system's temporary folder as it finds it, whoever made
+    it, puts it first in `sys.path`, and truncates the files to which the links in it lead.
+    """
+    import dask
+
+    with tempfile.TemporaryDirectory(
+        prefix="dask-", dir=parent, ignore_cleanup_errors=True
+    ) as folder:
+        try:
+            with dask.config.set(
+                {"temporary-directory": folder, "distributed.worker.use-file-locking": False}
+            ):
+                yield folder
+        finally:  # Dask may leave it there; the name would be free for anybody
+            sys.path[:] = [one for one in sys.path if not one.startswith(folder)]
 
 
 @contextmanager
@@ -179,7 +202,9 @@ def _slurm(text: str, workers: int, tls: ClusterTls, root: Path) -> Iterator[Any
         if not tls.off:
             security = given_security(text, tls) if tls.files else temporary_security()
             security = stack.enter_context(for_jobs(security, root))
-        arguments, jobs = job_arguments(text, workers, _make_job_folder(root))
+        folder = _make_job_folder(root)
+        scratch = stack.enter_context(_scratch_folder(folder))
+        arguments, jobs = job_arguments(text, workers, folder, scratch)
         if security is not None:
             arguments["security"] = security
         job_class = _job_class(SLURMJob, shlex.quote(submit), shlex.quote(cancel or "scancel"))
@@ -195,6 +220,12 @@ def _job_class(base: Any, submit: str, cancel: str) -> Any:
         submit_command = submit
         cancel_command = cancel
         refusal = ""  # the last answer of `sbatch` that was one
+
+        @staticmethod
+        async def _call(command: list[str], **options: Any) -> str:
+            """Run one of them, in an environment that names no relative file."""
+            answer: str = await base._call(command, env=safe_environment(), **options)
+            return answer
 
         async def _submit_job(self, script: str) -> str:
             """Submit the script; Dask would print a refusal with its traceback, and wait."""
@@ -230,21 +261,22 @@ def wanted_jobs(text: str, workers: int) -> int:
     return int(slurm_options(text).get("jobs", workers or 1))
 
 
-def job_arguments(text: str, workers: int, folder: str) -> tuple[dict[str, Any], int]:
+def job_arguments(text: str, workers: int, folder: str, scratch: str) -> tuple[dict[str, Any], int]:
     """Return the arguments of a `SLURMCluster`, and how many jobs are wanted.
 
-    `folder`: where they begin and print.
+    `folder`: where they begin and print; `scratch`: where Dask keeps its temporary files.
     """
     options = slurm_options(text)
     options.pop("jobs", None)
     arguments: dict[str, Any] = {"cores": 1, "memory": "4GB", "processes": 1, **options}
     prologue = arguments.pop("prologue", "")
     named = "python" in arguments
-    arguments["job_script_prologue"] = [*_modules_there(named), *([prologue] if prologue else [])]
+    arguments["job_script_prologue"] = [*_exports(named), *([prologue] if prologue else [])]
     directive = arguments.pop("directive", "")
     warned = f"--signal=B:USR1@{WARNING}"
     own = directive.startswith("--signal")
     arguments["log_directory"] = folder
+    arguments["local_directory"] = scratch
     arguments["job_extra_directives"] = [
         one for one in (f"--chdir={folder}", "" if own else warned, directive) if one
     ]
@@ -295,14 +327,17 @@ def _queued_jobs() -> set[str] | None:
     return set(done.stdout.split())
 
 
-def _modules_there(named: bool) -> list[str]:
-    """Return lines of a job's script: nothing is imported from the folder where it begins.
+def _exports(named: bool) -> list[str]:
+    """Return lines of a job's script: nothing is imported from the folder where it begins, and
+    Dask takes no locks in its scratch folder.
 
     `named`: the user named a Python, which is not given the folders of ours.
     """
     environment = safe_environment() if named else python_environment()
     folders = shlex.quote(environment.get("PYTHONPATH", ""))
-    return ["export PYTHONSAFEPATH=1", f"export PYTHONPATH={folders}"]
+    # Not every file system that machines share has locks.
+    locks = "export DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING=False"
+    return ["export PYTHONSAFEPATH=1", f"export PYTHONPATH={folders}", locks]
 
 
 @contextmanager

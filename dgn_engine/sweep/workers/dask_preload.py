@@ -2,7 +2,8 @@
 
 They ignore Ctrl-C and a closed terminal, which reach them too (the process that started them stops
 them); those that are jobs of Slurm end in order when they are told that their time is nearly up.
-Dask imports a preload before it opens a port, and calls `dask_setup` afterwards.
+Dask imports a preload before it opens a port or starts a process, and calls `dask_setup`
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.sweep.workers.dask_ports import guard_ports
 
 _OURS = "SLURM_JOB_ID" in os.environ or multiprocessing.parent_process() is not None
-if _OURS:
+if _OURS:  # it is no process of somebody else's
+    distrust_start_folder()  # and Dask's scratch folder, which is in `sys.path` by now
     guard_ports()
 
 
 def dask_setup(_worker: object) -> None:
     """Called by Dask in a worker, or a nanny, that is told to preload this module."""
-    if _OURS:  # it is no process of somebody else's
-        distrust_start_folder()
     if threading.current_thread() is not threading.main_thread():
         return
     if "SLURM_JOB_ID" in os.environ:  # SIGTERM is Dask's own way to end in order

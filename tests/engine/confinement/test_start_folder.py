@@ -182,6 +182,42 @@ def test_workers_of_dask_import_nothing_of_the_folder(traps: TrapFolder) -> None
     assert "" not in found
 
 
+def test_the_scratch_space_of_dask_in_a_shared_temporary_folder_is_not_touched(
+    traps: TrapFolder,
+) -> None:
+    """Whoever can write to that folder may have made it."""
+    pytest.importorskip("distributed", reason="dask is not installed")
+    shared = traps.safe / "tmp"
+    planted = shared / "dask-scratch-space"
+    planted.mkdir(parents=True)
+    for trap in traps.folder.glob("*.py"):
+        (planted / trap.name).symlink_to(trap)
+    (planted / "dgn_engine.py").symlink_to(traps.folder / "json.py")
+    precious = traps.safe / "precious"
+    precious.write_text("precious")
+    (planted / "global.lock").symlink_to(precious)
+    (planted / "left.dirlock").symlink_to(precious)
+    script = traps.safe / "cluster.py"
+    script.write_text(
+        "import json, sys, tempfile\n"
+        "from dgn_engine.confinement.start_folder import distrust_start_folder, import_folders\n"
+        "from dgn_engine.sweep.cluster_tls import ClusterTls\n"
+        "from dgn_engine.sweep.slurm import connected\n"
+        "from pathlib import Path\n"
+        "if __name__ == '__main__':\n"
+        "    distrust_start_folder()\n"
+        "    with connected('local', 1, ClusterTls(), Path('.')) as client:\n"
+        "        there = client.submit(eval, \"__import__('sys').path\").result()\n"
+        "        print(json.dumps([tempfile.gettempdir(), [*there, *import_folders()]]))\n"
+    )
+    said = run(traps, sys.executable, "-P", str(script), TMPDIR=str(shared), PYTHONPATH=str(ROOT))
+    temporary, folders = json.loads(said)
+    assert temporary == str(shared)
+    assert not [one for one in folders if one.startswith(str(shared))]
+    assert precious.read_text() == "precious"
+    assert list(shared.iterdir()) == [planted]
+
+
 def test_the_current_folder_is_handed_on_only_where_our_packages_lie_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,13 +186,34 @@ def start(
         assert ("ports" in SETTINGS) == ours
         # nannies start their workers as we start ours
         assert SETTINGS.get(STARTED_BY) == ("dgn_spawn" if cluster == "local" else None)
+        assert ("temporary-directory" in SETTINGS) == ours  # another's cluster keeps its own
+        scratch = Path(str(SETTINGS.get("temporary-directory", "/nowhere")))
+        if ours:
+            assert scratch.stat().st_mode & 0o777 == 0o700
+            sys.path.insert(0, str(scratch / "dask-scratch-space"))  # as Dask does
         made = list(Thing.made)
         assert Thing.open == made
         assert client is made[-1]
         assert isinstance(client, Client)
         assert logging.getLogger("distributed").level == logging.CRITICAL
         assert logging.getLogger("distributed.client").level == logging.CRITICAL
+    assert not scratch.exists()
+    assert not [one for one in sys.path if one.startswith(str(scratch))]
     return made
+
+
+def test_dask_keeps_its_scratch_space_to_itself_also_where_the_sweep_fails() -> None:
+    made: list[Path] = []
+
+    def fail() -> None:
+        with connected("local", 1, ON, Path("/nowhere")):
+            made.append(Path(str(SETTINGS["temporary-directory"])))
+            (made[0] / "left").touch()
+            raise UserError("It was stopped.")
+
+    with pytest.raises(UserError, match="stopped"):
+        fail()
+    assert not made[0].exists()
 
 
 def test_a_running_cluster_is_joined_under_a_name_of_our_own(listener: str) -> None:
@@ -220,6 +241,7 @@ PRELOAD = "dgn_engine.sweep.workers.dask_preload"
 MODULES_THERE = [
     "export PYTHONSAFEPATH=1",
     f"export PYTHONPATH={shlex.quote(os.pathsep.join(import_folders()))}",
+    "export DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING=False",
 ]  # fmt: skip
 WARNED = "--signal=B:USR1@120"  # Slurm tells the worker that its time is nearly up
 ONE_JOB = {
@@ -253,7 +275,9 @@ ONE_JOB = {
             "slurm:python=/opt/python,directive=--signal=B:USR1@600", 0, 1,
             {
                 **ONE_JOB, "python": "exec /opt/python -P",
-                "job_script_prologue": [*MODULES_THERE[:-1], "export PYTHONPATH=/opt/modules"],
+                "job_script_prologue": [
+                    MODULES_THERE[0], "export PYTHONPATH=/opt/modules", MODULES_THERE[2],
+                ],
                 "job_extra_directives": ["--signal=B:USR1@600"],
             },
         ),
@@ -274,6 +298,7 @@ def test_jobs_of_slurm_have_the_options_that_were_given(
     programs = ["'/opt/the slurm/sbatch'", "'/opt/the slurm/scancel'"]
     assert [job.submit_command, job.cancel_command] == programs
     folder = Path(cluster.options.pop("log_directory"))
+    assert Path(cluster.options.pop("local_directory")).parent == folder
     assert folder.parent == tmp_path / "logs"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert list(folder.iterdir()) == []
