@@ -84,7 +84,7 @@ def test_a_job_of_slurm_whose_time_is_up_saves_its_run_which_goes_on_in_another(
     run(SerialExecutor(), [LONG], tmp_path / "serial")
     root = tmp_path / "sweep"
     told: list[int] = []
-    served: list[Listener] = []  # who answers without a certificate: Dask's HTTP servers
+    served: list[Listener] = []  # who answers without a certificate
     saved: list[int] = []
 
     def watch(progress: UnitProgress) -> None:
@@ -104,7 +104,7 @@ def test_a_job_of_slurm_whose_time_is_up_saves_its_run_which_goes_on_in_another(
     row.injected += 1
     assert states == {LONG.id: "done"}
     assert told
-    assert {one.address for one in served} == {"127.0.0.1"}
+    assert served == []
     assert saved
     assert saved[0] > 0.1 * RunReader(unit_folder(root, LONG.id)).checkpoints[-1].step
     assert_sound(unit_folder(root, LONG.id))
