@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.regular_files import FILE, open_regular
 from dgn_engine.storage.remote import (
@@ -38,7 +39,7 @@ from dgn_engine.storage.remote import (
 )
 from dgn_engine.storage.remote.bounded_socket import BoundedSocket
 from dgn_engine.storage.runs import folder_layout as layout
-from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs import run_info
 
 OWNERS = 8  # connections that have shown the token
 STRANGERS = 32  # … and that have not yet; the oldest gives way to a new one
@@ -58,7 +59,7 @@ class RunServer(ThreadingHTTPServer):
     def __init__(
         self, folder: Path, port: int = 0, report: Callable[[int], object] | None = None
     ) -> None:
-        """Raises `UserError` where the folder holds no run or the port is taken.
+        """Raises `UserError` where the folder holds no run that can be read, or the port is taken.
 
         Args:
             folder: of the run.
@@ -68,6 +69,8 @@ class RunServer(ThreadingHTTPServer):
         """
         if not layout.holds_run(folder):
             raise UserError(f"{folder} holds no run.")
+        if (inside(folder) / layout.RUN).exists():
+            run_info.read(folder)  # no mirror could be made of a damaged one
         self.folder = folder
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self._report = report
@@ -126,9 +129,10 @@ class RunServer(ThreadingHTTPServer):
         """A peer that went away, or talks nonsense, is no news."""
 
     def listing(self) -> dict[str, object]:
-        """What a mirror needs to know. Raises `OSError`."""
+        """What a mirror needs to know; no file of the run is opened but its lock, because a log may
+        take longer to read than a mirror waits. Raises `OSError`."""
         root = inside(self.folder)
-        running = RunReader(self.folder).status == "running"  # first: then all of it is listed
+        running = lock.holder(root / layout.LOCK) is not None  # first: then all of it is listed
         top = [(name, one) for name, one in root.listing().items() if name in _TOP]
         frames = (root / layout.FRAMES).listing().items()
         found = [*top, *((f"{layout.FRAMES}/{n}", s) for n, s in frames if layout.frame_key(n))]

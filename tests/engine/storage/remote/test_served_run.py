@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -500,3 +501,43 @@ def test_a_disk_that_is_too_small_is_said_before_anything_comes(
     with served(server) as port, pytest.raises(UserError, match="choose another folder"):
         RunMirror(port, server.token, tmp_path / "here").sync()
     assert names(tmp_path / "here") == set()
+
+
+def test_a_list_opens_no_log(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(recorded, tmp_path / "run"))
+    server = RunServer(run)
+    (run / layout.LOG).write_bytes(b"no line\n" * 3)
+    opened: list[str] = []
+    real = os.open
+
+    def watched(path: Any, *arguments: Any, **named: Any) -> int:
+        opened.append(os.path.basename(os.fspath(path)))  # noqa: PTH119
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", watched)
+    listed = server.listing()
+    monkeypatch.undo()
+    server.server_close()
+    assert layout.LOCK in opened
+    assert not {layout.LOG, layout.RUN} & set(opened)
+    assert listed["running"] is False
+    assert {layout.LOG, layout.RUN} <= {one[0] for one in listed["files"]}  # type: ignore[attr-defined]
+
+
+def test_a_run_whose_description_is_damaged_is_not_served(recorded: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(recorded, tmp_path / "run"))
+    (run / layout.RUN).write_text("{")
+    with pytest.raises(UserError, match="is damaged"):
+        RunServer(run)
+
+
+def test_a_description_that_is_damaged_while_it_is_served_is_listed(
+    recorded: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(recorded, tmp_path / "run"))
+    server = RunServer(run)
+    (run / layout.RUN).write_text("{")
+    with served(server) as port:
+        assert ask(port, f"{PREFIX}list", server.token)[0] == 200
