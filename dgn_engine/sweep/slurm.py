@@ -300,9 +300,11 @@ def replace_ended_jobs(cluster: Any, wanted: int) -> int | None:
     async def forget_ended() -> int:
         jobs = cluster.workers
         for name in [name for name, job in jobs.items() if job.job_id not in (queued or ())]:
-            # The new job has another name: by this one Dask may still cancel, as its worker left.
             del jobs[name]
             cluster.worker_spec.pop(name, None)
+            # A new job must have a new name: Dask cancels the one whose worker left, by its name.
+            # `_i` is the number in the newest name, which would be free again.
+            cluster._i += 1
         return len(jobs)
 
     there: int | None = None if queued is None else cluster.sync(forget_ended)

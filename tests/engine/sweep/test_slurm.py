@@ -41,6 +41,7 @@ class Thing:
         self.scaled: dict[str, int] = {}
         self.workers: dict[str, Any] = {}
         self.worker_spec: dict[str, object] = {}
+        self._i = 0  # as of Dask's: the number in the name of the newest worker
         Thing.made.append(self)
 
     def __enter__(self) -> Thing:
@@ -515,6 +516,7 @@ def test_jobs_that_ended_are_submitted_again_under_other_names(
     cluster.worker_spec = dict.fromkeys(cluster.workers, None)
     assert slurm.replace_ended_jobs(cluster, wanted) == there
     assert set(cluster.workers) == set(cluster.worker_spec) == left
+    assert cluster._i == 3 - len(left)  # names that Dask has not given away yet
     assert cluster.scaled == ({} if asked is None else {"jobs": asked})
 
 
