@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -14,16 +13,10 @@ from time import monotonic
 from types import FrameType
 
 from dgn_engine.confinement.child import python_environment
+from dgn_engine.confinement.tied_program import tied_command
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ON_LINUX = sys.platform == "linux"
 ECHO_EVERY = 0.2  # seconds
-# 1 is PR_SET_PDEATHSIG: a child whose parent is killed would go on using the card.
-DIE_WITH_PARENT = """\
-import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 def run_for(
@@ -52,7 +45,7 @@ def run_for(
         Path(output.name).open(encoding="utf-8", errors="replace") as seen,
     ):
         process = subprocess.Popen(
-            [sys.executable, "-ISc", DIE_WITH_PARENT, *command] if ON_LINUX else command,
+            tied_command(command),  # or it would go on using the card
             stdout=output,
             stderr=subprocess.STDOUT,
             env=python_environment() | environment,

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from dgn_engine.confinement.start_folder import import_folders, safe_environment
+from dgn_engine.confinement.start_folder import PARENT, import_folders, safe_environment
 
 _PIPE = 1 << 20  # bytes that wait between both processes, where the system lets one choose
 _BUFFER = 1 << 18
@@ -45,7 +45,7 @@ def start_child(command: list[str], stdin: IO[bytes] | int) -> subprocess.Popen[
     """Start a child that reads `stdin` and answers on a pipe; what it complains of is dropped.
 
     Ctrl-C does not reach it: its parent ends it, in the order that it needs. It ends by itself with
-    the thread that starts it (`process.end_with_parent`). Raises `OSError`.
+    the thread that starts it (`parent_watch.end_with_parent`). Raises `OSError`.
     """
     return subprocess.Popen(
         command,
@@ -69,7 +69,7 @@ def child_environment() -> dict[str, str]:
     """A small environment: where modules lie, one thread, no GPU."""
     kept = (
         "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "HOME",
-        "PYTHONPATH", "PYTHONSAFEPATH",
+        "PYTHONPATH", "PYTHONSAFEPATH", PARENT,
         *one_thread(),
     )  # fmt: skip
     environment = python_environment() | one_thread()
@@ -80,8 +80,12 @@ def child_environment() -> dict[str, str]:
 
 
 def python_environment() -> dict[str, str]:
-    """Return the environment of a child: this process's, without the folder where it stands."""
-    return {**safe_environment(), "PYTHONPATH": os.pathsep.join(import_folders())}
+    """Return the environment of a child: this process's, without the folder where it stands.
+
+    The child is told whose it is, for `parent_watch`.
+    """
+    folders = os.pathsep.join(import_folders())
+    return {**safe_environment(), "PYTHONPATH": folders, PARENT: str(os.getpid())}
 
 
 def one_thread() -> dict[str, str]:

@@ -8,10 +8,8 @@ Landlock and the filter of system calls also hold what a fault in C code lets in
 from __future__ import annotations
 
 import codecs
-import contextlib
 import ctypes
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from dgn_engine.confinement.landlock import lock_paths
 from dgn_engine.confinement.seccomp import filter_system_calls
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
-_PARENT_ENDS = 1  # of prctl(2): PR_SET_PDEATHSIG
 CODINGS = ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8")
 # Prefixes of Python's audit events, which are raised before the thing itself happens.
 _RUNS = ("exec", "import", "marshal.", "pickle.", "code.", "function.", "cpython.run_")
@@ -43,18 +40,6 @@ def cut_off() -> bool:
         return any(unshare(flags) == 0 for flags in (_NEW_USER | _NEW_NETWORK, _NEW_NETWORK))
     except (OSError, AttributeError):
         return False
-
-
-def end_with_parent() -> None:
-    """Be killed when the thread that started this process ends, where the kernel can do so (Linux).
-
-    Elsewhere a child ends when it reads or writes the closed pipe, or its time is over. After
-    `cut_off`: new rights make the kernel forget it.
-    """
-    if sys.platform != "linux":
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PARENT_ENDS, int(signal.SIGKILL), 0, 0, 0)
 
 
 def confine(seconds: int, memory: int) -> None:

@@ -29,6 +29,7 @@ _PLACES = (
     "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
 )  # fmt: skip
 _AT_START = ("DYLD_", "LD_", "PYTHON")  # how variables begin that are read before our code runs
+PARENT = "DGN_PARENT"  # in the environment of a child: the number of the process that starts it
 _RESTARTED = "DGN_RESTARTED"  # in the environment of a program that has started itself again: why
 # Read from the current folder before any other place: by matplotlib when it is imported, by numba
 # then and before each compilation. Neither can be told otherwise.

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from dgn_engine.confinement.child import python_command
-from dgn_engine.confinement.process import end_with_parent
+from dgn_engine.confinement.parent_watch import end_with_parent
 
 
 def tied_command(command: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from dgn_engine.confinement import Layer, process
 from dgn_engine.confinement.child import child_command, child_environment, own_folder
+from dgn_engine.confinement.parent_watch import end_with_parent
 from dgn_engine.errors import UserError
 
 _SECONDS = 30
@@ -54,7 +55,7 @@ def confinement_here() -> dict[str, Any]:
 
 def _main() -> None:
     alone = process.cut_off()
-    process.end_with_parent()
+    end_with_parent()
     layers = {
         "network": Layer(alone, "a namespace of its own" if alone else "no namespace is given"),
         **process.confine_c_code(_SECONDS, _MEMORY),

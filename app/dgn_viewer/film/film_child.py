@@ -13,7 +13,7 @@ import sys
 import traceback
 from typing import IO, Any
 
-from dgn_engine.confinement.process import end_with_parent
+from dgn_engine.confinement.parent_watch import end_with_parent
 from dgn_engine.errors import UserError
 from dgn_viewer.figures.animation import film
 from dgn_viewer.film.film_order import Film, FilmOrder, Told

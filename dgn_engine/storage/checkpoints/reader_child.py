@@ -19,7 +19,8 @@ from typing import IO
 
 import numpy as np
 
-from dgn_engine.confinement.process import confine, cut_off, end_with_parent
+from dgn_engine.confinement.parent_watch import end_with_parent
+from dgn_engine.confinement.process import confine, cut_off
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import (

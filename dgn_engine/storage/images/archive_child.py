@@ -19,7 +19,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Self
 
-from dgn_engine.confinement.process import confine, cut_off, end_with_parent
+from dgn_engine.confinement.parent_watch import end_with_parent
+from dgn_engine.confinement.process import confine, cut_off
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 

@@ -23,7 +23,8 @@ from PIL.TiffImagePlugin import PREFIXES as TIFF
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from dgn_engine.confinement.process import confine, cut_off, end_with_parent
+from dgn_engine.confinement.parent_watch import end_with_parent
+from dgn_engine.confinement.process import confine, cut_off
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 

@@ -25,7 +25,7 @@ from dgn_engine.confinement.child import (
     python_environment,
     usable_cores,
 )
-from dgn_engine.confinement.process import end_with_parent
+from dgn_engine.confinement.parent_watch import end_with_parent
 from dgn_engine.storage.runs.index_entry import IndexEntry, from_cache, read_entry, to_cache
 
 SHARE = 500  # runs; a process that reads fewer is not worth its start

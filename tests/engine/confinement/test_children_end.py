@@ -14,7 +14,8 @@ import pytest
 PARENT = """
 import subprocess, sys, time
 from dgn_engine.confinement import child
-busy = "from dgn_engine.confinement.process import *; cut_off(); end_with_parent(); " \\
+busy = "from dgn_engine.confinement.process import *; from dgn_engine.confinement.parent_watch " \\
+    "import end_with_parent; cut_off(); end_with_parent(); " \\
     "confine(600, 1 << 28); print('busy', flush=True)\\nwhile True: pass"
 made = child.start_child([sys.executable, "-s", "-P", "-c", busy], subprocess.DEVNULL)
 made.stdout.readline()
@@ -35,6 +36,20 @@ made.stdout.readline()
 print(made.pid, flush=True)
 time.sleep(600)
 """
+# It is alone before it asks for its parent.
+OF_A_LATE_ONE = """
+import subprocess, sys, time
+from dgn_engine.confinement import child
+late = "import os; from dgn_engine.confinement import parent_watch; " \\
+    "parent_watch.LEAVE = 0.1; parent = os.getppid(); print('late', flush=True)\\n" \\
+    "while os.getppid() == parent: pass\\n" \\
+    "parent_watch.ASK()\\nwhile True: pass"
+made = subprocess.Popen(
+    child.python_command("-c", late), env=child.python_environment(), stdout=subprocess.PIPE)
+made.stdout.readline()
+print(made.pid, flush=True)
+time.sleep(600)
+"""
 OF_A_TIED_ONE = """
 import subprocess, sys, time
 from dgn_engine.confinement import child
@@ -49,7 +64,15 @@ time.sleep(600)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends it")
 @pytest.mark.parametrize(
-    "script", [PARENT, OF_A_WATCHED_ONE, OF_A_TIED_ONE], ids=["confined", "watched", "tied"]
+    "script",
+    [
+        PARENT,
+        OF_A_WATCHED_ONE,
+        OF_A_TIED_ONE,
+        OF_A_LATE_ONE.replace("ASK", "end_with_parent"),
+        OF_A_LATE_ONE.replace("ASK", "end_after_parent"),
+    ],
+    ids=["confined", "watched", "tied", "late", "late and watched"],
 )
 def test_a_child_that_computes_ends_with_a_parent_that_is_killed(script: str) -> None:
     parent = subprocess.Popen(
