@@ -233,12 +233,16 @@ class HeadlessRun:
             raise
         # The weights first: a run is finished when nothing of it is missing.
         unsaved = "" if recording is None else _save(run, recording.root / WEIGHTS)
+
+        def save_again() -> None:
+            nonlocal unsaved
+            if recording is not None and unsaved:  # a folder that was removed has a successor now
+                unsaved = _save(run, recording.root / WEIGHTS)
+
         if run.finished:
             self._emit(events.Finished(run.step_count))
-        if recording is not None and not recording.close():
+        if recording is not None and not recording.close(last=save_again):
             unsaved = recording.paused or unsaved or f"{recording.path} could not be finished."
-        elif recording is not None and unsaved:  # its folder was removed, and has a successor now
-            unsaved = _save(run, recording.root / WEIGHTS)
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
 
     def _read_probes(self, run: Run, needed: bool = False) -> None:

@@ -166,17 +166,24 @@ class Recording:
             self.checkpoint()
         return self._recorder.mark()
 
-    def close(self, sound: bool = True, timeout: float = 30.0) -> bool:
+    def close(
+        self,
+        sound: bool = True,
+        timeout: float = 30.0,
+        last: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Write a last checkpoint and release the folder; whether all is on disk.
 
         `sound`: the run is between two steps. After an exception it may not, and its last
-        checkpoint is better.
+        checkpoint is better. `last`: called by the thread that writes, when all else is there and
+        before the folder is described in its manifest.
         """
         if sound and self._state != (self._run.step_count, self._changes):
             self.checkpoint()
         if sound and not (self._run.finished or self._run.diverged):
             self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
         self._run.before_change = _not_recorded  # else run and recording keep each other alive
+        self._recorder.before_close = last
         whole = self._recorder.close(timeout)
         for event in self._recorder.take_events():
             self._emit(event)

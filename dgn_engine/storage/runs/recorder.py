@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,7 @@ class Recorder:
         folder.tell = self._events.append
         self._room = threading.Semaphore(WAITING_FRAMES)
         self._later: list[_Note] = []  # of the thread that asks
+        self.before_close: Callable[[], None] = lambda: None  # the last to write into the folder
         self._ended = threading.Event()
         self._saving = threading.Event()  # a checkpoint waits or is being written
         # Of the writing thread alone:
@@ -151,6 +152,7 @@ class Recorder:
                 self.busy = time.thread_time()
             if self.paused:
                 self._try_again(last=True)
+            self.before_close()
         except Exception as error:  # a bug must not end the run
             self.paused = f"The recorder failed: {error}."
             self._events.append(Failed(self.paused, traceback.format_exc()))

@@ -12,6 +12,8 @@ from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
+from dgn_engine.storage.runs.folder_layout import WEIGHTS
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
@@ -71,6 +73,23 @@ def test_chosen_epochs_and_the_best_are_kept(tmp_path):
     assert accuracy_of(kept / BEST, config) == outcome.best_accuracy == max(tested.values())
     assert accuracy_of(kept / epoch_file(0), config) < 0.5
     assert (kept / best_until_file(3)).read_bytes() == (kept / BEST).read_bytes()
+
+
+def test_last_weights_that_were_written_at_the_second_try_belong_to_the_run(tmp_path, monkeypatch):
+    """The folder's manifest, which is written last, has them."""
+    tries, save = [], Run.save
+
+    def fail_once(run, path):
+        tries.append(path)
+        if len(tries) == 1:
+            raise UserError("The disk is full.")
+        save(run, path)
+
+    monkeypatch.setattr(Run, "save", fail_once)
+    outcome = trained(tmp_path / "run", relu(CONFIG, keep_best=False, keep_epochs=()))
+    assert (len(tries), outcome.unsaved) == (2, "")
+    assert (tmp_path / "run" / WEIGHTS).exists()
+    assert verify(tmp_path / "run") == []
 
 
 class Scored:
