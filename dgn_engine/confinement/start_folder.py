@@ -7,6 +7,7 @@ What lies there is read as data where a command names it, and never run or obeye
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,20 +15,36 @@ from pathlib import Path
 
 import dgn_engine
 
-# Lists of folders in which an empty or relative entry means the current folder.
-_PATH_LISTS = (
-    "PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "DYLD_FRAMEWORK_PATH",
-    "DYLD_LIBRARY_PATH", "QT_PLUGIN_PATH", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS",
+# How the variables begin that Python, the loader of the system, the libraries that we load and the
+# programs that we start read; and those that begin like no other.
+_READ = (
+    "CUDA", "DASK_", "DBUS_", "DYLD_", "FC_", "FFMPEG", "FFREPORT", "FONTCONFIG_", "FREI0R", "GBM_",
+    "GDK_", "GIO_", "GSETTINGS_", "GTK", "INTEL_", "JOBLIB_", "KMP_", "LADSPA_", "LD_", "LIBGL_",
+    "MATPLOTLIB", "MESA_", "MKL_", "MPL", "NCCL_", "NUMBA_", "OMP_", "OPENBLAS_", "OPENSSL_",
+    "PMIX", "PYQTGRAPH_", "PYTHON", "PYTORCH_", "QML", "QSG_", "QT", "SBATCH_", "SCANCEL_",
+    "SLURM_", "SQUEUE_", "SSL", "TORCH", "TRITON_", "VK_", "XCOMPOSE", "XCURSOR_", "XDG_", "XKB_",
+    "XLOCALE", "__EGL_", "__GLX_",
 )  # fmt: skip
-# A folder or a file each, with code or settings; a relative one is in the current folder.
+_READ_TOO = frozenset({
+    "BROWSER", "CC", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "CXX", "C_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX", "GCONV_PATH", "HOME", "HOSTALIASES", "LIBRARY_PATH", "LOCPATH", "NLSPATH",
+    "PATH", "TEMP", "TMP", "TMPDIR", "TZDIR", "XAUTHORITY",
+})  # fmt: skip
+# How those of them end that are a list of folders, in which an empty entry is the current folder;
+# and a folder or a file. A relative one is in the current folder, whether it is there yet or not.
+_LISTS = ("DIRS", "PATH", "PATHS")
 _PLACES = (
-    "CUDA_CACHE_PATH", "DASK_CONFIG", "DASK_ROOT_CONFIG", "FONTCONFIG_FILE", "FONTCONFIG_PATH",
-    "HOME", "MATPLOTLIBRC", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "OPENSSL_CONF", "OPENSSL_MODULES",
-    "PYTHONHOME", "PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PYTHONUSERBASE",
-    "QT_QPA_PLATFORM_PLUGIN_PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TORCHINDUCTOR_CACHE_DIR",
-    "TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TRITON_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
+    "CONF", "CONFIG", "DIR", "DIRECTORY", "FILE", "HOME", "OPENSSL_MODULES", "PYCACHEPREFIX", "RC",
+    "ROOT", "STARTUP", "TEMP", "TMP", "TZDIR", "USERBASE",
 )  # fmt: skip
+# Parts of names whose values are no paths, though they or their names look so: 'gres/gpu',
+# 'MIG-GPU-…/1/0', base64 of Dask's own.
+_NO_PATHS = (
+    "ALLOC_CONF", "DEVICES", "INHERIT_CONFIG", "JOB_NAME", "PLATLIBDIR", "SAFEPATH", "TRES",
+    "_GRES",
+)  # fmt: skip
+_BETWEEN = re.compile(rf"[\s,;=|'\"()\[\]{{}}{os.pathsep}]+")  # what parts the words of a value
+_URL = re.compile(r"[^\s,;]*://[^\s,;]*")
 _AT_START = ("DYLD_", "LD_", "PYTHON")  # how variables begin that are read before our code runs
 PARENT = "DGN_PARENT"  # in the environment of a child: the number of the process that starts it
 _RESTARTED = "DGN_RESTARTED"  # in the environment of a program that has started itself again: why
@@ -67,26 +84,25 @@ def distrust_start_folder(restart: bool = False) -> None:
 
 
 def unsafe_variables() -> list[str]:
-    """Return the variables of the environment, now or when this program was started, that name the
-    current folder by an empty or relative entry."""
-    lists = {name for name in _PATH_LISTS if name in os.environ and _has_relative(name)}
-    places = {name for name in _PLACES if name in os.environ and not _is_absolute(name)}
-    return sorted(_found_unsafe | lists | places)
+    """Return the variables of the environment, now or when this program was started, that name
+    something in the current folder by an empty or relative entry."""
+    named = {name for name, value in os.environ.items() if _without_relative(name, value) != value}
+    return sorted(_found_unsafe | named)
 
 
 def safe_environment() -> dict[str, str]:
-    """Return the variables of this process for a child: they name no relative folder, and Python
-    and Windows look for nothing in the current one."""
-    environment = dict(os.environ)
-    for name in _PATH_LISTS:
-        if name in environment:
-            environment[name] = os.pathsep.join(filter(os.path.isabs, _entries(name)))
+    """Return the variables of this process for a child: they name nothing in the current folder,
+    and Python and Windows look for nothing there."""
+    environment = {}
+    for name, value in os.environ.items():
+        left = _without_relative(name, value)
+        if left or not (value or _is_place(name)):
+            environment[name] = left
     if "PYTHONPATH" in environment:
         folders = environment["PYTHONPATH"].split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join(_safe(folders))
-    for name in (*_PATH_LISTS, *_PLACES):
-        if not environment.get(name) or (name in _PLACES and not _is_absolute(name)):
-            environment.pop(name, None)
+        if not environment["PYTHONPATH"]:
+            del environment["PYTHONPATH"]
     # As `-P`, for the Pythons that a child of a child starts; the other is Windows' own.
     switches = {"PYTHONSAFEPATH": "1", "NoDefaultCurrentDirectoryInExePath": "1"}
     return {**environment, **switches}
@@ -101,7 +117,8 @@ def _restart(environment: dict[str, str]) -> None:
     else:
         command = [sys.executable, "-P", *sys.orig_argv[1:]]
     # Run from its sources, it may lie in a folder that only such an entry names.
-    relative = [folder for folder in _entries("PYTHONPATH") if not Path(folder).is_absolute()]
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    relative = [folder for folder in named if not Path(folder).is_absolute()]
     relative += [] if sys.flags.safe_path else [""]
     ours = _our_folders()
     needed = [real for folder in relative if (real := os.path.realpath(folder or ".")) in ours]
@@ -140,19 +157,47 @@ def _exists_elsewhere(path: int | str | bytes | os.PathLike[str] | os.PathLike[b
     return not (isinstance(path, str) and path in FOREIGN_SETTINGS) and _exists(path)
 
 
-def _entries(name: str) -> list[str]:
-    value = os.environ.get(name, "")
+def _is_read(name: str) -> bool:
+    ours = name.startswith(_READ) or name in _READ_TOO
+    return ours and not any(part in name for part in _NO_PATHS)
+
+
+def _is_place(name: str) -> bool:
+    # Dask takes 'DASK_temporary_directory', too.
+    return _is_read(name) and name.upper().endswith((*_LISTS, *_PLACES))
+
+
+def _without_relative(name: str, value: str) -> str:
+    """Return a variable's value without what it names in the current folder: of a list the other
+    entries, otherwise all of it or nothing."""
+    if not _is_read(name):
+        return value
+    if _is_place(name):
+        entries = _entries(name, value)
+        absolute = [one for one in entries if Path(one).is_absolute()]
+        if not value or absolute == entries:
+            return value
+        return os.pathsep.join(absolute) if name.endswith(_LISTS) else ""
+    return "" if any(map(_is_here, _BETWEEN.split(_URL.sub("", value)))) else value
+
+
+def _entries(name: str, value: str) -> list[str]:
     if name == "LD_LIBRARY_PATH":  # glibc takes both
         value = value.replace(";", os.pathsep)
     return value.split(os.pathsep)
 
 
-def _has_relative(name: str) -> bool:
-    return bool(os.environ[name]) and not all(map(os.path.isabs, _entries(name)))
+def _is_here(word: str) -> bool:
+    """Whether a word of a value is a relative path, or the name of a file in the current folder.
 
-
-def _is_absolute(name: str) -> bool:
-    return not os.environ[name] or Path(os.environ[name]).is_absolute()
+    A name without a dot does not count, nor does a number: who fills the folder could make us drop
+    any variable.
+    """
+    if not word or Path(word).is_absolute():
+        return False
+    if word in (os.curdir, os.pardir) or os.sep in word or (os.altsep and os.altsep in word):
+        return True
+    return "." in word and not word.replace(".", "").isdigit() and os.path.lexists(word)
 
 
 def _safe(folders: Iterable[str]) -> list[str]:

@@ -287,6 +287,71 @@ def test_variables_that_name_a_relative_place_are_dropped(
     assert set(start_folder.unsafe_variables()) - set(before) == named
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SLURM_CONF", "slurm.conf"),
+        ("SBATCH_NEW_OPTION", "./script"),
+        ("LD_PRELOAD", "/usr/lib/real.so ./x.so"),
+        ("LD_AUDIT", "sub/x.so"),
+        ("QT_LOGGING_CONF", "ql.ini"),
+        ("QT_QPA_PLATFORM", "offscreen:configfile=./screens.json"),
+        ("DASK_TEMPORARY_DIRECTORY", "."),
+        ("DASK_temporary_directory", "scratch"),
+        ("DASK_DISTRIBUTED__SCHEDULER__PRELOAD", "['pre.py']"),
+        ("TMPDIR", "."),
+        ("TMP", "tmp"),
+        ("OMP_TOOL_LIBRARIES", "./tool.so"),
+        ("BROWSER", "./browser %s"),
+        ("CC", "bin/gcc -O2"),
+        ("CPATH", ":"),
+        ("SSL_CERT_DIR", "/etc/ssl:certificates"),
+        ("TORCH_OF_A_LATER_VERSION", ".."),
+    ],
+)
+def test_what_a_library_reads_from_the_folder_is_dropped_by_how_its_name_begins(
+    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pre.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    assert name not in safe_environment()
+    assert name in start_folder.unsafe_variables()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CUDA_VISIBLE_DEVICES", ""),
+        ("CUDA_VISIBLE_DEVICES", "MIG-GPU-8f2a/1/0"),
+        ("DASK_DISTRIBUTED__DASHBOARD__LINK", "{scheme}://{host}:{port}/status"),
+        ("DASK_INTERNAL_INHERIT_CONFIG", "eyJh/b+c="),
+        ("DASK_DISTRIBUTED__WORKER__PRELOAD", "dask_cuda.initialize"),
+        ("LD_PRELOAD", "libtcmalloc.so"),
+        ("MPLBACKEND", "module://matplotlib_inline.backend_inline"),
+        ("OMP_NUM_THREADS", "4"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+        ("QT_QPA_PLATFORM", "linuxfb:fb=/dev/fb0"),
+        ("QT_SCALE_FACTOR", "1.5"),
+        ("SLURM_JOB_ID", "26"),
+        ("SLURM_TRES_PER_TASK", "cpu=1,gres/gpu=1"),
+        ("XDG_MENU_PREFIX", "gnome-"),
+        ("XDG_SEAT_PATH", "/org/freedesktop/DisplayManager/Seat0"),
+        ("MY_OWN_FILE", "data/mine"),
+        ("DGN_RUNS_ROOT", "runs"),
+    ],
+)
+def test_a_value_that_names_nothing_in_the_folder_stays_whatever_lies_there(
+    name: str, value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in ("4", "26", "1.5", "expandable_segments"):
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    assert safe_environment()[name] == value
+    assert name not in start_folder.unsafe_variables()
+
+
 PROGRAM = """
 import json, os, sys
 from dgn_engine.confinement.start_folder import distrust_start_folder, unsafe_variables
@@ -305,6 +370,7 @@ print(json.dumps([unsafe_variables(), started.get("LD_LIBRARY_PATH"), started["P
         ({"LD_LIBRARY_PATH": ":"}, ["LD_LIBRARY_PATH"]),
         ({"PYTHONPATH": f"{ROOT}:pp:"}, ["PYTHONPATH"]),
         ({"PYTHONUSERBASE": "."}, ["PYTHONUSERBASE"]),
+        ({"LD_BIND_NOT": "./x"}, ["LD_BIND_NOT"]),  # as LD_PRELOAD, but loads nothing
         ({"LD_LIBRARY_PATH": "lib;/usr/lib", "PATH": ".:/bin"}, ["LD_LIBRARY_PATH", "PATH"]),
         ({"PATH": ".:/bin"}, ["PATH"]),  # nobody has looked into it before our code runs
         ({}, []),
