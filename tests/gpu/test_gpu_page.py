@@ -1,4 +1,5 @@
-"""`make gpu` and `make gpu-dry`: what they say without a card, and the pages that they write."""
+"""`make gpu`: what it says without a card, and the page that it writes; `test_gpu_session` has a
+whole session."""
 
 from __future__ import annotations
 
@@ -304,27 +305,6 @@ def test_every_case_compares_with_a_method_it_has() -> None:
                 amounts = floor(n)
                 assert amounts.flops > 0.0
                 assert amounts.bytes > 0.0
-
-
-@pytest.mark.slow
-def test_a_dry_run_does_all_of_it_and_marks_what_it_writes() -> None:
-    before = (DOCS / "gpu.md").read_bytes()
-    shell = ["make", f"GPU_PYTHON={sys.executable}", "gpu-dry"]
-    done = subprocess.run(shell, cwd=ROOT, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    written = json.loads((ROOT / "build" / "gpu-dry.json").read_text("utf-8"))
-    page = (ROOT / "build" / "gpu-dry.md").read_text("utf-8")
-    assert written["dry"] is True
-    assert written["tests"]["code"] == 0
-    assert [row["name"] for row in written["cases"]] == list(gpu_case.cases())
-    assert page.startswith(gpu_page.DRY_HEAD)
-    for row in written["cases"]:
-        assert row["dry"] is True
-        for method in row["methods"]:
-            assert method["median_seconds"] > 0.0
-            assert method["ratio_to_floor"] > 0.0
-            assert f"| dry: {method['name']} |" in page
-    assert (DOCS / "gpu.md").read_bytes() == before
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from benchmarks import gpu, gpu_davidnet
+from benchmarks import gpu, gpu_case, gpu_davidnet, gpu_page
 from benchmarks.gpu_davidnet import ImageData, find_data
 from dgn_engine.errors import UserError
 
@@ -144,15 +144,26 @@ def test_without_a_card_it_ends_with_code_3(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_dry_session_does_all_of_it(images: Path, tmp_path: Path) -> None:
-    """As it is typed; the time that it has is its own default."""
+    """As it is typed; the time that it has is its own default. `make gpu-dry` is its first half."""
+    before = (ROOT / "docs" / "gpu.md").read_bytes()
     out = tmp_path / "out"
     process = start(out, "--dry", "--data", str(images))
     output, _ = process.communicate()
     assert process.returncode == 0, output[-4000:]
     assert sorted(path.name for path in out.iterdir()) == FILES
     table = json.loads((out / "gpu.json").read_text("utf-8"))
+    page = (out / "gpu.md").read_text("utf-8")
     assert table["dry"] is True
-    assert all("methods" in row for row in table["cases"])
+    assert table["tests"]["code"] == 0
+    assert [row["name"] for row in table["cases"]] == list(gpu_case.cases())
+    assert page.startswith(gpu_page.DRY_HEAD)
+    for row in table["cases"]:
+        assert row["dry"] is True
+        for method in row["methods"]:
+            assert method["median_seconds"] > 0.0
+            assert method["ratio_to_floor"] > 0.0
+            assert f"| dry: {method['name']} |" in page
+    assert (ROOT / "docs" / "gpu.md").read_bytes() == before
     trained = json.loads((out / "davidnet.json").read_text("utf-8"))
     page = (out / "davidnet.md").read_text("utf-8")
     assert trained["dry"] is True
