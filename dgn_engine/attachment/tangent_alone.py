@@ -27,22 +27,26 @@ class TangentAlone:
     is, where that is not plain, or ''; a softmax at the end of the module is left out.
     """
 
-    def __init__(self, module: nn.Module, x: Tensor, labels: Tensor) -> None:
-        self._module, self._x, self._labels = module, x, labels
+    def __init__(self, x: Tensor, labels: Tensor) -> None:
+        self._x, self._labels = x, labels
         self._count = min(FEWEST, len(x))
         self._began = False
         self._classes = 1
         self.remark = ""
 
-    def read(self, step: int) -> Reading:
-        """As the probe 'ntk' shows it. Raises `ValueError` where there is no K, or it takes too
-        long."""
+    def read(self, module: nn.Module, step: int) -> Reading:
+        """Return K of `module` as the probe 'ntk' shows it.
+
+        Raises `ValueError` where there is no K, or it takes too long.
+        """
         if not self._began:
-            self._count = first_count(self._row_seconds() * self._classes, self._count)
+            self._count = first_count(self._row_seconds(module) * self._classes, self._count)
             self._began = True
         count, began = self._count, time.monotonic()
-        rows = torch.linspace(0, len(self._x) - 1, count).round().long().to(self._x.device)
-        made = module_kernel(self._module, self._x[rows], None, "mean", MEMORY, before_softmax=True)
+        # in the user's default dtype indices of 256 and more might be rounded
+        spaced = torch.linspace(0, len(self._x) - 1, count, dtype=torch.float64)
+        rows = spaced.round().long().to(self._x.device)
+        made = module_kernel(module, self._x[rows], None, "mean", MEMORY, before_softmax=True)
         kernel, self.remark = made.kernel, made.outputs
         seconds = time.monotonic() - began
         self._count = next_count(count, seconds, len(self._x))
@@ -67,14 +71,14 @@ class TangentAlone:
             examples=0 if whole else count,
         )
 
-    def _row_seconds(self) -> float:
+    def _row_seconds(self, module: nn.Module) -> float:
         """That the gradient of one logit of one example takes; the first pass is slower."""
-        parameters = [p for p in self._module.parameters() if p.requires_grad]
+        parameters = [p for p in module.parameters() if p.requires_grad]
         seconds = math.inf
         for _ in range(2 if parameters else 0):
             began = time.monotonic()
-            with differentiable(self._module):
-                logits = logits_of(self._module(self._x[:1]), 1)
+            with differentiable(module):
+                logits = logits_of(module(self._x[:1]), 1)
                 self._classes = logits.shape[1]
                 grads = torch.autograd.grad(logits[0, 0], parameters, allow_unused=True)
             float(next(g for g in grads if g is not None).abs().sum())  # of a card: waits for it

@@ -1,10 +1,9 @@
-"""What is read of a module that somebody else trains: a copy of it, brought up to date."""
+"""What is read of a module that somebody else trains: a copy of it, made for each reading."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -18,10 +17,13 @@ from torch.utils._pytree import tree_leaves
 from dgn_engine.attachment.isolation import is_interrupt
 from dgn_engine.attachment.reached_state import ReachedState, StateChangedError
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_module import follow_module
+from dgn_engine.model.importing.from_module import (
+    FollowedNetwork,
+    follow_again,
+    follow_module,
+)
 from dgn_engine.model.importing.module_draws import PassRefusedError, refuse_draws
 from dgn_engine.model.importing.module_outputs import output_tensor, returned
-from dgn_engine.model.importing.module_state import ModuleState
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.probes import ProbeContext
@@ -48,6 +50,9 @@ class WatchedModule:
     """A copy of `module` in evaluation mode, without hooks but those of torch that compute weights
     (pruning, weight_norm, spectral_norm); the module itself is never run.
 
+    Nothing is carried over into an old copy, which would need a list of all that may change:
+    `renew` copies the module anew as a whole.
+
     `x` (n, ...) and `labels` (n,): the probe set. `network` is what `adapt` made of the copy, or
     None where it refused it, with the reason in `refusal`: then only K can be computed. `remark`:
     what of the module the network leaves out, or ''. `reached` is extended by what the copy shares
@@ -60,32 +65,24 @@ class WatchedModule:
         self, module: nn.Module, x: Tensor, labels: Tensor, reached: ReachedState | None = None
     ) -> None:
         self._theirs = unwrapped(module)
-        self.copy = _copied(self._theirs)
-        if reached is not None:
-            reached.add_shared(self._theirs, self.copy)
-        if _names(self._theirs) != _names(self.copy):
-            raise UserError("A copy of the module has other parameters than the module itself.")
+        self._shapes = _shapes(self._theirs)
+        self.copy = self._copied(reached)
         kinds = (p for p in self.copy.parameters() if p.is_floating_point() or p.is_complex())
         first = next(kinds, None)
         if first is None:
             raise UserError("The module has no parameters: there is nothing to watch.")
         self.x = x.to(first.device, first.dtype.to_real() if x.is_floating_point() else x.dtype)
         self.labels = labels.to(first.device)
-        self.network: GatedNetwork | None = None
+        self._compared = 0  # how often examples of the probe set were chosen for a comparison
+        self._followed: FollowedNetwork | None = None
         self.refusal = self.remark = ""
-        made = ModuleState.of(self._theirs)
-        before = ModuleState.of(self.copy)
         try:
             self.classes = self._outputs(reached is not None and reached.draws_of_numpy)
         except PassRefusedError as refusal:
             self.classes = int(self.labels.max()) + 1
             self.refusal = str(refusal)
             return
-        finally:
-            # what its own pass changes (a count of calls, say) is no other module
-            volatile = before.changed_by(ModuleState.of(self.copy))
-            self._made = ModuleState(made.layers, volatile)
-            self.renew()  # a module may change its buffers while it computes
+        self.copy = self._copied(reached)  # its pass may have changed the other
         if reached is not None:
             reached.check()  # before torch.func runs it: it would keep what is no tensor after
         try:
@@ -94,9 +91,15 @@ class WatchedModule:
             followed = follow_module(self.copy, tuple(self.x.shape[1:]))
             if not followed.network.architecture.gated:
                 raise UserError("It has no layer behind which there could be gates.")
-            self.network, self.remark = followed.network, followed.remark
+            self._followed = follow_again(followed, self.copy, self._examples())
+            self.remark = followed.remark
         except UserError as refusal:
             self.refusal = str(refusal)
+
+    @property
+    def network(self) -> GatedNetwork | None:
+        """What `adapt` makes of the copy."""
+        return None if self._followed is None else self._followed.network
 
     @property
     def title(self) -> str:
@@ -119,54 +122,79 @@ class WatchedModule:
         """How many numbers its parameters are."""
         return sum(p.numel() for p in self.copy.parameters())
 
-    def renew(self) -> None:
-        """Copy the weights, and what BatchNorms have gathered, as they are now."""
-        if _names(self._theirs) != _names(self.copy):
-            raise UserError("The module has other parameters than when it was first watched.")
-        self._follow_settings()
-        pairs = zip(self.copy.named_parameters(), self._theirs.parameters(), strict=True)
-        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
-            for (name, ours), theirs in pairs:
-                if ours.shape != theirs.shape:
-                    raise UserError(f"The parameter {name} of the module has another shape by now.")
-                ours.copy_(theirs)
-                ours.requires_grad_(theirs.requires_grad)
-            parts = dict(self._theirs.named_modules())
-            for name, part in self.copy.named_modules():
-                if name in parts:
-                    _copy_buffers(part, parts[name])
+    def renew(self, reached: ReachedState) -> None:
+        """Copy the module as it is now, and read the network with gates from that copy.
 
-    def _follow_settings(self) -> None:
-        """Copy what decides what the layers compute, such as a slope or a temperature.
+        What that network does is compared with what the copy does on some of the probe examples,
+        outputs and gradients; where it is something else by now, the copy is followed anew.
 
-        Raises `UserError` where the module has other layers, or where that is part of a network
-        that was made before.
+        Args:
+            reached: the state that passes of the copy are held against; it is extended by what
+                the copy shares with the module.
+
+        Raises:
+            UserError: the module has other parameters than when it was first watched, or is a
+                network of another kind by now.
+            StateChangedError: running the copy changes state outside of it.
         """
-        changed = self._made.changed_by(ModuleState.of(self._theirs))
-        changed = frozenset(pair for pair in changed if pair[1] != "hooks")
-        if not changed:
-            _copy_attributes(self._theirs, self.copy)
+        self.copy = self._copied(reached)
+        self._run_once()
+        reached.check()  # before torch.func runs it: it would keep what is no tensor after
+        before = self._followed
+        if before is None:
             return
-        fixed = ("", "kind", "forward", "parameters")
-        name, key = min(changed, key=lambda pair: (pair[1] not in fixed, pair))
-        if key in fixed or self.network is not None:
-            where = f"layer {name}" if name else "the module"
-            what = "is another layer" if key in fixed else f"has another value of {key}"
-            raise UserError(f"By now {where} {what} than when it was first watched.")
-        _copy_attributes(self._theirs, self.copy)
+        try:
+            now = follow_again(before, self.copy, self._examples())
+            if now.chain.architecture != before.chain.architecture or now.end != before.end:
+                raise UserError("It has other layers, or another end.")
+        except PassRefusedError:
+            raise
+        except UserError as refusal:
+            raise UserError(
+                f"By now the module is another network than when it was first watched: {refusal}"
+            ) from None
+        self._followed = now
+
+    def is_as_read(self, reached: ReachedState) -> bool:
+        """Return whether the copy still does what the module does, outputs and gradients.
+
+        It does not where its passes for a reading counted up to something that decides.
+        """
+        x = self._examples()
+        pairs = zip(_response(self.copy, x), _response(self._copied(reached), x), strict=True)
+        return all(_is_close(one, two) for one, two in pairs)
+
+    def _examples(self) -> Tensor:
+        """Two of the probe examples for a comparison, others each time."""
+        n = len(self.x)
+        first = self._compared % n
+        self._compared += 1
+        return self.x[[first, (first + n // 2) % n]]
+
+    def _copied(self, reached: ReachedState | None) -> nn.Module:
+        if _shapes(self._theirs) != self._shapes:
+            raise UserError("The module has other parameters than when it was first watched.")
+        copy = _copied(self._theirs)
+        if reached is not None:
+            reached.add_shared(self._theirs, copy)
+        if _shapes(copy) != self._shapes:
+            raise UserError("A copy of the module has other parameters than the module itself.")
+        return copy
 
     def context(self, network: GatedNetwork) -> ProbeContext:
         """The probe set under the copy, for the probes."""
         regime = find_regime(REGIME)
         return ProbeContext(network, self.x, self.labels, regime, classes=self.classes)
 
-    def run_once(self) -> None:
-        """Pass one example through the copy.
+    def _run_once(self) -> None:
+        """Pass one example through another copy.
 
         Raises `ValueError` where a tensor that the copy keeps has another shape after that.
         """
-        before = _kept_shapes(self.copy)
-        self.copy(self.x[:1])
+        copy = deepcopy(self.copy)  # which a pass may change
+        before = _kept_shapes(copy)
+        with _OriginalsRefused(self._theirs):
+            copy(self.x[:1])
         if any(tensor.shape != shape for tensor, shape in before.values()):
             raise ValueError("The module keeps a tensor that grows or shrinks with each pass.")
 
@@ -223,53 +251,34 @@ def _memory(tensor: Tensor) -> int:
         return 0
 
 
-def _copy_attributes(theirs: nn.Module, ours: nn.Module) -> None:
-    """Plain values, functions and tensors that modules hold in attributes."""
-    for part, own in zip(theirs.modules(), ours.modules(), strict=False):
-        computed = {_weight_name(hook) for hook in _computing_hooks(part).values()}
-        for name, value in vars(part).items():
-            if name in computed | {"training", "forward", *_REGISTRIES} or name.endswith("_hooks"):
-                continue
-            if isinstance(value, Tensor):
-                kept = vars(own).get(name)
-                dtype = kept.dtype if isinstance(kept, Tensor) else value.dtype
-                vars(own)[name] = value.detach().to(dtype, copy=True)
-            elif isinstance(value, (bool, int, float, str, FunctionType, BuiltinFunctionType)):
-                vars(own)[name] = value
-            else:
-                pairs = zip(_listed(value), _listed(vars(own).get(name)), strict=False)
-                for listed, copied in pairs:
-                    copied.load_state_dict(listed.state_dict())
-
-
-def _listed(value: object) -> list[nn.Module]:
-    """Layers in a plain list, tuple or dictionary, which are no part of their module for torch."""
-    held = list(value.values()) if isinstance(value, dict) else value
-    if not isinstance(held, (list, tuple)):
-        return []
-    return [each for each in held if isinstance(each, nn.Module)]
-
-
 def _kept_shapes(module: nn.Module) -> dict[int, tuple[Tensor, torch.Size]]:
     """Of the tensors in attributes; torch.func crashes where one is given a batch as its data."""
     held = (value for part in module.modules() for value in vars(part).values())
     return {id(value): (value, value.shape) for value in held if isinstance(value, Tensor)}
 
 
-def _names(module: nn.Module) -> list[str]:
-    return [name for name, _ in module.named_parameters()]
+def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
+    return [(name, parameter.shape) for name, parameter in module.named_parameters()]
 
 
-def _copy_buffers(ours: nn.Module, theirs: nn.Module) -> None:
-    """In place where they have the same shape; a module may hold others by now."""
-    for name in ours._buffers.keys() - theirs._buffers.keys():
-        del ours._buffers[name]
-    for name, buffer in theirs._buffers.items():
-        own = ours._buffers.get(name)
-        if buffer is None or own is None or own.shape != buffer.shape:
-            ours._buffers[name] = None if buffer is None else buffer.detach().clone()
-        else:
-            own.copy_(buffer)
+def _response(module: nn.Module, x: Tensor) -> list[Tensor]:
+    """What a module returns for x, and the gradient of a combination of it by each parameter."""
+    logits = output_tensor(module(x))
+    if logits is None or not logits.requires_grad:
+        return [] if logits is None else [logits]
+    trained = [p for p in module.parameters() if p.requires_grad]
+    weights = torch.arange(1, logits.numel() + 1, device=logits.device).reshape(logits.shape)
+    total = (logits * weights.to(logits.dtype)).sum()
+    found = torch.autograd.grad(total, trained, allow_unused=True)
+    return [logits, *(logits.new_zeros(()) if each is None else each for each in found)]
+
+
+def _is_close(one: Tensor, two: Tensor) -> bool:
+    """Equal up to the rounding of operations whose order is not fixed on a card."""
+    if one.shape != two.shape:
+        return False
+    scale = float(two.detach().abs().max()) if two.numel() else 0.0
+    return torch.allclose(one, two, rtol=0.0, atol=1e-5 * scale, equal_nan=True)
 
 
 def unwrapped(module: nn.Module) -> nn.Module:

@@ -20,7 +20,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from dgn_engine.attachment.isolation import (
     isolated,
     modes_set_aside,
 )
-from dgn_engine.attachment.reached_state import StateChangedError, kept_state
+from dgn_engine.attachment.reached_state import ReachedState, StateChangedError, kept_state
 from dgn_engine.attachment.sliced_readings import SlicedReadings, sliced_readings
 from dgn_engine.attachment.tangent_alone import TangentAlone
 from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrapped
@@ -68,6 +68,7 @@ LEDGER = 0.4  # of the share is spent on what is in the ledger; the rest is left
 CLOSING = 30.0  # seconds that the disk may take at the end
 LAST_PICTURES = 3.0  # … and first pictures of the last step, of what is read in slices
 OVER = "The run ended before there was a first picture."
+CHANGED = "What the module computes changes with each pass, so that K is of no one of them."
 TANGENT = "ntk"
 _SMALLEST_SHARE, _LARGEST_SHARE = 1e-4, 0.9
 
@@ -121,6 +122,7 @@ class Watcher:
         self._sliced: SlicedReadings | None = None
         self.steps = 0
         self.trouble = ""  # why it is watched no more, in a sentence
+        self._uncompiled: Callable[..., None] = _call
         self._unsaid: BaseException | None = None  # what ends the watching at the next step
         self._scores = GivenScores(warn)
         self._readings: dict[str, Reading] = {}
@@ -211,19 +213,7 @@ class Watcher:
         another name, is left out with one warning.
         """
         try:
-            self.steps += 1
-            if not self._records:
-                self._warn_unless_begun()
-                return
-            if self._unsaid is not None:
-                self.give_up(self._unsaid)
-                return
-            with modes_set_aside(), torch._C.DisableTorchFunction():
-                self._scores.add(loss, accuracy, unknown)
-            now = time.monotonic()
-            if now >= self._next_look:
-                self._next_look = now + LOOK_EVERY
-                self._tick(now)
+            self._uncompiled(self._count_step, loss, accuracy, unknown)
         except BaseException as error:
             try:
                 self.give_up(error)
@@ -243,16 +233,33 @@ class Watcher:
         self, loss: Score | None = None, accuracy: Score | None = None, **unknown: object
     ) -> None:
         """The scores of a test set (or validation set) at this step; as those of `step`."""
-        if not self._records:
-            return
         try:
-            with modes_set_aside(), torch._C.DisableTorchFunction():
-                self._scores.refuse(unknown)
-                self._note_scores(self._scores.loss(loss), self._scores.share(accuracy))
+            self._uncompiled(self._note_test, loss, accuracy, unknown)
         except BaseException as error:
             self.give_up(error)
 
     # Own
+
+    def _count_step(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
+        self.steps += 1
+        if not self._records:
+            self._warn_unless_begun()
+            return
+        if self._unsaid is not None:
+            self.give_up(self._unsaid)
+            return
+        with modes_set_aside(), torch._C.DisableTorchFunction():
+            self._scores.add(loss, accuracy, unknown)
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + LOOK_EVERY
+            self._tick(now)
+
+    def _note_test(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
+        if self._records:
+            with modes_set_aside(), torch._C.DisableTorchFunction():
+                self._scores.refuse(unknown)
+                self._note_scores(self._scores.loss(loss), self._scores.share(accuracy))
 
     def _warn_unless_begun(self) -> None:
         """Say once that a watcher without a beginning records nothing."""
@@ -265,9 +272,12 @@ class Watcher:
 
     def _begin(self) -> None:
         worked, began = time.thread_time(), time.monotonic()
-        with kept_state(unwrapped(self._module)) as reached:
+        with kept_state(unwrapped(self._module)) as reached, _autocast_cache_unused():
             self._open(WatchedModule(self._module, *self._probe[:2], reached), worked, began)
         self._say_what_is_left_out(self._watched)
+        # A step that the user compiles may hold `w.step`. What was read so far has imported the
+        # compiler of torch, which takes a second, in any case.
+        self._uncompiled = torch.compiler.disable(_call)  # type: ignore[no-untyped-call] # of torch
 
     def _open(self, watched: WatchedModule, worked: float, began: float) -> None:
         """Make the folder and read for the first time; `worked` and `began` are when it started."""
@@ -308,7 +318,7 @@ class Watcher:
         for name in self._probes:
             self._readings[name] = Reading(name, 0, absent=watched.refusal)
         if TANGENT in self._probes:
-            self._alone = TangentAlone(watched.copy, watched.x, watched.labels)
+            self._alone = TangentAlone(watched.x, watched.labels)
             self._alone_due = 0.0
 
     def _say_what_is_left_out(self, watched: WatchedModule) -> None:
@@ -362,11 +372,12 @@ class Watcher:
         return self._alone is not None and time.monotonic() >= self._alone_due
 
     def _look(self, last: bool = False) -> None:
-        """Bring the copy up to date, read what is due, and record it."""
+        """Copy the module, read what is due of the copy, and record it."""
         due = self._schedule.due(self.steps, last) if self._schedule is not None else ()
-        if due or self._alone is not None:
+        if due:
             began = self._budget.busy()
-            self._watched.renew()
+            with self._passes_guarded() as reached:
+                self._watched.renew(reached)
             self._budget.charge("copies", self._budget.busy() - began)
         if due and self._schedule is not None and self._watched.network is not None:
             context = self._watched.context(self._watched.network)
@@ -416,13 +427,11 @@ class Watcher:
     def _read_alone(self, alone: TangentAlone) -> None:
         began = self._budget.busy()
         try:
-            with (
-                kept_state(unwrapped(self._module)) as reached,
-                refuse_draws(reached.draws_of_numpy),
-            ):
-                self._watched.run_once()
-                reached.check()  # as before the first reading
-                reading = alone.read(self.steps)
+            with self._passes_guarded() as reached:
+                self._watched.renew(reached)
+                reading = alone.read(self._watched.copy, self.steps)
+                if not self._watched.is_as_read(reached):
+                    reading = Reading(TANGENT, self.steps, absent=CHANGED)
         except (ValueError, PassRefusedError) as refusal:  # it says which module has no K
             reading = Reading(TANGENT, self.steps, absent=str(refusal))
             self._alone = None
@@ -433,6 +442,17 @@ class Watcher:
         if reading.scalars:
             seen = (reading.examples, len(self._watched.x)) if reading.examples else (0, 0)
             self._emit(events.ProbeScalars(self.steps, TANGENT, reading.scalars, *seen))
+
+    @contextmanager
+    def _passes_guarded(self) -> Iterator[ReachedState]:
+        """Around whatever runs code of the module: state that it reaches is put back, and draws
+        and messages are refused."""
+        with (
+            kept_state(unwrapped(self._module)) as reached,
+            refuse_draws(reached.draws_of_numpy),
+            _autocast_cache_unused(),
+        ):
+            yield reached
 
     def _frame_every(self) -> float:
         """Seconds between two frames, such that writing keeps to its part of the share."""
@@ -537,6 +557,10 @@ def _check_names(names: Sequence[str], classes: int) -> None:
         )
 
 
+def _call(function: Callable[..., None], *given: object) -> None:
+    function(*given)
+
+
 def warn(sentence: str) -> None:
     """A warning, also where the owner made errors of warnings: their loop must not end by it."""
     try:
@@ -546,6 +570,18 @@ def warn(sentence: str) -> None:
             raise
         with _ignored():
             complain(f"dgn: {sentence}")
+
+
+@contextmanager
+def _autocast_cache_unused() -> Iterator[None]:
+    """Keep no weights in half precision for the user's outermost `torch.autocast`, which would
+    hold those of each copy until it ends."""
+    enabled = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(enabled)
 
 
 @contextmanager

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 
-from torch import nn
+from torch import Tensor, nn
 
 from dgn_engine.errors import ArgumentError, UserError
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.importing.module_chain import ModuleChain, chain_of
-from dgn_engine.model.importing.module_check import check_equal
-from dgn_engine.model.importing.module_outputs import left_out
+from dgn_engine.model.importing.module_check import check_equal, check_still_equal
+from dgn_engine.model.importing.module_outputs import End, left_out
 from dgn_engine.model.importing.module_stack import ModuleStack
 from dgn_engine.model.importing.module_state import ModuleState
 from dgn_engine.model.importing.module_trace import traced
@@ -21,10 +21,16 @@ from dgn_engine.model.stack import Stack
 
 @dataclass(frozen=True)
 class FollowedNetwork:
-    """The network of `adapt`; `remark`: what of the module it leaves out, in a sentence, or ''."""
+    """The network of `adapt`, and how it was read; `end`: the softmax that it leaves out."""
 
     network: GatedNetwork
-    remark: str
+    chain: ModuleChain
+    end: End
+
+    @property
+    def remark(self) -> str:
+        """What of the module the network leaves out, in a sentence, or ''."""
+        return left_out(self.end)
 
 
 @dataclass(frozen=True)
@@ -90,10 +96,8 @@ def follow_module(
     if gate != HARD and maker.slopes:
         raise UserError("Soft and open gates replace those of ReLU; this module has other slopes.")
     value = read.stack()
-    network = GatedNetwork(chain.architecture).to(value.weights[0])
+    network = _network_of(value)
     network.gate = gate
-    network.value = value
-    network.trains = ("value", "feature")
     if gates_from is not None:
         network.own_gates = False
         network.feature = made.stack()
@@ -102,7 +106,33 @@ def follow_module(
                 "The network that makes the gates has slopes that train (PReLU): they move the "
                 "gates, which no kernel here counts; set their requires_grad to False."
             )
-    return FollowedNetwork(network, read.remark)
+    return FollowedNetwork(network, chain, read.end)
+
+
+def follow_again(followed: FollowedNetwork, module: nn.Module, x: Tensor) -> FollowedNetwork:
+    """Return the network that another copy of a module is, which was followed before.
+
+    Where the copy does on examples x (n, ...) what that network does with its weights, it is that
+    network; otherwise it is followed anew. Raises `UserError` where it cannot be, or where the
+    network does something else on these examples.
+    """
+    chain = followed.chain
+    try:
+        check_still_equal(chain, followed.end, module, x)
+    except (UserError, AttributeError, TypeError, RuntimeError):  # it may lack what was read of it
+        anew = follow_module(module, tuple(x.shape[1:]))
+        # not gradients: autograd has its own at a kink, as where what is pooled is equal
+        check_still_equal(anew.chain, anew.end, module, x, gradients=False)
+        return anew
+    stack = ModuleStack(chain.architecture, chain.sources, module, chain.slopes)
+    return replace(followed, network=_network_of(stack))
+
+
+def _network_of(stack: ModuleStack) -> GatedNetwork:
+    network = GatedNetwork(stack.architecture).to(stack.weights[0])
+    network.value = stack
+    network.trains = ("value", "feature")
+    return network
 
 
 def _check_arguments(module: object, input_shape: object, gates_from: object, gate: object) -> None:
@@ -140,7 +170,7 @@ def copy_stack(module: nn.Module, input_shape: tuple[int, ...]) -> CopiedStack:
         stack.weights[place] = nn.Parameter(weight.detach().clone())
         if bias is not None:
             stack.biases[place] = nn.Parameter(bias.detach().clone())
-    return CopiedStack(stack, read.remark)
+    return CopiedStack(stack, left_out(read.end))
 
 
 @dataclass(frozen=True)
@@ -150,7 +180,7 @@ class _ReadModule:
     module: nn.Module
     chain: ModuleChain
     state: ModuleState
-    remark: str
+    end: End
 
     def stack(self) -> ModuleStack:
         chain = self.chain
@@ -163,4 +193,4 @@ def _read(module: nn.Module, input_shape: tuple[int, ...]) -> _ReadModule:
     chain = chain_of(trace, tuple(input_shape))
     check_equal(chain, trace, module)
     volatile = state.changed_by(ModuleState.of(trace.copy))
-    return _ReadModule(module, chain, replace(state, volatile=volatile), left_out(trace.end))
+    return _ReadModule(module, chain, replace(state, volatile=volatile), trace.end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 
 import torch
@@ -11,11 +12,18 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, slope_gate
 from dgn_engine.model.importing.module_chain import ModuleChain
 from dgn_engine.model.importing.module_draws import refuse_draws
-from dgn_engine.model.importing.module_outputs import apply_end, output_tensor, returned
+from dgn_engine.model.importing.module_outputs import (
+    End,
+    SoftmaxInputs,
+    apply_end,
+    output_tensor,
+    returned,
+)
 from dgn_engine.model.importing.module_stack import ModuleStack, held
 from dgn_engine.model.importing.module_trace import (
     ModuleTrace,
     first_line,
+    float64_copy,
     random_inputs,
 )
 from dgn_engine.model.stack import Trace
@@ -34,11 +42,7 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
     """
     _check_kept(chain, trace.copy, module)
     stack = ModuleStack(chain.architecture, chain.sources, trace.copy, chain.slopes)
-    slopes = stack.slopes()
-
-    def gate(layer: int, q: Tensor) -> Tensor:
-        return HARD(q) if slopes is None else slope_gate(q, slopes[layer])
-
+    gate = _gate_of(stack)
     x, output, final = (trace.values[number] for number in (0, trace.last, trace.returned))
     assert x is not None
     assert output is not None
@@ -51,9 +55,9 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
             f"{last} gives other outputs than the network that was read from the module, by up to "
             f"{_difference(found.output, output)}: it does something that is not supported."
         )
-    _check_gradients(trace, found.output, output)
+    _check_gradients(trace.copy, found.output, output)
     if trace.end:
-        _check_gradients(trace, apply_end(trace.end, found.output), final)
+        _check_gradients(trace.copy, apply_end(trace.end, found.output), final)
     shape = tuple(x.shape[1:])
     batches = [x, random_inputs(shape, len(x) + 1, seed=1), random_inputs(shape, 1, seed=3)]
     with torch.no_grad(), refuse_draws():
@@ -68,6 +72,39 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> No
                     f"{'the batch' if place else 'what it met before'}."
                 )
         _check_float32(module, x, final)
+
+
+def check_still_equal(
+    chain: ModuleChain, end: End, module: nn.Module, x: Tensor, gradients: bool = True
+) -> None:
+    """Raise `UserError` where a network that was read from a module is not what it is now.
+
+    What a module computes may change in more ways than can be listed, so nothing of how it is made
+    is compared but what it does on examples x (n, ...), n > 1, in float64: the logits before its
+    `end`, and with `gradients` a random combination of them by every parameter that trains; and
+    roughly in float32 where that is its own. No state of `module` itself is changed.
+    """
+    copy, x = float64_copy(module), x.detach().to("cpu", torch.float64)
+    with refuse_draws(), torch.enable_grad(), SoftmaxInputs() as softmax:
+        final = _run_again(copy, x, "On probe examples")
+        output = softmax.before(final)
+    _check_kept(chain, copy, module)
+    stack = ModuleStack(chain.architecture, chain.sources, copy, chain.slopes)
+    found = stack.run(x, _gate_of(stack)).output
+    if softmax.end != end or not _alike(found, output):
+        raise UserError(
+            "On probe examples the module gives other outputs than the network that was read from "
+            f"it, by up to {_difference(found, output)}."
+        )
+    if gradients:
+        _check_gradients(copy, found, output)
+    with torch.no_grad(), refuse_draws():
+        _check_float32(module, x, final)
+
+
+def _gate_of(stack: ModuleStack) -> Callable[[int, Tensor], Tensor]:
+    slopes = stack.slopes()
+    return lambda layer, q: HARD(q) if slopes is None else slope_gate(q, slopes[layer])
 
 
 def _check_kept(chain: ModuleChain, copy: nn.Module, module: nn.Module) -> None:
@@ -123,8 +160,8 @@ def _check_inputs(chain: ModuleChain, trace: ModuleTrace, found: Trace) -> None:
             )
 
 
-def _check_gradients(trace: ModuleTrace, network: Tensor, module: Tensor) -> None:
-    named = [(name, p) for name, p in trace.copy.named_parameters() if p.requires_grad]
+def _check_gradients(copy: nn.Module, network: Tensor, module: Tensor) -> None:
+    named = [(name, p) for name, p in copy.named_parameters() if p.requires_grad]
     weights = random_inputs(tuple(module.shape[1:]), len(module), seed=2)
     ones, twos = (
         _gradients((output * weights).sum(), [p for _, p in named]) for output in (network, module)

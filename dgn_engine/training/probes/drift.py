@@ -91,7 +91,8 @@ def _affordable(context: ProbeContext) -> tuple[Tensor | None, str]:
     count = int(min(n, BUDGET // max(each, 1.0)))
     if count < min(FEWEST, n):
         return None, "Φ is left out: one pair of examples takes too long in this network."
-    rows = torch.linspace(0, n - 1, count, device=context.x.device).round().long()
+    spaced = torch.linspace(0, n - 1, count, dtype=torch.float64, device=context.x.device)
+    rows = spaced.round().long()
     return rows, "" if count == n else f"Φ of {count} of {n} probe examples."
 
 

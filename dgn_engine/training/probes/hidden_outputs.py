@@ -97,7 +97,8 @@ def _others(context: ProbeContext) -> Tensor:
     n = len(context.x)
     affordable = int(BUDGET / max(2.0 * pass_cost(context.architecture, 1), 1.0))
     count = max(1, min(n, affordable))
-    return torch.linspace(0, n - 1, count, device=context.x.device).round().long()
+    spaced = torch.linspace(0, n - 1, count, dtype=torch.float64, device=context.x.device)
+    return spaced.round().long()
 
 
 def _passes(context: ProbeContext, rows: Tensor, order: tuple[int, ...] | None) -> dict[str, _Pass]:

@@ -186,23 +186,13 @@ def test_attributes_that_decide_the_numbers_are_followed(tmp_path: Path) -> None
     check_kernel(reading, module)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda net: setattr(net[1], "negative_slope", 0.9),
-        lambda net: net.__setitem__(1, nn.Tanh()),
-        lambda net: setattr(net[2], "eps", 1.0),
-    ],
-)
-def test_a_network_that_becomes_another_is_watched_no_more(
-    change: Callable[[nn.Sequential], object], tmp_path: Path
-) -> None:
+def test_a_network_that_becomes_one_without_gates_is_watched_no_more(tmp_path: Path) -> None:
     x, y = probe("")
     net = nn.Sequential(nn.Linear(6, 5), nn.LeakyReLU(0.1), nn.BatchNorm1d(5), nn.Linear(5, 3))
     w = dgn.watch(net, probe=(x, y), out=tmp_path / "run").start()
     w.step()
     assert w.trouble == ""
-    change(net)
+    net[1] = nn.Tanh()
     with pytest.warns(RuntimeWarning, match="when it was first watched"):
         w.close()
 
