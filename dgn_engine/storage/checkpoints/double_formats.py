@@ -2,40 +2,52 @@
 
 torch looks for a zip archive, then for a tar archive (as it wrote before 0.1.10), then for pickles;
 it does not know safetensors by their content. The length with which a safetensors file begins may
-be the first instructions of a pickle that goes on in the header and ends among the numbers.
+be the first instructions of a pickle that goes on in the header and ends among the numbers. No
+other format read here is a pickle from its first byte on: `\\x93` of .npy takes two texts from an
+empty stack, and `P` of a zip archive refers out of a pickle, which nothing answers.
 """
 
 from __future__ import annotations
 
-import pickle
 import pickletools
-import struct
+import re
+import sys
 import tarfile
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
-from dgn_engine.storage.checkpoints.pickle_file import (
-    GlobalName,
-    InertDict,
-    InertObject,
-    InertUnpickler,
-    NoCalls,
-)
+from dgn_engine.storage.checkpoints.pickle_file import InertObject, NoCalls, read_pickle
 from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
 
 _AT_ONCE = "is safetensors and a pickle at once, and was refused"
-_LENGTH = 8  # bytes of the length with which safetensors begin
-_LONG = 4096  # bytes of an argument that is passed over
-_PLAIN = (str, bytes, bytearray, int, float, bool, type(None))  # no reading of a network
-# Instructions that end with an error where no extension, buffer or reference is known.
-_NEEDING_MORE = ("EXT1", "EXT2", "EXT4", "PERSID", "NEXT_BUFFER", "READONLY_BUFFER")
-_CODES = frozenset(
-    known.code.encode("latin-1")
-    for known in pickletools.opcodes
-    if known.proto <= pickle.HIGHEST_PROTOCOL and known.name not in _NEEDING_MORE
+_WITHOUT_END = "is safetensors and a pickle without end at once, and was refused"
+_LONGEST_NAME = 4096  # bytes; no file system has a longer one
+_MAGIC = MAGIC.to_bytes(10, "little")
+# What is in a number of any notation. Readers differ in the notations, and C's stops at a NUL.
+_NUMBER = re.compile(rb"[0-9A-Za-z_+\-. \t\r\v\f]+")
+_TEXT, _PLAIN, _EMPTY, _ANY = range(4)  # sorts of values
+_SORTS = {
+    **dict.fromkeys(("str", "bytes_or_str"), _TEXT),
+    **dict.fromkeys(("int", "int_or_bool", "bool", "float", "None", "bytes"), _PLAIN),
+    **dict.fromkeys(("list", "dict", "tuple", "set", "frozenset", "bytearray"), _EMPTY),
+}
+_IMPORTING = ("GLOBAL", "INST", "STACK_GLOBAL")
+# Instructions that end with an error in every reader: they call, where nothing was imported that
+# could be called, or need extensions, references or buffers that no reader of a file has.
+_FAILING = frozenset(
+    (
+        *("REDUCE", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"),
+        *("PERSID", "BINPERSID", "NEXT_BUFFER"),
+    )
 )
+_FILLING = frozenset(("APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS"))
+_COLLECTING = frozenset(("TUPLE1", "TUPLE2", "TUPLE3", "TUPLE", "LIST", "DICT", "FROZENSET"))
+_PUTTING = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
+_GETTING = frozenset(("GET", "BINGET", "LONG_BINGET"))
 
 
 def check_not_tar(content: Content) -> None:
@@ -48,65 +60,235 @@ def check_not_tar(content: Content) -> None:
 
 
 def check_not_pickle(content: Content, calls: NoCalls) -> None:
-    """Raise `UnreadableFile` where a safetensors file can be read as a pickle, too.
+    """Raise `UnreadableFile` where a safetensors file can be read as a pickle, too: one that
+    imports a name, holds values other than texts, or begins a file of torch before 1.6.
 
     `calls` is told of what loading that would call, as far as it can be read.
     """
-    machine = _PassingOver(content, 0, InertObject.of, _refer, calls)
     try:
-        tree = machine.load()
-    except (
-        *(pickle.UnpicklingError, struct.error, EOFError, LookupError, ValueError, TypeError),
-        AttributeError,
-    ) as error:
-        if isinstance(error, (TypeError, AttributeError)) and machine.at > _LENGTH:
-            raise UnreadableFile(_AT_ONCE) from None  # where bytes stand for a bytearray, say
+        sort = _Outline(content).load()
+    except _NoPickleError:
         return
-    empty = tree.pairs if isinstance(tree, InertDict) else tree
-    plain = isinstance(tree, _PLAIN) or (not isinstance(tree, InertObject) and empty in ((), []))
-    if plain and tree != MAGIC and not machine.names:
-        return  # by chance: a header of 11,912 bytes is True, one of 3,160 may be a text
-    raise UnreadableFile(_AT_ONCE)
+    except _ImportsError as reached:
+        with suppress(UnreadableFile):
+            read_pickle(content, reached.start, InertObject.of, _refer, calls)
+        raise UnreadableFile(_AT_ONCE) from None
+    if sort == _ANY:  # otherwise by chance: 11,912 bytes are True, one of 3,160 may be a text
+        raise UnreadableFile(_AT_ONCE)
 
 
-class _PassingOver(InertUnpickler):
-    """Goes on behind arguments of any length without a copy of them. What is no pickle ends in an
-    error of `pickle`, and only a limit in an `UnreadableFile`."""
+class _NoPickleError(Exception):
+    """Every reader of pickles fails here, and nothing was imported before."""
 
-    names = False  # whether it looked one up
 
-    def load(self) -> Any:
-        self.stack, self.metastack = [], []
-        self.append = self.stack.append
+class _ImportsError(Exception):
+    """A reader of pickles imports a name here. `start`: where to begin to read its instructions."""
+
+    def __init__(self, start: int) -> None:
+        super().__init__(start)
+        self.start = start
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """An instruction. `length` of its argument, or how that is stated, as `pickletools` has it;
+    `takes`: how many values from the stack, below those behind the last mark where it is `marked`;
+    `gives`: the sorts of those that it puts there."""
+
+    name: str
+    length: int
+    takes: int
+    marked: bool
+    gives: bytes
+
+    @staticmethod
+    def of(known: Any) -> _Step:
+        before = [each.name for each in known.stack_before]
+        marked = "mark" in before
+        return _Step(
+            known.name,
+            known.arg.n if known.arg else 0,
+            before.index("mark") if marked else len(before),
+            marked,
+            bytes(_SORTS.get(each.name, _ANY) for each in known.stack_after),
+        )
+
+
+_STEPS = {ord(known.code): _Step.of(known) for known in pickletools.opcodes}
+_STATED = {  # bytes of a length that stands before an argument
+    pickletools.TAKEN_FROM_ARGUMENT1: 1,
+    pickletools.TAKEN_FROM_ARGUMENT4: 4,
+    pickletools.TAKEN_FROM_ARGUMENT4U: 4,
+    pickletools.TAKEN_FROM_ARGUMENT8U: 8,
+}
+
+
+class _Outline:
+    """The instructions of a pickle without its values: where each begins, how many values are on
+    the stack, and of what sort.
+
+    Readers of pickles agree on these, whatever numbers and texts they take. What only some of them
+    refuse is passed over, so no name that any of them would import is missed.
+    """
+
+    def __init__(self, content: Content) -> None:
+        self.content, self.at = content, 0
+        self.stack = bytearray()  # of sorts
+        self.marks: list[int] = []  # how long the stack was
+        self.keeps = False  # whether the memo has values
+        self.starts = (0, 0)  # of the instructions that put the last two values on the stack
+
+    def load(self) -> int:
+        """Return the sort of what the pickle holds."""
         for _ in range(limits.OPERATIONS):
-            code = self.read(1)
-            if code == pickle.STOP:
-                return self.stack.pop()
-            if code not in _CODES:
-                raise pickle.UnpicklingError
-            self.dispatch[code[0]](self)
-        raise UnreadableFile("is safetensors and a pickle without end at once, and was refused")
+            start = self.at
+            step = _STEPS.get(self.content[start]) if start < len(self.content) else None
+            if step is None or step.name in _FAILING:
+                raise _NoPickleError
+            self.at += 1
+            if step.name == "STOP":
+                return self._take(1)[0]
+            if step.name in _IMPORTING:
+                self._import(step, start)
+            self._apply(step)
+            if step.gives and not step.takes:
+                self.starts = (self.starts[1], start)
+        raise UnreadableFile(_WITHOUT_END)
 
-    def read(self, length: int) -> bytes:
-        begin, self.at = self.at, self.at + length
-        if self.at > len(self.content):
-            raise EOFError
-        return b"" if length > _LONG else self.content[begin : self.at]
+    def _apply(self, step: _Step) -> None:
+        if step.name == "MARK":
+            self.marks.append(len(self.stack))
+            return
+        if step.name in _PUTTING or step.name == "DUP":
+            self._share()
+            self.keeps = self.keeps or step.name != "DUP"
+        if step.name in _GETTING and not self.keeps:
+            raise _NoPickleError
+        gives = self._argument(step)
+        if step.name in (*_PUTTING, "READONLY_BUFFER"):
+            self._top()
+        elif step.name == "DUP":
+            self.stack.append(self._top())
+        elif step.name == "POP" and self.marks and self.marks[-1] == len(self.stack):
+            self.marks.pop()
+        elif step.name in _FILLING:
+            self._fill(self._taken(step, kept=1))
+        elif step.name in _COLLECTING:
+            self.stack.append(_ANY if any(self._taken(step)) else _EMPTY)
+        else:
+            self._taken(step)
+            self.stack += gives
 
-    def readline(self) -> bytes:
-        end = self.content.find(b"\n", self.at) + 1
-        if not end:
-            raise EOFError
-        if end - self.at > limits.HEADER:
-            raise UnreadableFile(_AT_ONCE)
-        begin, self.at = self.at, end
-        return self.content[begin:end]  # a number may follow thousands of spaces
+    def _taken(self, step: _Step, kept: int = 0) -> bytearray:
+        """The values that an instruction takes from the stack, but for the first `kept`."""
+        if not step.marked:
+            taken = self._take(step.takes - kept)
+        elif self.marks:
+            taken = self._take(len(self.stack) - self.marks.pop(), behind_mark=True)
+        else:
+            raise _NoPickleError
+        if kept:
+            self._top()
+        return taken
 
-    def find_class(self, module: str, name: str) -> GlobalName:
-        self.names = True
-        if len(module) + len(name) > _LONG:
-            raise pickle.UnpicklingError  # no file has such a name
-        return super().find_class(module, name)
+    def _take(self, count: int, *, behind_mark: bool = False) -> bytearray:
+        at = len(self.stack) - count
+        if not behind_mark and at < (self.marks[-1] if self.marks else 0):
+            raise _NoPickleError
+        taken = self.stack[at:]
+        del self.stack[at:]
+        return taken
+
+    def _top(self) -> int:
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
+            raise _NoPickleError
+        return self.stack[-1]
+
+    def _share(self) -> None:
+        """Take the last value for any, where it can be changed from elsewhere from now on."""
+        if self._top() == _EMPTY:
+            self.stack[-1] = _ANY
+
+    def _fill(self, items: bytearray) -> None:
+        if items and self.stack[-1] in (_TEXT, _PLAIN):
+            raise _NoPickleError  # nothing can be put into it
+        if any(items):
+            self.stack[-1] = _ANY
+
+    def _argument(self, step: _Step) -> bytes:
+        """Pass over the argument of an instruction; return the sorts of the values it gives."""
+        if step.length == pickletools.UP_TO_NEWLINE:
+            return self._line(step)
+        length = step.length
+        if size := _STATED.get(length):
+            head = self.content[self.at : self.at + size]
+            signed = length == pickletools.TAKEN_FROM_ARGUMENT4
+            length = int.from_bytes(head, "little", signed=signed)
+            self.at += size
+        start = self.at
+        self.at += length
+        if length < 0 or self.at > len(self.content):
+            raise _NoPickleError
+        of_torch = step.name in ("LONG1", "LONG4") and (
+            self.content[start : min(self.at, start + len(_MAGIC))] == _MAGIC
+        )
+        return bytes((_ANY,)) if of_torch else step.gives
+
+    def _line(self, step: _Step) -> bytes:
+        begin, end = self._line_ends()
+        if step.name == "UNICODE":
+            return step.gives
+        text = self.content[begin : min(end, begin + limits.HEADER)].partition(b"\0")[0]
+        if step.name == "STRING":
+            sound = text[:1] in (b"'", b'"')
+        else:
+            sound = _NUMBER.fullmatch(text) is not None
+        if not sound:
+            raise _NoPickleError
+        return bytes((_ANY,)) if len(text) >= 2 * len(_MAGIC) else step.gives
+
+    def _line_ends(self, *, at_end: bool = False) -> tuple[int, int]:
+        """Where a line begins and ends; the last may end with the file, where it is allowed."""
+        begin, end = self.at, self.content.find(b"\n", self.at)
+        if end < 0 and not at_end:
+            raise _NoPickleError
+        end = len(self.content) if end < 0 else end
+        self.at = end + 1
+        return begin, end
+
+    def _import(self, step: _Step, start: int) -> None:
+        """Raise `_ImportsError`, or `_NoPickleError` where no reader imports anything."""
+        if step.name == "STACK_GLOBAL":
+            if _PLAIN in (names := self._take(2)) or _EMPTY in names:
+                raise _NoPickleError
+            raise _ImportsError(self.starts[0])
+        module = self._line_ends()
+        name = self._line_ends(at_end=True)
+        if self._can_be_imported(*module) and all(self._is_utf_8(*part) for part in (module, name)):
+            raise _ImportsError(start)
+        raise _NoPickleError
+
+    def _can_be_imported(self, begin: int, end: int) -> bool:
+        """Whether there may be a module of a name, or one of the packages that it is said to be in.
+
+        No module has a quotation mark in its name, but each name that begins in a header has. The
+        packages before it are names of tensors by chance: of these only Python's own count.
+        """
+        start = self.content[begin : min(end, begin + _LONGEST_NAME)]
+        package, dot, _ = start.partition(b".")
+        if not package or b'"' in package or (not dot and end - begin > _LONGEST_NAME):
+            return False
+        quoted = self.content.find(b'"', begin, end) >= 0
+        return not quoted or package.decode("utf-8", "replace") in sys.stdlib_module_names
+
+    def _is_utf_8(self, begin: int, end: int) -> bool:
+        if end - begin > limits.HEADER:
+            return True  # or nearly: whoever makes one so long has an aim
+        try:
+            str(self.content[begin:end], "utf-8")
+        except UnicodeDecodeError:
+            return False
+        return True
 
 
 def _refer(reference: Any) -> Any:
