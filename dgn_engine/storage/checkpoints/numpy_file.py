@@ -1,16 +1,18 @@
 """Reads .npy and .npz from bytes: headers first, never a Python object.
 
-The header is a literal of Python with three keys. `np.lib.format` would hand it to Python's
-compiler and give fewer reasons for a refusal, so patterns take the values out. Nothing but the
-three keys and plain literals may stand there: no arithmetic, no comments, no other key.
+The header is a literal of Python with three keys, and read as one, as NumPy does. What NumPy would
+not write is refused before: arithmetic, comments, other notations of numbers, a key twice.
 """
 
 from __future__ import annotations
 
+import ast
+import io
 import math
 import re
-from io import BufferedReader
-from typing import IO
+import tokenize
+import warnings
+from typing import IO, Any
 
 import numpy as np
 
@@ -30,29 +32,19 @@ from dgn_engine.text.printable import plain
 
 NPY = b"\x93NUMPY"
 _LONGEST = 10_000  # characters of a header
-_ENTRY = re.compile(
-    r"""[ ]*(?P<quote>['"])(?:
-        shape(?P=quote)[ ]*:[ ]*\((?P<shape>[^(){}]*)\)
-        | fortran_order(?P=quote)[ ]*:[ ]*(?P<order>True|False)
-        | descr(?P=quote)[ ]*:[ ]*(?P<code>'[^'\\]*'|"[^"\\]*"|\[[^:{}\\]*\])
-    )[ ]*(?:,|(?=\}))""",
-    re.VERBOSE,
-)
 _SIDE = re.compile(r"0|[1-9][0-9]{0,14}")
 _NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
 # Types as NumPy writes them whose numbers, texts, times or bytes lie behind the header as they are.
-_PLAIN = r"[<>|=]?(?:[?fiucbSUaV][0-9]{0,9}|[mM]8(?:\[[0-9A-Za-zμ/]{1,30}\])?)"
-_TEXT = r"""(?:'[^']*'|"[^"]*")"""
-_FIELD = (
-    rf"\( *+(?:{_TEXT}|\( *+{_TEXT} *+, *+{_TEXT} *+\)) *+, *+(?:'{_PLAIN}'|\"{_PLAIN}\") *+"
-    r"(?:, *+\([0-9, ]*+\) *+)?\) *+"
+_PLAIN = re.compile(
+    r"[<>|=]?(?:[?fiucbSUaV][0-9]{0,9}|[mM]8(?:\[[0-9A-Za-zμ/]{1,30}\])?)",
 )
-_FIELDS = re.compile(rf"\[ *+{_FIELD}(?:, *+{_FIELD})*+(?:, *+)?\]")
+_SIGNS = frozenset("{}[](),:")
+_KEYS = frozenset(("descr", "fortran_order", "shape"))
 _DEEPEST = 8  # fields within each other
 
 
 def read_npy(content: Content, calls: CallRecorder) -> ParsedFile:
-    array, dtype = _array("array", BufferedReader(ContentStream(content)), len(content), calls)
+    array, dtype = _array("array", io.BufferedReader(ContentStream(content)), len(content), calls)
     if array is None:
         raise UnreadableFile(f"holds {dtype}, which are not read")
     return ParsedFile({"array": array}, {"array": dtype}, kind="NumPy array")
@@ -106,8 +98,9 @@ def _array(
     knows their types by many names ('|O', 'object_', 'T', fields of them): so all types but those
     known to have none are taken for such.
     """
-    shape, fortran, code = _header(name, stream)
-    if not _is_free_of_objects(code):
+    shape, fortran, kind = _header(name, stream)
+    code = kind if isinstance(kind, str) else repr(kind)
+    if not _is_free_of_objects(kind):
         calls.look_through(stream.read(limits.PICKLE), name)
         return None, "Python objects" if "O" in code else f"numbers of type {plain(code, 60)}"
     if not _NUMBER.fullmatch(code) or np.dtype(code).name not in LAYOUT:
@@ -125,48 +118,81 @@ def _array(
     return flat.reshape(shape, order="F" if fortran else "C"), dtype.name
 
 
-def _is_free_of_objects(code: str) -> bool:
+def _is_free_of_objects(kind: Any, deepest: int = _DEEPEST) -> bool:
     """Whether NumPy reads no pickle for a type: it is plain, or all its fields are."""
-    for _ in range(_DEEPEST):
-        code = _FIELDS.sub("'V'", code)  # the innermost
-    return code == "'V'" or re.fullmatch(_PLAIN, code) is not None
+    if isinstance(kind, str):
+        return _PLAIN.fullmatch(kind) is not None
+    fields = kind if isinstance(kind, list) and deepest else [None]
+    return all(
+        isinstance(field, tuple)
+        and len(field) in (2, 3)
+        and isinstance(field[0], (str, tuple))
+        and _is_free_of_objects(field[1], deepest - 1)
+        and all(map(_is_shape, field[2:]))  # NumPy takes another type there, too
+        for field in fields
+    )
 
 
-def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, str]:
-    """The shape, whether the order is Fortran's, and the code of the type."""
+def _is_shape(sides: Any) -> bool:
+    return isinstance(sides, tuple) and all(type(side) is int for side in sides)
+
+
+def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, Any]:
+    """The shape, whether the order is Fortran's, and the type: a text, or a list of fields."""
     start = stream.read(8)
     width = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}.get(start[6:8], 0)
     length = int.from_bytes(stream.read(width), "little")
     sound = start.startswith(NPY) and width and length <= _LONGEST
-    text = stream.read(length).decode("utf-8", "replace") if sound else ""
-    text = text.removesuffix("\n").strip(" ")  # NumPy takes no other white space
-    values = _literals(text)
-    if values is None:
+    values = _literal(stream.read(length), start[6]) if sound else None
+    if values is None or not isinstance(values["fortran_order"], bool):
         raise UnreadableFile(f"has a damaged header in {plain(name)}")
-    of_python_2 = "L" if start[6] < 3 else ""  # how it wrote its long numbers
-    sides = [side.strip(" ").removesuffix(of_python_2) for side in values["shape"].split(",")]
-    if not sides[-1]:  # behind the last comma, or of no side at all
-        sides.pop()
-    elif len(sides) == 1:
-        raise UnreadableFile(f"has a damaged header in {plain(name)}")  # a number is no shape
-    if not all(_SIDE.fullmatch(side) for side in sides):
+    shape, kind = values["shape"], values["descr"]
+    if not isinstance(shape, tuple) or not isinstance(kind, (str, list, tuple)):
+        raise UnreadableFile(f"has a damaged header in {plain(name)}")
+    if not _is_shape(shape):
         raise UnreadableFile(f"declares an impossible shape for {plain(name)}")
-    shape = tuple(int(side) for side in sides)
-    code = values["code"]
-    return shape, values["order"] == "True", code if code.startswith("[") else code[1:-1]
+    return shape, values["fortran_order"], kind
 
 
-def _literals(text: str) -> dict[str, str] | None:
-    """The text of the three values; None where the header is anything but their dictionary."""
-    found: dict[str, str] = {}
-    place = 1
-    while entry := _ENTRY.match(text, place):
-        values = entry.groupdict()
-        del values["quote"]
-        value = {key: one for key, one in values.items() if one is not None}
-        if set(value) & set(found):
-            return None
-        found |= value
-        place = entry.end()
-    whole = text[:1] == "{" and text[place:].strip(" ") == "}" and len(found) == 3
-    return found if whole else None
+def _literal(head: bytes, version: int) -> dict[str, Any] | None:
+    """The three values; None where the header is anything but their dictionary."""
+    try:
+        text = head.decode("utf-8" if version == 3 else "latin-1")
+        text = text.removesuffix("\n").strip(" ")  # NumPy takes no other white space
+        words = _words(text, of_python_2=version < 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of texts with a backslash
+            found = ast.literal_eval(" ".join(words).strip())
+    except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError):
+        return None
+    once = isinstance(found, dict) and words.count(":") == len(found)
+    return found if once and found.keys() == _KEYS else None
+
+
+def _words(text: str, *, of_python_2: bool) -> list[str]:
+    """The texts, whole numbers, truth values and signs of a header; raises `ValueError` for what
+    NumPy does not write. Python 2 wrote an L behind its long numbers, which is left out."""
+    if not text.isprintable():
+        raise ValueError(text)
+    words: list[str] = []
+    before = tokenize.ENCODING
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        word = token.string
+        match token.type:
+            case tokenize.OP:
+                sound = word in _SIGNS
+            case tokenize.NUMBER:
+                sound = _SIDE.fullmatch(word) is not None
+            case tokenize.STRING:
+                sound = word[0] in "'\"" and before != tokenize.STRING
+            case tokenize.NAME if word == "L" and before == tokenize.NUMBER:
+                sound, word = of_python_2, ""
+            case tokenize.NAME:
+                sound = word in ("True", "False")
+            case _:
+                sound = not word  # the end
+        if not sound:
+            raise ValueError(word)
+        words.append(word)
+        before = token.type
+    return words
