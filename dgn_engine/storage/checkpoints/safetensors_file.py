@@ -1,7 +1,9 @@
 """Reads safetensors from bytes: a JSON header with caps, then plain numbers.
 
 The `safetensors` library accepts a name twice, copies every tensor and does not say which tensor is
-wrong, so the header is checked here. What it refuses is refused here, too.
+wrong, so the header is checked here. What it refuses is refused here, too. It passes over further
+entries of a tensor where they are JSON to its own parser, which nests to 128 and has no numbers
+beyond a float's; the format has none, and they are refused.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ _DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
+_OF_TENSOR = frozenset(("dtype", "shape", "data_offsets"))
 # Types that are not read, by the bits of a number.
 _OTHERS = {
     "F4": 4,
@@ -118,6 +121,11 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
         raise UnreadableFile(
             f"has a header without type, shape and place of {plain(name)}"
         ) from None
+    if more := entry.keys() - _OF_TENSOR:
+        raise UnreadableFile(
+            f"has a header with more than type, shape and place of {plain(name)} "
+            f"({plain(min(more), 40)})"
+        )
     whole = type(begin) is int and type(end) is int and begin >= 0
     if not whole or not is_sound(shape) or not isinstance(dtype, str):
         raise UnreadableFile(f"has a header with an impossible shape or place of {plain(name)}")
