@@ -32,6 +32,7 @@ _WRITTEN = re.compile(
     r"data\.pkl|byteorder|version|\.format_version|\.storage_alignment|\.data/serialization_id"
     r"|data/[0-9]{1,20}"
 )
+_LONGEST_FOLDER = 511  # bytes, with its '/'; torch does not see one behind them
 _ORDERS = {b"little": "<", b"big": ">"}
 _VERSION = re.compile(rb"([1-9]|10)\n?")  # of archives, that torch reads; it writes 3
 
@@ -58,6 +59,8 @@ def check_torch_zip(archive: ZipArchive) -> str:
         raise UnreadableFile("is an exported program, not weights; ask for its state_dict")
     first = next(iter(archive.members), "")
     folder = first[: first.find("/") + 1]
+    if len(folder.encode()) > _LONGEST_FOLDER:
+        raise UnreadableFile("has a folder with a name that torch does not read")
     pickle = archive.members.get(f"{folder}data.pkl")
     single = sum(name.endswith(".pkl") for name in names) == 1
     if not folder or not single or pickle is None or pickle.file_size > limits.PICKLE:

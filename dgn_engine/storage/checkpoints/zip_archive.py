@@ -7,6 +7,7 @@ a file, or different bytes in a member, the file is refused:
 - miniz reads as many members as the record says, `zipfile` all of the list
 - with 64 bits, miniz reads the record that the locator names, `zipfile` the one before the locator
 - miniz takes no account of upper and lower case
+- miniz compares names by their bytes, `zipfile` by their letters, which are in one of two codings
 - miniz reads nothing of a member that its attributes of DOS call a folder
 - a later `zipfile` takes the name from an extra field (Unicode path), where there is one
 
@@ -107,6 +108,11 @@ def checked_zip(content: Content) -> ZipArchive:
         raise UnreadableFile(f"is a zip archive with {len(listed):,} members, which is too many")
     if len(listed) != count or file.start_dir != begin:
         raise UnreadableFile(_TWO_LISTS)
+    if len({m.flag_bits & _UTF_8 for m in listed if not m.orig_filename.isascii()}) > 1:
+        raise UnreadableFile(
+            "writes names of members in two codings, so that two programs would read different "
+            "names in it"
+        )
     names: dict[str, str] = {}
     for member in listed:
         key = _one_name(member)
@@ -164,7 +170,7 @@ def _listed_in_64_bits(
     it says; the last record says the same where it has room for it."""
     at = end - _BOTH_64
     disk, named, disks = struct.unpack("<IQI", content[end - 16 : end])
-    if at < 0 or named != at or disk or disks > 1 or content[at : at + 4] != _END_64:
+    if at < 0 or named != at or disk or disks != 1 or content[at : at + 4] != _END_64:
         raise UnreadableFile(_TWO_LISTS)
     wide = struct.unpack("<2I4Q", content[at + 16 : at + 56])
     full = (0xFFFF,) * 4 + (_FULL,) * 2
