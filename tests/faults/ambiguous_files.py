@@ -220,6 +220,7 @@ def npy(rng: random.Random) -> bytes:
         "'|V4'", "[('a', '<f4')]", "[('a', 'object')]", "'<U1'", "('<f4', (2,))", "'>u2'", '"<f4"',
         "'<f4' ''", "u'<f4'", "'|f4'", "'object_'", "'i4,O'",
     )  # fmt: skip
+    code = repr(fields(rng)) if rng.random() < 0.1 else code
     width = int(code[-2]) if code[-2:-1].isdigit() else 4
     order = _mostly(rng, rng.choice(("False", "True")), "0", "true", "not True")
     shape = _mostly(
@@ -246,6 +247,28 @@ def npy(rng: random.Random) -> bytes:
     body = _mostly(rng, body, body[:-1], body[: len(body) // 2])
     size = struct.pack("<H" if version[0] < 2 else "<I", len(head))
     return b"\x93NUMPY" + bytes(version) + size + head + body
+
+
+def fields(rng: random.Random, deepest: int = 2) -> list[Any]:
+    """A type of fields whose names are pieces of such a type, with objects among them or not."""
+    whole = rng.choice(("[('a', '<f4'), ('b', 'f4')]", '[("a", "O")]', "('', 'O')", "#", "\\", ""))
+    found: list[Any] = []
+    for index in range(rng.choice((1, 2, 2, 3))):
+        at = rng.randrange(len(whole) + 1)
+        name: Any = _mostly(rng, whole[at:] if index else whole[:at], f"'{index}", f'"{index}')
+        kind = fields(rng, deepest - 1) if deepest and rng.random() < 0.2 else "<f4"
+        shape = _mostly(rng, (), ((2,),), ((),), ("O",), (2,))
+        kind = rng.choice((kind, kind, "O", _mostly(rng, "O", "|O", "U2", "O8", "i4,O")))
+        found.append((_mostly(rng, name, ("t", name)), kind, *shape))
+    return found
+
+
+def npz_of_fields(rng: random.Random) -> bytes:
+    """Numbers, and beside them an array of fields that may hold objects."""
+    head = f"{{'descr': {fields(rng)!r}, 'fortran_order': False, 'shape': (1,), }}\n".encode()
+    beside = b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + EVIL
+    members = (Member(b"w.npy", honest_npy(rng)), Member(b"meta.npy", beside))
+    return written(Archive(members, as_torch=False))
 
 
 def honest_npy(rng: random.Random, shape: str = "(2, 2)") -> bytes:
@@ -424,6 +447,23 @@ def _one_more(rng: random.Random, archive: Archive) -> Archive:
     return archive.put(rng, Member(name, data, deflated=rng.random() < 0.1))
 
 
+def _two_codings(rng: random.Random, archive: Archive) -> Archive:
+    """Names in UTF-8, but for some in the old coding: the same letters, or the same bytes."""
+    archive = replace(archive, as_torch=False)
+    others = rng.sample(range(len(archive.members)), rng.choice((0, 1, 1, 2)))
+    folder = b"\xc3\xa9" if rng.random() < 0.7 else b"e" * rng.choice((505, 509, 510, 511, 600))
+    for index, member in enumerate(archive.members):
+        flags = {"flags": 0 if index in others else 0x800}
+        start = rng.choice((b"\x82", folder)) if index in others else folder
+        name = start + b"/" + member.name.partition(b"/")[2]
+        archive = archive.changed(index, name=name, local=flags, listed=flags)
+    if rng.random() < 0.3:
+        index = archive.member(rng)
+        data = rng.choice((b"big", _numbers(rng)))
+        archive = archive.changed(index, data=data)
+    return archive
+
+
 CHANGES: dict[str, Callable[[random.Random, Archive], Archive]] = {
     "a name changed": _renamed,
     "a member doubled": _doubled,
@@ -435,6 +475,7 @@ CHANGES: dict[str, Callable[[random.Random, Archive], Archive]] = {
     "bytes before or behind": _around,
     "other data": _other_data,
     "one more member": _one_more,
+    "two codings": _two_codings,
 }
 
 
@@ -464,7 +505,7 @@ def safetensors(rng: random.Random) -> bytes:
         places = _mostly(rng, *offsets).format(begin, end)
         entry = f'"dtype": "{dtype}", "shape": {_mostly(rng, *shape)}, "data_offsets": {places}'
         entry += _mostly(
-            rng, "", ', "dtype": "I32"', ', "more": NaN', ', "shape": [2, 2]', ', "x": 1', ","
+            rng, "", ', "dtype": "I32"', ', "more": NaN', ', "shape": [2, 2]', ",", _more(rng)
         )
         odd = (
             f"\\u00{ord(name):02x}",
@@ -486,6 +527,12 @@ def safetensors(rng: random.Random) -> bytes:
     head = text.encode()
     size = len(head) + _mostly(rng, 0, 1, -1)
     return struct.pack("<Q", size) + head + _numbers(rng, 8) + _mostly(rng, b"", b"\0", bytes(4))
+
+
+def _more(rng: random.Random) -> str:
+    """One more entry of a tensor, which the parser of safetensors takes or not."""
+    values = ("1", "1e999", "1" + "0" * 400, '"\\ud800"', "[" * 300 + "]" * 300, "{}", "null")
+    return f', "{rng.choice(("x", "x", chr(92) + "ud800"))}": {rng.choice(values)}'
 
 
 def old_file(rng: random.Random) -> bytes:
@@ -553,6 +600,44 @@ def pickle_in_safetensors(body: bytes) -> bytes:
     return struct.pack("<Q", size) + start + text + end + body
 
 
+_ODD_STEPS = (  # numbers, texts and places that readers of pickles take differently, and others
+    b"I010\n", b"I5\0x\n", b"I0x1\n", b"I1_0\n", b"I\t7 \n", b"L010L\n", b"L5\n", b"F1.5\0\n",
+    b"Finf\n", b"F1_0\n", b"S'a'\0\n", b"S'\\x'\n", b"V\\u1\n", b"V\xff\n", b"\x8a\0", b"U\1\xff",
+    b"K\1p03\n", b"K\1p 3 \n", b"K\1p3\0x\n", b"C\1a\x98", b"\x96" + bytes(8) + b"\x98", b"(tb",
+    b"N", b"]", b"}", b"(", b"0", b"2", b"q\1", b"\x94", b"h\1", b"\x8f(\x90", b"(e", b"\x85", b"l",
+    b"\x80\4", b"\x80\xff", b"\x95" + bytes(8), b"X\1\0\0\0a", b"J\0\0\0\0", b"\x8b\1\0\0\0\7",
+    b"G12345678",
+)  # fmt: skip
+_MAGIC = b"l\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"  # with which a file of torch before 1.6 begins
+_LAST_STEPS = (
+    b"cos\ngetpid\n)R.", b"(ios\ngetpid\n.", b"\x8c\2os\x8c\6getpid\x93)R.", b"cos\ngetpid\n0N.",
+    b"cthis.x\"\ny\n", b"ios\ngetpid\n", b"cos\ngetpid", b"N.", b".", b"]N\x85a.", b"",
+    b"\x8a\x0a" + _MAGIC + b".cos\ngetpid\n.",
+    b"\x8b" + struct.pack("<I", 5000) + _MAGIC.ljust(5000, b"\0") + b".cos\ngetpid\n.",
+    b"L119547037146038801333356L\n.cos\ngetpid\n.", b"I0x1950a86a20f9469cfc6c\n.cos\ngetpid\n.",
+)  # fmt: skip
+
+
+def odd_pickle(rng: random.Random) -> bytes:
+    """Instructions of which some are read differently, with a name behind them or not."""
+    steps = rng.choices(_ODD_STEPS, k=rng.choice((0, 1, 1, 2, 3)))
+    return b"".join(steps) + rng.choice(_LAST_STEPS)
+
+
+def odd_pickle_in_safetensors(rng: random.Random) -> bytes:
+    """Safetensors whose numbers are a pickle; its length is the first instruction."""
+    if rng.random() < 0.3:
+        return pickle_in_safetensors(odd_pickle(rng))
+    body = odd_pickle(rng)
+    entry = {"dtype": "U8", "shape": [len(body)], "data_offsets": [0, len(body)]}
+    first, stated = rng.choice(((b"B", 16), (b"X", 16), (b"T", 16), (b"U", 16), (b"C", 16)))
+    start = b'{"' + b"a" * (stated - 5 if first in b"BXT" else stated - 8)
+    # a line of text up to the end of the header, where white space may stand
+    text = start + b'V":' + json.dumps(entry).encode()
+    size = first[0] + 256 * stated
+    return struct.pack("<Q", size) + text.ljust(size - 2) + b"\n}" + body
+
+
 def as_saved(rng: random.Random) -> bytes:
     """What torch, NumPy and safetensors write themselves."""
     tensors = {
@@ -585,9 +670,11 @@ KINDS: dict[str, Callable[[random.Random], bytes]] = {
         for name in CHANGES
     },
     "npy": npy,
+    "npz of fields": npz_of_fields,
     "safetensors": safetensors,
     "torch, before 1.6": old_file,
     "two formats": two_formats,
+    "safetensors that are a pickle": odd_pickle_in_safetensors,
     "pickled tensors": ambiguous_pickles.of_tensors,
     "pickled arrays": ambiguous_pickles.of_arrays,
 }

@@ -20,7 +20,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 import safetensors.torch
@@ -28,6 +28,8 @@ import torch
 
 Readings = dict[str, dict[str, tuple[str, list[int], str]]]
 PICKLES = "pickles"  # the bytes that a reader would hand to pickle, if it were allowed to
+NAMES = "names"  # the first that each unpickler would import, were it given the file
+_MAGIC = 0x1950A86A20F9469CFC6C  # behind which torch reads four pickles more
 _MEMORY, _SECONDS = 12 << 30, 600
 
 
@@ -45,9 +47,10 @@ class ReferenceReaders:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def read(self, content: bytes, harmless: bool = False) -> tuple[Readings, list[str]]:
-        """What each reader makes of a file, and the pickles in it, in hexadecimal digits; readers
-        that run what a file names read it only where that is `harmless`."""
+    def read(self, content: bytes, harmless: bool = False) -> tuple[Readings, list[str], list[str]]:
+        """What each reader makes of a file, the pickles in it, in hexadecimal digits, and the names
+        that unpicklers would import; readers that run what a file names read it only where that is
+        `harmless`."""
         self._path.write_bytes(content)
         child = self._child = self._child or _started()
         assert child.stdin is not None
@@ -58,8 +61,8 @@ class ReferenceReaders:
         except (OSError, ValueError):
             self.deaths += 1
             self._end()
-            return {}, []
-        return answer, answer.pop(PICKLES)
+            return {}, [], []
+        return answer, answer.pop(PICKLES), answer.pop(NAMES)
 
     def _end(self) -> None:
         if self._child is not None:
@@ -91,6 +94,7 @@ def main() -> None:
         "torch, mapped": lambda path: torch.load(path, weights_only=True, mmap=True),
         "NumPy": _read_by_numpy,
         "safetensors": lambda path: safetensors.torch.load_file(path),
+        "archive of torch": _read_all_records,
     }
     running: dict[str, Callable[[str], Any]] = {
         "torch, all names": lambda path: torch.load(path, weights_only=False),
@@ -106,8 +110,21 @@ def main() -> None:
             except Exception:
                 continue
         found[PICKLES] = [content.hex() for content in _pickles(path)]
+        found[NAMES] = [
+            name
+            for unpickler in (_Importing, _ImportingInPython)
+            if (name := _first_name(unpickler, path))
+        ]
         answers.write(json.dumps(found) + "\n")
         answers.flush()
+
+
+def _read_all_records(path: str) -> None:
+    """Raise an exception where torch does not find all members of an archive."""
+    reader = torch._C.PyTorchFileReader(path)
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            reader.get_record(name.partition("/")[2])
 
 
 def _read_by_numpy(path: str) -> dict[str, Any]:
@@ -183,6 +200,36 @@ def _behind_header(content: bytes) -> Iterator[bytes]:
         return
     if dtype.hasobject:
         yield file.read()
+
+
+class _ImportedError(Exception):
+    """A name would be imported."""
+
+
+def _import(_: object, module: str, name: str) -> NoReturn:
+    raise _ImportedError(f"{module}.{name}")
+
+
+class _Importing(pickle.Unpickler):
+    find_class = _import
+
+
+class _ImportingInPython(pickle._Unpickler):
+    find_class = _import
+
+
+def _first_name(unpickler: Callable[[IO[bytes]], Any], path: str) -> str:
+    """What an unpickler would import first, in any of the pickles of a file of torch; or ''."""
+    with Path(path).open("rb") as file:
+        try:
+            if unpickler(file).load() == _MAGIC:
+                for _ in range(4):
+                    unpickler(file).load()
+        except _ImportedError as name:
+            return str(name)
+        except Exception:
+            return ""
+    return ""
 
 
 if __name__ == "__main__":

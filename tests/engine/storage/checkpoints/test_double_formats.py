@@ -1,15 +1,28 @@
-"""Which safetensors are refused because they are a pickle as well."""
+"""Files that are a pickle as well, or hide one, and those that only seem to."""
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
+import random
 import struct
+import zipfile
+from typing import Any
 
+import numpy as np
 import pytest
+import safetensors
+import torch
 
+from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.double_formats import check_not_pickle
 from dgn_engine.storage.checkpoints.pickle_file import NoCalls
+from dgn_engine.storage.checkpoints.reader_child import read
+from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
+from tests.faults.ambiguous_files import Archive, Member, written
+from tests.faults.pickle_assembly import ONES, pickled, tensor
 
 NAMES = (
     "feature.weights.0",
@@ -21,7 +34,7 @@ NAMES = (
 )
 
 
-def safetensors(name: str, length: int) -> bytes:
+def one_number(name: str, length: int) -> bytes:
     """A file with one number, whose header has this length, a multiple of 8."""
     entry = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
     header = json.dumps({name: entry}, separators=(",", ":")).encode().ljust(length)
@@ -33,7 +46,7 @@ def safetensors(name: str, length: int) -> bytes:
 def test_a_header_of_any_length_is_no_pickle(name: str) -> None:
     """3,160 bytes begin as a text that ends in the header, 11,912 as the whole pickle of True."""
     for length in range(88, 1 << 17, 8):
-        check_not_pickle(safetensors(name, length), NoCalls())
+        check_not_pickle(one_number(name, length), NoCalls())
 
 
 @pytest.mark.parametrize("rest", [b"0cos\ngetpid\n)R0N.", b"0}X\x01\x00\x00\x00w]s."])
@@ -45,3 +58,237 @@ def test_a_pickle_that_calls_a_function_or_holds_values_is_refused(rest: bytes) 
     assert content[17:].startswith(rest)
     with pytest.raises(UnreadableFile, match="a pickle at once"):
         check_not_pickle(content, NoCalls())
+
+
+def safe(numbers: bytes, header: bytes) -> bytes:
+    """A file whose numbers begin where a line of text in its header ends, for an unpickler."""
+    size = ord("B") + 256 * 16
+    entry = {"dtype": "U8", "shape": [len(numbers)], "data_offsets": [0, len(numbers)]}
+    text = b'{"' + b"a" * 11 + header + b'":' + json.dumps(entry).encode()
+    return struct.pack("<Q", size) + text.ljust(size - 2) + b"\n}" + numbers
+
+
+class ImportedError(Exception):
+    """An unpickler would import a name."""
+
+
+class Importing(pickle.Unpickler):
+    """The one of C."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise ImportedError(module, name)
+
+
+NAME = b"cos\ngetpid\n)R."
+HIDING: dict[str, bytes] = {  # instructions that the unpickler of C passes
+    "nothing": b"", "an octal number": b"I010\n", "a number behind which is a NUL": b"I5\0x\n",
+    "a long number and a NUL": b"L5\0x\n", "a real number and a NUL": b"F1.5\0\n",
+    "a read-only buffer": b"C\1a\x98", "a place and a NUL": b"K\1p3\0x\n",
+    "a place of 2^20": b"K\1r\0\0\x10\0", "no bytes of a number": b"\x8a\0", "a mark": b"(0",
+    "a frame": b"\x95" + bytes(8), "an array of bytes": b"\x96" + bytes(8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hiding", HIDING)
+@pytest.mark.parametrize(
+    "name", [NAME, b"\x8c\2os\x8c\6getpid\x93)R.", b"(ios\ngetpid\n."], ids=["c", "x93", "i"]
+)
+def test_no_number_of_any_notation_hides_a_name(name: bytes, hiding: str) -> None:
+    content = safe(HIDING[hiding] + name, b"V")
+    assert safetensors.deserialize(content)
+    with pytest.raises(ImportedError):
+        Importing(io.BytesIO(content)).load()
+    calls = CallRecorder()
+    with pytest.raises(UnreadableFile, match="a pickle at once"):
+        read(content, "", calls)
+    assert "os.getpid" in (*calls.would_call, *calls.would_look_up)
+
+
+MAGIC_NUMBER = MAGIC.to_bytes(10, "little")
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pickle.dumps(MAGIC, 2)[2:-1],
+        b"\x8b" + struct.pack("<I", 5000) + MAGIC_NUMBER.ljust(5000, b"\0"),
+        b"L%dL\n" % MAGIC,
+        b"I0x%x\n" % MAGIC,
+        b"I0o%o\0x\n" % MAGIC,
+    ],
+    ids=["as torch writes it", "with zeros", "in a line", "hexadecimal", "octal, and a NUL"],
+)
+def test_no_notation_of_the_first_number_of_an_old_torch_file_is_passed(number: bytes) -> None:
+    content = safe(number + b"." + NAME, b"V")
+    assert Importing(io.BytesIO(content)).load() == MAGIC
+    with pytest.raises(UnreadableFile, match="a pickle at once"):
+        read(content)
+
+
+def test_a_package_of_python_that_a_name_in_the_header_imports_is_seen() -> None:
+    """The module that a name in a header asks for cannot be there; the package before it can."""
+    for name, refused in ((b"cthis.weight", True), (b"conv1.weight", False)):
+        content = safe(b"\n\n", name)
+        with pytest.raises(ImportedError):
+            Importing(io.BytesIO(content)).load()
+        if refused:
+            with pytest.raises(UnreadableFile, match="a pickle at once"):
+                check_not_pickle(content, NoCalls())
+        else:
+            check_not_pickle(content, NoCalls())
+
+
+PARTS = ("conv1", "net", "weight", "bias", "init", "c", "i", "0", "layer1", "t", "l", "e", "重み")
+NUMBERS = (bytes(200), b"\n\0\0\0\0\0\0\0" * 25, bytes(range(200)), b"abc de\n" * 25)
+
+
+def test_honest_safetensors_of_any_header_and_any_numbers_are_no_pickle() -> None:
+    """Half of the lengths begin with an instruction that passes over the zeros behind it."""
+    rng = random.Random(0)
+    for _ in range(10_000):
+        name = ".".join(rng.choices(PARTS, k=rng.randrange(1, 5)))
+        body = rng.choice((*NUMBERS, rng.randbytes(200)))
+        entry = {"dtype": "U8", "shape": [200], "data_offsets": [0, 200]}
+        head = json.dumps({name: entry}, separators=(",", ":"), ensure_ascii=False).encode()
+        length = rng.choice((rng.randrange(200, 1 << 10), rng.randrange(200, 1 << 17)))
+        if rng.random() < 0.5:
+            length = length & ~0xFF | 0x100 | rng.choice(b"XUTBCV(IFLS\x8c\x8aN]")
+        check_not_pickle(struct.pack("<Q", length) + head.ljust(length) + body, NoCalls())
+
+
+def test_a_tuple_of_a_text_is_no_network() -> None:
+    """As pickle reads a header of 415,784 bytes whose first name begins so."""
+    length = 0x065828
+    content = one_number("net.0.weight", length)
+    assert len(pickle.loads(content)) == 1
+    assert [*read(content).arrays] == ["net.0.weight"]
+
+
+@pytest.mark.parametrize("value", ["1", "null", "[]", "1e999", '"\\ud800"', "[" * 300 + "]" * 300])
+def test_an_entry_that_the_format_does_not_have_is_refused(value: str) -> None:
+    entry = f'{{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":{value}}}'
+    header = f'{{"a":{entry}}}'.encode()
+    with pytest.raises(UnreadableFile, match=r"more than type, shape and place of a \(x\)|sound"):
+        read(struct.pack("<Q", len(header)) + header + bytes(4))
+
+
+EVIL = b"cos\nsystem\n(Vtrue\ntR."
+QUOTING: dict[str, list[Any]] = {
+    "names that quote a list": [("[('a", "O"), ("b', 'f4')]", "<f4")],
+    "names that quote a title": [("[(('t', 'a", "O"), ("b'), 'f4')]", "<f4")],
+    "names that quote a list within": [("s", [("[('a", "O"), ("b', 'f4')]", "<f4")])],
+    "a name with a quotation mark": [("a'", "O"), ("b", "<f4")],
+    "a title": [(("[('a', 'f4')]", "a"), "O")],
+    "fields of objects": [("a", "O", (2,))],
+}
+
+
+@pytest.mark.parametrize("name", QUOTING)
+def test_no_name_of_a_field_hides_objects_in_an_array(name: str) -> None:
+    assert np.lib.format.descr_to_dtype(QUOTING[name]).hasobject
+    head = f"{{'descr': {QUOTING[name]!r}, 'fortran_order': False, 'shape': (1,), }}\n".encode()
+    odd = b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head + EVIL
+    made = io.BytesIO()
+    np.savez(made, w=np.ones(2))
+    with zipfile.ZipFile(made, "a") as archive:
+        archive.writestr("meta.npy", odd)
+    calls = CallRecorder()
+    assert [*read(made.getvalue(), "", calls).arrays] == ["w"]
+    assert calls.would_call == ("os.system",)
+    calls = CallRecorder()
+    with pytest.raises(UnreadableFile):
+        read(odd, "", calls)
+    assert calls.would_call == ("os.system",)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [("a[", "<f4"), ("b]", "<i4", (2, 3))], [("('a', 'O')", "<U3")], [(("t", "a"), "|S2")],
+        [("a", [("b", "<f4"), ("c", "<M8[ns]")])], [("'", "|b1"), ('"', "|u1"), ("\\", "|i1")],
+        [("é", "<f4"), ("重", "<f4")],
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
+def test_fields_without_objects_are_no_pickle(fields: list[Any]) -> None:
+    made = io.BytesIO()
+    np.savez(made, w=np.ones(2), meta=np.zeros(2, fields))
+    calls = CallRecorder()
+    found = read(made.getvalue(), "", calls)
+    assert ([*found.arrays], len(found.ignored), calls.would_call) == (["w"], 1, ())
+
+
+@pytest.mark.parametrize("third", ["'O'", "('O',)", "'V'", "2"])
+def test_a_shape_of_a_field_is_a_shape(third: str) -> None:
+    """NumPy takes another type in its place."""
+    head = f"{{'descr': [('a', '|V8', {third})], 'fortran_order': False, 'shape': (1,), }}\n"
+    made = io.BytesIO()
+    np.savez(made, w=np.ones(2))
+    with zipfile.ZipFile(made, "a") as archive:
+        odd = b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + EVIL
+        archive.writestr("meta.npy", odd)
+    calls = CallRecorder()
+    read(made.getvalue(), "", calls)
+    assert calls.would_call == ("os.system",)
+
+
+UTF_8 = {"flags": 0x800}
+BIG, LITTLE = b"big", b"little"
+
+
+def of_torch(folder: bytes, other: bytes, stated: bytes = LITTLE) -> bytes:
+    """A file of torch; the folder of its byte order is written in these other bytes."""
+    members = ("data.pkl", pickled({"w": tensor()})), ("byteorder", stated), ("data/0", ONES)
+    made = []
+    for inside, data in (*members, ("version", b"3\n")):
+        start = other if inside == "byteorder" else folder
+        flags = {} if start == b"\x82" else UTF_8
+        made.append(Member(start + b"/" + inside.encode(), data, local=flags, listed=flags))
+    return written(Archive(tuple(made), as_torch=False))
+
+
+def test_the_folder_of_an_archive_is_one_in_its_bytes() -> None:
+    """torch reads no file in which it has the same letters in other bytes."""
+    utf_8, old = "é".encode(), b"\x82"
+    ones = [[1, 1], [1, 1]]
+    for folder in (utf_8, old):
+        assert read(of_torch(folder, folder)).arrays["w"].tolist() == ones
+        assert loaded(of_torch(folder, folder)) == ones
+        assert loaded(of_torch(folder, folder, BIG)) != ones
+    for folder, other in ((utf_8, old), (old, utf_8)):
+        content = of_torch(folder, other, BIG)
+        assert {name.partition("/")[0] for name in zip_names(content)} == {"é"}
+        with pytest.raises((UnicodeDecodeError, RuntimeError)):
+            loaded(content)
+        with pytest.raises(UnreadableFile, match="two codings"):
+            read(content)
+
+
+def test_a_folder_is_no_longer_than_torch_reads() -> None:
+    assert loaded(of_torch(b"a" * 510, b"a" * 510)) == [[1, 1], [1, 1]]
+    assert [*read(of_torch(b"a" * 510, b"a" * 510)).arrays] == ["w"]
+    content = of_torch(b"a" * 511, b"a" * 511)
+    with pytest.raises(RuntimeError):
+        loaded(content)
+    with pytest.raises(UnreadableFile, match="a folder with a name"):
+        read(content)
+
+
+def zip_names(content: bytes) -> list[str]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return archive.namelist()
+
+
+def loaded(content: bytes) -> Any:
+    return torch.load(io.BytesIO(content), weights_only=True)["w"].tolist()
+
+
+def test_no_other_format_is_a_pickle_from_its_first_byte() -> None:
+    made = io.BytesIO()
+    np.save(made, np.ones(3))
+    for content in (made.getvalue(), of_torch(b"a", b"a"), b"PK\5\6" + bytes(18)):
+        for behind in (b"", b"\n" + NAME):
+            check_not_pickle(content + behind, NoCalls())
+            for unpickler in (Importing, pickle._Unpickler):
+                with pytest.raises((pickle.UnpicklingError, IndexError)):
+                    unpickler(io.BytesIO(content + behind)).load()
