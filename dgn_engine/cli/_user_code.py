@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import dgn_engine
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.importing import MODEL
+from dgn_engine.storage.user_folders import user_cache
 
 if TYPE_CHECKING:
     from torch import nn
@@ -60,13 +61,17 @@ def code_of_the_user(name: str) -> Iterator[None]:
 
     What is printed goes to stderr: stdout is for results. Code that would end the program is
     refused. Autograd is on, and the current folder is the one it was, whatever that code changes.
-    `import torchvision` works beside a CPU build of torch.
+    `import torchvision` works beside a CPU build of torch. What `torch.compile` makes of it is kept
+    with the caches of this program: torch's own folder is in the system's temporary one, where it
+    runs whatever is in it, whoever made it.
     """
     import torch
 
     from dgn_engine.data._torchvision import prepare_torchvision
 
     prepare_torchvision()
+    compiled = user_cache().absolute() / "torch-compile"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
     here, grad = str(Path.cwd()), torch.is_grad_enabled()
     finder = _FolderFinder(here, name)
     sys.meta_path.append(finder)

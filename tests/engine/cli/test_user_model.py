@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.cli import main
+from dgn_engine.cli._user_code import code_of_the_user
 from tests.engine.cli.user_code import (
     NETS,
     N,
@@ -422,3 +424,21 @@ def test_only_the_named_module_and_what_it_imports_come_from_the_current_folder(
     computed("user_other:Smooth")
     computed("user_other:late")  # imported before, it imports more now
     assert not (installed / "mark").exists()
+
+
+def test_what_torch_compiles_of_the_users_code_is_kept_out_of_the_shared_temporary_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There torch runs the libraries in its folder, whoever made it."""
+    (folder / "user_compiled.py").write_text(
+        "from torch import nn\nfrom torch._inductor.runtime import cache_dir_utils\n"
+        "folders = []\n"
+        "def make():\n    folders.append(cache_dir_utils.cache_dir())\n    return nn.Linear(3, 2)\n"
+    )
+    monkeypatch.setenv("DGN_HOME", str(folder / "home"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # what it was comes back, whoever sets it
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    with code_of_the_user("user_compiled"):
+        module = importlib.import_module("user_compiled")
+        module.make()
+    assert module.folders == [str(folder / "home" / "cache" / "torch-compile")]
