@@ -21,7 +21,8 @@ from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, read_pickle
-from dgn_engine.storage.checkpoints.pickled_tensors import Unsupported, build, is_array, read_leaf
+from dgn_engine.storage.checkpoints.pickled_arrays import is_array
+from dgn_engine.storage.checkpoints.pickled_tensors import Unsupported, build, read_leaf
 from dgn_engine.storage.checkpoints.reader_child import serve
 from dgn_engine.text.printable import plain
 

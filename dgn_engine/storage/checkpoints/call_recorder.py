@@ -26,10 +26,12 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
     InertObject,
     NoCalls,
+    Opaque,
     read_pickle,
     type_name,
 )
-from dgn_engine.storage.checkpoints.pickled_tensors import PickledType, latin_bytes, numpy_type
+from dgn_engine.storage.checkpoints.pickled_arrays import PickledType
+from dgn_engine.storage.checkpoints.pickled_tensors import build
 from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 
@@ -98,6 +100,9 @@ class CallRecorder(NoCalls):
             for argument in _first(arguments):
                 self._look_into(argument)
 
+    def called_oddly(self, callee: GlobalName) -> None:
+        self._call(callee)
+
     def handed(self, arguments: Any) -> None:
         """Globals among the arguments of a call, which may call them in its turn."""
         for argument in _first(arguments):
@@ -111,7 +116,7 @@ class CallRecorder(NoCalls):
 
     def state_refused(self, target: Any) -> None:
         """numpy.dtype takes one that makes it read the bytes of a file as addresses of objects."""
-        if isinstance(target, PickledType):
+        if isinstance(target, (PickledType, Opaque)):
             _record(f"{target.callee}.__setstate__", self._called)
 
     def state_set(self, target: GlobalName) -> None:
@@ -135,7 +140,7 @@ class CallRecorder(NoCalls):
         trees: list[Any] = []
         try:
             while len(trees) < _PICKLES:
-                tree, place = read_pickle(content, place, _made, _anything, self)
+                tree, place = read_pickle(content, place, build, _anything, self)
                 trees.append(tree)
                 if trees[0] == MAGIC and len(trees) == _OF_LEGACY:  # numbers follow
                     break
@@ -206,7 +211,8 @@ def _calls_objects(maker: GlobalName, arguments: Any) -> bool:
 
 def _as_bytes(content: Any) -> Any:
     if isinstance(content, str) and content[:1] == "\x80":  # protocol 2: bytes as text
-        return content.encode("latin-1", "replace")
+        with suppress(UnicodeEncodeError):  # which no loader would take, either
+            return content.encode("latin-1")
     return content
 
 
@@ -225,16 +231,6 @@ def _pickles_in(content: bytes) -> list[bytes]:
     except UnreadableFile:
         return []
     return [bytes(archive.stored(name)) for name in archive.members if name.endswith(".pkl")]
-
-
-def _made(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
-    """What stands for the result of a call: bytes as old protocols have them, or an object."""
-    if str(name) == "numpy.dtype":
-        return numpy_type(arguments)
-    if str(name) == "_codecs.encode":
-        with suppress(ValueError, TypeError, AttributeError):
-            return latin_bytes(arguments)
-    return InertObject.of(name, arguments)
 
 
 def _anything(reference: Any) -> Any:

@@ -1,7 +1,8 @@
 """The names that a pickle may hold without a warning: three lists, and what a name may be used for.
 
-`MADE` are classes, functions and constants that make values, `NAMED` types of torch and `SHOWN`
-functions that honest networks and settings hold as a value. Whatever is not on them is named in a
+`MADE` are classes and functions that make values when they are called as their libraries write it
+(`known_calls`), `NAMED` types and constants that nothing calls, and `SHOWN` functions that honest
+networks and settings hold as a value. Whatever is not on them, or is used otherwise, is named in a
 warning, whether the pickle calls it or not: a list of what is harmful would never be complete.
 
 Why that is enough: loading a pickle only calls what it names. Attributes that it sets, hooks that
@@ -35,35 +36,15 @@ MADE = {
     "argparse": "Namespace",
     "types": "SimpleNamespace",
     # numpy
-    "numpy": (
-        "dtype ndarray bool bool_ float16 float32 float64 int8 int16 int32 int64 uint8 uint16 "
-        "uint32 uint64 complex64 complex128 str_ bytes_ longlong ulonglong"
-    ),
+    "numpy": "dtype",
     "numpy.core.multiarray": "scalar",
     "numpy._core.multiarray": "scalar",
     "numpy.core.numeric": "_frombuffer",
     "numpy._core.numeric": "_frombuffer",
-    "numpy.dtypes": (
-        "BoolDType Int8DType Int16DType Int32DType Int64DType UInt8DType UInt16DType UInt32DType "
-        "UInt64DType Float16DType Float32DType Float64DType Complex64DType Complex128DType StrDType"
-    ),
+    "numpy._core._internal": "_convert_to_stringdtype_kwargs",
     "numpy.random._pickle": "__bit_generator_ctor",
-    "numpy.random.bit_generator": "SeedSequence",
-    "numpy.random._mt19937": "MT19937",
-    "numpy.random._pcg64": "PCG64 PCG64DXSM",
-    "numpy.random._philox": "Philox",
-    "numpy.random._sfc64": "SFC64",
     # torch: values and tensors
-    "torch": (
-        "Size device dtype bool float double half bfloat16 float16 float32 float64 "
-        "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu "
-        "float4_e2m1fn_x2 uint1 uint2 uint3 uint4 uint5 uint6 uint7 uint8 uint16 uint32 uint64 "
-        "int1 int2 int3 int4 int5 int6 int7 int8 int16 int32 int64 short int long complex32 "
-        "complex64 complex128 qint8 quint8 qint32 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 "
-        "bits16 strided sparse_coo sparse_csr per_tensor_affine per_tensor_symmetric "
-        "per_channel_affine per_channel_symmetric per_channel_affine_float_qparams "
-        "contiguous_format channels_last preserve_format"
-    ),
+    "torch": "Size device",
     "torch.nn.parameter": "Buffer Parameter UninitializedBuffer UninitializedParameter",
     "torch.serialization": "_get_layout",
     "torch._utils": (
@@ -112,7 +93,7 @@ MADE = {
         "NLLLoss2d PoissonNLLLoss SmoothL1Loss SoftMarginLoss TripletMarginLoss "
         "TripletMarginWithDistanceLoss"
     ),
-    "torch.nn.modules.module": "Module",
+    "torch.nn.modules.module": "Module _WrappedHook",
     "torch.nn.modules.normalization": (
         "CrossMapLRN2d GroupNorm LayerNorm LocalResponseNorm RMSNorm"
     ),
@@ -162,11 +143,33 @@ MADE = {
     "torch.optim.swa_utils": "AveragedModel SWALR",
 }
 
-# Classes that a pickle names as the types of storages and tensors. None calls them: given the right
-# arguments, they take a number for the address of an allocator or of a tensor.
+# Classes and constants that a pickle names: types of numbers, arrays, storages and tensors. None
+# calls them: given the right arguments, they take a number for the address of an allocator, of a
+# tensor or of an object, or give numbers of another type than those of the file.
 NAMED = {
+    "numpy": (
+        "ndarray record recarray bool bool_ float16 float32 float64 int8 int16 int32 int64 uint8 "
+        "uint16 uint32 uint64 complex64 complex128 str_ bytes_ longlong ulonglong"
+    ),
+    "numpy.rec": "recarray",
+    "numpy.dtypes": (
+        "BoolDType Int8DType Int16DType Int32DType Int64DType UInt8DType UInt16DType UInt32DType "
+        "UInt64DType Float16DType Float32DType Float64DType Complex64DType Complex128DType StrDType"
+    ),
+    "numpy.random.bit_generator": "SeedSequence",
+    "numpy.random._mt19937": "MT19937",
+    "numpy.random._pcg64": "PCG64 PCG64DXSM",
+    "numpy.random._philox": "Philox",
+    "numpy.random._sfc64": "SFC64",
     "torch": (
-        "Tensor "
+        "dtype bool float double half bfloat16 float16 float32 float64 "
+        "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu "
+        "float4_e2m1fn_x2 uint1 uint2 uint3 uint4 uint5 uint6 uint7 uint8 uint16 uint32 uint64 "
+        "int1 int2 int3 int4 int5 int6 int7 int8 int16 int32 int64 short int long complex32 "
+        "complex64 complex128 qint8 quint8 qint32 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 "
+        "bits16 strided sparse_coo sparse_csr per_tensor_affine per_tensor_symmetric "
+        "per_channel_affine per_channel_symmetric per_channel_affine_float_qparams "
+        "contiguous_format channels_last preserve_format Tensor "
         "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
         "ShortStorage CharStorage ByteStorage BoolStorage UntypedStorage ComplexFloatStorage "
         "ComplexDoubleStorage QInt8Storage QUInt8Storage QInt32Storage QUInt4x2Storage "

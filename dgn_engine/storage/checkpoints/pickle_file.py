@@ -16,6 +16,8 @@ What a hostile pickle tries, and what stops it:
   True), a second state, an entry of an object that is no list or dictionary, a state for a tensor,
   byte strings of Python 2 as keys: refused
 - a place of 2^32 in the memo: the memo is a dictionary
+- arguments that the library would not write, and what a call makes of them: `Opaque`, which holds
+  nothing, whatever it was called with
 - steps without end, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`, each before
   anything is allocated
 - one large text or table that is copied by many calls: `limits.copied`
@@ -42,6 +44,7 @@ from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.text.printable import plain
 
+_LATEST = 5  # protocol
 _ARGUMENTS = 100  # of a call that are counted; none that copies takes as many
 _LINE = 4096  # bytes of an argument that ends with its line
 _OF_MODULE = ("_parameters", "_buffers", "_modules")
@@ -49,8 +52,13 @@ _OF_KEY = 16  # parts of a key that are compared
 _MODULES = ("torch.nn.modules.", "torch.nn.parallel.")
 # Classes of which no object is a list or a dictionary that pickle would fill, and of which pickle
 # calls none with arguments by NEWOBJ: torch and numpy write their own by the other instructions.
-_NOT_FILLED = ("torch.", "numpy.", "builtins.", "types.", "argparse.", "datetime.", "frozenset")
+_NOT_FILLED = (
+    *("torch.", "numpy.", "builtins.", "types.", "argparse.", "datetime.", "frozenset"),
+    *("decimal.", "fractions.", "pathlib.", "uuid."),
+)
 _WITHOUT_ARGUMENTS = ("builtins.", "collections.", "types.", "argparse.", *_MODULES)
+_WITH_ARGUMENTS = "builtins.complex"  # the only class of Python that has some there
+_SETS = ("set", "frozenset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +85,8 @@ def key_mark(key: Any) -> Mark:
     have one; `()` for keys that only their classes can compare."""
     if isinstance(key, ByteString):
         raise UnreadableFile("has a key that is no plain text and is read in several ways")
+    if isinstance(key, (list, InertDict)) or (isinstance(key, InertObject) and key.callee == "set"):
+        raise UnreadableFile(f"has a {type_name(key)} for a key, which no program can save")
     if key is None or isinstance(key, (str, bytes)):
         return key
     if isinstance(key, float):
@@ -190,7 +200,7 @@ class InertObject:
 
     def set_state(self, state: Any) -> None:
         """Give it the state that pickle writes behind its entries; raises `UnreadableFile`."""
-        odd = self.callee.startswith(_MODULES) and not isinstance(state, InertDict)
+        odd = self.callee.startswith(("torch.", "uuid.")) and not isinstance(state, InertDict)
         if odd or self.state is not None:
             raise UnreadableFile(
                 f"gives an object ({plain(self.callee, 80)}) a state that no program saves"
@@ -199,11 +209,29 @@ class InertObject:
 
     @staticmethod
     def of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
-        """What stands for the result of any call; raises `UnreadableFile` for a module of torch
-        that is given other ones, which torch never saves so."""
+        """What stands for an object that takes a state; raises `UnreadableFile` for a module of
+        torch that is given arguments, which torch never saves so."""
         if arguments and str(name).startswith(_MODULES):
             raise UnreadableFile(f"makes {plain(str(name), 80)} in a way that torch never saves")
         return InertObject(str(name), arguments)
+
+
+class Opaque(InertObject):
+    """The result of a call of which nothing is read: a value, or what nobody knows.
+
+    It takes no state. `odd`: the arguments are none that the library itself writes.
+    """
+
+    __slots__ = ("odd",)
+
+    def __init__(self, callee: str, arguments: Any, *, odd: bool = False) -> None:
+        super().__init__(callee, arguments)
+        self.odd = odd
+
+    def check_filling(self) -> None:
+        raise UnreadableFile(
+            f"changes a value after it was made ({plain(self.callee, 80)}), which no program saves"
+        )
 
 
 class NoCalls:
@@ -223,6 +251,9 @@ class NoCalls:
 
     def called(self, callee: Any, arguments: Any) -> None:
         """Something would be called, with these arguments."""
+
+    def called_oddly(self, callee: GlobalName) -> None:
+        """It would be called with arguments that its library does not write."""
 
     def handed(self, arguments: Any) -> None:
         """This is given to what looks up a reference out of the pickle."""
@@ -436,12 +467,16 @@ class InertUnpickler(pickle._Unpickler):
     def call(self, callee: Any, arguments: Any) -> Any:
         """What stands for the result of a call; nothing is called."""
         self.calls.called(callee, arguments)
-        if isinstance(callee, GlobalName) and isinstance(arguments, tuple):
+        if isinstance(callee, GlobalName) and not isinstance(arguments, tuple):
+            self.calls.called_oddly(callee)
+        elif isinstance(callee, GlobalName):
             result = self.build(callee, arguments)
+            if isinstance(result, Opaque) and result.odd:
+                self.calls.called_oddly(callee)
             if not isinstance(result, InertObject) or result.arguments is not arguments:
                 self._count(arguments)
             return result
-        return InertObject(type_name(callee), arguments)
+        return Opaque(type_name(callee), arguments, odd=True)
 
     def _count(self, arguments: tuple[Any, ...]) -> None:
         """Refuse a pickle that has the same text or table copied again and again."""
@@ -457,6 +492,13 @@ class InertUnpickler(pickle._Unpickler):
 
     def _protocol(self) -> None:
         self.protocol = self.read(1)[0]  # otherwise the instructions say enough
+        if self.protocol > _LATEST:
+            raise pickle.UnpicklingError
+
+    def _frame(self) -> None:
+        """Its content is read as it comes; pickle wants all of it to be there."""
+        if int.from_bytes(self.read(8), "little") > len(self.content) - self.at:
+            raise pickle.UnpicklingError
 
     def _instantiate(self, callee: Any, arguments: list[Any]) -> None:  # INST and OBJ use it
         self.keep(arguments)
@@ -471,26 +513,26 @@ class InertUnpickler(pickle._Unpickler):
         arguments, callee = self.stack[-1], self.stack[-2]
         self._reduce()
         result = self.stack[-1]
-        inert = type(result) is InertObject and result.arguments is arguments
-        if arguments and (not inert or type_name(callee).startswith(_WITHOUT_ARGUMENTS)):
-            raise UnreadableFile(
-                f"makes {plain(type_name(callee), 80)} in a way that no program saves"
-            )
+        inert = type(result) in (InertObject, Opaque) and result.arguments is arguments
+        name = type_name(callee)
+        without = name.startswith(_WITHOUT_ARGUMENTS) and name != _WITH_ARGUMENTS
+        if arguments and (not inert or without):
+            raise UnreadableFile(f"makes {plain(name, 80)} in a way that no program saves")
 
     def _new_with_names(self) -> None:
         named = self.stack.pop()
         if not isinstance(named, InertDict) or named.pairs:
             self.calls.named_arguments(self.stack[-2])
         self._new()
-        if isinstance(result := self.stack[-1], InertObject) and isinstance(named, InertDict):
-            self._count((named,))
-            result.pairs.extend(named.pairs)
 
     def _build(self) -> None:
         state = self.stack.pop()
         target = self.stack[-1]
         if isinstance(target, GlobalName):
             self.calls.state_set(target)
+            return
+        if isinstance(target, Opaque):
+            self.calls.state_refused(target)
             return
         if not hasattr(target, "set_state"):
             raise UnreadableFile(f"gives a {type_name(target)} a state, which no program saves")
@@ -515,7 +557,7 @@ class InertUnpickler(pickle._Unpickler):
         **{pickle.EXT1[0]: _extension(1), pickle.EXT2[0]: _extension(2)},
         pickle.EXT4[0]: _extension(4),
         pickle.PROTO[0]: _protocol,
-        pickle.FRAME[0]: lambda machine: machine.read(8),  # its content is read as it comes
+        pickle.FRAME[0]: _frame,
         pickle.BYTEARRAY8[0]: _STANDARD[pickle.BINBYTES8[0]],
         pickle.EMPTY_DICT[0]: lambda machine: machine.append(InertDict()),
         pickle.DICT[0]: _dict,
@@ -553,8 +595,10 @@ def type_name(node: Any) -> str:
 
 def is_container(node: Any) -> bool:
     """Whether there can be tensors of the model inside; an optimiser only repeats them. A module
-    that averages is kept with the optimisers."""
+    that averages is kept with the optimisers. A set has no order, so its tensors have no names."""
     if isinstance(node, InertObject):
+        if isinstance(node, Opaque) or node.callee in _SETS:
+            return False
         averages = node.callee == "torch.optim.swa_utils.AveragedModel"
         return averages or not node.callee.startswith("torch.optim.")
     return isinstance(node, (InertDict, list, tuple))
@@ -564,9 +608,9 @@ def members(node: Any) -> Iterator[tuple[str, Any]]:
     """The things in a container with their names; a saved module names them as its state dict."""
     if isinstance(node, InertDict):
         yield from ((key_text(k), v) for k, v in node.pairs)
+    elif isinstance(node, Opaque):
+        return
     elif isinstance(node, InertObject):
-        if is_container(node.arguments):
-            yield from members(node.arguments)
         yield from ((str(i), v) for i, v in enumerate(node.items))
         yield from ((key_text(k), v) for k, v in node.pairs)
         for state in node.state if isinstance(node.state, tuple) else (node.state,):

@@ -13,18 +13,35 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import LAYOUT, Array, UnreadableFile, is_sound, width
+from dgn_engine.storage.checkpoints.harmless_names import may_be_called, may_be_kept
+from dgn_engine.storage.checkpoints.known_calls import result_of, takes_attributes
 from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
     InertDict,
     InertObject,
+    Opaque,
     is_container,
+)
+from dgn_engine.storage.checkpoints.pickled_arrays import (
+    FROM_BUFFER,
+    RECONSTRUCT,
+    SCALAR,
+    STRING_TYPE,
+    PickledArray,
+    array_name,
+    empty_array,
+    numpy_scalar,
+    numpy_type,
+    read_array,
+    string_type,
+    whole_array,
 )
 from dgn_engine.text.printable import plain
 
@@ -81,43 +98,6 @@ class Unsupported(_Tensor):
     reason: str
 
 
-class PickledType(InertObject):
-    """A `numpy.dtype`; `dtype` is None where its numbers are of a type that is not read."""
-
-    __slots__ = ("dtype",)
-
-    def __init__(self, arguments: Any) -> None:
-        super().__init__("numpy.dtype", arguments)
-        self.dtype: np.dtype[Any] | None = None
-
-    def set_state(self, state: Any) -> None:
-        """Take the state that numpy writes for this type, and no other: its last number says
-        whether the bytes are addresses of objects."""
-        InertObject.set_state(self, state)
-        code, *rest = self.arguments
-        if isinstance(code, GlobalName) and not code.module.startswith(("numpy", "builtins")):
-            return  # a type of another library, such as bfloat16
-        made = _type_as_written(code, state) if rest in ([False, True], [0, 1]) else None
-        if made is None:
-            raise UnreadableFile("describes a type of numbers in a way that numpy does not write")
-        self.dtype = made
-
-
-class PickledArray(InertObject):
-    """An array of numpy, whose shape, type and numbers are its state or its arguments."""
-
-    __slots__ = ()
-
-    def set_state(self, state: Any) -> None:
-        """Take what numpy writes: (1, shape, type, whether in Fortran's order, bytes)."""
-        match state:
-            case (int(version), tuple(), PickledType(state=tuple()), bool(), _) if version == 1:
-                if self.callee in _RECONSTRUCT:
-                    InertObject.set_state(self, state)
-                    return
-        raise UnreadableFile("describes an array in a way that numpy does not write")
-
-
 class PickledQueue(InertObject):
     """A deque, which forgets what it has no room for."""
 
@@ -137,12 +117,6 @@ Leaf = StridedTensor | Unsupported | PickledArray
 # The bytes of a storage, and their order: '<' or '>'.
 Records = Callable[[TensorStorage], tuple[memoryview, str]]
 
-_RECONSTRUCT = tuple(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core"))
-_FROM_BUFFER = tuple(f"numpy.{core}.numeric._frombuffer" for core in ("core", "_core"))
-_NAMES = {layout[1:]: name for name, layout in LAYOUT.items() if name not in ("bfloat16",)} | {
-    "u1": "uint8",
-    "u2": "uint16",
-}
 # What torch reads through methods of a tensor, or sets in it.
 _OF_TENSORS = frozenset(
     (
@@ -157,8 +131,6 @@ _TENSOR_CLASSES = (
     "torch.nn.parameter.Parameter",
     "torch.nn.parameter.Buffer",
 )
-_CODE = 16  # characters of the code of a type
-_FIELDS = 200  # of a record
 _ATTRIBUTES = 200  # of a tensor
 _NOT_WRITTEN = "describes a tensor in a way that torch does not write"
 
@@ -190,7 +162,7 @@ def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
     if builder is None:
         if text.startswith(_MAKES_TENSORS):
             return Unsupported("a tensor of a kind that is not read")
-        return InertObject.of(name, arguments)
+        return (result_of if may_be_called(name) else InertObject.of)(name, arguments)
     try:
         return builder(arguments)
     except (IndexError, ValueError, TypeError):
@@ -217,7 +189,7 @@ def storage(reference: Any) -> Any:
         )
         if any(type(n) is not int or n < 0 for n in (first, length)) or first + length > count:
             raise UnreadableFile("refers out of its pickle to a storage that makes no sense")
-    dtype = _STORAGES.get(kind.name, kind.name)
+    dtype = _STORAGES.get(kind.name, str(kind))
     return TensorStorage(key, dtype, count, where, first, length)
 
 
@@ -226,19 +198,31 @@ def _tensor_1(arguments: tuple[Any, ...]) -> StridedTensor | Unsupported:
     return _strided(store, offset, shape, strides, getattr(store, "dtype", ""))
 
 
-def _tensor_2(arguments: tuple[Any, ...]) -> StridedTensor | Unsupported:
+def _tensor_2(arguments: tuple[Any, ...]) -> Any:
     store, offset, shape, strides, trained, hooks, *notes = arguments
     _check_notes(trained, hooks, *notes)
-    return _strided(store, offset, shape, strides, getattr(store, "dtype", ""), *notes)
+    dtype = getattr(store, "dtype", "")
+    return _trained(_strided(store, offset, shape, strides, dtype, *notes), trained)
 
 
-def _tensor_3(arguments: tuple[Any, ...]) -> StridedTensor | Unsupported:
+def _tensor_3(arguments: tuple[Any, ...]) -> Any:
     """A tensor of a type that no class of storages has: its storage is one of bytes."""
     store, offset, shape, strides, trained, hooks, dtype, *notes = arguments
     _check_notes(trained, hooks, *notes)
     if isinstance(store, TensorStorage) and store.dtype != "uint8":
         raise ValueError
-    return _strided(store, offset, shape, strides, _type_of_torch(dtype), *notes)
+    return _trained(_strided(store, offset, shape, strides, _type_of_torch(dtype), *notes), trained)
+
+
+def _trained(tensor: Any, trained: bool) -> Any:
+    """The tensor or array; raises `TypeError` for another thing, and where it requires a gradient
+    and cannot have one, for its numbers are whole."""
+    if not isinstance(tensor, (_Tensor, PickledArray)):
+        raise TypeError
+    dtype = array_name(tensor) if isinstance(tensor, PickledArray) else getattr(tensor, "dtype", "")
+    if trained and dtype in LAYOUT and "float" not in dtype:
+        raise TypeError
+    return tensor
 
 
 def _check_notes(trained: Any, hooks: Any, notes: Any = None) -> None:
@@ -280,7 +264,7 @@ def _parameter(arguments: tuple[Any, ...]) -> Any:
     _check_notes(trained, hooks)
     if len(attributes) > 1 or any(_changes_numbers(state) for state in attributes):
         raise ValueError
-    return _checked(tensor)
+    return _trained(_checked(tensor), trained)
 
 
 def _variable(arguments: tuple[Any, ...]) -> Any:
@@ -288,7 +272,7 @@ def _variable(arguments: tuple[Any, ...]) -> Any:
     tensor, *trained = arguments
     if trained not in ([], [True], [False]):
         raise ValueError
-    return _checked(tensor)
+    return _trained(_checked(tensor), trained != [False])
 
 
 def _checked(tensor: Any) -> Any:
@@ -297,17 +281,24 @@ def _checked(tensor: Any) -> Any:
     return tensor
 
 
-def _of_device(arguments: tuple[Any, ...]) -> Any:
-    """The tensor or array that stands for one on another device, and has its type."""
+def _of_array(arguments: tuple[Any, ...]) -> Any:
+    """The array that stands for a tensor on another device, and has its type."""
+    if not isinstance(arguments[0], PickledArray):
+        raise TypeError
+    return _of_device(arguments, array_name(arguments[0]))
+
+
+def _of_tensor(arguments: tuple[Any, ...]) -> Any:
+    """The tensor on the CPU that stands for one on another device, and has its type."""
+    return _of_device(arguments, getattr(_checked(arguments[0]), "dtype", ""))
+
+
+def _of_device(arguments: tuple[Any, ...], own: str) -> Any:
     inner, dtype, where, trained = arguments
     _check_notes(trained, None)
-    if isinstance(inner, PickledArray):
-        own = _array_name(inner)
-    else:
-        own = getattr(_checked(inner), "dtype", "")
     if type(where) is not str or not own or own != _type_of_torch(dtype):
         return Unsupported("a tensor that is turned into another type")
-    return inner
+    return _trained(inner, trained)
 
 
 def _changes_numbers(state: Any) -> bool:
@@ -326,12 +317,15 @@ def _subclass(arguments: tuple[Any, ...]) -> Any:
     function, kind, inner, state = arguments
     if not isinstance(kind, GlobalName) or not isinstance(inner, tuple):
         raise TypeError
-    if not isinstance(function, GlobalName) or not str(function).startswith(_MAKES_TENSORS):
-        return InertObject(str(kind), (*inner, state))
+    known = isinstance(function, GlobalName) and may_be_called(function)
+    if not known or not str(function).startswith(_REBUILDS):
+        return Opaque(str(kind), (*inner, state), odd=True)
     changed = _changes_numbers(state)
     if str(kind) in _TENSOR_CLASSES and changed:
         raise ValueError
     tensor = build(function, inner)
+    if isinstance(tensor, Opaque):
+        return tensor
     if changed or (kind.module.startswith("torch.") and str(kind) not in _TENSOR_CLASSES):
         return Unsupported(f"a tensor of the class {plain(str(kind), 80)}")
     return _checked(tensor)
@@ -398,46 +392,28 @@ def latin_bytes(arguments: tuple[Any, ...]) -> bytes:
     return bytes(text.encode("latin-1"))
 
 
-def _sequence(arguments: tuple[Any, ...]) -> Any:
-    (items,) = arguments if arguments else ((),)
-    return tuple(items) if isinstance(items, (list, tuple)) else InertObject("tuple", arguments)
+def _bytes(arguments: tuple[Any, ...]) -> Any:
+    """No bytes at all, as protocols before 3 write them; or what stands for some."""
+    return result_of(GlobalName("builtins", "bytes"), arguments) if arguments else b""
+
+
+def _size(arguments: tuple[Any, ...]) -> Any:
+    """The sides of a shape."""
+    (sides,) = arguments or ((),)
+    if isinstance(sides, (list, tuple)) and all(type(side) is int for side in sides):
+        return tuple(sides)
+    return Opaque("torch.Size", arguments, odd=True)
 
 
 def _reconstructed(arguments: tuple[Any, ...]) -> InertObject:
     """An object of some class by way of copyreg; its state follows."""
     kind, *inner = arguments
-    inner = [thing for thing in inner if is_container(thing)]
-    text = str(kind) if isinstance(kind, GlobalName) else "object"
-    if inner and text.startswith(("collections.", "builtins.", "torch.", "numpy.")):
-        raise ValueError
-    return InertObject(text, tuple(inner))
-
-
-def numpy_type(arguments: tuple[Any, ...]) -> PickledType:
-    """Return what stands for a `numpy.dtype`; its state follows."""
-    return PickledType(arguments)
-
-
-def _empty_array(arguments: tuple[Any, ...]) -> PickledArray:
-    """An array that has no numbers yet; its state follows."""
-    kind, shape, code = arguments
-    if not isinstance(kind, GlobalName) or shape != (0,) or code not in (b"b", "b"):
-        raise ValueError
-    return PickledArray(_RECONSTRUCT[0], arguments)
-
-
-def _whole_array(arguments: tuple[Any, ...]) -> PickledArray:
-    _, dtype, shape, order = arguments
-    sound = isinstance(dtype, PickledType) and isinstance(dtype.state, tuple)
-    if not sound or type(shape) is not tuple or order not in ("C", "F"):
-        raise UnreadableFile("describes an array in a way that numpy does not write")
-    return PickledArray(_FROM_BUFFER[0], arguments)
-
-
-def _numpy_scalar(arguments: tuple[Any, ...]) -> InertObject:
-    """One number of numpy, by the name of its type."""
-    dtype = arguments[0].dtype if isinstance(arguments[0], PickledType) else None
-    return InertObject(f"numpy.{dtype.type.__name__ if dtype is not None else 'scalar'}", ())
+    if isinstance(kind, GlobalName) and not may_be_kept(kind):  # it is named
+        return InertObject(str(kind), tuple(thing for thing in inner if is_container(thing)))
+    match arguments:
+        case (GlobalName(), GlobalName("builtins", "object"), None) if takes_attributes(kind):
+            return InertObject.of(kind, ())
+    return Opaque(str(kind) if isinstance(kind, GlobalName) else "object", arguments, odd=True)
 
 
 # Whatever makes a tensor, and is no maker of those below, makes one that is not read.
@@ -447,15 +423,16 @@ _MAKES_TENSORS = (
     *("torch.BFloat16Tensor", "torch.LongTensor", "torch.IntTensor", "torch.ShortTensor"),
     *("torch.CharTensor", "torch.ByteTensor", "torch.BoolTensor"),
 )
+_REBUILDS = ("torch._utils._rebuild", "torch._tensor._rebuild", "torch.nn.parameter.Parameter")
 _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "torch._utils._rebuild_tensor": _tensor_1,
     "torch._utils._rebuild_tensor_v2": _tensor_2,
     "torch._utils._rebuild_tensor_v3": _tensor_3,
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter,
-    "torch._utils._rebuild_device_tensor_from_numpy": _of_device,
-    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _of_device,
-    "torch._utils._rebuild_xla_tensor": _of_device,
+    "torch._utils._rebuild_device_tensor_from_numpy": _of_array,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _of_tensor,
+    "torch._utils._rebuild_xla_tensor": _of_array,
     "torch._tensor._rebuild_from_type": _subclass,
     "torch._tensor._rebuild_from_type_v2": _subclass,
     "torch.nn.parameter.Parameter": _variable,
@@ -465,11 +442,12 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "torch._utils._rebuild_nested_tensor": _unsupported("a nested tensor"),
     "torch._utils._rebuild_meta_tensor_no_storage": _unsupported("a tensor without numbers"),
     "torch._utils._rebuild_wrapper_subclass": _unsupported("a tensor without numbers"),
-    "torch.Size": _sequence,
+    "torch.Size": _size,
     "collections.OrderedDict": _dictionary("collections.OrderedDict"),
     "collections.Counter": _dictionary("collections.Counter"),
     "collections.defaultdict": _defaulting,
     "collections.deque": _queue,
+    "builtins.bytes": _bytes,
     "builtins.dict": _dictionary("dict"),
     "builtins.list": _list,
     "types.SimpleNamespace": _namespace("types.SimpleNamespace"),
@@ -477,10 +455,10 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "_codecs.encode": latin_bytes,
     "copyreg._reconstructor": _reconstructed,
     "numpy.dtype": numpy_type,
-    **dict.fromkeys(_RECONSTRUCT, _empty_array),
-    **dict.fromkeys(_FROM_BUFFER, _whole_array),
-    "numpy.core.multiarray.scalar": _numpy_scalar,
-    "numpy._core.multiarray.scalar": _numpy_scalar,
+    STRING_TYPE: string_type,
+    **dict.fromkeys(RECONSTRUCT, empty_array),
+    **dict.fromkeys(FROM_BUFFER, whole_array),
+    **dict.fromkeys(SCALAR, numpy_scalar),
 }
 
 
@@ -489,11 +467,12 @@ def read_leaf(leaf: Leaf, records: Records) -> tuple[Array, str] | Unsupported:
     if isinstance(leaf, Unsupported):
         return leaf
     if isinstance(leaf, PickledArray):
-        return _numpy_array(leaf)
+        array = read_array(leaf)
+        return Unsupported(array) if isinstance(array, str) else array
     if reason := _unsupported_reason(leaf):
         return Unsupported(reason)
-    array = _array(leaf, records)
-    return array if isinstance(array, Unsupported) else (array, leaf.dtype)
+    view = _array(leaf, records)
+    return view if isinstance(view, Unsupported) else (view, leaf.dtype)
 
 
 def _unsupported_reason(tensor: StridedTensor) -> str:
@@ -536,84 +515,3 @@ def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
         return Unsupported("repeats its numbers more often than it has any")
     flat = np.frombuffer(content, layout, count=reach + 1, offset=first * size)
     return as_strided(flat, tensor.shape, [s * size for s in tensor.strides], writeable=False)
-
-
-def is_array(node: Any) -> bool:
-    return isinstance(node, PickledArray)
-
-
-def _numpy_array(array: PickledArray) -> tuple[Array, str] | Unsupported:
-    if array.callee in _RECONSTRUCT:
-        if array.state is None:
-            return Unsupported("an array that is not all there")
-        kind = array.arguments[0]
-        if str(kind) != "numpy.ndarray":
-            return Unsupported(f"an array of the class {plain(str(kind), 80)}")
-        _, shape, dtype, fortran, content = array.state
-    else:
-        content, dtype, shape, order = array.arguments
-        fortran = order == "F"
-    if isinstance(content, str):  # Python 2: bytes as text
-        content = content.encode("latin-1", "replace")
-    name = _array_name(array)
-    if not name or not isinstance(content, bytes):
-        code = dtype.arguments[0]
-        return Unsupported(f"an array of {plain(code, 40) if type(code) is str else 'objects'}")
-    if not is_sound(shape):
-        raise UnreadableFile("holds an array of an impossible shape")
-    if math.prod(shape) * dtype.dtype.itemsize != len(content):
-        raise UnreadableFile("declares a shape for an array that its bytes do not fill")
-    return np.frombuffer(content, dtype.dtype).reshape(shape, order="F" if fortran else "C"), name
-
-
-def _array_name(array: PickledArray) -> str:
-    """The name of the type of an array's numbers; '' where they are not read."""
-    given = array.state[2] if array.callee in _RECONSTRUCT and array.state else array.arguments[1]
-    dtype = given.dtype if isinstance(given, PickledType) else None
-    return "" if dtype is None else _NAMES.get(dtype.str[1:], "")
-
-
-def _type_as_written(code: Any, state: Any) -> np.dtype[Any] | None:
-    """The type of numpy of which these are the code and the state in a pickle; None if of none."""
-    if type(code) is not str or len(code) > _CODE or not isinstance(state, tuple) or len(state) < 8:
-        return None
-    _, order, _, names, fields = state[:5]
-    if order not in ("<", ">", "|") or code[:1] not in tuple("biufcSUOVMm"):
-        return None
-    try:
-        made = [np.dtype(code if order == "|" else order + code)]
-        if names is not None:
-            if len(names) > _FIELDS or len(fields.pairs) > _FIELDS:  # they may be shared
-                return None
-            made = [_with_fields(names, fields, state[5], aligned) for aligned in (False, True)]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None
-    wanted = _comparable(state)
-    for dtype in made:
-        _, (own, *_), own_state = cast("tuple[Any, Any, Any]", dtype.__reduce__())
-        if own == code and _comparable(own_state) == wanted:
-            return dtype
-    return None
-
-
-def _with_fields(names: Any, fields: Any, size: Any, aligned: bool) -> np.dtype[Any]:
-    """The type of records with these fields, each with its type and its place."""
-    places = {name: (inner.dtype, at) for name, (inner, at) in fields.pairs}
-    formats, offsets = zip(*(places[name] for name in names), strict=True)
-    if None in formats or any(type(n) is not int for n in (*offsets, size)):
-        raise TypeError
-    given: Any = {"names": [*names], "formats": formats, "offsets": offsets, "itemsize": size}
-    made: np.dtype[Any] = np.dtype(given, align=aligned)
-    return made
-
-
-def _comparable(state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The state of a type, of which only plain numbers and text are compared; dates have more."""
-    version, order, subarray, names, fields, size, alignment, flags = state[:8]
-    pairs = fields.pairs if isinstance(fields, InertDict) else (fields or {}).items()
-    placed = {
-        name: (inner.dtype if isinstance(inner, PickledType) else inner, at)
-        for name, (inner, at) in pairs
-    }
-    numbers = tuple((type(n), n) for n in (version, size, alignment, flags))
-    return (numbers, type(order), order, subarray, names, placed)

@@ -20,12 +20,12 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     members,
     type_name,
 )
+from dgn_engine.storage.checkpoints.pickled_arrays import is_array
 from dgn_engine.storage.checkpoints.pickled_tensors import (
     Leaf,
     Records,
     StridedTensor,
     Unsupported,
-    is_array,
     read_leaf,
 )
 from dgn_engine.storage.checkpoints.saved_children import saved_children

@@ -18,6 +18,7 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
     Records,
     TensorStorage,
     build,
+    latin_bytes,
     storage,
 )
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
@@ -97,7 +98,7 @@ class _Embedded:
         self.storages += 1
         content = arguments[0]
         if isinstance(content, str):  # protocol 2: bytes as text
-            content = content.encode("latin-1", "replace")
+            content = latin_bytes((content, "latin-1"))
         if not isinstance(content, bytes) or self.storages > limits.MEMBERS:
             raise UnreadableFile("holds a storage that torch did not write")
         magic, place = read_pickle(content, 0, build, storage, self.calls)

@@ -161,7 +161,7 @@ def test_members_of_everything_have_names() -> None:
     thing = InertObject("x", ("a",), items=["b"], pairs=[(1, "c"), (None, "d"), (b"k", "e")])
     thing.state = (table(s=1), ["t"])
     assert list(members(thing)) == [
-        ("0", "a"), ("0", "b"), ("1", "c"), ("None", "d"), ("k", "e"), ("s", 1), ("0", "t"),
+        ("0", "b"), ("1", "c"), ("None", "d"), ("k", "e"), ("s", 1), ("0", "t"),
     ]  # fmt: skip
     assert list(members(("p", "q"))) == [("0", "p"), ("1", "q")]
     assert list(members(3)) == []
@@ -375,11 +375,12 @@ def test_containers_of_a_pickle_are_containers() -> None:
     assert rebuilt("OrderedDict", module="collections").pairs == []
     assert rebuilt("Size", [2, 3], module="torch") == (2, 3)
     assert rebuilt("Size", module="torch") == ()
-    assert rebuilt("Size", 3, module="torch").callee == "tuple"
+    odd = rebuilt("Size", 3, module="torch")
+    assert (odd.callee, odd.odd, list(members(odd))) == ("torch.Size", True, [])
     assert rebuilt("encode", "aé", "latin1", module="_codecs") == "aé".encode("latin-1")
     assert refusal(lambda: rebuilt("encode", "a", "utf-8", module="_codecs"))
     scalar = rebuilt("scalar", numpy_type("f8"), b"x" * 8, module="numpy.core.multiarray")
-    assert (scalar.callee, scalar.arguments) == ("numpy.float64", ())
+    assert (scalar.callee, scalar.arguments, scalar.odd) == ("numpy.float64", (), False)
     made = rebuilt("_reconstructor", GlobalName("a", "B"), 3, [1], module="copyreg")
     assert (made.callee, made.arguments) == ("a.B", ([1],))
 
@@ -402,7 +403,7 @@ def test_a_reference_out_of_a_pickle_is_a_storage() -> None:
         values = (found.key, found.dtype, found.where, found.count, found.first, found.length)
         assert values == ("7", "float16", "cuda:0", 5, first, length)
     kind = GlobalName("torch", "Unheard")
-    assert storage(("storage", kind, "7", "cpu", 5)).dtype == "Unheard"
+    assert storage(("storage", kind, "7", "cpu", 5)).dtype == "torch.Unheard"
     assert storage(("module", KIND, "file", "source")) is KIND
 
 
