@@ -25,6 +25,7 @@ def describe(folder: Path, name: str) -> list[str]:
         f"  begun {info.get('created', 'at an unknown time')} on "
         f"{info.get('device', 'an unknown device')}, {info.get('threads', '?')} threads",
         f"  {versions}",
+        *([f"  {reader.lost_in_words}"] if reader.lost_in_words else []),
         *_scores(reader),
         *_changes(reader),
         *_checkpoints(reader),

@@ -97,7 +97,7 @@ def _list(root: Path) -> int:
     for run in sorted(runs, key=lambda one: (one.created, one.name)):
         best = f"{run.best:.2%}" if run.best == run.best else ""
         parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
-        parts = [run.trouble] if run.trouble else parts
+        parts += ["·", run.trouble] if parts and run.trouble else [run.trouble] * bool(run.trouble)
         parts += ["·", run.given_name] if run.given_name else []
         what = " ".join(map(printable_name, parts))
         say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}")
@@ -143,21 +143,14 @@ def _import(file: Path, name: str) -> int:
 
 
 def _verify(folder: Path, _: argparse.Namespace) -> int:
-    from dgn_engine.storage.runs.manifest import verify, why_uncertain
+    from dgn_engine.storage.runs.manifest import verify
 
     found = verify(folder)
     for finding in found:
         say(f"{finding}{' (harmless)' if finding.harmless else ''}")
     damaged = sum(not finding.harmless for finding in found)
     if not damaged:
-        why = why_uncertain(folder)
-        mirror = (
-            " (a mirror: without checkpoints and weights)"
-            if folder_layout.is_mirror(folder)
-            else ""
-        )
-        told = f", as far as can be told: {why}" if why else ""
-        say(f"{folder} is sound{mirror}{told}.")
+        say(_say_sound(folder))
         return 0
     say(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
     return DAMAGED
@@ -168,8 +161,20 @@ def _repair(folder: Path, _: argparse.Namespace) -> int:
 
     for sentence in repair(folder):
         say(sentence)
-    say(f"{folder} is sound.")
+    say(_say_sound(folder))
     return 0
+
+
+def _say_sound(folder: Path) -> str:
+    """That nothing in a run's folder is damaged, and what is lost or cannot be told."""
+    from dgn_engine.storage.runs.manifest import lost_in_words, why_uncertain
+
+    mirror = folder_layout.is_mirror(folder)
+    words = " (a mirror: without checkpoints and weights)" if mirror else ""
+    why, lost = why_uncertain(folder), lost_in_words(folder)
+    whole = "What is there is sound" if lost else f"{folder} is sound"
+    told = f", as far as can be told: {why}" if why else ""
+    return f"{whole}{words}{told}{f', but {lost}' if lost else ''}."
 
 
 def _keep(folder: Path, arguments: argparse.Namespace) -> int:

@@ -172,6 +172,7 @@ class NotebookRun:
             **({"trained by": by} if by else {"seed": str(config.seed)}),
             "best test accuracy": f"{best:.2%}" if known else "none measured",
             "frames": frames_in_words(reader.frames) or "none",
+            **({"log": reader.lost_in_words} if reader.lost_in_words else {}),
         }
 
     def __repr__(self) -> str:

@@ -15,7 +15,8 @@ class ListedFacts:
     to an end each time; `created`: ISO 8601, UTC; `bytes`: of all its files.
 
     `status`: 'running', 'finished', 'stopped', 'diverged', 'failed', 'interrupted', 'damaged'.
-    `resumable`: it has a checkpoint. `trouble`: why a damaged run cannot be read, in a sentence.
+    `resumable`: it has a checkpoint. `trouble`: why a damaged run cannot be read, in a sentence; of
+    any other what its log has lost.
     """
 
     name: str

@@ -204,6 +204,7 @@ class RecordedSource:
             scores=tuple(event for event in history.events if isinstance(event, Measured)),
             step=reader.step,
             config=state.current_config() or reader.config,
+            remark=f"{reader.lost_in_words}." if reader.lost_in_words else "",
         )
         try:
             if inputs is None:
@@ -214,7 +215,8 @@ class RecordedSource:
                 return None, replace(opened, about="recorded frames", name=name)
             if not opened.scores or self.step is not None:
                 raise
-            return None, replace(opened, remark=f"Only its scores are compared: {refusal}")
+            lost = f" {opened.remark}" if opened.remark else ""
+            return None, replace(opened, remark=f"Only its scores are compared: {refusal}{lost}")
 
     def frames(self, network: ImportedNetwork | None) -> ComparedFrames | None:
         """Where its frames lie; None where there are none. They are shown where no `network` of it

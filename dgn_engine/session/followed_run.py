@@ -9,8 +9,7 @@ from dgn_engine.protocol.events import Event, HistoryReplayed, Measured, ProbeSc
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.drawn_events import CHANGES
-from dgn_engine.storage.runs.log import event_of
-from dgn_engine.storage.runs.log_summary import CONTINUED
+from dgn_engine.storage.runs.log import CONTINUED, event_of
 from dgn_engine.storage.runs.log_tail import LogTail
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.run_reader import RunReader

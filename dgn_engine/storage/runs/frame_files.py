@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import stat
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dgn_engine.errors import UserError
@@ -28,7 +28,7 @@ ROOM = 0.9  # frames are dropped to this share of the cap, so that it is not don
 
 @dataclass(frozen=True)
 class StoredFrame:
-    """A frame's file; `serial` counts the frames of a run. `ids`: those that the run may have;
+    """A frame's file; `serial` counts the frames of a run. `ids`: as `run_identity.ids_of`;
     none where they are not known."""
 
     path: InnerPath
@@ -36,7 +36,7 @@ class StoredFrame:
     serial: int
     digest: str  # beginning of the sha256, from the name
     bytes: int
-    ids: frozenset[str] = frozenset()
+    ids: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 def write(folder: FilePath, frame: Frame, serial: int, run: str = "") -> StoredFrame:
@@ -56,7 +56,8 @@ def scan(folder: FilePath) -> list[StoredFrame]:
     """Every frame by its serial number; nothing is opened. Raises `OSError`."""
     folder = inner(folder)
     listing = folder.listing()
-    ids = run_identity.ids_of(run_identity.info_beside(folder)) if listing else frozenset()
+    info = run_identity.info_beside(folder) if listing else {}
+    ids = run_identity.ids_of(info, run_identity.FRAMES)
     found = [
         StoredFrame(folder / name, *key, status.st_size if stat.S_ISREG(status.st_mode) else 0, ids)
         for name, status in listing.items()
@@ -86,7 +87,8 @@ def _misplaced(frame: StoredFrame, origin: FrameOrigin) -> str:
         return f"is of step {origin.step:,}, not of the {frame.step:,} that its name says"
     if origin.serial not in (None, frame.serial):
         return f"is frame {origin.serial:,} of its run, not the {frame.serial:,} of its name"
-    return "" if run_identity.belongs(origin.run, frame.ids) else run_identity.OF_ANOTHER
+    ours = run_identity.belongs(origin.run, frame.ids, frame.serial)
+    return "" if ours else run_identity.OF_ANOTHER
 
 
 def read(frame: StoredFrame) -> Frame:

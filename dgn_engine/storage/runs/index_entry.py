@@ -12,7 +12,7 @@ from typing import Any
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.run_list import ListedFacts
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs import folder_layout, run_info
 from dgn_engine.storage.runs.run_notes import RunNotes, read_notes
 from dgn_engine.storage.runs.run_ranges import WORD, is_count, is_time
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -21,6 +21,7 @@ from dgn_engine.text.printable import plain
 _DEEPEST = 8  # folders in each other whose files are counted; a run has three
 _CREATED = 40  # characters
 _TROUBLE = 300
+UNKNOWN = "unknown regime"  # of its last scores: the log has lost lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
 def _read(folder: Path, stamp: str) -> IndexEntry:
     reader = RunReader(folder)
     config, started, summary = reader.config, reader.started, reader.summary
-    begun_in = started.regime if started is not None else config.gating.regime
+    regime = plain(summary.regime or run_info.first_regime(reader.info))
     given = read_notes(folder) if folder_layout.NOTES in stamp else RunNotes()
     return IndexEntry(
         name=folder.name,
@@ -92,7 +93,7 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
         status=reader.outcome,
         step=reader.step,
         total_steps=started.total_steps if started is not None else 0,
-        regime=plain(summary.regime or begun_in),
+        regime=regime if summary.regime_known else UNKNOWN,
         net=plain(config.net.short),
         data=plain(config.data.name),
         seed=config.seed,
@@ -101,6 +102,7 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
         seconds=summary.seconds,
         bytes=_bytes(folder),
         resumable=is_resumable(folder),
+        trouble=reader.lost_in_words,
         given_name=given.name,
         notes=given.notes,
     )

@@ -19,7 +19,7 @@ from typing import Any
 from dgn_engine.storage.user_folders import user_cache
 
 FOLDER = "run-lists"
-_FORMAT = 1
+_FORMAT = 2
 _MOST = 64 << 20  # bytes of a file
 _LISTS = 64  # of the folders that were listed last
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)

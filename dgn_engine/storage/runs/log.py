@@ -29,6 +29,7 @@ from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, NotRegular, open_regular
 from dgn_engine.storage.runs import run_identity
+from dgn_engine.storage.runs.log_digests import LogDigests
 from dgn_engine.storage.runs.run_ranges import check_event, is_count, is_time
 from dgn_engine.text.byte_counts import bytes_in_words
 
@@ -37,7 +38,10 @@ LINE = 1 << 20  # bytes that a line may have
 Ranges = tuple[tuple[int, int], ...]
 Marks = Mapping[int, str]  # checksums of lines, by their sequence numbers
 Wanted = Mapping[str, re.Pattern[bytes] | None]  # fields of lines, by their names
-_LOST = "Lost"  # a line that stands for others
+LOST = "Lost"  # a line that stands for others
+CONTINUED = "RunContinued"
+SWAPPED = "RegimeSwapped"
+SCORES = "Measured"
 _TAIL = 4 << 20
 _NAME = 100  # characters of a line's name
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -47,6 +51,11 @@ _TAG = b',"run":"%s"'  # before the checksum, which is of it, too
 _TAGGED = re.compile(rb',"run":"([0-9a-f]{8})"')
 _TAG_BYTES = len(_TAG) - 2 + run_identity.TAG
 _BEGINS = b'{"seq":'  # every line
+_BEGINNING = re.compile(rb'\{"seq":([0-9]{1,15}),')
+_HEAD_BYTES = 80  # in which the name of an event ends
+_IS_LOST = b',"event":"%s"' % LOST.encode()
+MADE_ANEW = "made_anew"  # field of a line that `repair` wrote in the place of one that was lost
+_IS_MADE = b',"%s":true' % MADE_ANEW.encode()
 # The beginning of every line that was written here: what it is can be told without its fields.
 _HEAD = re.compile(
     rb'\{"seq":([0-9]{1,15}),"at":([0-9]{1,11}\.[0-9]{1,9}),"event":"([A-Za-z]{1,40})"'
@@ -143,6 +152,8 @@ class LogWriter:
         self._first = _first_mark(self._path) if self._end else ""
         self._newest = (seq - 1, mark)
         self._dirty = True
+        # None: they are made of the file when they are asked for.
+        self._digests = None if self._end else LogDigests()
         self._unsynced = bytearray()
         self._doubtful = False  # a sync failed
         try:
@@ -164,6 +175,12 @@ class LogWriter:
         found = {0: self._first, number: mark}
         return {seq: crc for seq, crc in found.items() if crc and 0 <= seq < self._seq}
 
+    def digests(self) -> tuple[int, tuple[str, ...]]:
+        """Of the whole log, as `LogDigests`; raises `OSError`."""
+        if self._digests is None:
+            return digest_log(self._path).digests()
+        return self._digests.digests()
+
     def append(self, name: str, fields: Mapping[str, Any]) -> None:
         """One line, as `append_all`."""
         self.append_all([(name, fields)])
@@ -175,10 +192,11 @@ class LogWriter:
         if self._file is None:
             raise OSError(None, "the log is closed")
         at = round(time.time(), 3)
-        raw = b"".join(
+        encoded = [
             encode_line(LogLine(self._seq + place, at, name, fields, self._run))
             for place, (name, fields) in enumerate(lines)
-        )
+        ]
+        raw = b"".join(encoded)
         if self._file.write(raw) != len(raw):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._unsynced += raw
@@ -189,6 +207,9 @@ class LogWriter:
             except OSError:
                 del self._unsynced[-len(raw) :]
                 raise
+        if self._digests is not None:
+            for place, one in enumerate(encoded):
+                self._digests.take(self._seq + place, one)
         self._seq += len(lines)
         self._end += len(raw)
         if lines:
@@ -288,6 +309,7 @@ class LogWriter:
         file.truncate(left)
         file.seek(left)
         self._end, self._unsynced, self._dirty = left + len(again), again, True
+        self._digests = None
         if file.write(again) != len(again):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return left < synced
@@ -332,6 +354,7 @@ class LogScan:
         self.missing: list[tuple[int, int]] = []
         self.torn = self.end = 0
         self.stray = False
+        self.has_lost = False  # a line that stands for others
 
     def __iter__(self) -> Iterator[LogLine]:
         number = unfinished = 0
@@ -361,7 +384,8 @@ class LogScan:
                 if line.seq > self.end:
                     self.missing.append((self.end, line.seq - 1))
                 self.end = _end(line) + 1
-                if line.seq in self._marked and line.name != _LOST:
+                self.has_lost = self.has_lost or line.name == LOST
+                if line.seq in self._marked and not _is_made(raw):
                     self.marks[line.seq] = _mark(raw)
                 yield line
         self.torn, self.stray = unfinished, stray or unfinished > LINE
@@ -379,7 +403,7 @@ class LogScan:
         number, at, word, step = found.groups()
         name = word.decode()
         fields: dict[str, Any] = {} if step is None else {"step": int(step)}
-        if name == _LOST:
+        if name == LOST:
             return decode_line(raw)
         if name in self._decoded:
             pattern = self._decoded[name]
@@ -411,6 +435,47 @@ def read_log(path: FilePath, marked: Collection[int] = ()) -> LogContents:
     )
 
 
+def is_whole(path: FilePath, written: int) -> bool:
+    """Whether no line of a log is lost or damaged, of which at least so many were written; their
+    fields are not decoded. Raises `OSError`."""
+    end = 0
+    with closing(_sound_raw(path)) as lines:
+        for seq, raw in lines:
+            if seq != end or _IS_LOST in raw[:_HEAD_BYTES]:
+                return False
+            end += 1
+    return end >= written
+
+
+def digest_log(path: FilePath) -> LogDigests:
+    """Digests of its sound lines; their fields are not decoded. Raises `OSError`."""
+    found = LogDigests()
+    with closing(_sound_raw(path)) as lines:
+        for seq, raw in lines:
+            found.take(seq, raw)
+    return found
+
+
+def _sound_raw(path: FilePath) -> Generator[tuple[int, bytes]]:
+    """The sound lines of a log, as `LogScan` has them, with their numbers and ends."""
+    tags = run_identity.tags_of(run_identity.info_beside(inner(path)))
+    end, torn = 0, False
+    with open_regular(path, FILE) as file, closing(_raw_lines(file)) as lines:
+        for raw in lines:
+            before, torn = torn, not raw.endswith(b"\n")
+            split = None if before or torn else _split(raw[:-1])
+            begins = _BEGINNING.match(split[0]) if split is not None else None
+            if split is None or begins is None:
+                continue
+            seq = int(begins[1])
+            if seq < end or is_of_another(LogLine(seq, 0.0, "", {}, split[1]), tags):
+                continue
+            end = seq + 1
+            if _IS_LOST in raw[:_HEAD_BYTES] and (line := decode_line(raw[:-1])) is not None:
+                end = _end(line) + 1
+            yield seq, raw
+
+
 def log_trouble(log: LogContents | LogScan, expected: Marks) -> str:
     """Why it is not the log that the run's writer left, as the end of a sentence; '' where nothing
     says so. Single lines that are damaged or missing are no such reason.
@@ -431,18 +496,10 @@ def is_refuted(found: Marks, expected: Marks) -> bool:
     return any(found.get(seq, crc) != crc for seq, crc in expected.items())
 
 
-def is_of_another(line: LogLine, tags: Collection[str]) -> bool:
-    """Whether a line states a run, and none of these; without any nobody can tell."""
-    return bool(line.run and tags) and line.run not in tags
-
-
-def fill_gaps(log: LogContents, run: str = "") -> bytes:
-    """The sound lines, with a line `Lost` for each gap, so that every line keeps its number; these
-    state the run of this tag."""
-    gaps = [LogLine(first, 0.0, _LOST, {"upto": last}, run) for first, last in log.missing]
-    return b"".join(
-        encode_line(line) for line in sorted((*log.lines, *gaps), key=lambda one: one.seq)
-    )
+def is_of_another(line: LogLine, tags: Mapping[str, float]) -> bool:
+    """Whether a line states a run, and none of these that may have a line of its number; without
+    any nobody can tell."""
+    return bool(line.run and tags) and not line.seq < tags.get(line.run, 0)
 
 
 def encode_line(line: LogLine) -> bytes:
@@ -541,7 +598,7 @@ def _fields_of(word: str) -> frozenset[str]:
 
 
 def _end(line: LogLine) -> int:
-    upto = line.fields.get("upto", line.seq) if line.name == _LOST else line.seq
+    upto = line.fields.get("upto", line.seq) if line.name == LOST else line.seq
     return upto if is_count(upto) and upto >= line.seq else line.seq
 
 
@@ -568,12 +625,17 @@ def _mark(raw: bytes) -> str:
     return raw.rstrip(b"\n")[-_CHECKED:].decode("ascii", "replace")[8:-2]
 
 
+def _is_made(raw: bytes) -> bool:
+    """Whether `repair` wrote a line, whose checksum nothing knows."""
+    return _IS_LOST in raw[:_HEAD_BYTES] or _IS_MADE in raw
+
+
 def _first_mark(path: InnerPath) -> str:
     """The checksum of line 0; '' where the log does not begin with it."""
     with open_regular(path, FILE) as file, closing(_raw_lines(file)) as lines:
         raw = next(lines, b"")
     line = decode_line(raw.removesuffix(b"\n"))
-    return _mark(raw) if line is not None and line.seq == 0 and line.name != _LOST else ""
+    return _mark(raw) if line is not None and line.seq == 0 and not _is_made(raw) else ""
 
 
 def _last(path: InnerPath) -> tuple[int, int, str]:
@@ -592,7 +654,7 @@ def _last(path: InnerPath) -> tuple[int, int, str]:
                 line = decode_line(raw[:-1]) if raw.endswith(b"\n") else None
                 if line is not None:
                     seq, end = _end(line) + 1, place
-                    mark = "" if line.name == _LOST else _mark(raw)
+                    mark = "" if _is_made(raw) else _mark(raw)
             if end:
                 break
     return seq, end, mark

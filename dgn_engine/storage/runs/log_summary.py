@@ -14,7 +14,18 @@ from typing import Literal, NamedTuple
 from dgn_engine.protocol import events
 from dgn_engine.protocol.events import Event
 from dgn_engine.storage.inner_path import FilePath
-from dgn_engine.storage.runs.log import FINITE, NUMBER, LogLine, LogScan, Wanted, event_of
+from dgn_engine.storage.runs.log import (
+    CONTINUED,
+    FINITE,
+    LOST,
+    NUMBER,
+    SCORES,
+    LogLine,
+    LogScan,
+    Wanted,
+    event_of,
+)
+from dgn_engine.storage.runs.log_gaps import DOUBTFUL
 from dgn_engine.storage.runs.run_ranges import LAST, STEPS, is_count
 
 Outcome = Literal["finished", "stopped", "diverged", "failed", "interrupted"]
@@ -24,10 +35,8 @@ ENDS: Mapping[str, Outcome] = {
     "Failed": "failed",
     "Closed": "stopped",
 }
-CONTINUED = "RunContinued"
-_SCORES = "Measured"
 THINNED = "Thinned"
-GOES_ON = (_SCORES, CONTINUED)
+GOES_ON = (SCORES, CONTINUED)
 RECENT = 50  # lines that say how far a run came
 _CHANGES = (
     *("RegimeSwapped", "Rewired", CONTINUED, "Failed"),
@@ -38,7 +47,7 @@ _SCORE = re.compile(
     rb',"epoch":%s,"train_loss":%s,"train_accuracy":%s,"test_loss":%s,"test_accuracy":'
     rb"(?:null|(?P<test_accuracy>%s))" % (*4 * (NUMBER,), FINITE)
 )
-_DECODED: Wanted = {**dict.fromkeys((*_CHANGES, *ENDS, THINNED)), _SCORES: _SCORE}
+_DECODED: Wanted = {**dict.fromkeys((*_CHANGES, *ENDS, THINNED)), SCORES: _SCORE}
 _MOST = 100_000  # changes
 
 
@@ -62,7 +71,9 @@ class LogSummary:
     """Only lines that count, but for `seconds`, which is the time of all of them.
 
     `step`: of its last lines; `regime`: the last that it was changed to, '' where it never was;
-    `best`: in that regime, `best_of_all`: in any; `changes`: swaps, orders and what happened to the
+    `best`: in that regime, `best_of_all`: in any; `lost`: how many lines are lost, of which nothing
+    is known; where a change of regime may be among them (not `regime_known`), `best` is of scores
+    behind them; `changes`: swaps, orders and what happened to the
     recording, in order; `thinned` of all lines.
     """
 
@@ -75,6 +86,8 @@ class LogSummary:
     seconds: float
     changes: tuple[Event, ...]
     thinned: Thinned
+    lost: int = 0
+    regime_known: bool = True
 
 
 def summarise(lines: Iterable[LogLine]) -> LogSummary:
@@ -137,6 +150,7 @@ class LogFold:
         self._changes: list[tuple[int, Event]] = []
         self._tested, self._steps, self._scores = array("q"), array("q"), array("d")
         self._thinned = Thinned()
+        self._lost, self._doubtful = 0, -1  # how many lines, and the last that may be a change
 
     def take(self, line: LogLine) -> None:
         number, at, name, fields, _ = line
@@ -145,13 +159,15 @@ class LogFold:
         self._at = at
         if name == CONTINUED:
             self._forget(lines_before(line))
+        elif name == LOST:
+            self._add_lost(line)
         if name in ENDS:
             self._outcome = ENDS[name]
         elif name in GOES_ON:
             self._outcome = "interrupted"
         step = fields.get("step", 0)
         self._recent.append((number, step if is_count(step) else 0))
-        if name == _SCORES:
+        if name == SCORES:
             self._note_score(line)
         elif name in _DECODED:
             self._note(line)
@@ -181,6 +197,13 @@ class LogFold:
             event.limit,
         )
 
+    def _add_lost(self, line: LogLine) -> None:
+        upto = line.fields.get("upto", line.seq)
+        last = upto if is_count(upto) and upto >= line.seq else line.seq
+        self._lost += last + 1 - line.seq
+        if line.fields.get(DOUBTFUL) is True:
+            self._doubtful = last
+
     def _forget(self, first: int) -> None:
         """Lines from this number on do not count any more."""
         place = bisect_left(self._tested, first)
@@ -198,6 +221,7 @@ class LogFold:
             number, swap = swaps[-1]
             assert isinstance(swap, events.RegimeSwapped)
             regime, since = swap.after, bisect_left(self._tested, number)
+        since = max(since, bisect_left(self._tested, self._doubtful))
         return LogSummary(
             outcome=self._outcome,
             step=max((step for _, step in self._recent), default=0),
@@ -208,6 +232,8 @@ class LogFold:
             seconds=self._seconds,
             changes=tuple(event for _, event in self._changes),
             thinned=self._thinned,
+            lost=self._lost,
+            regime_known=self._doubtful < 0,
         )
 
     def _best(self, first: int) -> ScoreAt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 
 from dgn_engine.protocol.events import Event
@@ -26,7 +27,7 @@ class LogTail:
         self._next = after
         self._offset = 0
         self._inode = -1
-        self._tags: frozenset[str] = frozenset()
+        self._tags: Mapping[str, float] = {}
 
     def take(self) -> list[Event]:
         """The events that came since the last time; none while there is no log."""

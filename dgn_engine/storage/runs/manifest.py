@@ -6,6 +6,8 @@ writer was killed, or that an older version wrote, has none; there nobody can te
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import stat
@@ -39,12 +41,26 @@ from dgn_engine.storage.runs import (
     run_identity,
     run_info,
 )
-from dgn_engine.storage.runs.log import LogScan, Marks, Ranges, is_refuted, log_trouble
+from dgn_engine.storage.runs.log import (
+    LogScan,
+    Marks,
+    Ranges,
+    digest_log,
+    is_refuted,
+    is_whole,
+    log_trouble,
+)
+from dgn_engine.storage.runs.log_digests import DIGITS, NONE
+from dgn_engine.storage.runs.log_gaps import LogFact, continued_in
 from dgn_engine.storage.runs.run_notes import LARGEST, check_notes
+from dgn_engine.storage.runs.run_ranges import WORD, is_count
 from dgn_engine.text.byte_counts import bytes_in_words
 
 KEY = "inventory"  # in run.json
 _MARKS = "log_marks"  # beside it: versions before refuse an inventory with a part that is new
+_DIGESTS = "digests"  # likewise
+_OF = "of"  # in it: a digest of the inventory and the marks; those of another one are old
+_MOST_DIGESTS = 100_000  # of frames: of more, none is written down
 _MOST = 1_000_000  # frames: the manifest may be untrusted
 _COUNT = 1 << 53
 _WEIGHTS = re.compile(
@@ -52,6 +68,7 @@ _WEIGHTS = re.compile(
 )
 
 
+_CHANGED = "is another one than its writer left: the inventory has another digest"
 _EXTRA = "was put there by somebody else: the inventory does not have it"
 _SMALL = {
     folder_layout.LOCK: 1 << 12,
@@ -70,11 +87,29 @@ _KNOWN_NAMES: Mapping[str, Callable[[str], bool]] = {
 
 
 @dataclass(frozen=True)
+class Digests:
+    """Beginnings of the sha256 of what a folder holds, and what else is known of its log.
+
+    `log`: of each `stretch` lines of the log (`LogDigests`); `frames`: by their serial numbers, as
+    in their names; `checkpoints`: of their `manifest.json`, by their names; `regime` of the run at
+    the end, '' where it is not known; `continued`: as in `LogFact`.
+    """
+
+    stretch: int = 0
+    log: tuple[str, ...] = ()
+    frames: Mapping[int, str] = field(default_factory=dict)
+    checkpoints: Mapping[str, str] = field(default_factory=dict)
+    regime: str = ""
+    continued: Ranges | None = None
+
+
+@dataclass(frozen=True)
 class Manifest:
     """As it stands in `run.json`; raises `ValueError` where that cannot be.
 
     `lines` of the log; `frames`: first and last serial number of each stretch; `checkpoints`: the
-    names of their folders; `files` of weights; `marks`: checksums of the log's first and last line.
+    names of their folders; `files` of weights; `marks`: checksums of the log's first and last line;
+    `digests`: empty where an older version wrote it.
     """
 
     lines: int
@@ -82,6 +117,7 @@ class Manifest:
     checkpoints: tuple[str, ...]
     files: Mapping[str, Digest]
     marks: Marks = field(default_factory=dict)
+    digests: Digests = field(default_factory=Digests)
 
     def __post_init__(self) -> None:
         counts = [self.lines, *(number for stretch in self.frames for number in stretch)]
@@ -104,11 +140,24 @@ class Manifest:
         checkpoints: Iterable[str],
         files: Mapping[str, Digest],
         marks: Marks | None = None,
+        digests: Digests | None = None,
     ) -> Manifest:
-        """One of these parts; `frames` by their serial numbers."""
-        ranges = find_ranges(sorted(frames))
+        """One of these parts; `frames` by their serial numbers. Of `digests` those that are of
+        them."""
+        serials, digests = sorted(frames), digests or Digests()
         names, written = tuple(sorted(checkpoints)), dict(sorted(files.items()))
-        return Manifest(lines, ranges, names, written, marks or {})
+        of_frames = {n: digests.frames[n] for n in serials if n in digests.frames}
+        of_names = {n: digests.checkpoints[n] for n in names if n in digests.checkpoints}
+        left = replace(digests, frames=of_frames, checkpoints=of_names)
+        return Manifest(lines, find_ranges(serials), names, written, marks or {}, left)
+
+    @property
+    def fact(self) -> LogFact | None:
+        """What it says of the log; None where an older version wrote it."""
+        if not self.digests.stretch:
+            return None
+        known = self.digests
+        return LogFact(self.lines, regime=known.regime, continued=known.continued)
 
     @property
     def serials(self) -> frozenset[int]:
@@ -124,7 +173,8 @@ def read_manifest(info: Mapping[str, Any]) -> Manifest | None:
         return None
     try:
         manifest: Manifest = from_plain(Manifest, info[KEY])
-        return replace(manifest, marks=_marks_in(info))
+        manifest = replace(manifest, marks=_marks_in(info))
+        return replace(manifest, digests=_digests_in(info, manifest))
     except TypeError as error:
         raise ValueError(str(error)) from None
 
@@ -137,13 +187,61 @@ def _marks_in(info: Mapping[str, Any]) -> Marks:
 
 def put_manifest(info: Mapping[str, Any], manifest: Manifest | None) -> dict[str, Any]:
     """A `run.json` with this manifest, or with none."""
-    bare = {key: value for key, value in info.items() if key not in (KEY, _MARKS)}
+    bare = {key: value for key, value in info.items() if key not in (KEY, _MARKS, _DIGESTS)}
     if manifest is None:
         return bare
-    inventory = to_plain(manifest)
-    del inventory["marks"]
+    inventory = to_plain(replace(manifest, digests=Digests()))
+    del inventory["marks"], inventory["digests"]
     marks = {_MARKS: [list(pair) for pair in manifest.marks.items()]} if manifest.marks else {}
-    return {**bare, KEY: inventory, **marks}
+    whole = {**bare, KEY: inventory, **marks}
+    return (
+        {**whole, _DIGESTS: _encode_digests(whole, manifest)} if manifest.digests.stretch else whole
+    )
+
+
+def _digest_of_inventory(info: Mapping[str, Any]) -> str:
+    parts = json.dumps([info.get(KEY), info.get(_MARKS)], sort_keys=True)
+    return hashlib.sha256(parts.encode()).hexdigest()[:DIGITS]
+
+
+def _encode_digests(info: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
+    """Those of the log and of frames in one word each, in order."""
+    known, serials = manifest.digests, sorted(manifest.serials)
+    few = len(serials) <= _MOST_DIGESTS
+    return {
+        _OF: _digest_of_inventory(info),
+        "stretch": known.stretch,
+        "log": "".join(known.log),
+        "frames": "".join(known.frames.get(n, NONE) for n in serials) if few else "",
+        "checkpoints": dict(known.checkpoints),
+        "regime": known.regime,
+        "continued": None if known.continued is None else [list(p) for p in known.continued],
+    }
+
+
+def _digests_in(info: Mapping[str, Any], manifest: Manifest) -> Digests:
+    """Those beside an inventory; none where an older version went on with the run, or there were
+    none. Raises `ValueError`."""
+    tree = info.get(_DIGESTS)
+    if not isinstance(tree, dict) or tree.get(_OF) != _digest_of_inventory(info):
+        return Digests()
+    stretch, regime, checkpoints = (tree.get(n) for n in ("stretch", "regime", "checkpoints"))
+    frames, log = (_split_digests(tree.get(name)) for name in ("frames", "log"))
+    serials = sorted(manifest.serials)
+    if not isinstance(stretch, int) or not is_count(stretch):
+        raise ValueError("digests")
+    if not isinstance(regime, str) or len(regime) > WORD or not isinstance(checkpoints, dict):
+        raise ValueError("digests")
+    if len(frames) not in (0, len(serials)):
+        raise ValueError("digests")
+    of_frames = {n: one for n, one in zip(serials, frames, strict=False) if one != NONE}
+    return Digests(stretch, log, of_frames, checkpoints, regime, continued_in(tree))
+
+
+def _split_digests(word: object) -> tuple[str, ...]:
+    if not isinstance(word, str) or len(word) % DIGITS:
+        raise ValueError("digests")
+    return tuple(word[n : n + DIGITS] for n in range(0, len(word), DIGITS))
 
 
 class ManifestWriter:
@@ -153,6 +251,7 @@ class ManifestWriter:
 
     def __init__(self, folder: InnerPath, known: Manifest | None, frames: Iterable[int]) -> None:
         """`frames`: the serial numbers that are there. Raises `OSError`."""
+        self._digests = known.digests if known is not None else Digests()
         known = known or NOTHING
         self._folder = folder
         self._files = dict(known.files)
@@ -168,17 +267,39 @@ class ManifestWriter:
         """Frames from this number on are superseded."""
         self._lost_frames = frozenset(one for one in self._lost_frames if one < serial)
 
-    def describe(self, lines: int, frames: Iterable[int], marks: Marks) -> Manifest:
+    def describe(
+        self,
+        lines: int,
+        frames: Mapping[int, str],
+        marks: Marks,
+        log: tuple[int, tuple[str, ...]],
+        fact: LogFact,
+    ) -> Manifest:
         """What should be there from now on; raises `OSError`.
 
         Weights are hashed where they are new or were written anew.
+
+        Args:
+            lines: how many the log has.
+            frames: digests by serial numbers.
+            marks: of the log.
+            log: its digests.
+            fact: what is known of the run at its end.
         """
         for name, path in _weights(self._folder).items():
             if name not in self._files or self._stamps.get(name) != _stamp(path):
                 with suppress(NotRegular):
                     self._files[name] = digest_file(path)
         checkpoints = _checkpoint_names(self._folder) | self._lost_checkpoints
-        return Manifest.of(lines, self._lost_frames.union(frames), checkpoints, self._files, marks)
+        digests = Digests(
+            *log,
+            {**self._digests.frames, **frames},
+            {**self._digests.checkpoints, **_digest_checkpoints(self._folder)},
+            fact.regime,
+            fact.continued,
+        )
+        serials = self._lost_frames.union(frames)
+        return Manifest.of(lines, serials, checkpoints, self._files, marks, digests)
 
 
 @dataclass(frozen=True)
@@ -266,6 +387,17 @@ def why_uncertain(folder: Path) -> str:
     return "its writer was killed, or an older version, and left no list of what is there"
 
 
+def lost_in_words(folder: Path) -> str:
+    """What the log of a run has lost, as part of a sentence; '' where nothing."""
+    from dgn_engine.storage.runs.run_reader import RunReader
+
+    with suppress(UserError, OSError):
+        if is_whole(inside(folder) / folder_layout.LOG, 0):
+            return ""
+        return RunReader(folder).lost_in_words
+    return ""
+
+
 def count_lines(folder: InnerPath, manifest: Manifest) -> int:
     """How many lines of the log were written at least, by manifest and checkpoints."""
     held = _checkpoints(folder, thorough=False)
@@ -280,6 +412,8 @@ def find_unsound(
     that the log has."""
     yield from find_wrong_kinds(folder)
     refuted = _refuted_checkpoints(folder, manifest or NOTHING, marks)
+    known = (manifest or NOTHING).digests
+    of_checkpoints = _digest_checkpoints(folder) if known.checkpoints else {}
     orders: dict[int, str] = {}
     for one in _checkpoints(folder):
         if not one.sound:
@@ -290,6 +424,8 @@ def find_unsound(
             yield one.path, Damage(one.path.within, f"is a copy of {orders[one.order]}")
         elif manifest is not None and one.path.name not in manifest.checkpoints:
             yield one.path, Damage(one.path.within, _EXTRA)
+        elif known.checkpoints.get(one.path.name) not in (None, of_checkpoints.get(one.path.name)):
+            yield one.path, Damage(one.path.within, _CHANGED)
         else:
             orders[one.order] = one.path.name
             keep = one.path / folder_layout.KEEP
@@ -300,6 +436,8 @@ def find_unsound(
             yield frame.path, Damage(frame.path.within, trouble)
         elif manifest is not None and frame.serial not in manifest.serials:
             yield frame.path, Damage(frame.path.within, _EXTRA)
+        elif known.frames.get(frame.serial, frame.digest) != frame.digest:
+            yield frame.path, Damage(frame.path.within, _CHANGED)
     for name, path in _weights(folder).items():
         if manifest is not None and name not in manifest.files:
             yield path, Damage(name, _EXTRA)
@@ -461,8 +599,36 @@ def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manife
         manifest.checkpoints if is_mirror else checkpoints.intersection(manifest.checkpoints),
         {name: written for name, written in manifest.files.items() if not changed[name]},
         manifest.marks,
+        manifest.digests,
     )
     return found, left
+
+
+def changed_lines(folder: InnerPath, manifest: Manifest) -> Ranges:
+    """Numbers of the entries of the log that stand in stretches which are others than its writer
+    left; raises `OSError`."""
+    known = manifest.digests
+    if not known.stretch:
+        return ()
+    stretch, found = digest_log(folder / folder_layout.LOG).digests()
+    if stretch != known.stretch:  # another length, which is named by itself
+        return ()
+    pairs = enumerate(zip(found, known.log, strict=False))
+    return tuple(
+        (n * stretch, min(manifest.lines, (n + 1) * stretch) - 1)
+        for n, (here, left) in pairs
+        if here != left
+    )
+
+
+def _digest_checkpoints(folder: InnerPath) -> dict[str, str]:
+    """Beginnings of the sha256 of what their `manifest.json` says, by their names."""
+    found = {}
+    for name in _checkpoint_names(folder):
+        path = folder / folder_layout.CHECKPOINTS / name / folder_layout.MANIFEST
+        with suppress(OSError, UserError):
+            found[name] = digest_file(path).sha256[:DIGITS]
+    return found
 
 
 def find_ranges(numbers: Iterable[int]) -> Ranges:
@@ -511,10 +677,22 @@ def _verify_log(folder: InnerPath, manifest: Manifest, log: LogScan) -> Iterator
         yield Damage(name, f"is damaged in {'line' if one else 'lines'} {_ranges(damaged)}")
     if log.missing:
         yield Damage(name, f"lacks the entries {_ranges(log.missing)}")
+    if changed := [
+        (first, last)
+        for first, last in _changed_lines(folder, manifest)
+        if not any(a <= last and first <= b for a, b in log.missing) and last < log.end
+    ]:
+        yield Damage(name, f"is not what its writer left in the entries {_ranges(changed)}")
     if log.end < written or (manifest != NOTHING and log.end > manifest.lines):
         yield Damage(name, f"has {log.end:,} lines, {written:,} were written")
     if log.torn and not log.stray:
         yield Damage(name, "ends in a line that was not finished", harmless=True)
+
+
+def _changed_lines(folder: InnerPath, manifest: Manifest) -> Ranges:
+    with suppress(OSError):  # it is named by itself
+        return changed_lines(folder, manifest)
+    return ()
 
 
 def _without(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Ranges:

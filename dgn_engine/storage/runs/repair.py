@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
@@ -21,11 +22,24 @@ from dgn_engine.storage.runs import (
     run_identity,
     run_info,
 )
-from dgn_engine.storage.runs.log import LogContents, LogScan, fill_gaps, read_log
+from dgn_engine.storage.runs.log import (
+    CONTINUED,
+    SWAPPED,
+    LogContents,
+    LogLine,
+    LogScan,
+    Ranges,
+    digest_log,
+    encode_line,
+    read_log,
+)
+from dgn_engine.storage.runs.log_digests import LogDigests
+from dgn_engine.storage.runs.log_gaps import GapReading, facts_in, read_gaps
 from dgn_engine.storage.runs.manifest import (
     KEY,
     NOTHING,
     Manifest,
+    changed_lines,
     compare,
     count_lines,
     find_unsound,
@@ -110,9 +124,9 @@ def _repair_info(folder: InnerPath) -> list[str]:
         pass
     config, source = _recorded_config(folder, foreign)
     _link_aside(folder, folder / folder_layout.RUN)
-    first, *former = _stated_ids(folder) or ["", *_tags_in_log(folder)[:1]]
-    info = run_info.recreate(config, first)
-    run_info.write(folder, info | ({run_identity.FORMER: former} if former else {}))
+    own, former = _find_ids(folder)
+    info = run_info.recreate(config, own)
+    run_info.write(folder, info | former)
     why = " was put aside, because it is of another run. It" if foreign else ""
     return [
         f"{folder_layout.RUN}{why} was made anew from {source}; "
@@ -135,25 +149,72 @@ def _recorded_config(folder: InnerPath, foreign: bool) -> tuple[RunConfig, str]:
     )
 
 
+def _find_ids(folder: InnerPath) -> tuple[str, dict[str, Any]]:
+    """The id of the run by what lies in its folder ('' where nothing states it), and what its
+    `run.json` says of those before."""
+    stated = _stated_ids(folder)
+    full = {run_identity.tag_of(one): one for one in stated}
+    stretches = _stretches_of_log(folder)
+    tags = [tag for tag, _, _ in stretches]
+    follow = len(set(tags)) == len(tags) and all(
+        begins or tag in full for tag, _, begins in stretches[1:]
+    )
+    if not follow or (stated and run_identity.tag_of(stated[0]) not in tags):
+        common = [tag for tag, _ in Counter(tags).most_common(1)]
+        own, *former = stated or ["", *common]
+        return own, {run_identity.FORMER: former} if former else {}
+    if not stretches:
+        return "", {}
+    *before, own = (full.get(tag, tag) for tag in tags)
+    if not before:
+        return (own, {}) if stated else ("", {run_identity.FORMER: [own]})
+    ends = [first for _, first, _ in stretches[1:]]
+    counts = {
+        one: [end, *_count_stated(folder, one)] for one, end in zip(before, ends, strict=True)
+    }
+    return own, {run_identity.FORMER: before, run_identity.COUNTS: counts}
+
+
 def _stated_ids(folder: InnerPath) -> list[str]:
-    """The ids of the run that its checkpoints state, those of the newest first, or its frames."""
+    """The ids that its checkpoints and frames state, those of the newest first."""
+    pairs = (*_stated_by_checkpoints(folder), *_stated_by_frames(folder))
+    return list(dict.fromkeys(one for one, _ in pairs))
+
+
+def _count_stated(folder: InnerPath, run: str) -> tuple[int, int]:
+    """How many frames and checkpoints there were when the last ones of this run were written."""
+    frames = [serial for one, serial in _stated_by_frames(folder) if one == run]
+    orders = [order for one, order in _stated_by_checkpoints(folder) if one == run]
+    return 1 + max(frames, default=-1), 1 + max(orders, default=-1)
+
+
+def _stated_by_checkpoints(folder: InnerPath) -> list[tuple[str, int]]:
+    """The ids that they state, and their order; the newest first."""
     held = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS)
-    states = [run_checkpoints.read_state(one.path) for one in reversed(held) if one.sound]
-    stated = [state.get(run_identity.RUN) for state in states]
-    if not any(stated):
-        frames = frame_files.scan(folder / folder_layout.FRAMES)
-        sound = [frame for frame in reversed(frames) if not frame_files.check(frame)]
-        stated = [frame_content.read_origin(frame.path).run for frame in sound]
-    return list(dict.fromkeys(one for one in stated if one and isinstance(one, str)))
+    sound = [one for one in reversed(held) if one.sound]
+    found = ((run_checkpoints.read_state(one.path).get(run_identity.RUN), one) for one in sound)
+    return [(stated, one.order) for stated, one in found if stated and isinstance(stated, str)]
 
 
-def _tags_in_log(folder: InnerPath) -> list[str]:
-    """Those that its lines state, the most common one first."""
+def _stated_by_frames(folder: InnerPath) -> list[tuple[str, int]]:
+    """Likewise, with their serial numbers."""
+    frames = frame_files.scan(folder / folder_layout.FRAMES)
+    sound = [frame for frame in reversed(frames) if not frame_files.check(frame)]
+    found = ((frame_content.read_origin(frame.path).run, frame) for frame in sound)
+    return [(stated, frame.serial) for stated, frame in found if stated]
+
+
+def _stretches_of_log(folder: InnerPath) -> list[tuple[str, int, bool]]:
+    """The tags that its lines state in their order, the number of the first line of each stretch,
+    and whether the run went on there."""
+    found: list[tuple[str, int, bool]] = []
     try:
-        found = Counter(line.run for line in LogScan(folder / folder_layout.LOG, {}) if line.run)
+        for line in LogScan(folder / folder_layout.LOG, {}):
+            if line.run and (not found or found[-1][0] != line.run):
+                found.append((line.run, line.seq, line.name == CONTINUED))
     except OSError:
         return []
-    return [tag for tag, _ in found.most_common()]
+    return found
 
 
 def _read_config(folder: InnerPath) -> RunConfig | None:
@@ -181,32 +242,103 @@ def _repair_log(folder: InnerPath) -> list[str]:
     try:
         if not is_foreign_log(folder, known or NOTHING, marks):
             log = read_log(path).lacking(written)
-            return _mend_log(folder, log, log.end if known in (None, NOTHING) else known.lines)
+            changed = changed_lines(folder, known) if known is not None else ()
+            end = None if known is None or known == NOTHING else known.lines
+            return _mend_log(folder, log, end, changed)
         why = "was put aside: it is of another run"
     except FileNotFoundError:
         pass
     except NotRegular as error:
         why = f"was put aside: {error.strerror}"
     folder_layout.set_aside(folder, path)
-    write_file(path, fill_gaps(LogContents(()).lacking(written), _tag(folder)))
+    _write_log(folder, _read_gaps(folder, (), written).fill(()))
     return [f"{folder_layout.LOG} {why}; an empty one was made, {written:,} lines are lost."]
 
 
-def _mend_log(folder: InnerPath, log: LogContents, end: int) -> list[str]:
-    """`end`: how many lines there may be."""
-    path, added = folder / folder_layout.LOG, sum(line.seq >= end for line in log.lines)
-    if not (log.damaged or log.missing or log.torn or added):
+def _mend_log(
+    folder: InnerPath, log: LogContents, known_end: int | None, changed: Ranges
+) -> list[str]:
+    """`known_end`: how many lines there may be, where that is known; `changed`: numbers of lines
+    that the writer did not leave there. Where one beside them is lost, the digest says nothing of
+    the others."""
+    path, missing = folder / folder_layout.LOG, log.missing
+    end = log.end if known_end is None else known_end
+    added = sum(line.seq >= end for line in log.lines)
+    changed = tuple(
+        (first, last)
+        for first, last in changed
+        if not any(a <= last and first <= b for a, b in missing)
+    )
+    if not (log.damaged or log.missing or log.torn or added or changed):
         return []
     _link_aside(folder, path)
-    left = tuple(line for line in log.lines if line.seq < end)
-    write_file(path, fill_gaps(replace(log, lines=left), _tag(folder)))
+    left = tuple(
+        line
+        for line in log.lines
+        if line.seq < end and not any(first <= line.seq <= last for first, last in changed)
+    )
+    gaps = _read_gaps(folder, left, max([end, *(last + 1 for _, last in missing)]))
+    _write_log(folder, gaps.fill(left))
+    return [*_what_was_cut(log, added, changed, gaps, left), *_what_is_known(gaps)]
+
+
+def _write_log(folder: InnerPath, lines: Iterable[LogLine]) -> None:
+    """The log anew; its digests first: after a crash between the two, the log before is still one
+    of which these lines are sound."""
+    content, digests = bytearray(), LogDigests()
+    for line in lines:
+        raw = encode_line(line)
+        digests.take(line.seq, raw)
+        content += raw
+    known = _known(folder)
+    if known is not None and known.digests.stretch:
+        stretch, found = digests.digests()
+        left = replace(known, digests=replace(known.digests, stretch=stretch, log=found))
+        run_info.write(folder, put_manifest(run_info.read(folder), left))
+    write_file(folder / folder_layout.LOG, bytes(content))
+
+
+def _what_was_cut(
+    log: LogContents, added: int, changed: Ranges, gaps: GapReading, left: Sequence[LogLine]
+) -> list[str]:
     if added:
         return [f"{folder_layout.LOG}: {added:,} lines were cut off that this run did not write."]
-    if not (log.damaged or log.missing):
+    if not (log.damaged or log.missing or changed):
         what = f"{bytes_in_words(log.torn)} that are no line were" if log.stray else _UNFINISHED
         return [f"{folder_layout.LOG}: {what} cut off."]
-    lost = sum(last - first + 1 for first, last in log.missing)
-    return [f"{folder_layout.LOG}: {len(log.lines):,} sound lines were kept, {lost:,} are lost."]
+    return [f"{folder_layout.LOG}: {len(left):,} sound lines were kept, {gaps.lost:,} are lost."]
+
+
+def _what_is_known(gaps: GapReading) -> list[str]:
+    """Which lost lines were written anew."""
+    said = []
+    for line in gaps.lines:
+        if line.name == CONTINUED:
+            said.append(
+                f"{folder_layout.LOG}: entry {line.seq:,} was made anew: the run went on from "
+                f"step {line.fields['step']:,}, and entries {line.fields['lines']:,} to "
+                f"{line.seq - 1:,} do not count."
+            )
+        elif line.name == SWAPPED:
+            before, after = line.fields["before"], line.fields["after"]
+            said.append(
+                f"{folder_layout.LOG}: entry {line.seq:,} was made anew from what was written "
+                f"later: the regime changed from {before} to {after}."
+            )
+    if gaps.doubtful:
+        said.append(
+            f"{folder_layout.LOG}: a change of the regime may be among the lines that are lost; "
+            "no best score is given of what came before them."
+        )
+    return said
+
+
+def _read_gaps(folder: InnerPath, lines: Sequence[LogLine], written: int) -> GapReading:
+    known, info = _known(folder), run_info.read(folder)
+    facts = facts_in(folder)
+    if known is not None and known.fact is not None:
+        facts.append(known.fact)
+    return read_gaps(lines, written, run_info.first_regime(info), facts, _tag(folder))
 
 
 def _drop_unsound(folder: InnerPath) -> list[str]:
@@ -229,7 +361,11 @@ def _reduce_manifest(folder: InnerPath) -> list[str]:
     gone, left = compare(folder, known)
     for name in known.files.keys() - left.files.keys():
         folder_layout.set_aside(folder, folder / name)
-    left = replace(left, lines=max(left.lines, read_log(folder / folder_layout.LOG).end))
+    log = read_log(folder / folder_layout.LOG)
+    left = replace(left, lines=max(left.lines, log.end))
+    if left.digests.stretch:
+        stretch, digests = digest_log(folder / folder_layout.LOG).digests()
+        left = replace(left, digests=replace(left.digests, stretch=stretch, log=digests))
     left = replace(left, marks=marks_of_log(folder, left))
     if left != known:
         run_info.write(folder, put_manifest(info, left))

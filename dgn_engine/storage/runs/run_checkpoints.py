@@ -193,7 +193,7 @@ def _misplaced(one: StoredCheckpoint, step: int, state: Mapping[str, Any]) -> st
     if one.step != step:
         return f"is of step {one.step:,}, not of the {step:,} that its folder's name says"
     stated = state.get(run_identity.RUN, "")
-    ours = run_identity.belongs(stated, run_identity.ids_of(one.info))
+    ours = run_identity.belongs(stated, run_identity.ids_of(one.info), one.order)
     if not stated and one.info:
         ours = run_identity.same_settings(one.info.get("config"), state.get("config"))
     return "" if ours else run_identity.OF_ANOTHER

@@ -37,7 +37,9 @@ from dgn_engine.storage.runs import (
 )
 from dgn_engine.storage.runs.folder_room import FolderRoom
 from dgn_engine.storage.runs.log import (
+    CONTINUED,
     LINE,
+    SWAPPED,
     SYNC_EVERY,
     LogLine,
     LogScan,
@@ -46,7 +48,8 @@ from dgn_engine.storage.runs.log import (
     log_trouble,
     log_word,
 )
-from dgn_engine.storage.runs.log_summary import CONTINUED, THINNED
+from dgn_engine.storage.runs.log_gaps import NEEDED, LogFact, facts_in, read_gaps
+from dgn_engine.storage.runs.log_summary import THINNED, lines_before
 from dgn_engine.storage.runs.manifest import (
     KEY,
     NOTHING,
@@ -109,6 +112,7 @@ class RunFolder:
                 )
             self._frames = frame_files.scan(self.root / folder_layout.FRAMES)
             self._changes = log.changes
+            self._continued, self._regime = self._known_of_log(known, log)
             serials = [frame.serial for frame in self._frames]
             self._manifest = ManifestWriter(self.root, known, serials)
             self._thinned = log.thinned
@@ -225,7 +229,12 @@ class RunFolder:
         self._change()
         self._mend_cut()  # before they are written: it would leave a hole
         self._log.append_all(notes)
-        for name, fields in notes:
+        for place, (name, fields) in enumerate(notes):
+            if name == SWAPPED:
+                self._regime = str(fields.get("after", ""))
+            elif name == CONTINUED:
+                seq = self._log.next_seq - len(notes) + place
+                self._continued.append((seq, int(fields.get("lines", seq))))
             if name in CHANGES:
                 self._changes.append(int(fields.get("step", 0)))
 
@@ -241,6 +250,7 @@ class RunFolder:
         given = NextNumbers(self._log.next_seq, self._serial, self._order)
         self.note("RunContinued", {**fields, "lines": lines, **given.to_fields()})
         self._log.sync()
+        self._regime = self._regime_of(newest)
         superseded = [frame for frame in self._frames if frame.serial >= serial]
         for frame in superseded:
             frame.path.unlink(missing_ok=True)
@@ -259,6 +269,8 @@ class RunFolder:
         marks = {"kept": kept, "lines": lines, "frames": self._serial}
         marks |= {run_identity.RUN: self._id}
         marks |= {"line": self._log.marks.get(lines - 1, "")}
+        marks |= {"continued": [list(pair) for pair in self._continued]}
+        self._regime = str(snapshot.state.get("regime", self._regime))
         # A checkpoint whose writing failed at the end may lie there all the same, with its number.
         order, self._order = self._order, self._order + 1
         self.checkpoints.append(run_checkpoints.write(folder, snapshot, order, marks))
@@ -475,6 +487,36 @@ class RunFolder:
             "and the last checkpoint, without frames and earlier checkpoints."
         )
 
+    def _known_of_log(
+        self, known: Manifest | None, log: _LogMarks
+    ) -> tuple[list[tuple[int, int]], str]:
+        """Where the run went on, and the regime that its log ends in; of lost lines what is known
+        elsewhere."""
+        facts = facts_in(self.root)
+        if known is not None and known.fact is not None:
+            facts.append(known.fact)
+        first = run_info.first_regime(self.info)
+        continued, swaps = log.continued, log.swaps
+        written = known.lines if known else 0
+        if log.has_gaps or log.end < max((written, *(fact.lines for fact in facts))):
+            lines = LogScan(self.root / folder_layout.LOG, NEEDED)
+            with suppress(FileNotFoundError):
+                found = read_gaps(lines, written, first, facts).lines
+                continued += [
+                    (one.seq, lines_before(one)) for one in found if one.name == CONTINUED
+                ]
+        newest = max(facts, key=lambda fact: fact.lines, default=LogFact(0, regime=first))
+        later = [after for seq, after in swaps if seq >= newest.lines]
+        return sorted(continued), later[-1] if later else newest.regime or first
+
+    def _regime_of(self, checkpoint: run_checkpoints.StoredCheckpoint | None) -> str:
+        if checkpoint is None:
+            return run_info.first_regime(self.info)
+        try:
+            return str(run_checkpoints.read_state(checkpoint.path).get("regime", ""))
+        except (OSError, ValueError):
+            return ""
+
     def _known_manifest(self) -> Manifest | None:
         try:
             return read_manifest(self.info)
@@ -495,8 +537,11 @@ class RunFolder:
         self._changed = True
 
     def _write_manifest(self) -> None:
-        serials = (frame.serial for frame in self._frames)
-        left = self._manifest.describe(self.lines, serials, self._log.marks)
+        frames = {frame.serial: frame.digest for frame in self._frames}
+        fact = LogFact(self.lines, 0, self._regime, tuple(self._continued))
+        left = self._manifest.describe(
+            self.lines, frames, self._log.marks, self._log.digests(), fact
+        )
         self._write_info(put_manifest(self.info, left))
 
     def _write_info(self, info: dict[str, Any]) -> None:
@@ -516,6 +561,16 @@ class _LogMarks:
         self._scan = LogScan(folder / folder_layout.LOG, _MARKS, marked)
         self.changes = array("q")  # steps of changes
         self.thinned = False
+        self.continued: list[tuple[int, int]] = []  # numbers, and how many lines counted
+        self.swaps: list[tuple[int, str]] = []  # numbers, and to which regime
+
+    @property
+    def end(self) -> int:
+        return self._scan.end
+
+    @property
+    def has_gaps(self) -> bool:
+        return bool(self._scan.missing) or self._scan.has_lost
 
     def marks(self) -> Iterator[LogLine]:
         """Of the sound lines those where the run went on; the others are noted when all are taken.
@@ -526,7 +581,12 @@ class _LogMarks:
                 if line.name in CHANGES and is_count(line.fields.get("step")):
                     self.changes.append(line.fields["step"])
                 self.thinned = self.thinned or line.name == THINNED
+                if line.name == SWAPPED:
+                    self.swaps.append((line.seq, str(line.fields.get("after", ""))))
                 if line.name == CONTINUED:
+                    lines = lines_before(line)
+                    self.continued.append((line.seq, lines))
+                    self.swaps = [swap for swap in self.swaps if swap[0] < lines]
                     yield line
 
     def trouble(self, manifest: Manifest) -> str:

@@ -214,6 +214,19 @@ def started_of(info: Mapping[str, Any], config: RunConfig) -> RunStarted | None:
     return event
 
 
+def first_regime(info: Mapping[str, Any]) -> str:
+    """In which a run began, '' where its `run.json` does not say it."""
+    try:
+        config = config_of(info)
+    except UserError:
+        return ""
+    try:
+        started = started_of(info, config)
+    except UserError:
+        started = None
+    return started.regime if started is not None else config.gating.regime
+
+
 def versions() -> dict[str, str]:
     return {
         "dgn-viewer": __version__,

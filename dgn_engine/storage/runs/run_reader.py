@@ -24,16 +24,19 @@ from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import Anchor, InnerPath
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import (
+    CONTINUED,
+    LOST,
     LogContents,
     LogLine,
     LogScan,
     Marks,
     event_of,
+    is_whole,
     log_trouble,
     read_log,
 )
+from dgn_engine.storage.runs.log_gaps import NEEDED, GapReading, LogFact, facts_in, read_gaps
 from dgn_engine.storage.runs.log_summary import (
-    CONTINUED,
     LogFold,
     LogSummary,
     Outcome,
@@ -41,7 +44,7 @@ from dgn_engine.storage.runs.log_summary import (
     summarise,
     summary_scan,
 )
-from dgn_engine.storage.runs.manifest import read_manifest
+from dgn_engine.storage.runs.manifest import Manifest, read_manifest
 from dgn_engine.storage.runs.superseded_lines import SupersededLines, find_superseded
 
 if TYPE_CHECKING:
@@ -90,9 +93,12 @@ class RunReader:
         path = self.root / folder_layout.LOG
         try:
             if "log" in self.__dict__:  # what was read already is not read again
-                return summarise(self.log.lines)
+                return summarise(self._gaps.fill(self.log.lines))
+            written = self._written  # first: a writer may go on
             scan = summary_scan(path, self._marks)
             summary = summarise(scan)
+            if scan.missing or scan.has_lost or scan.end < written:
+                summary = summarise(self._gaps.fill(summary_scan(path)))
         except OSError as error:
             raise self._unreadable(error) from None
         except ValueError as error:
@@ -101,13 +107,54 @@ class RunReader:
         return summary
 
     @cached_property
+    def _written(self) -> int:
+        """How many lines its log had at least, by the inventory or, without one, the newest
+        checkpoint; `OSError` where these cannot be read."""
+        if self._manifest is not None:
+            return self._manifest.lines
+        return max((one.lines for one in self._facts), default=0)
+
+    @cached_property
+    def _facts(self) -> list[LogFact]:
+        """What is known of its log from elsewhere; raises `OSError`."""
+        stated = None if self._manifest is None else self._manifest.fact
+        return [*facts_in(self.root), *([stated] if stated is not None else [])]
+
+    @cached_property
+    def _gaps(self) -> GapReading:
+        """What lost lines of the log said, as far as is known; raises `OSError`."""
+        path = self.root / folder_layout.LOG
+        written = self._written  # first: a writer may go on
+        read = "log" in self.__dict__
+        lost = read and (self.log.missing or any(one.name == LOST for one in self.log.lines))
+        whole = not lost and self.log.end >= written if read else is_whole(path, written)
+        if whole:
+            return GapReading()
+        lines = self.log.lines if read else LogScan(path, NEEDED)
+        return read_gaps(lines, written, run_info.first_regime(self.info), self._facts)
+
+    @property
+    def lost_in_words(self) -> str:
+        """What is lost of the log and what that means for its numbers, as a sentence without a
+        full stop; '' where nothing is."""
+        lost, known = self.summary.lost, self.summary.regime_known
+        if not lost:
+            return ""
+        words = f"{lost:,} lines of its log are" if lost > 1 else "1 line of its log is"
+        doubt = "" if known else "; a change of the regime may have stood there"
+        return f"{words} lost or damaged{doubt}"
+
+    @cached_property
+    def _manifest(self) -> Manifest | None:
+        try:
+            return read_manifest(self.info)
+        except ValueError:
+            return None
+
+    @property
     def _marks(self) -> Marks:
         """Checksums that lines of the log have, where the run's writer let its folder go."""
-        try:
-            known = read_manifest(self.info)
-        except ValueError:
-            known = None
-        return known.marks if known is not None else {}
+        return self._manifest.marks if self._manifest is not None else {}
 
     def _refuse(self, log: LogContents | LogScan) -> None:
         """Raise `UserError` for a log that this run's writer did not leave."""
@@ -123,7 +170,12 @@ class RunReader:
         does not.
         """
         kept: list[LogLine] = []
-        for line in self.log.lines:
+        log = self.log
+        try:
+            gaps = self._gaps
+        except OSError as error:
+            raise self._unreadable(error) from None
+        for line in gaps.fill(log.lines):
             if line.name == CONTINUED:
                 first = lines_before(line)
                 while kept and kept[-1].seq >= first:
@@ -144,10 +196,14 @@ class RunReader:
         path, fold = self.root / folder_layout.LOG, LogFold()
         read = "log" in self.__dict__  # what was read already is not read again
         try:
-            superseded = SupersededLines(self.log.lines) if read else find_superseded(path)
+            gaps = self._gaps
+            if read:
+                superseded = SupersededLines(gaps.fill(self.log.lines))
+            else:
+                superseded = find_superseded(path, gaps)
             number = -1
             scan = LogScan(path, marked=self._marks)
-            for line in self.log.lines if read else scan:
+            for line in gaps.fill(self.log.lines if read else scan):
                 number = line.seq
                 fold.take(line)
                 if line.seq not in superseded and (event := event_of(line)) is not None:

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dgn_engine.errors import UserError
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inside
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
-from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.log import LogLine
-from dgn_engine.storage.runs.manifest import Manifest
+from dgn_engine.storage.runs import folder_layout, run_info
+from dgn_engine.storage.runs.log import CONTINUED, LogLine, LogScan
+from dgn_engine.storage.runs.manifest import NOTHING, Manifest, read_manifest
 from dgn_engine.storage.runs.run_ranges import is_count
 
 _MOST = 1 << 53  # what claims more is damaged
@@ -50,6 +51,22 @@ def find_next_numbers(folder: FilePath, manifest: Manifest, log: Iterable[LogLin
         frames=max(frames, default=0),
         checkpoints=max(checkpoints, default=0),
     )
+
+
+def count_all(folder: FilePath) -> tuple[int, int, int]:
+    """How many lines, frames and checkpoints a run has had; raises `OSError`."""
+    root = inside(folder)
+    try:
+        known = read_manifest(run_info.read(root)) or NOTHING
+    except (UserError, ValueError):
+        known = NOTHING
+    log = LogScan(root / folder_layout.LOG, {CONTINUED: None})
+    try:
+        continued = [line for line in log if line.name == CONTINUED]
+    except FileNotFoundError:
+        continued = []
+    found = find_next_numbers(root, known, continued)
+    return max(found.lines, log.end), found.frames, found.checkpoints
 
 
 def _numbers(tables: Iterable[Mapping[str, Any]], name: str) -> Iterator[int]:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import FILE, open_regular
-from dgn_engine.storage.runs.log import LogLine, LogScan
-from dgn_engine.storage.runs.log_summary import CONTINUED, lines_before
+from dgn_engine.storage.runs.log import CONTINUED, LogLine, LogScan
+from dgn_engine.storage.runs.log_gaps import GapReading
+from dgn_engine.storage.runs.log_summary import lines_before
 
 _PIECE = 1 << 20  # bytes
 _WORD = f'"{CONTINUED}"'.encode()
@@ -37,11 +38,11 @@ class SupersededLines:
         return place >= 0 and number < self._end[place]
 
 
-def find_superseded(path: FilePath) -> SupersededLines:
+def find_superseded(path: FilePath, gaps: GapReading) -> SupersededLines:
     """Of a log, which is read once more only where the run ever went on; raises `OSError`."""
-    if not _mentions(path, _WORD):
+    if not gaps.lines and not _mentions(path, _WORD):
         return SupersededLines(())
-    return SupersededLines(LogScan(path, {CONTINUED: None}))
+    return SupersededLines(gaps.fill(LogScan(path, {CONTINUED: None})))
 
 
 def _mentions(path: FilePath, word: bytes) -> bool:

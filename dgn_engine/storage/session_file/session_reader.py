@@ -32,6 +32,7 @@ from dgn_engine.storage.runs import folder_layout, run_identity, run_info
 from dgn_engine.storage.runs.manifest import put_manifest, read_manifest
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.serial_numbers import count_all
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.storage.session_file.untrusted_run import check_run, escape_words
 from dgn_engine.text.printable import plain
@@ -99,7 +100,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
     try:
         make_folders(root)
         shutil.copytree(folder, part)
-        run_info.write(part, run_identity.with_new_id(run_info.read(part)))
+        run_info.write(part, run_identity.with_new_id(run_info.read(part), count_all(part)))
         make_private(part)
         sync_tree(part)
         part.rename(path)

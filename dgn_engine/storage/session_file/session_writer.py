@@ -58,7 +58,8 @@ def export_run(folder: Path, out: Path) -> str:
     reader = RunReader(folder)
     if out.suffix == archive_format.ENDING:
         count = save_session(folder, out)
-        return f"{out}: {count:,} files."
+        lost = f"; {reader.lost_in_words}" if reader.lost_in_words else ""
+        return f"{out}: {count:,} files{lost}."
     if out.suffix != ".csv":
         raise UserError(f"{out.name} must end in .dgn (the whole run) or .csv (its scores).")
     try:
@@ -66,7 +67,8 @@ def export_run(folder: Path, out: Path) -> str:
         write_file(out, content.encode())
     except OSError as error:
         raise UserError(f"Cannot write {out}: {error.strerror}.") from None
-    return f"{out}: {content.count(chr(10)) - 1:,} scores."
+    lost = f"; {reader.lost_in_words}" if reader.lost_in_words else ""
+    return f"{out}: {content.count(chr(10)) - 1:,} scores{lost}."
 
 
 def save_session(
@@ -152,7 +154,7 @@ def _info(reader: RunReader, point: SavePoint | None) -> dict[str, Any]:
     files = {name: one for name, one in known.files.items() if name == folder_layout.WEIGHTS}
     if folder_layout.is_mirror(reader.root):
         files = {name: one for name, one in files.items() if (reader.root / name).exists()}
-    left = Manifest.of(known.lines, known.serials, here, files, known.marks)
+    left = Manifest.of(known.lines, known.serials, here, files, known.marks, known.digests)
     return put_manifest(reader.info, left)
 
 

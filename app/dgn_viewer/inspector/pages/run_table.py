@@ -84,7 +84,8 @@ def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
     total = f" of {run.total_steps:,}" if run.total_steps else ""
     best = f" · best {100 * run.best:.1f} %" if run.best == run.best else ""
     when = "now" if run.status == "running" else ago(now - run.touched)
-    return headline, f"{run.status} at step {run.step:,}{total}{best} · {when}"
+    lost = f" · {run.trouble}" if run.trouble else ""
+    return headline, f"{run.status} at step {run.step:,}{total}{best} · {when}{lost}"
 
 
 class RunTable(QAbstractTableModel):

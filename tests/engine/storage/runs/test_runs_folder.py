@@ -36,10 +36,10 @@ from dgn_engine.storage.runs.log import (
     decode_line,
     encode_line,
     event_of,
-    fill_gaps,
     log_word,
     read_log,
 )
+from dgn_engine.storage.runs.log_gaps import read_gaps
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -126,7 +126,8 @@ def test_zeros_at_the_end_of_a_log_are_cut_off_and_in_it_are_named(tmp_path):
     path.write_bytes(b"\n".join(lines))
     log = read_log(path)
     assert (log.damaged, log.missing) == (((2, 2),), ((1, 1),))
-    path.write_bytes(fill_gaps(log))
+    filled = read_gaps(log.lines, log.end, "DL", ()).fill(log.lines)
+    path.write_bytes(b"".join(map(encode_line, filled)))
     again = read_log(path)
     assert (again.damaged, again.missing) == ((), ())
     assert [line.name for line in again.lines] == ["Measured", "Lost", *["Measured"] * 3]

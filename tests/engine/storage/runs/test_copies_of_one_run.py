@@ -1,0 +1,191 @@
+"""Two copies of one run that both went on: what the one wrote is no part of the other."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs import run_identity, run_info
+from dgn_engine.storage.runs.log_digests import DIGITS, MOST, STRETCH, LogDigests
+from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.session_reader import adopt
+
+LINES = 2 * STRETCH
+
+
+def go_on(run: RunFolder, first: int, loss: float) -> None:
+    for step in range(first, first + LINES):
+        run.note("Measured", to_plain(Measured(step, step / 10, loss, 0.5)))
+        if step % 50 == 0:
+            reading = Reading("gates", step, 0.1, 0.2, {"a": np.full((2, 3), loss)}, {})
+            run.add_frame(Frame(1, step, step / 10, 0.0, None, {"gates": reading}))
+    state = {"format": 1, "step": step, "finished": False, "config": RunConfig().to_dict()}
+    run.checkpoint(Snapshot({"value.weights.0": torch.full((2, 2), loss)}, state), "")
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = RunFolder.create(tmp_path_factory.mktemp("runs") / "run", RunConfig())
+    go_on(run, 0, 0.25)
+    run.close()
+    return run.path
+
+
+def gone_on(parent: Path, folder: Path, loss: float, imported: bool = False) -> Path:
+    if imported:
+        folder = adopt(parent, folder.parent, folder.name)
+    else:
+        shutil.copytree(parent, folder)
+    run = RunFolder(folder)
+    run.go_on({"step": LINES - 1, "remark": "", "folder": ""})
+    go_on(run, LINES, loss)
+    run.close()
+    return folder
+
+
+def take_lines(run: Path, other: Path) -> None:
+    ours, theirs = ((one / "log.jsonl").read_bytes().splitlines(True) for one in (run, other))
+    ours[LINES + 20 : LINES + 40] = theirs[LINES + 20 : LINES + 40]
+    (run / "log.jsonl").write_bytes(b"".join(ours))
+
+
+def take_frame(run: Path, other: Path) -> None:
+    (ours,), (theirs,) = (list((one / "frames").glob("*-000004-*")) for one in (run, other))
+    ours.unlink()
+    shutil.copy2(theirs, run / "frames")
+
+
+def take_checkpoint(run: Path, other: Path) -> None:
+    name = sorted((other / "checkpoints").iterdir())[-1].name
+    shutil.rmtree(run / "checkpoints" / name)
+    shutil.copytree(other / "checkpoints" / name, run / "checkpoints" / name)
+
+
+@pytest.mark.parametrize("imported", [False, True], ids=["copied", "imported"])
+@pytest.mark.parametrize("take", [take_lines, take_frame, take_checkpoint])
+def test_what_another_copy_wrote_is_named_and_put_aside(
+    take: Callable[[Path, Path], None], imported: bool, parent: Path, tmp_path: Path
+) -> None:
+    run = gone_on(parent, tmp_path / "run", 0.5, imported)
+    other = gone_on(parent, tmp_path / "other", 0.75)
+    for one in (run, other):
+        assert verify(one) == []
+    take(run, other)
+    assert [one for one in verify(run) if not one.harmless]
+    repair(run)
+    assert [one for one in verify(run) if not one.harmless] == []
+    reader = RunReader(run)
+    assert {one.train_loss for one in reader.measured} == {0.25, 0.5}
+    for frame in reader.frames:
+        loss = reader.frame(frame.step).readings["gates"].arrays["a"][0, 0]
+        assert loss == (0.25 if frame.step < LINES else 0.5)
+    assert (run / "damaged").is_dir()
+
+
+def test_a_former_id_counts_up_to_the_import(parent: Path, tmp_path: Path) -> None:
+    """Also where no inventory says what should be there."""
+    run = gone_on(parent, tmp_path / "run", 0.5, imported=True)
+    other = gone_on(parent, tmp_path / "other", 0.75)
+    info = run_info.read(run)
+    counts = info["former_counts"][run_info.read(parent)["id"]]
+    frames = [one.serial for one in RunReader(parent).frames]
+    assert counts == [LINES, 1 + max(frames), 1]
+    bare = {"inventory", "log_marks", "digests"}
+    run_info.write(run, {key: value for key, value in info.items() if key not in bare})
+    assert verify(run) == []
+    for take, path in ((take_lines, "log.jsonl"), (take_frame, "frames")):
+        hurt = Path(shutil.copytree(run, tmp_path / path))
+        take(hurt, other)
+        assert any(path in one.path and "another run" in one.trouble for one in verify(hurt))
+        losses = {one.train_loss for one in RunReader(hurt).measured}
+        assert losses == {0.25, 0.5}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_run_json_of_an_imported_run_is_made_anew_with_the_ids_before(
+    closed: bool, parent: Path, tmp_path: Path
+) -> None:
+    run = gone_on(parent, tmp_path / "run", 0.5, imported=True)
+    before = run_info.read(run)
+    if not closed:
+        shutil.rmtree(run / "checkpoints")
+    numbers = [(one.step, one.train_loss) for one in RunReader(run).measured]
+    frames = [one.path.name for one in RunReader(run).frames]
+    (run / "run.json").write_text("{")
+    repair(run)
+    assert [one for one in verify(run) if not one.harmless] == []
+    assert [(one.step, one.train_loss) for one in RunReader(run).measured] == numbers
+    assert [one.path.name for one in RunReader(run).frames] == frames
+    after = run_info.read(run)
+    assert (after["id"], after["former_ids"]) == (before["id"], before["former_ids"])
+    ends = [one["former_counts"][before["former_ids"][0]] for one in (before, after)]
+    assert ends[0][:2] == ends[1][:2]
+
+
+def test_an_import_of_an_import_keeps_every_count(parent: Path, tmp_path: Path) -> None:
+    run = gone_on(parent, tmp_path / "run", 0.5, imported=True)
+    again = gone_on(run, tmp_path / "again", 0.75, imported=True)
+    assert verify(again) == []
+    ends = sorted(run_identity.ids_of(run_info.read(again), run_identity.LINES).values())
+    assert ends == [LINES, 2 * LINES + 1, float("inf")]
+
+
+def test_digests_do_not_make_a_description_large() -> None:
+    digests = LogDigests()
+    for number in range(STRETCH * (MOST + 1)):
+        digests.take(number, b"x")
+    stretch, found = digests.digests()
+    assert stretch == 2 * STRETCH
+    assert len(found) == MOST // 2 + 1
+    assert {len(one) for one in found} == {DIGITS}
+    other = LogDigests()
+    for number in range(STRETCH * (MOST + 1)):
+        other.take(number, b"y" if number == STRETCH else b"x")
+    differ = [n for n, (a, b) in enumerate(zip(found, other.digests()[1], strict=True)) if a != b]
+    assert differ == [0]
+
+
+def test_a_log_of_which_lines_were_cut_while_it_was_written_has_its_own_digests(
+    parent: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(parent, tmp_path / "run"))
+    run = RunFolder(folder)
+    run.note("Measured", to_plain(Measured(LINES, 0.0, 0.5, 0.5)))
+    run.sync()
+    lines = (folder / "log.jsonl").read_bytes().splitlines(True)
+    (folder / "log.jsonl").write_bytes(b"".join(lines[:-3]))
+    run.note("Measured", to_plain(Measured(LINES + 1, 0.0, 0.5, 0.5)))
+    run.close()
+    troubles = [one.trouble for one in verify(folder) if not one.harmless]
+    assert len(troubles) == 1
+    assert "lacks the entries" in troubles[0]
+
+
+@pytest.mark.parametrize("word", ["", [], {}, {"stretch": "x"}, {"log": "abc"}])
+def test_digests_that_make_no_sense_are_named_or_left_alone(
+    word: object, parent: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(parent, tmp_path / "run"))
+    info = run_info.read(folder)
+    changed = {**info["digests"], **word} if isinstance(word, dict) and word else word
+    run_info.write(folder, {**info, "digests": changed})
+    named = verify(folder)
+    assert bool(named) == (isinstance(word, dict) and bool(word))
+    RunReader(folder).summary  # noqa: B018 - is read for what it raises
+    repair(folder)
+    assert verify(folder) == []
+    assert json.loads((folder / "run.json").read_text())["id"] == info["id"]

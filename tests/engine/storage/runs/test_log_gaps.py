@@ -1,0 +1,257 @@
+"""A lost line may have said anything: what it said is read elsewhere, or nothing is built on it."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from dgn_engine.cli import main
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.events import Measured, RegimeSwapped
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs import run_info
+from dgn_engine.storage.runs.index_entry import UNKNOWN, read_entry
+from dgn_engine.storage.runs.log import LogLine, decode_line
+from dgn_engine.storage.runs.log_gaps import LogFact, read_gaps
+from dgn_engine.storage.runs.manifest import put_manifest, verify
+from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+
+FIRST = RunConfig().gating.regime
+OTHER = "FR-II"
+
+
+def score(run: RunFolder, step: int, accuracy: float) -> None:
+    run.note("Measured", to_plain(Measured(step, step / 10, 0.5, accuracy, 0.5, accuracy)))
+
+
+def save(run: RunFolder, step: int, regime: str, kept: str = "") -> None:
+    state = {"format": 1, "step": step, "finished": False, "regime": regime}
+    state["config"] = RunConfig().to_dict()
+    run.checkpoint(Snapshot({"value.weights.0": torch.full((2, 2), float(step))}, state), kept)
+
+
+def continued(folder: Path, last_checkpoint: bool = True, closed: bool = True) -> Path:
+    """A run whose scores of steps 30 to 50 were discarded: they were the best ones."""
+    run = RunFolder.create(folder, RunConfig())
+    for step in (10, 20):
+        score(run, step, 0.5)
+    save(run, 20, FIRST)
+    for step in (30, 40, 50):
+        score(run, step, 0.9)
+    run.go_on({"step": 20, "remark": "", "folder": str(folder)})
+    for step in (30, 40, 50, 60):
+        score(run, step, 0.6)
+    if last_checkpoint:
+        save(run, 60, FIRST)
+    score(run, 70, 0.55)
+    return left(run, closed)
+
+
+def swapped(folder: Path, last_checkpoint: bool = True, closed: bool = True) -> Path:
+    """A run of two regimes: the scores of the first were better."""
+    run = RunFolder.create(folder, RunConfig())
+    for step in (10, 20):
+        score(run, step, 0.9)
+    save(run, 20, FIRST, f"before {OTHER}")
+    swap = RegimeSwapped(20, FIRST, OTHER, (), (), (), ())
+    run.note("RegimeSwapped", to_plain(swap))
+    for step in (30, 40):
+        score(run, step, 0.6)
+    if last_checkpoint:
+        save(run, 40, OTHER)
+    score(run, 50, 0.55)
+    return left(run, closed)
+
+
+def left(run: RunFolder, closed: bool) -> Path:
+    if closed:
+        run.close()
+        return run.path
+    run.sync()
+    killed = Path(shutil.copytree(run.path, run.path.with_name(f"{run.path.name}-killed")))
+    run.close()
+    return killed
+
+
+def lose(run: Path, word: str, more: int = 0) -> None:
+    """Flip a bit in the line of this name, and in so many before it."""
+    raw = (run / "log.jsonl").read_bytes().splitlines(keepends=True)
+    (at,) = (n for n, line in enumerate(raw) if f'"{word}"'.encode() in line)
+    for n in range(at - more, at + 1):
+        changed = bytearray(raw[n])
+        changed[len(changed) // 2] ^= 1
+        raw[n] = bytes(changed)
+    (run / "log.jsonl").write_bytes(b"".join(raw))
+
+
+def without_facts(run: Path) -> None:
+    """As versions before wrote it: nothing but `RunContinued` says where the run went on."""
+    info = run_info.read(run)
+    run_info.write(run, {key: value for key, value in info.items() if key != "digests"})
+
+
+def steps_and_scores(run: Path) -> list[tuple[int, float]]:
+    return [(one.step, one.train_accuracy) for one in RunReader(run).measured]
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+@pytest.mark.parametrize("last_checkpoint", [True, False])
+@pytest.mark.parametrize("more", [0, 1])
+def test_scores_that_a_lost_line_discarded_do_not_come_back(
+    more: int, last_checkpoint: bool, closed: bool, tmp_path: Path
+) -> None:
+    run = continued(tmp_path / "run", last_checkpoint, closed)
+    before = steps_and_scores(run)
+    lose(run, "RunContinued", more)
+    assert any(not one.harmless for one in verify(run))
+    for _ in range(2):  # damaged, then made whole
+        assert steps_and_scores(run) == before
+        reader = RunReader(run)
+        reader.log  # noqa: B018 - the lines are held: another way to the same numbers
+        assert [(one.step, one.train_accuracy) for one in reader.measured] == before
+        assert RunReader(run).summary.best.accuracy == 0.6
+        repair(run)
+    assert [one for one in verify(run) if not one.harmless] == []
+
+
+def test_steps_that_go_back_say_that_the_run_went_on_where_nothing_else_does(
+    tmp_path: Path,
+) -> None:
+    run = continued(tmp_path / "run", last_checkpoint=False)
+    without_facts(run)
+    before = steps_and_scores(run)
+    lose(run, "RunContinued")
+    assert steps_and_scores(run) == before
+    repair(run)
+    assert steps_and_scores(run) == before
+    lines = (run / "log.jsonl").read_bytes().splitlines()
+    (made,) = (one for one in map(decode_line, lines) if one and one.name == "RunContinued")
+    assert made.fields["lines"] == 2
+
+
+def test_no_score_counts_that_may_have_been_discarded_in_a_gap() -> None:
+    """Steps 30 and 40 stand before the gap; the run may have gone on from 20 and lost its own."""
+    lines = [
+        LogLine(n, 1.0, "Measured", {"step": step}) for n, step in enumerate((10, 20, 30, 40, 50))
+    ]
+    lines += [LogLine(8, 1.0, "Measured", {"step": 50})]
+    found = read_gaps(lines, 0, "DL", ())
+    assert [(one.seq, one.name) for one in found.lines] == [(5, "RunContinued"), (6, "Lost")]
+    assert found.lines[0].fields["lines"] == 2
+    known = read_gaps(lines, 0, "DL", [LogFact(3, 30)])
+    assert known.lines[0].fields["lines"] == 3  # a checkpoint that is there was the newest
+
+
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "killed"])
+def test_the_best_of_another_regime_is_not_given_where_the_change_is_lost(
+    closed: bool, tmp_path: Path
+) -> None:
+    run = swapped(tmp_path / "run", closed=closed)
+    lose(run, "RegimeSwapped")
+    for _ in range(2):
+        entry = read_entry(run, "")
+        assert entry is not None
+        assert (entry.regime, entry.best, entry.best_step) == (OTHER, 0.6, 30)
+        assert entry.status != "damaged"
+        repair(run)
+    assert verify(run) == []
+    assert len(RunReader(run).checkpoints) == 2  # that before the change is still of this log
+
+
+def test_where_nothing_says_the_regime_no_best_of_before_is_given(tmp_path: Path) -> None:
+    run = swapped(tmp_path / "run", last_checkpoint=False, closed=False)
+    lose(run, "RegimeSwapped")
+    for _ in range(2):
+        entry = read_entry(run, "")
+        assert entry is not None
+        assert (entry.regime, entry.best) == (UNKNOWN, 0.6)
+        assert entry.trouble
+        assert not RunReader(run).summary.regime_known
+        repair(run)
+
+
+def test_the_next_change_says_the_regime_before_it() -> None:
+    lines = [
+        LogLine(0, 1.0, "Measured", {"step": 10}),
+        LogLine(2, 1.0, "Measured", {"step": 20}),
+        LogLine(3, 1.0, "RegimeSwapped", {"step": 20, "before": "FR-II", "after": "DL"}),
+    ]
+    found = read_gaps(lines, 0, "DL", ())
+    (made,) = found.lines
+    assert (made.seq, made.fields["before"], made.fields["after"]) == (1, "DL", "FR-II")
+    assert not found.doubtful
+    assert read_gaps(lines[:2], 0, "DL", ()).doubtful
+    assert not read_gaps(lines[:2], 0, "DL", [LogFact(3, 20, "DL")]).doubtful
+
+
+def test_a_lost_score_changes_nothing_else(tmp_path: Path) -> None:
+    run = swapped(tmp_path / "run")
+    raw = (run / "log.jsonl").read_bytes().splitlines(keepends=True)
+    raw[3] = raw[3].replace(b"0.6", b"0.7", 1)
+    (run / "log.jsonl").write_bytes(b"".join(raw))
+    repair(run)
+    summary = RunReader(run).summary
+    assert (summary.lost, summary.regime_known, summary.regime) == (1, True, OTHER)
+    assert summary.best.accuracy == 0.6
+    assert summary.best.step == 40
+
+
+@pytest.mark.parametrize("make", [continued, swapped])
+def test_what_is_lost_is_said_by_every_command(
+    make: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make(tmp_path / "run", False, False)
+    lose(run, "RunContinued" if make is continued else "RegimeSwapped", 1)
+    words = RunReader(run).lost_in_words
+    assert words
+    for command in (["list", str(tmp_path)], ["show", str(run)]):
+        assert main(["runs", *command]) == 0
+        assert words in capsys.readouterr().out
+    assert main(["runs", "export", str(run), str(tmp_path / "scores.csv")]) == 0
+    assert words in capsys.readouterr().out
+    assert main(["runs", "repair", str(run)]) == 0
+    words = RunReader(run).lost_in_words
+    assert words in capsys.readouterr().out
+    assert main(["runs", "verify", str(run)]) == 0
+    assert words in capsys.readouterr().out
+
+
+def test_a_run_that_goes_on_after_a_gap_keeps_what_is_known_of_it(tmp_path: Path) -> None:
+    run = continued(tmp_path / "run", last_checkpoint=False, closed=False)
+    lose(run, "RunContinued")
+    before = steps_and_scores(run)
+    folder = RunFolder(run)
+    score(folder, 80, 0.5)
+    save(folder, 80, FIRST)
+    folder.close()
+    assert steps_and_scores(run) == [*before, (80, 0.5)]
+
+
+def test_an_honest_log_has_no_gaps(tmp_path: Path) -> None:
+    for make in (continued, swapped):
+        for closed in (True, False):
+            run = make(tmp_path / f"{make.__name__}-{closed}", closed=closed)
+            assert verify(run) == []
+            assert RunReader(run).lost_in_words == ""
+            assert not math.isnan(RunReader(run).summary.best.accuracy)
+
+
+def test_an_inventory_of_an_older_version_has_no_digests(tmp_path: Path) -> None:
+    """It went on with the run and left those that were there."""
+    run = continued(tmp_path / "run")
+    old = run_info.read(run)
+    folder = RunFolder(run)
+    score(folder, 80, 0.5)
+    folder.close()
+    info = run_info.read(run)
+    run_info.write(run, {**info, "digests": old["digests"]})
+    assert verify(run) == []
+    assert put_manifest(run_info.read(run), None).keys() & {"digests", "inventory"} == set()
