@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
@@ -138,7 +139,7 @@ class WatchedModule:
             StateChangedError: running the copy changes state outside of it.
         """
         self.copy = self._copied(reached)
-        self._run_once()
+        self._run_once(reached)
         reached.check()  # before torch.func runs it: it would keep what is no tensor after
         before = self._followed
         if before is None:
@@ -160,9 +161,10 @@ class WatchedModule:
 
         It does not where its passes for a reading counted up to something that decides.
         """
-        x = self._examples()
-        pairs = zip(_response(self.copy, x), _response(self._copied(reached), x), strict=True)
-        return all(_is_close(one, two) for one, two in pairs)
+        x, anew = self._examples(), self._copied(reached)
+        with refuse_draws(reached.draws_of_numpy):
+            ones, twos = _response(self.copy, x), _response(anew, x)
+        return len(ones) == len(twos) and all(map(_is_close, ones, twos))
 
     def _examples(self) -> Tensor:
         """Two of the probe examples for a comparison, others each time."""
@@ -186,14 +188,14 @@ class WatchedModule:
         regime = find_regime(REGIME)
         return ProbeContext(network, self.x, self.labels, regime, classes=self.classes)
 
-    def _run_once(self) -> None:
+    def _run_once(self, reached: ReachedState) -> None:
         """Pass one example through another copy.
 
         Raises `ValueError` where a tensor that the copy keeps has another shape after that.
         """
         copy = deepcopy(self.copy)  # which a pass may change
         before = _kept_shapes(copy)
-        with _OriginalsRefused(self._theirs):
+        with refuse_draws(reached.draws_of_numpy), _OriginalsRefused(self._theirs):
             copy(self.x[:1])
         if any(tensor.shape != shape for tensor, shape in before.values()):
             raise ValueError("The module keeps a tensor that grows or shrinks with each pass.")
@@ -258,7 +260,12 @@ def _kept_shapes(module: nn.Module) -> dict[int, tuple[Tensor, torch.Size]]:
 
 
 def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
-    return [(name, parameter.shape) for name, parameter in module.named_parameters()]
+    """Names and shapes of its parameters; those of lazy layers have no shape before their pass."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return [
+            (name, torch.Size() if is_lazy(each) else each.shape)
+            for name, each in module.named_parameters()
+        ]
 
 
 def _response(module: nn.Module, x: Tensor) -> list[Tensor]:
@@ -277,7 +284,8 @@ def _is_close(one: Tensor, two: Tensor) -> bool:
     """Equal up to the rounding of operations whose order is not fixed on a card."""
     if one.shape != two.shape:
         return False
-    scale = float(two.detach().abs().max()) if two.numel() else 0.0
+    finite = two.detach()[torch.isfinite(two)]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
     return torch.allclose(one, two, rtol=0.0, atol=1e-5 * scale, equal_nan=True)
 
 

@@ -272,7 +272,7 @@ class Watcher:
 
     def _begin(self) -> None:
         worked, began = time.thread_time(), time.monotonic()
-        with kept_state(unwrapped(self._module)) as reached, _autocast_cache_unused():
+        with self._state_kept() as reached:
             self._open(WatchedModule(self._module, *self._probe[:2], reached), worked, began)
         self._say_what_is_left_out(self._watched)
         # A step that the user compiles may hold `w.step`. What was read so far has imported the
@@ -376,7 +376,7 @@ class Watcher:
         due = self._schedule.due(self.steps, last) if self._schedule is not None else ()
         if due:
             began = self._budget.busy()
-            with self._passes_guarded() as reached:
+            with self._state_kept() as reached:
                 self._watched.renew(reached)
             self._budget.charge("copies", self._budget.busy() - began)
         if due and self._schedule is not None and self._watched.network is not None:
@@ -427,9 +427,10 @@ class Watcher:
     def _read_alone(self, alone: TangentAlone) -> None:
         began = self._budget.busy()
         try:
-            with self._passes_guarded() as reached:
+            with self._state_kept() as reached:
                 self._watched.renew(reached)
-                reading = alone.read(self._watched.copy, self.steps)
+                with refuse_draws(reached.draws_of_numpy):
+                    reading = alone.read(self._watched.copy, self.steps)
                 if not self._watched.is_as_read(reached):
                     reading = Reading(TANGENT, self.steps, absent=CHANGED)
         except (ValueError, PassRefusedError) as refusal:  # it says which module has no K
@@ -444,14 +445,9 @@ class Watcher:
             self._emit(events.ProbeScalars(self.steps, TANGENT, reading.scalars, *seen))
 
     @contextmanager
-    def _passes_guarded(self) -> Iterator[ReachedState]:
-        """Around whatever runs code of the module: state that it reaches is put back, and draws
-        and messages are refused."""
-        with (
-            kept_state(unwrapped(self._module)) as reached,
-            refuse_draws(reached.draws_of_numpy),
-            _autocast_cache_unused(),
-        ):
+    def _state_kept(self) -> Iterator[ReachedState]:
+        """Put back the state that passes of a copy in it reach by name or keep in the process."""
+        with kept_state(unwrapped(self._module)) as reached, _autocast_cache_unused():
             yield reached
 
     def _frame_every(self) -> float:

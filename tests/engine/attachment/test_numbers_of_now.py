@@ -282,6 +282,15 @@ def test_k_is_never_that_of_passes_which_differ(limit: int, tmp_path: Path) -> N
         check_kernel(reading, net)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("act", [F.relu, F.gelu], ids=["relu", "gelu"])
+def test_a_training_that_diverges_is_watched_on(act: Any, value: float, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = Net(act, lambda net, h: h)
+    _, w = train(net, tmp_path / "run", lambda net: net.first.weight.data[0].fill_(value))
+    assert w.trouble == ""
+
+
 def test_weights_that_autocast_keeps_in_half_precision_are_not_read(tmp_path: Path) -> None:
     class Half(Net):
         def forward(self, x: Tensor) -> Tensor:
