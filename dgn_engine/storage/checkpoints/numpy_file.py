@@ -32,7 +32,7 @@ from dgn_engine.text.printable import plain
 
 NPY = b"\x93NUMPY"
 _LONGEST = 10_000  # characters of a header
-_SIDE = re.compile(r"0|[1-9][0-9]{0,14}")
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,99}")
 _NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
 # Types as NumPy writes them whose numbers, texts, times or bytes lie behind the header as they are.
 _PLAIN = re.compile(
@@ -163,13 +163,23 @@ def _literal(head: bytes, version: int) -> dict[str, Any] | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of texts with a backslash
             found = ast.literal_eval(" ".join(words).strip())
+        same = _signs(words) == _signs(
+            _words(repr(found))
+        )  # no brackets around others, no key twice
     except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError):
         return None
-    once = isinstance(found, dict) and words.count(":") == len(found)
-    return found if once and found.keys() == _KEYS else None
+    if not isinstance(found, dict) or found.keys() != _KEYS:
+        return None
+    coded = isinstance(found["descr"], str) and "\\" in text
+    return found if same and not coded else None
 
 
-def _words(text: str, *, of_python_2: bool) -> list[str]:
+def _signs(words: list[str]) -> list[str]:
+    """The signs among words but for commas, of which the last may be left out."""
+    return [word for word in words if word in _SIGNS and word != ","]
+
+
+def _words(text: str, *, of_python_2: bool = False) -> list[str]:
     """The texts, whole numbers, truth values and signs of a header; raises `ValueError` for what
     NumPy does not write. Python 2 wrote an L behind its long numbers, which is left out."""
     if not text.isprintable():
@@ -182,7 +192,7 @@ def _words(text: str, *, of_python_2: bool) -> list[str]:
             case tokenize.OP:
                 sound = word in _SIGNS
             case tokenize.NUMBER:
-                sound = _SIDE.fullmatch(word) is not None
+                sound = _WHOLE.fullmatch(word) is not None
             case tokenize.STRING:
                 sound = word[0] in "'\"" and before != tokenize.STRING
             case tokenize.NAME if word == "L" and before == tokenize.NUMBER:
