@@ -7,11 +7,14 @@ several threads switch for the whole process they switch in turn.
 
 from __future__ import annotations
 
+import ctypes
 import dis
 import functools
 import os
 import signal
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import CodeType
@@ -19,6 +22,7 @@ from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
+from torch.utils import _python_dispatch
 from torch.utils._device import DeviceContext
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
@@ -52,13 +56,103 @@ def isolated(patience: float = PATIENCE) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(_TURN.release)
         stack.enter_context(_handlers_heeded())
-        stack.enter_context(modes_set_aside())
-        stack.enter_context(_saved_tensor_hooks_set_aside())
-        stack.enter_context(_module_hooks_set_aside())
-        stack.enter_context(_no_autocast())
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
+        switched = ExitStack()
+        try:
+            with signals_deferred():
+                switched.enter_context(_left_as_it_is())
+                switched.enter_context(modes_set_aside())
+                switched.enter_context(_saved_tensor_hooks_set_aside())
+                switched.enter_context(_module_hooks_set_aside())
+                switched.enter_context(_no_autocast())
+                switched.enter_context(torch.inference_mode(False))
+                switched.enter_context(torch.enable_grad())
+            yield
+        finally:
+            with signals_deferred():
+                switched.close()
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Call the signal handlers of the user's, in `isolated`, not before its end: what is being
+    switched or put back would be left half done by an exception that they raise."""
+    global _deferring
+    if threading.current_thread() is not threading.main_thread():  # no handler runs in it
         yield
+        return
+    _deferring += 1
+    try:
+        yield
+    finally:
+        _deferring -= 1
+        while _pending and not _deferring:
+            _pending.pop(0)()
+
+
+_deferring = 0
+_pending: list[Callable[[], object]] = []
+
+
+@contextmanager
+def _left_as_it_is() -> Iterator[None]:
+    """Restore what a reading that was interrupted leaves switched, and what importing parts of
+    torch adds to the environment."""
+    functorch = torch._C._functorch
+    modes, depth = _dispatch_modes(), functorch.get_dynamic_layer_stack_depth()
+    dispatch = vars(_python_dispatch)
+    entered = {name: value for name, value in dispatch.items() if name.startswith("_is_in_")}
+    settings = [(write, read()) for read, write in _SETTINGS]
+    variables: dict[bytes, bytes] = vars(os.environ)["_data"]
+    filters, environment = warnings.filters, dict(variables)
+    try:
+        yield
+    finally:
+        functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if list(map(id, _dispatch_modes())) != list(map(id, modes)):
+            for _ in _dispatch_modes():
+                _python_dispatch._pop_mode()
+            for mode in modes:
+                _python_dispatch._push_mode(mode)
+        if any(dispatch[name] != value for name, value in entered.items()):
+            dispatch.update(entered)
+            last = entered.get("_is_in_any_mode_without_ignore_compile_internals", False)
+            dispatch.get("set_is_in_mode_without_ignore_compile_internals", bool)(last)
+        for (read, _), (write, before) in zip(_SETTINGS, settings, strict=True):
+            if read() != before:
+                write(before)
+        if warnings.filters is not filters:
+            warnings.filters = filters
+            warnings._filters_mutated()  # type: ignore[attr-defined]
+        if variables != environment:
+            for name in variables.keys() - environment.keys():
+                del os.environ[os.fsdecode(name)]
+            for name, value in environment.items():
+                if variables.get(name) != value:
+                    os.environ[os.fsdecode(name)] = os.fsdecode(value)
+
+
+def _dispatch_modes() -> list[Any]:
+    return [
+        torch._C._get_dispatch_stack_at(place)
+        for place in range(torch._C._len_torch_dispatch_stack())
+    ]
+
+
+def _backend(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], object]]:
+    return functools.partial(getattr, owner, name), functools.partial(setattr, owner, name)
+
+
+_CUDA, _CUDNN = torch.backends.cuda, torch.backends.cudnn
+_SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], object]]] = [
+    (_CUDA.flash_sdp_enabled, _CUDA.enable_flash_sdp),
+    (_CUDA.mem_efficient_sdp_enabled, _CUDA.enable_mem_efficient_sdp),
+    (_CUDA.math_sdp_enabled, _CUDA.enable_math_sdp),
+    (_CUDA.cudnn_sdp_enabled, _CUDA.enable_cudnn_sdp),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    _backend(_CUDNN, "enabled"),
+    _backend(_CUDNN, "benchmark"),
+    _backend(_CUDNN, "deterministic"),
+]
 
 
 @contextmanager
@@ -104,6 +198,8 @@ def _saved_tensor_hooks_set_aside() -> Iterator[None]:
     try:
         yield
     finally:
+        while own._top_saved_tensors_default_hooks(True) is not None:  # of what was interrupted
+            own._pop_saved_tensors_default_hooks()
         for pack, unpack in reversed(hooks):
             own._push_saved_tensors_default_hooks(pack, unpack)
 
@@ -171,7 +267,7 @@ def _handlers_heeded() -> Iterator[None]:
                 _HANDLERS.add(_code_of(handler))
                 heeded = _heeded(handler, raised)
                 replaced.append((number, handler, heeded))
-                signal.signal(number, heeded)
+                _set_handler(number, heeded)
         yield
     except BaseException:
         if not raised:
@@ -179,13 +275,49 @@ def _handlers_heeded() -> Iterator[None]:
     finally:
         for number, handler, heeded in replaced:
             if signal.getsignal(number) is heeded:  # the user's own may have set another
-                signal.signal(number, handler)
+                _set_handler(number, handler)
     if raised:
         raise raised[0]
 
 
+def _set_handler(number: int, handler: Callable[..., Any]) -> None:
+    """As `signal.signal`, which forgets what `signal.siginterrupt` was told."""
+    restarts = _restarts_calls(number)
+    signal.signal(number, handler)
+    if restarts:
+        signal.siginterrupt(number, False)
+
+
+class _SignalAction(ctypes.Structure):
+    """`struct sigaction` of Linux."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_ulong * (1024 // (8 * ctypes.sizeof(ctypes.c_ulong)))),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _restarts_calls(number: int) -> bool:
+    """Return whether a signal lets calls of the system go on: Python can set that, not read it."""
+    if sys.platform != "linux":
+        return False
+    action = _SignalAction()
+    failed = _c_library().sigaction(int(number), None, ctypes.byref(action))
+    return not failed and bool(action.flags & 0x10000000)  # SA_RESTART
+
+
 def _heeded(handler: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
+        if _deferring:
+            _pending.append(functools.partial(call, *args))
+            return None
         try:
             return handler(*args)
         except BaseException as error:

@@ -13,12 +13,12 @@ import random
 import sys
 import threading
 from argparse import Namespace
-from collections import ChainMap, UserDict, UserList, deque
+from collections import ChainMap, OrderedDict, UserDict, UserList, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from queue import Queue
+from enum import Enum
+from importlib.util import resolve_name
 from types import (
     BuiltinMethodType,
     CodeType,
@@ -28,20 +28,57 @@ from types import (
     MethodWrapperType,
     ModuleType,
     SimpleNamespace,
+    WrapperDescriptorType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.quasirandom import SobolEngine
+
+from dgn_engine.attachment.isolation import signals_deferred
+from dgn_engine.model.importing.copied_module import copies_itself
+from dgn_engine.model.importing.module_draws import is_same_state
+from dgn_engine.model.importing.plain_access import (
+    attributes,
+    class_attributes,
+    class_module,
+    class_name,
+    defined,
+    is_installed,
+    is_kind,
+    is_library,
+    mro,
+    slots,
+)
 
 MOST = 50_000  # objects that are compared
 MOST_BYTES = 1 << 26  # of tensors and arrays that are copied; larger ones are compared by version
-_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "dgn_engine"}
-_CONTAINERS = (list, dict, set, deque, bytearray)
+OWNERS = ("_trainer", "_fabric")  # attributes of modules of Lightning, which are not copied
+_CONTAINERS = (list, OrderedDict, dict, set, deque, bytearray)
 _CALLED = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
-_HOLDERS = (SimpleNamespace, Namespace, UserDict, UserList, Queue, ChainMap, threading.local)
+_CODE = (*_CALLED, type, ModuleType, functools.partialmethod, functools._lru_cache_wrapper)
+_HOLDERS = (SimpleNamespace, Namespace, UserDict, UserList, ChainMap, SobolEngine, threading.local)
 _RUN = ("forward", "backward", "setup_context")  # methods that torch calls
+_OF_MODULES = frozenset(dir(nn.Module))  # torch calls what overrides these
+_CACHES = frozenset(["__slotnames__", "__annotations__", "__annotations_cache__"])  # of Python
+_OF_ENUMS = frozenset(["_value2member_map_", "_member_map_"])  # grow when flags are combined
+# What belongs to several threads or processes, or stands for work that is given away: a pass can
+# neither be compared in it nor taken back.
+_SHARED = frozenset(
+    [
+        *("_thread", "threading", "queue", "_queue", "concurrent", "multiprocessing"),
+        *("_multiprocessing", "asyncio", "_asyncio", "socket", "_socket", "subprocess"),
+        *("select", "selectors"),
+    ]
+)
+_ASKING = frozenset(
+    [
+        *("get_ident", "get_native_id", "current_thread", "main_thread", "active_count"),
+        *("current_process", "parent_process", "cpu_count", "get_start_method"),
+    ]
+)
 _ABSENT = object()
 _PYTHON, _NUMPY = random._inst, np.random.mtrand._rand
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL")
@@ -62,124 +99,181 @@ class _StatePart:
     installed: bool  # it belongs to an installed package: a cache that is filled once, say
 
 
+class _Reached(NamedTuple):
+    """An object to visit: `names` that code which reaches it names, whether that code belongs to an
+    installed package, and whether the copy of the module has an object of its own instead."""
+
+    name: str
+    value: object
+    names: frozenset[str]
+    installed: bool
+    copied: bool
+
+
 class ReachedState:
     """What the code of `module` reaches by name, as it is now.
 
     It follows functions of the user's and of installed packages, not those of torch, numpy and
     Python, and goes through containers, objects with attributes, modules, tensors, arrays and
-    random generators. `draws_of_numpy`: whether it names numpy's global generator. Raises
-    `StateChangedError` where it reaches an iterator, which cannot be put back.
+    random generators. Of what the module itself holds, which a copy has on its own, it follows the
+    classes and functions. `draws_of_numpy`: whether it names numpy's global generator.
+    `copies_itself`: whether an object that the module holds has methods by which it is copied.
+    `whole`: what the module holds is compared too, as while it is copied.
+
+    Raises `StateChangedError` where it reaches what can be neither compared nor put back: an
+    iterator, or a lock, a thread, a queue and the like; or where the module holds an object that
+    defines `__del__`, which would run for a copy too.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, whole: bool = False) -> None:
         self._kept: list[_StatePart] = []
-        self._seen: dict[int, object] = {}  # the objects live as long as their identities count
+        # The objects live as long as their identities count.
+        self._seen: dict[tuple[int, bool], object] = {}
         self._bytes = 0
-        self.draws_of_numpy = False
+        self.draws_of_numpy = self.copies_itself = False
+        self._whole = whole
         self._named: set[str] = set()  # what functions name, of their module or of any object
-        self._unnamed: dict[str, list[tuple[str, object, frozenset[str], bool]]] = {}
-        self._installed = False  # of what is being visited
-        self._waiting: list[tuple[str, object, frozenset[str], bool]] = []
-        for part in module.modules():
-            self._add_class(type(part))
-            for name, value in list(vars(part).items()):
-                for each in () if name.endswith("_hooks") else _functions(value):
-                    self._add(f"{type(part).__name__}.{name}", each)
-        for tensor in (*module.parameters(), *module.buffers()):
-            self._add_class(type(tensor))
+        self._unnamed: dict[str, list[_Reached]] = {}
+        self._installed = False  # of what is being visited, as `_copied`
+        self._copied = not whole
+        self._waiting: list[_Reached] = []
+        self._add(class_name(type(module)), module)
         self._walk()
         self._flags = _process_flags()
 
     def add_shared(self, module: nn.Module, copy: nn.Module) -> None:
         """Add what a copy shares with its module: objects that say that they are their own copy."""
-        for part, own in zip(module.modules(), copy.modules(), strict=False):
-            for name, value in list(vars(own).items()):
-                if value is vars(part).get(name):
-                    self._add(f"{type(part).__name__}.{name}", value)
+        theirs = {key for key, copied in self._seen if copied}
+        for name, value in _held(copy, class_name(type(module))):
+            if id(value) in theirs and not is_kind(value, _CODE):
+                self._installed = self._copied = False
+                self._add(name, value)
         self._walk()
 
-    def check(self) -> None:
+    def check(self, when: str = "run") -> None:
         """Raise `StateChangedError` where something of the user's own changed; it is put back."""
         if changed := self.restore():
             named = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
             raise StateChangedError(
-                f"when it is run, the module changes {named} outside of itself, which was put back"
+                f"when it is {when}, the module changes {named} outside of itself, which was put "
+                "back"
             )
 
     def restore(self) -> list[str]:
-        """Put back what changed; the names of what did, without that of installed packages."""
-        changed = []
-        for kept in self._kept:
-            if not kept.is_same():
-                kept.put_back()
-                if not kept.installed:
-                    changed.append(kept.name)
-        for name, now in _process_flags().items():
-            if now != self._flags[name]:
-                _SETTERS[name](self._flags[name])
-                changed.append(name)
+        """Put back what changed; the names of what did, without that of installed packages.
+
+        Raises `StateChangedError` where something cannot be put back; all else is.
+        """
+        changed: list[str] = []
+        failed: list[str] = []
+        with signals_deferred(), torch._C.DisableTorchFunctionSubclass():
+            for kept in self._kept:
+                try:
+                    if kept.is_same():
+                        continue
+                    kept.put_back()
+                except Exception:
+                    failed.append(kept.name)
+                else:
+                    changed += () if kept.installed else (kept.name,)
+            for name, now in _process_flags().items():
+                if now != self._flags[name]:
+                    _SETTERS[name](self._flags[name])
+                    changed.append(name)
+        if failed:
+            raise StateChangedError(f"the module changes {failed[0]}, which cannot be put back")
         return list(dict.fromkeys(changed))
 
     # The walk
 
     def _walk(self) -> None:
-        while self._waiting and len(self._seen) < MOST:
-            name, value, names, self._installed = self._waiting.pop()
-            self._visit(name, value, names)
+        with torch._C.DisableTorchFunctionSubclass():
+            while self._waiting and len(self._seen) < MOST:
+                reached = self._waiting.pop()
+                self._installed, self._copied = reached.installed, reached.copied
+                if self._copied:
+                    self._visit_copied(reached.name, reached.value)
+                else:
+                    self._visit(reached.name, reached.value, reached.names)
         self._waiting.clear()
 
     def _add(self, name: str, value: object, names: frozenset[str] = frozenset()) -> None:
         if value is _NUMPY:
             self.draws_of_numpy = True
-        if isinstance(value, _PLAIN) or value is _PYTHON or value is _NUMPY:
+        if is_kind(value, _PLAIN) or value is _PYTHON or value is _NUMPY:
             return  # what draws from the generators of the process is refused in the pass
-        if isinstance(value, ModuleType) or id(value) not in self._seen:
-            if not isinstance(value, ModuleType):
-                self._seen[id(value)] = value
-            self._waiting.append((name, value, names, self._installed))
+        is_module = is_kind(value, ModuleType)
+        copied = self._copied and not is_kind(value, _CODE)
+        if is_module or (id(value), copied) not in self._seen:
+            if not is_module:
+                self._seen[id(value), copied] = value
+            self._waiting.append(_Reached(name, value, names, self._installed, copied))
 
     def _add_class(self, kind: type) -> None:
-        for each in kind.__mro__:
-            if not _is_library(each.__module__):
-                self._add(each.__name__, each)
+        for each in mro(kind):
+            if not is_library(class_module(each)):
+                self._add(class_name(each), each)
+
+    def _visit_copied(self, name: str, value: Any) -> None:
+        """Follow the code of what the copy has an object of its own for."""
+        kind = type(value)
+        if type(defined(kind, "__del__")) not in (type(None), WrapperDescriptorType):
+            raise StateChangedError(
+                f"{class_name(kind)} defines __del__, which would run for a copy of it too"
+            )
+        self.copies_itself |= copies_itself(kind)
+        self._add_class(kind)
+        if is_kind(value, MethodType):  # a copy has its own object, and the same function
+            self._add(name, value.__func__)
+        elif is_kind(value, (BuiltinMethodType, MethodWrapperType)):
+            self._copied = False
+            self._add(name, value.__self__)
+        for own, each in _parts(value):
+            self._add(f"{class_name(kind)}.{own}" if own else name, each)
 
     def _visit(self, name: str, value: Any, names: frozenset[str]) -> None:
-        if isinstance(value, FunctionType):
+        if not (self._installed or self._whole) and _is_shared(value):
+            raise StateChangedError(
+                f"the module reaches {name} ({_kind_of(value)}), which belongs to other threads or "
+                "processes too: what it does with that cannot be taken back"
+            )
+        if is_kind(value, FunctionType):
             self._visit_function(name, value)
-        elif isinstance(value, type):
+        elif is_kind(value, type):
             self._visit_class(name, value)
-        elif isinstance(value, ModuleType):
+        elif is_kind(value, ModuleType):
             self._visit_module(value, names)
-        elif isinstance(value, MethodType):
+        elif is_kind(value, MethodType):
             self._add(name, value.__func__)
             self._add(name, value.__self__)
-        elif isinstance(value, (BuiltinMethodType, MethodWrapperType)):
+        elif is_kind(value, (BuiltinMethodType, MethodWrapperType)):
             self._add(name, value.__self__)
-        elif isinstance(value, functools.partial):
+        elif is_kind(value, functools.partial):
             for each in (value.func, *value.args, *value.keywords.values()):
                 self._add(name, each)
-        elif isinstance(value, (staticmethod, classmethod)):
+        elif is_kind(value, (staticmethod, classmethod)):
             self._add(name, value.__func__)
-        elif isinstance(value, (functools.cached_property, functools.partialmethod)):
+        elif is_kind(value, (functools.cached_property, functools.partialmethod)):
             self._add(name, value.func)
-        elif isinstance(value, property):
+        elif is_kind(value, property):
             for each in (value.fget, value.fset):
                 self._add(name, each)
-        elif isinstance(value, functools._lru_cache_wrapper):
+        elif is_kind(value, functools._lru_cache_wrapper):
             self._add(name, value.__wrapped__)
-        elif isinstance(value, (tuple, frozenset)):
-            for each in value:
+        elif is_kind(value, (tuple, frozenset)):
+            for _, each in _parts(value):
                 self._add(name, each)
-        elif isinstance(value, GeneratorType) or (
-            type(value).__module__ in ("itertools", "builtins") and isinstance(value, Iterator)
+        elif is_kind(value, GeneratorType) or (
+            class_module(type(value)) in ("itertools", "builtins")
+            and defined(type(value), "__next__") is not None
         ):
-            if not self._installed:
+            if not (self._installed or self._whole):
                 raise StateChangedError(
                     f"the module reads {name}, an iterator that reading it would advance"
                 )
-        elif isinstance(value, Tensor):
+        elif is_kind(value, Tensor):
             self._keep_tensor(name, value)
-        elif isinstance(value, np.ndarray):
+        elif is_kind(value, np.ndarray):
             self._keep_array(name, value)
         elif (stream := _stream(value)) is not None:
             self._keep(name, *stream)
@@ -187,15 +281,14 @@ class ReachedState:
             self._visit_object(name, value)
 
     def _visit_function(self, name: str, function: FunctionType) -> None:
-        if _is_library(function.__module__ or ""):
+        if is_library(str(function.__module__ or "")):
             return
-        self._installed = _is_installed(function.__code__.co_filename)
+        self._installed = is_installed(function.__code__.co_filename)
         names = _names(function.__code__)
         read = names if self._installed else _global_names(function.__code__)
         self._visit_names(function.__globals__, read, names)
-        for imported in _imports(function.__code__):
-            if isinstance(module := sys.modules.get(imported), ModuleType):
-                self._add(imported, module, names)
+        for imported in _imports(function.__code__, function.__globals__.get("__package__")):
+            self._visit_import(imported, names)
         self._release(names)
         for each in (function.__defaults__ or (), function.__kwdefaults__ or {}):
             self._add(f"a default of {name}", each)
@@ -213,6 +306,17 @@ class ReachedState:
                 functools.partial(setattr, cell, "cell_contents", contents),
             )
             self._add(own, contents)
+
+    def _visit_import(self, name: str, names: frozenset[str]) -> None:
+        module = sys.modules.get(name)
+        if is_kind(module, ModuleType):
+            self._add(name, module, names)
+        elif not is_library(name):  # what it would be like before it is changed, nobody knows
+            self._keep(
+                f"the module {name}, which it imports for the first time,",
+                lambda: is_installed(_file(sys.modules.get(name))),
+                lambda: sys.modules.pop(name, None),
+            )
 
     def _release(self, names: frozenset[str]) -> None:
         """Visit the methods of these names: until then nothing was seen to call them."""
@@ -236,30 +340,34 @@ class ReachedState:
                 self._add(name, value, names)
 
     def _visit_module(self, module: ModuleType, names: frozenset[str]) -> None:
-        if module.__name__.startswith("numpy.random") or (
-            module.__name__ == "numpy" and "random" in names
-        ):
+        held, name = attributes(module), str(attributes(module).get("__name__"))
+        if name.startswith("numpy.random") or (name == "numpy" and "random" in names):
             self.draws_of_numpy = True
-        if not _is_library(module.__name__):
-            self._installed = _is_installed(getattr(module, "__file__", None) or "")
-            self._visit_names(vars(module), names, names)
+        if not is_library(name):
+            self._installed = is_installed(_file(module))
+            self._visit_names(held, names, names)
+        elif name.partition(".")[0] in _SHARED or name == "torch.multiprocessing":
+            for each in sorted(names & held.keys()):
+                if _is_shared(held[each]) or is_kind(held[each], ModuleType):
+                    self._add(f"{name}.{each}", held[each], names - {each})
 
     def _visit_class(self, name: str, kind: type) -> None:
-        if _is_library(kind.__module__):
+        if is_library(class_module(kind)):
             return
-        self._installed = _is_installed(getattr(sys.modules.get(kind.__module__), "__file__", ""))
-        before = dict(vars(kind))
+        self._installed = is_installed(_file(sys.modules.get(class_module(kind))))
+        before = dict(class_attributes(kind))
 
         def new() -> set[str]:
-            return vars(kind).keys() - before.keys()
+            return class_attributes(kind).keys() - before.keys() - _CACHES
 
         def remove_new() -> None:
             for own in new():
                 type.__delattr__(kind, own)
 
         self._keep(f"attributes of {name}", lambda: not new(), remove_new)
+        skipped = {"__dict__", "__weakref__", "__doc__", "__module__"} | _CACHES
         for own, value in before.items():
-            if own in ("__dict__", "__weakref__", "__doc__", "__module__"):
+            if own in (skipped | _OF_ENUMS if Enum in mro(kind) else skipped):
                 continue
             label = f"{name}.{own}"
             self._keep_value(
@@ -267,47 +375,38 @@ class ReachedState:
                 functools.partial(_attribute, kind, own),
                 functools.partial(type.__setattr__, kind, own, value),
             )
-            runs = (
-                own in ("forward", "backward", "setup_context")
-                or own.startswith("__")
-                or own in self._named
-            )
-            if runs or not isinstance(value, _CALLED):
+            runs = own in _RUN or own.startswith("__") or own in self._named
+            runs |= own in _OF_MODULES and nn.Module in mro(kind)
+            if runs or not is_kind(value, _CALLED):
                 self._add(label, value)
             else:
-                self._unnamed.setdefault(own, []).append(
-                    (label, value, frozenset(), self._installed)
-                )
-        for base in kind.__mro__[1:]:
-            if not _is_library(base.__module__):
-                self._add(base.__name__, base)
+                reached = _Reached(label, value, frozenset(), self._installed, False)
+                self._unnamed.setdefault(own, []).append(reached)
+        for base in mro(kind)[1:]:
+            if not is_library(class_module(base)):
+                self._add(class_name(base), base)
 
     def _visit_object(self, name: str, value: Any) -> None:
-        if isinstance(value, _CONTAINERS):
+        kind = type(value)
+        if is_kind(value, _CONTAINERS):
             self._keep_container(name, value)
-        if isinstance(value, _HOLDERS) or (
-            isinstance(value, _CONTAINERS) and isinstance(getattr(value, "__dict__", None), dict)
-        ):
-            self._keep_container(name, value.__dict__)
-        if isinstance(value, _CONTAINERS):
+        if is_library(class_module(kind)) and not is_kind(value, (nn.Module, *_HOLDERS)):
             return
-        if _is_library(type(value).__module__) and not isinstance(value, nn.Module):
-            return
-        self._add_class(type(value))
-        held = getattr(value, "__dict__", None)
-        if isinstance(held, dict):
-            self._keep_container(name, held)
-        for kind in type(value).__mro__:
-            slots = vars(kind).get("__slots__", ())
-            for own in (slots,) if isinstance(slots, str) else tuple(slots):
-                if own in ("__dict__", "__weakref__") or not hasattr(value, own):
-                    continue
-                label, now = f"{name}.{own}", getattr(value, own)
-                self._keep_value(
-                    label,
-                    functools.partial(getattr, value, own, None),
-                    functools.partial(setattr, value, own, now),
-                )
+        self._add_class(kind)
+        held = attributes(value)
+        self._keep_container(name, held)
+        for own, each in list(held.items()):
+            self._add(f"{name}.{own}", each)
+        for own, slot in slots(value):
+            label, now = f"{name}.{own}", _slot(slot, value)
+            self._keep_value(
+                label,
+                functools.partial(_slot, slot, value),
+                functools.partial(slot.__delete__, value)
+                if now is _ABSENT
+                else functools.partial(slot.__set__, value, now),
+            )
+            if now is not _ABSENT:
                 self._add(label, now)
 
     # What is kept
@@ -323,17 +422,13 @@ class ReachedState:
         self._keep(name, lambda: _is_value(read(), before), put_back)
 
     def _keep_container(self, name: str, value: Any) -> None:
-        kind: Any = next(each for each in _CONTAINERS if isinstance(value, each))
-        before = kind.copy(value)
+        before = _contents(value)
         self._keep(
             name,
-            lambda: _same_items(value, before),
+            lambda: _same_items(_contents(value), before, is_kind(value, set)),
             lambda: _refill(value, before),
         )
-        items = (*before.keys(), *before.values()) if isinstance(value, dict) else before
-        if isinstance(value, bytearray):
-            return
-        for each in items:
+        for each in before:
             self._add(name, each)
 
     def _keep_tensor(self, name: str, tensor: Tensor) -> None:
@@ -356,10 +451,19 @@ class ReachedState:
                 if not _is_alias(tensor, alias):
                     tensor.data = alias
                 alias.copy_(copy)
+            put_version_back()
 
-        self._keep(
-            name, lambda: _is_alias(tensor, alias) and _is_equal(tensor.detach(), copy), put_back
-        )
+        def put_version_back() -> None:  # autograd looks at it: a graph of the user's may be alive
+            if tensor._version != version:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+        def is_same() -> bool:
+            same = _is_alias(tensor, alias) and _is_equal(tensor.detach(), copy)
+            if same:
+                put_version_back()
+            return same
+
+        self._keep(name, is_same, put_back)
 
     def _keep_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
         if array.dtype.hasobject or not self._has_room(array.nbytes):
@@ -383,30 +487,95 @@ class ReachedState:
 
 
 @contextmanager
-def kept_state(module: nn.Module) -> Iterator[ReachedState]:
+def kept_state(module: nn.Module, whole: bool = False, when: str = "run") -> Iterator[ReachedState]:
     """Put back what passes in it change of the state that the code of `module` reaches.
 
-    Raises `StateChangedError`, with the names, where they changed something of the user's own.
+    Raises `StateChangedError`, with the names, where they changed something of the user's own;
+    `when` it is run, say. `whole`: see `ReachedState`.
     """
-    state = ReachedState(module)
+    state = ReachedState(module, whole)
     try:
         yield state
     except BaseException:
         state.restore()
         raise
-    state.check()
+    state.check(when)
 
 
-def _functions(value: object) -> Iterator[object]:
-    """Functions that an attribute holds: a copy of a module shares them."""
-    held = list(value.values()) if isinstance(value, dict) else value
-    for each in held if isinstance(held, (list, tuple)) else (held,):
-        while isinstance(each, functools.partial):
-            each = each.func
-        if isinstance(each, (FunctionType, functools._lru_cache_wrapper)):
-            yield each
-        elif isinstance(each, MethodType):  # a copy has its own object, and the same function
-            yield each.__func__
+def _parts(value: Any) -> Iterator[tuple[str, object]]:
+    """What a copy of an object has copies of, by the names of attributes; '' for contents."""
+    if is_kind(value, _CONTAINERS):
+        yield from (("", each) for each in _contents(value))
+    elif is_kind(value, (tuple, frozenset)):
+        kind: Any = tuple if is_kind(value, tuple) else frozenset
+        yield from (("", each) for each in list(kind.__iter__(value)))
+    elif is_kind(value, functools.partial):
+        yield from (("", each) for each in (value.func, *value.args, *value.keywords.values()))
+    elif is_kind(value, MethodType):
+        yield "", value.__self__
+    elif is_kind(value, Tensor) or (is_library(class_module(type(value))) and _is_named(value)):
+        return
+    is_module = is_kind(value, nn.Module)
+    for own, each in list(attributes(value).items()):
+        if not (is_module and (own in OWNERS or own.endswith("_hooks"))):
+            yield own, each
+    for own, slot in slots(value):
+        if (each := _slot(slot, value)) is not _ABSENT:
+            yield own, each
+
+
+def _is_named(value: object) -> bool:
+    """Whether an object of Python's or torch's is copied by name or by code, as a logger is."""
+    kind = type(value)
+    if is_kind(value, (nn.Module, *_HOLDERS)):
+        return False
+    own = [defined(kind, name) for name in ("__deepcopy__", "__reduce__", "__reduce_ex__")]
+    return own != [None, vars(object)["__reduce__"], vars(object)["__reduce_ex__"]]
+
+
+def _held(value: object, name: str) -> Iterator[tuple[str, object]]:
+    """All that an object holds and a copy of it has copies of, each once."""
+    seen: dict[int, object] = {}
+    waiting = [(name, value)]
+    while waiting and len(seen) < MOST:
+        name, value = waiting.pop()
+        if id(value) in seen or is_kind(value, (*_PLAIN, *_CODE)):
+            continue
+        seen[id(value)] = value
+        yield name, value
+        kind = class_name(type(value))
+        waiting += [(f"{kind}.{own}" if own else name, each) for own, each in _parts(value)]
+
+
+def _is_shared(value: Any) -> bool:
+    """Whether it belongs to several threads or processes, or gives work to them."""
+    if is_kind(value, MethodType):
+        return _is_shared(value.__self__) or _is_shared(value.__func__)
+    if is_kind(value, (FunctionType, BuiltinMethodType)):
+        module = str(value.__module__ or "")
+        return module.partition(".")[0] in _SHARED and value.__name__ not in _ASKING
+    kind = value if is_kind(value, type) else type(value)
+    if is_kind(value, ModuleType) or BaseException in mro(kind) or threading.local in mro(kind):
+        return False
+    return any(class_module(each).partition(".")[0] in _SHARED for each in mro(kind))
+
+
+def _kind_of(value: Any) -> str:
+    if is_kind(value, (FunctionType, BuiltinMethodType)):
+        return "a function"
+    kind = value if is_kind(value, type) else type(value)
+    return f"{class_module(kind)}.{class_name(kind)}"
+
+
+def _file(module: object) -> str:
+    return str(attributes(module).get("__file__") or "")
+
+
+def _slot(slot: Any, value: object) -> object:
+    try:
+        return slot.__get__(value)
+    except AttributeError:  # it is empty
+        return _ABSENT
 
 
 def _names(code: CodeType) -> frozenset[str]:
@@ -427,33 +596,44 @@ def _global_names(code: CodeType) -> frozenset[str]:
     return frozenset(names)
 
 
-def _imports(code: CodeType) -> set[str]:
+def _imports(code: CodeType, package: object) -> set[str]:
     """Modules that a function imports in its body, by absolute names."""
-    names = {e.argval for e in dis.get_instructions(code) if e.opname == "IMPORT_NAME"}
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            names |= _imports(each)
+    names: set[str] = set()
+    steps = [each for each in dis.get_instructions(code) if each.opname != "EXTENDED_ARG"]
+    for place, each in enumerate(steps):
+        if each.opname != "IMPORT_NAME":
+            continue
+        level, name = steps[place - 2].argval, each.argval
+        if not isinstance(level, int) or not level:
+            names.add(name)
+        elif isinstance(package, str) and package.count(".") + 1 >= level:
+            names.add(resolve_name("." * level + name, package))
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            names |= _imports(const, package)
     return names
 
 
-def _is_library(module: str) -> bool:
-    return module.partition(".")[0] in _LIBRARIES
-
-
-@functools.cache
-def _is_installed(path: str) -> bool:
-    return bool({"site-packages", "dist-packages"} & set(Path(path or "").parts))
-
-
 def _attribute(kind: type, name: str) -> object:
-    return vars(kind).get(name)
+    return class_attributes(kind).get(name)
 
 
 def _is_value(now: object, before: object) -> bool:
+    """Whether two values are the same object, or plain ones that are equal bit by bit."""
     if now is before:
         return True
-    plain = isinstance(before, _PLAIN) and type(now) is type(before)
-    return plain and (now == before or now != now)  # NaN
+    kind = type(before)
+    if type(now) is not kind:
+        return False
+    if kind in (float, complex):
+        return repr(now) == repr(before)
+    if kind is tuple:
+        ones: list[object] = list(tuple.__iter__(now))  # type: ignore[arg-type]
+        twos: list[object] = list(tuple.__iter__(before))  # type: ignore[arg-type]
+        return len(ones) == len(twos) and all(map(_is_value, ones, twos))
+    if np.generic in mro(kind):
+        return bool(now.tobytes() == before.tobytes())  # type: ignore[attr-defined]
+    return kind in _PLAIN and now == before
 
 
 def _is_alias(tensor: Tensor, alias: Tensor) -> bool:
@@ -466,46 +646,84 @@ def _is_alias(tensor: Tensor, alias: Tensor) -> bool:
 
 
 def _is_equal(now: Tensor, before: Tensor) -> bool:
-    return torch.equal(now, before) or torch.equal(now.nan_to_num(), before.nan_to_num())
+    """Bit by bit, so that NaN is equal to itself alone."""
+    return torch.equal(_bits(now), _bits(before))
 
 
-def _same_items(now: Any, before: Any) -> bool:
+def _bits(tensor: Tensor) -> Tensor:
+    plain = tensor.resolve_conj().resolve_neg().contiguous()
+    return plain.reshape(-1).view(torch.uint8) if plain.numel() else plain.reshape(-1)
+
+
+def _contents(container: Any) -> list[Any]:
+    """What a container holds; keys and values of a dictionary alternate."""
+    if is_kind(container, dict):
+        pairs = list(dict.items(container))
+        if is_kind(container, OrderedDict):
+            values = {id(key): value for key, value in pairs}
+            pairs = [(key, values[id(key)]) for key in list(OrderedDict.__iter__(container))]
+        return [each for pair in pairs for each in pair]
+    if is_kind(container, bytearray):
+        return [bytes(bytearray.__getitem__(container, slice(None)))]
+    kind: Any = next(each for each in _CONTAINERS if is_kind(container, each))
+    return list(kind.__iter__(container))
+
+
+def _same_items(now: list[Any], before: list[Any], unordered: bool) -> bool:
     if len(now) != len(before):
         return False
-    if isinstance(before, dict):
-        return list(now) == list(before) and all(map(_is_value, now.values(), before.values()))
-    if isinstance(before, (set, bytearray)):
-        return bool(now == before)
-    return all(map(_is_value, now, before))
+    same = all(map(_is_value, now, before))
+    return same or (unordered and set(map(_key, now)) == set(map(_key, before)))
 
 
-def _refill(container: Any, before: Any) -> None:
+def _key(value: object) -> object:
+    return (type(value), repr(value)) if type(value) in _PLAIN else id(value)
+
+
+def _refill(container: Any, before: list[Any]) -> None:
     """In place: others hold it too."""
-    if isinstance(container, (list, bytearray)):
-        container[:] = before
-        return
-    container.clear()
-    (container.extend if isinstance(container, deque) else container.update)(before)
+    kind: Any = next(each for each in _CONTAINERS if is_kind(container, each))
+    if kind is bytearray:
+        bytearray.__setitem__(container, slice(None), before[0])
+    elif kind is list:
+        list.__setitem__(container, slice(None), before)
+    else:
+        kind.clear(container)
+        if kind in (dict, OrderedDict):
+            for key, value in zip(before[::2], before[1::2], strict=True):
+                kind.__setitem__(container, key, value)
+        else:
+            (deque.extend if kind is deque else set.update)(container, before)
 
 
-def _stream(value: object) -> tuple[Callable[[], bool], Callable[[], object]] | None:
+def _stream(value: Any) -> tuple[Callable[[], bool], Callable[[], object]] | None:
     """How the state of a random generator of the user's is compared and put back."""
-    if isinstance(value, torch.Generator):
-        state = value.get_state()
-        own: torch.Generator = value
-        return (
-            lambda: torch.equal(own.get_state(), state),
-            lambda: own.set_state(state),
-        )
-    if isinstance(value, (np.random.Generator, np.random.RandomState)):
-        bits: Any = getattr(value, "bit_generator", None) or value._bit_generator  # type: ignore[union-attr]
-        drawn = bits.state
-        return lambda: str(bits.state) == str(drawn), lambda: setattr(bits, "state", drawn)
-    if isinstance(value, random.Random):
-        python = value.getstate()
-        stream: random.Random = value
-        return lambda: stream.getstate() == python, lambda: stream.setstate(python)
-    return None
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+    if is_kind(value, torch.Generator):
+        read, write = value.get_state, value.set_state
+    elif is_kind(value, random.Random):
+        read = functools.partial(random.Random.getstate, value)
+        write = functools.partial(random.Random.setstate, value)
+    elif is_kind(value, np.random.SeedSequence):  # its children are counted
+        read, write = lambda: value.__reduce__()[2], value.__setstate__
+    elif is_kind(value, (np.random.Generator, np.random.RandomState, np.random.BitGenerator)):
+        is_bits = is_kind(value, np.random.BitGenerator)
+        bits = value if is_bits else getattr(value, "bit_generator", None) or value._bit_generator
+        seeds = bits.seed_seq
+        spawns = is_kind(seeds, np.random.SeedSequence)
+
+        def read() -> Any:
+            return bits.state, seeds.__reduce__()[2] if spawns else ()
+
+        def write(state: Any) -> None:
+            bits.state = state[0]
+            if spawns:
+                seeds.__setstate__(state[1])
+    else:
+        return None
+    before = read()
+    return lambda: is_same_state(read(), before), lambda: write(before)
 
 
 def _process_flags() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -16,8 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from dgn_engine.attachment.isolation import is_interrupt
-from dgn_engine.attachment.reached_state import ReachedState, StateChangedError
+from dgn_engine.attachment.reached_state import (
+    OWNERS,
+    ReachedState,
+    StateChangedError,
+    kept_state,
+)
 from dgn_engine.errors import UserError
+from dgn_engine.model.importing.copied_module import copy_module
 from dgn_engine.model.importing.from_module import (
     FollowedNetwork,
     follow_again,
@@ -25,6 +31,12 @@ from dgn_engine.model.importing.from_module import (
 )
 from dgn_engine.model.importing.module_draws import PassRefusedError, refuse_draws
 from dgn_engine.model.importing.module_outputs import output_tensor, returned
+from dgn_engine.model.importing.plain_access import (
+    attributes,
+    is_kind,
+    named_parts,
+    named_tensors,
+)
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.regimes import find_regime
 from dgn_engine.training.probes import ProbeContext
@@ -37,7 +49,6 @@ _HOOKS = (
     "_backward_pre_hooks",
 )
 _REGISTRIES = ("_parameters", "_buffers", "_modules")
-_OWNERS = ("_trainer", "_fabric")  # attributes of modules of Lightning
 _HALF = (torch.float16, torch.bfloat16)
 # Hooks of torch that compute a weight from parameters, under their attribute for its name.
 _COMPUTING = {
@@ -112,7 +123,7 @@ class WatchedModule:
         """Which of the user's hooks are left out of what is shown, in a sentence, or ''."""
         names = [
             name or "the module"
-            for name, part in self._theirs.named_modules()
+            for name, part in named_parts(self._theirs)
             if len(part._forward_hooks) + len(part._forward_pre_hooks) > len(_computing_hooks(part))
         ]
         more = ", …" if len(names) > 3 else ""
@@ -176,7 +187,7 @@ class WatchedModule:
     def _copied(self, reached: ReachedState | None) -> nn.Module:
         if _shapes(self._theirs) != self._shapes:
             raise UserError("The module has other parameters than when it was first watched.")
-        copy = _copied(self._theirs)
+        copy = _copied(self._theirs, reached)
         if reached is not None:
             reached.add_shared(self._theirs, copy)
         if _shapes(copy) != self._shapes:
@@ -193,7 +204,7 @@ class WatchedModule:
 
         Raises `ValueError` where a tensor that the copy keeps has another shape after that.
         """
-        copy = deepcopy(self.copy)  # which a pass may change
+        copy = copy_module(self.copy)  # which a pass may change
         before = _kept_shapes(copy)
         with refuse_draws(reached.draws_of_numpy), _OriginalsRefused(self._theirs):
             copy(self.x[:1])
@@ -231,7 +242,8 @@ class _OriginalsRefused(TorchDispatchMode):  # type: ignore[no-untyped-call] # t
 
     def __init__(self, original: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
-        theirs = (*original.parameters(), *original.buffers())
+        kinds = ("_parameters", "_buffers")
+        theirs = [each for kind in kinds for _, each in named_tensors(original, kind)]
         self._theirs = {_memory(each) for each in theirs} - {0}
 
     def __torch_dispatch__(
@@ -264,7 +276,7 @@ def _shapes(module: nn.Module) -> list[tuple[str, torch.Size]]:
     with torch._C.DisableTorchFunctionSubclass():
         return [
             (name, torch.Size() if is_lazy(each) else each.shape)
-            for name, each in module.named_parameters()
+            for name, each in named_tensors(module, "_parameters")
         ]
 
 
@@ -292,49 +304,56 @@ def _is_close(one: Tensor, two: Tensor) -> bool:
 def unwrapped(module: nn.Module) -> nn.Module:
     """Without DataParallel, DistributedDataParallel and torch.compile around it."""
     while True:
-        inner = getattr(module, "_orig_mod", None)
+        parts = attributes(module).get("_modules") or {}
+        inner = parts.get("_orig_mod")
         if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
-            inner = module.module
+            inner = parts["module"]
         if not isinstance(inner, nn.Module):
             return module
         module = inner
 
 
-def _copied(module: nn.Module) -> nn.Module:
-    _refuse_finalizers(module)
+def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
     try:
-        copy = deepcopy(module, _not_copied(module))
+        with ExitStack() as guard:
+            if reached is not None and reached.copies_itself:
+                guard.enter_context(kept_state(module, whole=True, when="copied"))
+                guard.enter_context(refuse_draws(reached.draws_of_numpy))
+            copy = copy_module(module, _not_copied(module))
+    except StateChangedError:
+        raise
+    except PassRefusedError as refusal:
+        raise StateChangedError(
+            f"an object of the module has methods by which it is copied, and they are refused "
+            f"something. {refusal}"
+        ) from None
     except Exception as error:  # whatever a module holds that cannot be copied
         if is_interrupt(error):
             raise
         line = (str(error).strip() or type(error).__name__).partition("\n")[0]
         raise UserError(f"The module cannot be copied, so it cannot be watched: {line}") from None
     _refuse_shared(module, copy)  # before anything of the copy is switched
-    for part in copy.modules():  # they may keep what they see, which is the owner's
+    for _, part in named_parts(copy):
         computing = _computing_hooks(part)
-        for name in _HOOKS:
-            if name in vars(part):
-                vars(part)[name].clear()
+        for name in _HOOKS:  # they may keep what they see, which is the owner's
+            if name in attributes(part):
+                attributes(part)[name].clear()
         part._forward_pre_hooks.update(computing)
-    if any(p.dtype in _HALF for p in copy.parameters()):
-        copy = copy.float()
-    return copy.eval()
-
-
-def _refuse_finalizers(module: nn.Module) -> None:
-    """Raise `StateChangedError` where a layer has a `__del__`, which would run for its copy too."""
-    for part in module.modules():
-        if hasattr(type(part), "__del__"):
-            raise StateChangedError(
-                f"{type(part).__name__} defines __del__, which would run for a copy of it too"
-            )
+        if is_kind(part, torch.jit.ScriptModule):
+            part.eval()
+        else:
+            attributes(part)["training"] = False  # `eval` calls a `train` of the user's
+    if any(p.dtype in _HALF for _, p in named_tensors(copy, "_parameters")):
+        with refuse_draws():
+            copy = nn.Module.float(copy)
+    return copy
 
 
 def _refuse_shared(module: nn.Module, copy: nn.Module) -> None:
     """Raise `StateChangedError` where a copy holds a layer, a parameter, a buffer or hooks of its
     module, as it does of a layer whose `__deepcopy__` returns the layer itself."""
-    theirs = {id(each) for part in module.modules() for each in _own(part)}
-    for name, part in copy.named_modules():
+    theirs = {id(each) for _, part in named_parts(module) for each in _own(part)}
+    for name, part in named_parts(copy):
         if any(id(each) in theirs for each in _own(part)):
             where = f"layer {name} ({type(part).__name__})" if name else "the module"
             raise StateChangedError(
@@ -345,7 +364,7 @@ def _refuse_shared(module: nn.Module, copy: nn.Module) -> None:
 def _own(part: nn.Module) -> Iterator[object]:
     """A module, its registries, parameters and buffers."""
     yield part
-    for name, value in vars(part).items():
+    for name, value in attributes(part).items():
         if isinstance(value, dict) and (name.endswith("_hooks") or name in _REGISTRIES):
             yield value
     yield from (each for each in part._parameters.values() if each is not None)
@@ -356,11 +375,11 @@ def _not_copied(module: nn.Module) -> dict[int, object]:
     """A memo for `deepcopy`: what trains a module of Lightning is left out of the copy, and weights
     that a hook of torch computes before each pass are copied without their graph."""
     memo: dict[int, object] = {}
-    for part in module.modules():
-        owners = [vars(part).get(name) for name in _OWNERS]
+    for _, part in named_parts(module):
+        owners = [attributes(part).get(name) for name in OWNERS]
         memo |= {id(owner): None for owner in owners if owner is not None}
         for hook in _computing_hooks(part).values():
-            weight = vars(part).get(_weight_name(hook))
+            weight = attributes(part).get(_weight_name(hook))
             if isinstance(weight, Tensor):
                 memo[id(weight)] = weight.detach().clone()
     return memo

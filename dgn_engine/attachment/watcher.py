@@ -194,8 +194,7 @@ class Watcher:
                     self._emit(events.Finished(self.steps))
                 elif isinstance(error, Exception):
                     what = f"The training script stopped: {error_kind(error)}: {_text(error)}"
-                    details = "".join(traceback.format_exception(error))
-                    self._emit(events.Failed(what, details))
+                    self._emit(events.Failed(what, _trace(error)))
                 else:  # Ctrl-C
                     self._recorder.note("Closed", {"step": self.steps})
             self._end()
@@ -505,10 +504,11 @@ class Watcher:
             f"Watching stopped at step {self.steps:,}: {said}. The training went on without it."
         )
         with _ignored():
-            known = isinstance(error, (UserError, StateChangedError))
-            details = "" if known else "".join(traceback.format_exception(error))
-            self._emit(events.Failed(self.trouble, details))
-            self._end()
+            try:
+                known = isinstance(error, (UserError, StateChangedError))
+                self._emit(events.Failed(self.trouble, "" if known else _trace(error)))
+            finally:
+                self._end()
         self._recorder = None
         warn(self.trouble)
 
@@ -597,6 +597,16 @@ def _text(error: BaseException) -> str:
     """
     try:
         return str.__str__(str(error))
+    except BaseException as another:
+        if is_interrupt(another):
+            raise
+        return ""
+
+
+def _trace(error: BaseException) -> str:
+    """Where it was raised, or '' where its `__notes__`, say, are the user's own, and fail."""
+    try:
+        return "".join(traceback.format_exception(error))
     except BaseException as another:
         if is_interrupt(another):
             raise

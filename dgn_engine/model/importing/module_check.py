@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, slope_gate
+from dgn_engine.model.importing.copied_module import copy_module
 from dgn_engine.model.importing.module_chain import ModuleChain
 from dgn_engine.model.importing.module_draws import refuse_draws
 from dgn_engine.model.importing.module_outputs import (
@@ -142,7 +142,7 @@ def _check_float32(module: nn.Module, x: Tensor, output: Tensor) -> None:
     kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
     if kinds != {torch.float32}:
         return
-    found = _run_again(deepcopy(module).to("cpu"), x.float(), "In float32").double()
+    found = _run_again(copy_module(module).to("cpu"), x.float(), "In float32").double()
     largest = float(output.detach().abs().max()) * IN_FLOAT32 / TOLERANCE
     if not _alike(found, output, largest):
         raise UserError(

@@ -8,17 +8,12 @@ cannot be followed, and messages to other processes cannot be taken back: both a
 
 from __future__ import annotations
 
-import _thread
 import random
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
-from multiprocessing.pool import Pool
-from queue import Queue
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -29,28 +24,19 @@ from dgn_engine.errors import UserError
 
 _RESEEDING = frozenset(["manual_seed", "seed", "set_state", "graphsafe_set_state", "set_offset"])
 _COLLECTIVE = {"c10d", "_c10d_functional", "_c10d_functional_autograd", "c10d_functional"}
-_THREADS = "gives work to other threads, or waits for them,"
-_STARTS = [
-    getattr(_thread, name)
-    for name in ("start_new_thread", "start_joinable_thread")
-    if hasattr(_thread, name)
-]
-_SUBMITS: frozenset[CodeType] = frozenset(
-    function.__code__
-    for function in (
-        threading.Thread.start,
-        threading.Event.set,  # as a whole: a waiting thread must not miss half of it
-        threading.Condition.wait,
-        threading.Condition.notify,
-        Queue.put,
-        Queue.get,
-        ThreadPoolExecutor.submit,
-        ProcessPoolExecutor.submit,
-        Pool._check_running,  # type: ignore[attr-defined]
-        Connection.send,
-    )
-)
-_GAUSS: CodeType = random.Random.gauss.__code__  # returns a number that it kept, at times
+_STARTS = {  # functions written in C that start a thread or a process
+    ("_thread", "start_new_thread"),
+    ("_thread", "start_joinable_thread"),
+    ("_posixsubprocess", "fork_exec"),
+    ("_winapi", "CreateProcess"),
+    ("posix", "fork"),
+    ("posix", "forkpty"),
+    ("posix", "posix_spawn"),
+    ("posix", "posix_spawnp"),
+    ("posix", "system"),
+    ("nt", "system"),
+}
+_GAUSS = random.Random.gauss.__code__  # returns a number that it kept, at times
 
 
 class PassRefusedError(UserError):
@@ -82,8 +68,8 @@ def refuse_draws(draws_of_numpy: bool = False) -> Iterator[None]:
     generators, from Python's `random` or from numpy's global generator, or seeds one of them.
 
     Draws of torch and Python are stopped before they happen, and so are collective operations of
-    `torch.distributed`, threads that are started, work that is given to a pool of threads, and
-    waiting for a lock that is taken. Generators that the module itself owns may be drawn from.
+    `torch.distributed`, and threads and processes that are started. Generators that the module
+    itself owns may be drawn from.
 
     numpy's compiled methods cannot be seen: the state of its global generator is compared. Where
     it changed and no other thread of Python's runs, the draw was the module's, and is taken back.
@@ -105,7 +91,7 @@ def refuse_draws(draws_of_numpy: bool = False) -> Iterator[None]:
         with guard, guard.calls_seen():
             yield
     finally:
-        if alone and _is_alone() and not _is_same(before, np.random.get_state(legacy=False)):
+        if alone and _is_alone() and not is_same_state(before, np.random.get_state(legacy=False)):
             np.random.set_state(before)
             guard.refused = guard.refused or ModuleDrawsError()
     if guard.refused is not None:  # in numpy, or the module's own code caught the error
@@ -113,9 +99,23 @@ def refuse_draws(draws_of_numpy: bool = False) -> Iterator[None]:
 
 
 def _is_alone() -> bool:
-    """Whether no other thread of Python's runs but those of this package, which do not draw."""
-    own = threading.current_thread()
-    return all(each is own or each.name.startswith("dgn-") for each in threading.enumerate())
+    """Whether no other thread of Python's runs but those of this package, which do not draw.
+
+    Their names say nothing, and not all threads are known to `threading`.
+    """
+    own = threading.get_ident()
+    return all(
+        thread == own or _runs_ours(frame) for thread, frame in sys._current_frames().items()
+    )
+
+
+def _runs_ours(frame: FrameType | None) -> bool:
+    """Whether a thread was started with a function of this package."""
+    function = ""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        function, frame = name if name != "threading" else function, frame.f_back
+    return function.startswith("dgn_engine.")
 
 
 class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
@@ -174,16 +174,12 @@ class _DrawGuard(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
                     self.refuse(ModuleDrawsError())
             elif type(owner) is torch.Generator and name in _RESEEDING and _is_default(owner):
                 self.refuse(ModuleDrawsError())
-            elif any(called is each for each in _STARTS) or (
-                type(owner) is _thread.LockType and name == "acquire" and owner.locked()
-            ):
-                self.refuse(ModuleCommunicatesError(_THREADS))
+            elif (getattr(called, "__module__", ""), name) in _STARTS:
+                self.refuse(ModuleCommunicatesError("starts threads or processes"))
         elif event == "call":
             code = frame.f_code
             if code is _GAUSS and frame.f_locals.get("self") is _PYTHON:
                 self.refuse(ModuleDrawsError())
-            if code in _SUBMITS:
-                self.refuse(ModuleCommunicatesError(_THREADS))
 
 
 _PYTHON: random.Random = random._inst  # of random.random() and others
@@ -216,8 +212,13 @@ def _is_default(generator: torch.Generator) -> bool:
     return generator is torch.default_generator or any(generator is each for each in cards)
 
 
-def _is_same(one: Any, two: Any) -> bool:
-    """Whether two states of numpy are equal."""
+def is_same_state(one: Any, two: Any) -> bool:
+    """Return whether two states of a random generator are equal, arrays in them included."""
+    if isinstance(one, tuple):
+        pairs = zip(one, two, strict=False)
+        return len(one) == len(two) and all(is_same_state(*pair) for pair in pairs)
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, two)
     if isinstance(one, dict):
-        return one.keys() == two.keys() and all(_is_same(one[key], two[key]) for key in one)
+        return one.keys() == two.keys() and all(is_same_state(one[key], two[key]) for key in one)
     return np.array_equal(one, two)

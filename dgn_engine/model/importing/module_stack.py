@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from dgn_engine.config import Initialisation
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
+from dgn_engine.model.importing.copied_module import copy_module
 from dgn_engine.model.importing.module_calls import NormCall, ScaleCall
 from dgn_engine.model.importing.module_state import ModuleState
 from dgn_engine.model.layer_parameters import LayerParameters, NormParameters
@@ -75,6 +77,13 @@ class ModuleStack(Stack):
             if len(self.biases):
                 bias = source.bias
                 self.biases[place] = None if bias is None else _parameter(self._held(bias))
+
+    def __deepcopy__(self, memo: dict[int, object]) -> ModuleStack:
+        """With a copy of the module that runs none of its code."""
+        memo[id(self._module)] = (copy_module(self._module[0], memo),)
+        made = memo[id(self)] = type(self).__new__(type(self))
+        vars(made).update({name: deepcopy(value, memo) for name, value in vars(self).items()})
+        return made
 
     def draw(
         self,

@@ -9,6 +9,7 @@ from torch import nn
 
 from dgn_engine.errors import ArgumentError
 from dgn_engine.model.importing.module_trace import where_of
+from dgn_engine.model.importing.plain_access import named_parts
 
 _IDLE = frozenset({"training", "momentum"})  # of no matter in evaluation
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -30,7 +31,7 @@ class ModuleState:
         cls, module: nn.Module, volatile: frozenset[tuple[str, str]] = frozenset()
     ) -> ModuleState:
         seen: dict[int, int] = {}
-        parts = module.named_modules(remove_duplicate=False)
+        parts = named_parts(module, remove_duplicate=False)
         return cls({name: dict(_settings(part, seen)) for name, part in parts}, volatile)
 
     def changed_by(self, later: ModuleState) -> frozenset[tuple[str, str]]:

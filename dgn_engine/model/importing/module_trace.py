@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Flatten, GlobalAveragePool, GlobalMaxPool
+from dgn_engine.model.importing.copied_module import copy_module
 from dgn_engine.model.importing.module_calls import (
     OPERATIONS,
     CallSite,
@@ -28,8 +28,9 @@ from dgn_engine.model.importing.module_calls import (
     ReshapeCall,
     parameters_of,
 )
-from dgn_engine.model.importing.module_draws import refuse_draws
+from dgn_engine.model.importing.module_draws import PassRefusedError, refuse_draws
 from dgn_engine.model.importing.module_outputs import End, output_tensor, returned
+from dgn_engine.model.importing.plain_access import named_parts, registry
 
 # What code may ask about a tensor without using its values.
 _QUERIES = frozenset(
@@ -119,11 +120,11 @@ def random_inputs(input_shape: tuple[int, ...], examples: int, seed: int) -> Ten
 
 def float64_copy(module: nn.Module) -> nn.Module:
     """A copy on the CPU; raises `UserError` where a module cannot be copied or followed."""
-    for name, part in module.named_modules():
+    for name, part in named_parts(module):
         where = where_of(name, part)
         if isinstance(part, torch.jit.ScriptModule):
             raise UserError(f"{where} is compiled by torch.jit; pass the module it was made from.")
-        if isinstance(getattr(part, "_orig_mod", None), nn.Module):
+        if "_orig_mod" in registry(part, "_modules"):
             raise UserError(f"{where} is made by torch.compile; pass the module it was made from.")
         for held in vars(part).values():
             if isinstance(held, Tensor) and held.grad_fn is not None:
@@ -138,7 +139,10 @@ def float64_copy(module: nn.Module) -> nn.Module:
         if parameter._backward_hooks:
             raise UserError(f"The parameter {name} has a hook on its gradient; remove it first.")
     try:
-        return deepcopy(module).to("cpu", torch.float64)
+        with refuse_draws():
+            return copy_module(module).to("cpu", torch.float64)
+    except PassRefusedError:
+        raise
     except Exception as error:
         raise UserError(f"The module cannot be copied to float64: {first_line(error)}") from None
 

@@ -162,7 +162,7 @@ class RaisingNet(nn.Module):
 
 @pytest.mark.parametrize("kind", RAISED)
 @pytest.mark.parametrize("method", ["forward", "__deepcopy__", "train", "named_parameters"])
-def test_a_module_that_raises_is_refused_or_not_watched(
+def test_a_module_that_raises_is_refused_or_not_watched_or_not_asked(
     kind: type[BaseException], method: str, tmp_path: Path
 ) -> None:
     model = RaisingNet(method, kind)
@@ -172,10 +172,11 @@ def test_a_module_that_raises_is_refused_or_not_watched(
     except UserError:  # before the first step
         refused = True
     else:
-        assert w.trouble
+        asked = method in ("forward", "named_parameters")  # torch.func asks the copy for these
+        assert bool(w.trouble) == asked
         w.step(loss=1.0)
         w.close()
-    assert refused == (kind is ZeroDivisionError and method in ("forward", "__deepcopy__"))
+    assert refused == (kind is ZeroDivisionError and method == "forward")
 
 
 class SilentError(Exception):
@@ -441,24 +442,18 @@ def test_a_profiler_of_the_user_goes_on_and_what_draws_nothing_runs() -> None:
     assert is_on
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_what_other_threads_do_for_a_pass_is_refused(beside: bool) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        if beside:
-            pool.submit(int).result()  # a thread of the pool is there already
-        for ask in (
-            lambda: list(pool.map(lambda _: np.random.rand(), range(2))),
-            threading.Thread(target=int).start,
-            _blocked,
-        ):
-            with pytest.raises(ModuleCommunicatesError), refuse_draws():
-                ask()
-
-
-def _blocked() -> None:
-    lock = threading.Lock()
-    lock.acquire()
-    lock.acquire()
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: threading.Thread(target=int).start(),
+        lambda: ThreadPoolExecutor(1).submit(int),
+        lambda: os.system("exit 0"),
+        lambda: os.fork() or os._exit(0),
+    ],
+)
+def test_a_start_of_a_thread_or_process_is_refused(start: Any) -> None:
+    with pytest.raises(ModuleCommunicatesError), refuse_draws():
+        start()
 
 
 def test_beside_other_threads_numpy_is_left_as_they_leave_it() -> None:

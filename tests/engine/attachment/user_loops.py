@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import functools
+import logging
+import multiprocessing
 import random
+import subprocess
+import sys
+import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
-from queue import Queue
+from enum import Flag
+from queue import Queue, SimpleQueue
 from threading import Thread
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -508,7 +515,7 @@ def object_in_a_closure() -> UserLoop:
     return UserLoop(Net(hidden))
 
 
-@loop("kept")
+@loop("Kept.met")
 def object_that_is_its_own_copy() -> UserLoop:
     class Kept:
         def __init__(self) -> None:
@@ -823,7 +830,7 @@ def prefetched_from_python() -> UserLoop:
 # What a copy would share with its module
 
 
-@loop("shares")
+@loop()
 def backbone_that_is_its_own_copy() -> UserLoop:
     class Backbone(nn.Sequential):
         def __deepcopy__(self, memo: object) -> Backbone:
@@ -926,3 +933,230 @@ def function_whose_backward_counts() -> UserLoop:
     SEEN_IN_BACKWARD.clear()
     net = Net(lambda net, h: Noting.apply(h), nn.GELU())
     return UserLoop(net, lambda: 1 + 0.01 * len(SEEN_IN_BACKWARD))
+
+
+# What cannot be compared, and code that is run unless one takes care
+
+
+def reaching(shared: Any) -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        str(shared)
+        return h
+
+    return UserLoop(Net(hidden))
+
+
+for _name, _make in {
+    "lock": threading.Lock,
+    "lock_of_a_thread": threading.RLock,
+    "semaphore": threading.Semaphore,
+    "event": threading.Event,
+    "result_of_a_thread": Future,
+    "queue": Queue,
+    "simple_queue": SimpleQueue,
+    "queue_of_processes": multiprocessing.SimpleQueue,
+    "event_of_processes": multiprocessing.Event,
+    "method_of_a_lock": lambda: threading.Lock().acquire,
+    "object_with_a_lock": lambda: SimpleNamespace(lock=threading.Lock()),
+}.items():
+    LOOPS[_name] = functools.partial(lambda make: reaching(make()), _make), "other threads"
+
+
+@loop("subprocess.run")
+def process_that_is_started() -> UserLoop:
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        subprocess.run(["true"], check=True)
+        return h
+
+    return UserLoop(Net(hidden))
+
+
+@loop()
+def copy_that_is_made_anew() -> UserLoop:
+    class Anew(Net):
+        def __deepcopy__(self, memo: object) -> Anew:
+            made = Anew()
+            made.load_state_dict(self.state_dict())
+            return made
+
+    return UserLoop(Anew())
+
+
+MODES: list[bool] = []
+
+
+@loop()
+def mode_that_is_noted() -> UserLoop:
+    class Noting(Net):
+        def train(self, mode: bool = True) -> Noting:
+            MODES.append(mode)
+            torch.randn(1)
+            return super().train(mode)
+
+    MODES.clear()
+    return UserLoop(Noting(), lambda: 1 + 0.1 * len(MODES))
+
+
+@loop("when it is copied")
+def table_that_closes_before_it_is_copied() -> UserLoop:
+    class Table:
+        is_open = True
+
+        def __getstate__(self) -> dict[str, Any]:
+            self.is_open = False
+            return vars(self)
+
+    net = Net()
+    net.table = Table()
+    return UserLoop(net, lambda: 1 + 0.1 * net.table.is_open)
+
+
+@loop("__del__")
+def file_that_ends_with_its_object() -> UserLoop:
+    ended: list[int] = []
+
+    class Held:
+        def __del__(self) -> None:
+            ended.append(1)
+
+    net = Net()
+    net.held = [{"file": Held()}]
+    return UserLoop(net, lambda: 1 + 0.1 * len(ended))
+
+
+SPREAD = {"value": 1.0}
+MEANS = torch.zeros(8)
+
+
+@loop("SPREAD")
+def number_that_becomes_nan() -> UserLoop:
+    SPREAD["value"] = 1.0
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        if not net.training:
+            SPREAD["value"] = float(h[h[:, 0] > 1e9].mean())
+        return h
+
+    return UserLoop(Net(hidden), lambda: SPREAD["value"])
+
+
+@loop("MEANS")
+def tensor_that_becomes_nan() -> UserLoop:
+    MEANS.zero_()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        if not net.training:
+            MEANS.copy_(h[h[:, 0] > 1e9].mean(0).detach())
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + MEANS.sum())
+
+
+ROUTED: list[Tensor] = []
+
+
+class Router:
+    def route(self, h: Tensor) -> Tensor:
+        ROUTED.append(h.pow(2).mean())
+        return h
+
+
+@loop("ROUTED")
+def object_that_is_handed_over() -> UserLoop:
+    ROUTED.clear()
+    net = Net(lambda net, h: net.router.route(h), nn.GELU())
+    net.router = Router()
+    return UserLoop(net, lambda: 1 + sum(ROUTED), ROUTED.clear)
+
+
+@loop("seen")
+def list_of_a_module_imported_in_forward() -> UserLoop:
+    names = ("import_package", "import_package.import_state")
+    package, state = (sys.modules.setdefault(name, ModuleType(name)) for name in names)
+    package.__path__, package.import_state, state.seen = [], state, []
+    space: dict[str, Any] = {"__package__": names[0], "__name__": names[0]}
+    exec("def hidden(net, h):\n from .import_state import seen\n seen.append(1)\n return h", space)
+    return UserLoop(Net(space["hidden"]), lambda: 1 + 0.1 * len(state.seen))
+
+
+class Lazy:
+    __slots__ = ("table",)
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name != "table":
+            raise AttributeError(name)
+        self.table = torch.randn(8)
+        return self.table
+
+
+@loop()
+def table_that_is_made_when_it_is_read() -> UserLoop:
+    prior = Lazy()
+    return UserLoop(Net(lambda net, h: h + prior.table if net.training else h))
+
+
+@loop("sobol")
+def quasirandom_numbers() -> UserLoop:
+    sobol = torch.quasirandom.SobolEngine(8)
+    return UserLoop(Net(lambda net, h: h + 0.1 * sobol.draw(1)))
+
+
+@loop("seeds")
+def children_of_a_seed() -> UserLoop:
+    seeds = np.random.SeedSequence(0)
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        return h * float(np.random.Generator(np.random.PCG64(seeds.spawn(1)[0])).random())
+
+    return UserLoop(Net(hidden))
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    count: int = 0
+
+
+@loop("frozen.count")
+def frozen_object_that_counts() -> UserLoop:
+    frozen = Frozen()
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        object.__setattr__(frozen, "count", frozen.count + 1)
+        return h
+
+    return UserLoop(Net(hidden), lambda: 1 + 0.1 * frozen.count)
+
+
+class Color(Flag):
+    RED = 1
+    BLUE = 2
+
+
+@dataclass
+class Config:
+    width: float = 1.0
+    color: Color = Color.RED
+
+
+class Settings:
+    scale = 1.0
+
+
+LOGGER = logging.getLogger(__name__)
+
+
+@loop()
+def plain_objects_of_all_kinds() -> UserLoop:
+    @functools.lru_cache
+    def scaled(size: int, scale: float) -> float:
+        return size * scale
+
+    def hidden(net: Any, h: Tensor) -> Tensor:
+        LOGGER.debug("a pass of %d", len(h))
+        either = net.config.color | Color.BLUE
+        return net.part(h) * scaled(1, net.settings.scale) * (1 if Color.BLUE in either else 2)
+
+    net = Net(hidden)
+    net.config, net.settings, net.part = Config(), Settings(), functools.partial(torch.mul, 1.5)
+    net.logger = LOGGER
+    return UserLoop(net)
