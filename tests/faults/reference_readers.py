@@ -8,6 +8,7 @@ limits of memory and time and is started anew where it dies, for these libraries
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import io
 import json
@@ -144,7 +145,7 @@ def _named(tree: Any, path: str | None = None) -> Iterator[tuple[str, Any]]:
     """The dense tensors and arrays below a tree, by dotted names as the reader gives them."""
     if isinstance(tree, dict):
         pairs = [(str(key), value) for key, value in tree.items()]
-    elif isinstance(tree, (list, tuple)):
+    elif isinstance(tree, (list, tuple, collections.deque)):
         pairs = [(str(i), value) for i, value in enumerate(tree)]
     elif isinstance(tree, np.ndarray) or (
         isinstance(tree, torch.Tensor) and tree.layout is torch.strided and not tree.is_meta

@@ -11,6 +11,7 @@ import pathlib
 import pickle
 import types
 import uuid
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from torch import nn
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.reader_child import read
+from tests.faults.odd_calls import misread
 from tests.faults.pickle_assembly import Call, Name, Raw, coded, pickled, storage, tensor, torch_zip
+from tests.faults.reference_readers import ReferenceReaders
 
+DRAWS = 1500  # of which the reader without these rules misread 12
 W = np.arange(3, dtype=np.float32)
 ARRAY = Raw(pickle.dumps(W, 2)[2:-1])
 ADDRESSES = b"A" * 8  # that a forged type takes for those of objects
@@ -208,6 +212,14 @@ def test_whole_numbers_have_no_gradient() -> None:
             torch.load(io.BytesIO(content))
         with pytest.raises(UnreadableFile):
             read(content)
+
+
+def test_no_random_call_is_read_otherwise_than_pickle_and_torch_read_it(tmp_path: Path) -> None:
+    with ReferenceReaders(tmp_path) as readers:
+        judged = misread(range(DRAWS), readers)
+    assert judged.wrong == []
+    assert judged.warned > DRAWS // 5
+    assert judged.equal > DRAWS // 40
 
 
 RECORD = [("a", "<f4"), ("b", "<f8")]
