@@ -10,7 +10,7 @@ them. What is known is read as a line of its own in the gap, and `repair` writes
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -156,11 +156,18 @@ class _Log:
 
 
 class _GapReader:
+    """Each part takes time in proportion to the log, however many gaps it has."""
+
     def __init__(self, log: _Log, regime: str, facts: Sequence[LogFact], tag: str) -> None:
         self._log, self._regime, self._facts, self._tag = log, regime, facts, tag
         self._known: dict[int, LogLine] = {}
         self._doubtful: set[int] = set()  # first lines of gaps
         self._continued = sorted(log.continued)
+        said = [fact for fact in facts if fact.continued is not None]
+        self._newest = said[-1] if said else LogFact(0)
+        self._stated = sorted(self._newest.continued or ())
+        # Places of the scores that count before a line, and how far they were taken.
+        self._counted, self._scored, self._went_on = array("q"), 0, 0
 
     def read(self) -> GapReading:
         for gap in self._log.gaps:
@@ -173,12 +180,11 @@ class _GapReader:
     # Where the run went on
 
     def _find_continued(self, gap: tuple[int, int]) -> None:
-        said = [one.continued for one in self._facts if one.lines > gap[1]]
-        newest = next((pairs for pairs in reversed(said) if pairs is not None), None)
-        if newest is not None:
-            for seq, lines in newest:
-                if gap[0] <= seq <= gap[1]:
-                    self._add_continued(seq, lines)
+        if self._newest.lines > gap[1]:
+            for seq, lines in self._stated[bisect_left(self._stated, (gap[0], 0)) :]:
+                if seq > gap[1]:
+                    break
+                self._add_continued(seq, lines)
         elif (counted := self._lines_before_return(gap)) is not None:
             self._add_continued(gap[0], counted)
 
@@ -186,7 +192,7 @@ class _GapReader:
         step, at = self._score_before(lines)
         fields = {"step": step, "remark": "", "folder": "", "lines": lines, MADE_ANEW: True}
         self._known[seq] = LogLine(seq, at, CONTINUED, fields, self._tag)
-        self._continued = sorted([*self._continued, (seq, lines)])
+        insort(self._continued, (seq, lines))
 
     def _lines_before_return(self, gap: tuple[int, int]) -> int | None:
         """How many lines count before a gap behind which the steps go back; None where they do
@@ -199,25 +205,38 @@ class _GapReader:
         after = bisect_left(log.scored, gap[1])
         if after == len(log.scored):
             return None
-        if any(gap[1] < seq < log.scored[after] for seq, _ in log.continued):
+        went_on = bisect_left(log.continued, (gap[1], 0))
+        if went_on < len(log.continued) and log.continued[went_on][0] < log.scored[after]:
             return None  # it says so itself
-        step, counted = log.steps[after], self._counted(gap[0])
+        self._count_before(gap[0])
+        counted, step = self._counted, log.steps[after]
         if not counted or log.steps[counted[-1]] < step:
             return None
-        places = [place for place in counted if log.steps[place] < step]
-        places = places[: max(0, len(places) - (gap[1] - gap[0]))]
-        lines = log.scored[places[-1]] + 1 if places else 0
+        place = len(counted)
+        while place and log.steps[counted[place - 1]] >= step:
+            place -= 1
+        place = max(0, place - (gap[1] - gap[0]))
+        lines = log.scored[counted[place - 1]] + 1 if place else 0
         held = [one.lines for one in self._facts if one.lines <= gap[0] and one.step <= step]
         return max([lines, *held])
 
-    def _counted(self, number: int) -> list[int]:
-        """Places of the scores before a line that count there."""
+    def _count_before(self, number: int) -> None:
+        """Take the scores before a line, less those that do not count there."""
         log = self._log
-        places = list(range(bisect_left(log.scored, number)))
-        for seq, lines in (pair for pair in self._continued if pair[0] < number):
-            first, end = bisect_left(log.scored, lines), bisect_left(log.scored, seq)
-            places = [place for place in places if not first <= place < end]
-        return places
+        while self._went_on < len(self._continued):
+            seq, lines = self._continued[self._went_on]
+            if seq >= number:
+                break
+            self._take_scores(seq)
+            while self._counted and log.scored[self._counted[-1]] >= lines:
+                self._counted.pop()
+            self._went_on += 1
+        self._take_scores(number)
+
+    def _take_scores(self, number: int) -> None:
+        end = bisect_left(self._log.scored, number)
+        self._counted.extend(range(self._scored, end))
+        self._scored = max(self._scored, end)
 
     def _score_before(self, number: int) -> tuple[int, float]:
         """Step and time of the last score before a line; zeros where there is none."""
@@ -256,7 +275,8 @@ class _GapReader:
                     while len(history) > 1 and history[-1][0] >= lines:
                         history.pop()
                     regime = history[-1][1]
-                    open_gaps = [gap for gap in open_gaps if gap[0] < lines]
+                    while open_gaps and open_gaps[-1][0] >= lines:
+                        open_gaps.pop()
         self._doubtful.update(first for first, _ in open_gaps)
 
     def _moments(self) -> list[tuple[int, int, object]]:
@@ -281,9 +301,10 @@ class _GapReader:
         self._known[seq] = LogLine(seq, at, SWAPPED, fields, self._tag)
 
     def _lost(self) -> Iterator[LogLine]:
+        all_known = sorted(self._known)
         for first, last in self._log.gaps:
             doubt = {DOUBTFUL: True} if first in self._doubtful else {}
-            known = [seq for seq in sorted(self._known) if first <= seq <= last]
+            known = all_known[bisect_left(all_known, first) : bisect_left(all_known, last + 1)]
             starts = [first, *(seq + 1 for seq in known)]
             for start, end in zip(starts, [*known, last + 1], strict=True):
                 if start < end:

@@ -147,6 +147,16 @@ def doubled(path: Path, _other: Path) -> None:
     path.write_bytes(b"".join([*lines, *lines[-1:]]))
 
 
+def line_out(path: Path, _other: Path) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2] + lines[3:]))
+
+
+def lines_turned(path: Path, _other: Path) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:1], *lines[2:0:-1], *lines[3:]]))
+
+
 def swap(path: Path, other: Path) -> None:
     path.unlink()
     shutil.copy2(other, path)
@@ -185,6 +195,7 @@ OF_FILES = (
     *(cut, empty, tail, long_tail, short_zeros, holes, hole_inside, flip, doubled, swap),
     *(remove, as_folder, as_fifo, as_link),
 )
+OF_LINES = (line_out, lines_turned)
 OF_FOLDERS = (swap_folder, remove, as_fifo, as_link, as_file)
 # What cannot be known without an inventory: `verify` says 'as far as can be told'.
 WITHOUT_INVENTORY = ("log", "frame", "tensors", "state", "weights", "answers", "lock", *FOLDERS)
@@ -217,7 +228,8 @@ def pick(folder: Path, pattern: str) -> Path:
 
 def cases() -> Iterator[Any]:
     for kind, (roles, damages) in product(
-        ("closed", "killed"), ((FILES, OF_FILES), (FOLDERS, OF_FOLDERS))
+        ("closed", "killed"),
+        ((FILES, OF_FILES), ({"log": FILES["log"]}, OF_LINES), (FOLDERS, OF_FOLDERS)),
     ):
         for role, damage in product(roles, damages):
             if kind == "killed" and role not in WITHOUT_INVENTORY:
