@@ -90,7 +90,7 @@ class _ImportsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Instruction:
     """An instruction. `length` of its argument, or how that is stated, as `pickletools` has it;
     `takes`: how many values from the stack, below those behind the last mark where it is `marked`;
     `gives`: the sorts of those that it puts there."""
@@ -102,10 +102,10 @@ class _Step:
     gives: bytes
 
     @staticmethod
-    def of(known: Any) -> _Step:
+    def of(known: Any) -> _Instruction:
         before = [each.name for each in known.stack_before]
         marked = "mark" in before
-        return _Step(
+        return _Instruction(
             known.name,
             known.arg.n if known.arg else 0,
             before.index("mark") if marked else len(before),
@@ -114,7 +114,7 @@ class _Step:
         )
 
 
-_STEPS = {ord(known.code): _Step.of(known) for known in pickletools.opcodes}
+_STEPS = {ord(known.code): _Instruction.of(known) for known in pickletools.opcodes}
 _STATED = {  # bytes of a length that stands before an argument
     pickletools.TAKEN_FROM_ARGUMENT1: 1,
     pickletools.TAKEN_FROM_ARGUMENT4: 4,
@@ -155,7 +155,7 @@ class _Outline:
                 self.starts = (self.starts[1], start)
         raise UnreadableFile(_WITHOUT_END)
 
-    def _apply(self, step: _Step) -> None:
+    def _apply(self, step: _Instruction) -> None:
         if step.name == "MARK":
             self.marks.append(len(self.stack))
             return
@@ -179,7 +179,7 @@ class _Outline:
             self._taken(step)
             self.stack += gives
 
-    def _taken(self, step: _Step, kept: int = 0) -> bytearray:
+    def _taken(self, step: _Instruction, kept: int = 0) -> bytearray:
         """The values that an instruction takes from the stack, but for the first `kept`."""
         if not step.marked:
             taken = self._take(step.takes - kept)
@@ -215,7 +215,7 @@ class _Outline:
         if any(items):
             self.stack[-1] = _ANY
 
-    def _argument(self, step: _Step) -> bytes:
+    def _argument(self, step: _Instruction) -> bytes:
         """Pass over the argument of an instruction; return the sorts of the values it gives."""
         if step.length == pickletools.UP_TO_NEWLINE:
             return self._line(step)
@@ -234,7 +234,7 @@ class _Outline:
         )
         return bytes((_ANY,)) if of_torch else step.gives
 
-    def _line(self, step: _Step) -> bytes:
+    def _line(self, step: _Instruction) -> bytes:
         begin, end = self._line_ends()
         if step.name == "UNICODE":
             return step.gives
@@ -256,7 +256,7 @@ class _Outline:
         self.at = end + 1
         return begin, end
 
-    def _import(self, step: _Step, start: int) -> None:
+    def _import(self, step: _Instruction, start: int) -> None:
         """Raise `_ImportsError`, or `_NoPickleError` where no reader imports anything."""
         if step.name == "STACK_GLOBAL":
             if _PLAIN in (names := self._take(2)) or _EMPTY in names:
