@@ -28,7 +28,7 @@ _WITHOUT_END = "is safetensors and a pickle without end at once, and was refused
 _LONGEST_NAME = 4096  # bytes; no file system has a longer one
 _MAGIC = MAGIC.to_bytes(10, "little")
 # What is in a number of any notation. Readers differ in the notations, and C's stops at a NUL.
-_NUMBER = re.compile(rb"[0-9A-Za-z_+\-. \t\r\v\f]+")
+_NUMBER = re.compile(rb"[_+\-. \t\r\v\f]*+[0-9A-Za-z][0-9A-Za-z_+\-. \t\r\v\f]*+")
 _TEXT, _PLAIN, _EMPTY, _ANY = range(4)  # sorts of values
 _SORTS = {
     **dict.fromkeys(("str", "bytes_or_str"), _TEXT),
