@@ -95,7 +95,15 @@ class NamelessError(Exception, metaclass=Nameless):
     pass
 
 
-@pytest.mark.parametrize("kind", [WordyError, NamelessError], ids=["wordy", "nameless"])
+class NotedError(Exception):
+    @property
+    def __notes__(self) -> list[str]:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    "kind", [WordyError, NamelessError, NotedError], ids=["wordy", "nameless", "noted"]
+)
 def test_an_error_that_cannot_be_said_ends_the_watching_alone(
     kind: type[Exception], tmp_path: Path
 ) -> None:
@@ -106,6 +114,8 @@ def test_an_error_that_cannot_be_said_ends_the_watching_alone(
     with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run") as w:
         w.step(loss=Failing())  # type: ignore[arg-type]
     assert w.trouble
+    assert RunReader(tmp_path / "run").status == "failed"
+    assert not any(each.name == "dgn-recorder" for each in threading.enumerate())
 
 
 def test_a_step_deep_in_a_recursion_raises_nothing(tmp_path: Path) -> None:
