@@ -99,7 +99,7 @@ class _StatePart:
     installed: bool  # it belongs to an installed package: a cache that is filled once, say
 
 
-class _Reached(NamedTuple):
+class _Visit(NamedTuple):
     """An object to visit: `names` that code which reaches it names, whether that code belongs to an
     installed package, and whether the copy of the module has an object of its own instead."""
 
@@ -133,10 +133,10 @@ class ReachedState:
         self.draws_of_numpy = self.copies_itself = False
         self._whole = whole
         self._named: set[str] = set()  # what functions name, of their module or of any object
-        self._unnamed: dict[str, list[_Reached]] = {}
+        self._unnamed: dict[str, list[_Visit]] = {}
         self._installed = False  # of what is being visited, as `_copied`
         self._copied = not whole
-        self._waiting: list[_Reached] = []
+        self._waiting: list[_Visit] = []
         self._add(class_name(type(module)), module)
         self._walk()
         self._flags = _process_flags()
@@ -207,7 +207,7 @@ class ReachedState:
         if is_module or (id(value), copied) not in self._seen:
             if not is_module:
                 self._seen[id(value), copied] = value
-            self._waiting.append(_Reached(name, value, names, self._installed, copied))
+            self._waiting.append(_Visit(name, value, names, self._installed, copied))
 
     def _add_class(self, kind: type) -> None:
         for each in mro(kind):
@@ -380,7 +380,7 @@ class ReachedState:
             if runs or not is_kind(value, _CALLED):
                 self._add(label, value)
             else:
-                reached = _Reached(label, value, frozenset(), self._installed, False)
+                reached = _Visit(label, value, frozenset(), self._installed, False)
                 self._unnamed.setdefault(own, []).append(reached)
         for base in mro(kind)[1:]:
             if not is_library(class_module(base)):

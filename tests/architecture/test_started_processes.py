@@ -47,7 +47,6 @@ STARTS = {
     "dgn_engine/confinement/spawn_context.py": "the processes of multiprocessing",
     "dgn_engine/confinement/tied_program.py": "ffmpeg, tied to its parent: `python_command`",
     "dgn_engine/confinement/trial.py": "a confined process: `child_command`; tries to fork",
-    "dgn_engine/model/importing/module_draws.py": "names what `forward` may not start",
     "dgn_engine/session/live_branch.py": "a branch: `module_command`",
     "dgn_engine/storage/runs/index_shares.py": "readers of runs: `module_command`",
     "dgn_engine/storage/user_folders.py": "the folder of a bundle",
@@ -66,7 +65,6 @@ WALLS = re.compile(
 NO_PYTHON = (
     "app/dgn_viewer/shell/",
     "dgn_engine/cli/docs.py",
-    "dgn_engine/model/importing/module_draws.py",
     "dgn_engine/storage/user_folders.py",
 )
 
