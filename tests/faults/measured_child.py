@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 from pathlib import Path
 
+from dgn_engine.confinement.start_folder import PARENT
 from dgn_engine.storage.checkpoints import reader_child
 
 
 def main(report: str, seconds: str, part: str = "") -> None:
     """A fork of this small process reads, so that its peak is its own."""
+    os.environ[PARENT] = str(os.getpid())
     forked = os.fork()
     if forked == 0:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent
         reader_child.main(int(seconds), part)
         os._exit(0)
     os.close(1)
