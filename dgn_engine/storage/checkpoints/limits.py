@@ -18,9 +18,12 @@ EXTENT = 1 << 42  # product of the sides of a shape, those of 0 left out
 PACE = 32 << 20  # bytes of a file that are read in a second at least, on top of the usual time
 
 
+COPIED_ITEM = 64  # bytes that an item of a list or a table counts as, where a call copies it
+
+
 def copied(size: int) -> int:
-    """Bytes that the calls in a pickle may copy, where the file has `size` bytes; an item of a list
-    or a table counts as eight. A file is copied about once."""
+    """Bytes that the calls in a pickle may copy, where the file has `size` bytes. A file is copied
+    about once."""
     return (256 << 20) + 4 * size
 
 

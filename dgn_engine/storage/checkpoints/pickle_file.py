@@ -135,6 +135,10 @@ class InertDict:
         self.keys.add(key)
         self.pairs.append((key, value))
 
+    def copy(self, name: str) -> InertDict:
+        """Return one of the same pairs, as they are now."""
+        return InertDict(list(self.pairs), name)
+
     def fill(self, pairs: Iterable[tuple[Any, Any]]) -> InertDict:
         """Set the keys of pairs and return the dictionary."""
         for key, value in pairs:
@@ -470,11 +474,10 @@ class InertUnpickler(pickle._Unpickler):
         if isinstance(callee, GlobalName) and not isinstance(arguments, tuple):
             self.calls.called_oddly(callee)
         elif isinstance(callee, GlobalName):
+            self._count(arguments)
             result = self.build(callee, arguments)
             if isinstance(result, Opaque) and result.odd:
                 self.calls.called_oddly(callee)
-            if not isinstance(result, InertObject) or result.arguments is not arguments:
-                self._count(arguments)
             return result
         return Opaque(type_name(callee), arguments, odd=True)
 
@@ -484,9 +487,9 @@ class InertUnpickler(pickle._Unpickler):
             if isinstance(argument, (str, bytes)):
                 self.copied += len(argument)
             elif isinstance(argument, (tuple, list)):
-                self.copied += 8 * len(argument)
+                self.copied += limits.COPIED_ITEM * len(argument)
             elif isinstance(argument, InertDict):
-                self.copied += 8 * len(argument.pairs)
+                self.copied += limits.COPIED_ITEM * len(argument.pairs)
         if self.copied > limits.copied(len(self.content)):
             raise UnreadableFile("copies its text or tables again and again, and was refused")
 

@@ -341,8 +341,8 @@ def _dictionary(name: str) -> Callable[[tuple[Any, ...]], InertDict]:
     def make(arguments: tuple[Any, ...]) -> InertDict:
         (given,) = arguments or ((),)
         if isinstance(given, InertDict):
-            given = given.pairs
-        elif name == "collections.Counter" and given != ():  # it would count them
+            return given.copy(name)
+        if name == "collections.Counter" and given != ():  # it would count them
             raise TypeError
         if not isinstance(given, (list, tuple)):
             raise TypeError
