@@ -78,15 +78,18 @@ def tags_of(info: Mapping[str, Any]) -> dict[str, float]:
 
 
 def with_new_id(info: Mapping[str, Any], counts: tuple[int, int, int]) -> dict[str, Any]:
-    """The `run.json` of a copy: a run of its own, whose files state the id that it had before.
+    """The `run.json` of a copy: a run of its own, whose files state the id that it had before. One
+    that states none gets none: nobody can tell which ids its files may state.
 
     Args:
         info: that of the run.
         counts: of its lines, frames and checkpoints; what comes later states the new id.
     """
+    if not id_of(info):
+        return dict(info)
     known = info.get(COUNTS)
     before = known if isinstance(known, dict) else {}
-    ends = {**before, id_of(info): list(counts)} if id_of(info) else before
+    ends = {**before, id_of(info): list(counts)}
     return {**info, ID: uuid.uuid4().hex, FORMER: sorted(ids_of(info)), COUNTS: ends}
 
 
