@@ -1,7 +1,7 @@
 """Keeps what is computed for a reading apart from the training of the user's own loop.
 
 Only what belongs to the calling thread is switched, or is switched for this thread alone: other
-threads of the user's may train, draw random numbers and call modules meanwhile. What watchers of
+threads of the user may train, draw random numbers and call modules meanwhile. What watchers of
 several threads switch for the whole process they switch in turn.
 """
 
@@ -74,7 +74,7 @@ def isolated(patience: float = PATIENCE) -> Iterator[None]:
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Call the signal handlers of the user's, in `isolated`, not before its end: what is being
+    """Call the user's signal handlers, in `isolated`, not before its end: what is being
     switched or put back would be left half done by an exception that they raise."""
     global _deferring
     if threading.current_thread() is not threading.main_thread():  # no handler runs in it
@@ -335,7 +335,7 @@ _HANDLERS: set[CodeType | None] = set()
 def is_interrupt(error: BaseException) -> bool:
     """Return whether an exception reached this thread from outside of what it ran.
 
-    That is Ctrl-C, and whatever a signal handler of the user's raises; not a `KeyboardInterrupt`
+    That is Ctrl-C, and whatever the user's signal handlers raise; not a `KeyboardInterrupt`
     or `SystemExit` that code raises while its result is asked for.
     """
     now = {_code_of(signal.getsignal(each)) for each in signal.valid_signals()}

@@ -453,7 +453,7 @@ class ReachedState:
                 alias.copy_(copy)
             put_version_back()
 
-        def put_version_back() -> None:  # autograd looks at it: a graph of the user's may be alive
+        def put_version_back() -> None:  # autograd looks at it: the user's graph may be alive
             if tensor._version != version:
                 torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
@@ -697,7 +697,7 @@ def _refill(container: Any, before: list[Any]) -> None:
 
 
 def _stream(value: Any) -> tuple[Callable[[], bool], Callable[[], object]] | None:
-    """How the state of a random generator of the user's is compared and put back."""
+    """How the state of the user's random generators is compared and put back."""
     read: Callable[[], Any]
     write: Callable[[Any], object]
     if is_kind(value, torch.Generator):

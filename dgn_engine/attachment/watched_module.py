@@ -342,7 +342,7 @@ def _copied(module: nn.Module, reached: ReachedState | None) -> nn.Module:
         if is_kind(part, torch.jit.ScriptModule):
             part.eval()
         else:
-            attributes(part)["training"] = False  # `eval` calls a `train` of the user's
+            attributes(part)["training"] = False  # `eval` calls the user's `train`
     if any(p.dtype in _HALF for _, p in named_tensors(copy, "_parameters")):
         with refuse_draws():
             copy = nn.Module.float(copy)

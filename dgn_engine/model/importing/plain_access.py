@@ -1,4 +1,4 @@
-"""Reads objects of the user's without running code of theirs: no property, no `__getattr__`, no
+"""Reads the user's objects without running their code: no property, no `__getattr__`, no
 method that a class overrides."""
 
 from __future__ import annotations
