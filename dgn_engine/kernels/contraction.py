@@ -147,8 +147,9 @@ class KernelSum:
         terms = sorted(terms, key=lambda term: len(term.one) * len(term.two) == 1)
         # Logits outermost: their examples are then the rows of one product.
         sides = [_by_logit(term.one, term.two) for term in terms]
+        device = self._total.device
         halved = self.symmetric and c == 1  # more logits are halved pair by pair
-        for rows in row_tiles(self.n, self.m * (TILE_ITEMS // CACHED), symmetric=halved):
+        for rows in row_tiles(self.n, self.m * (TILE_ITEMS // CACHED), device, symmetric=halved):
             grams = [_gram(term, rows) for term in terms]
             block = (rows.stop - rows.start) * self.m
             count = max(1, min(c, CACHED // block))
@@ -213,7 +214,7 @@ def add_layer(sums: Sequence[tuple[KernelSum, LayerTerm]], positions: int = 1) -
             kernel.hold(each)
         return
     row = first.m * positions**2 * (term.one.shape[1] if first.how == "perclass" else 1)
-    for rows in row_tiles(first.n, row, symmetric=first.symmetric):
+    for rows in row_tiles(first.n, row, term.one.device, symmetric=first.symmetric):
         columns = slice(rows.start if first.symmetric else 0, first.m)
         gram = None
         if term.left is not None and term.right is not None:

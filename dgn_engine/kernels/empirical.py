@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -122,6 +123,7 @@ def module_kernel(
         if side is not None:
             _check_examples(name, side, module)
     probe = other if other is not None and len(x) == 1 else x
+    _enter_context(x.device)
     function = ModuleFunction(module, probe, before_softmax)
     with function.undisturbed(), torch.no_grad():
         kernel = _Contraction(function, x, other, logits, budget_bytes).kernel()
@@ -280,6 +282,16 @@ def _products(one: Tensor, two: Tensor) -> Tensor:
     for left, right in zip(torch.split(one, _PART, 1), torch.split(two, _PART, 1), strict=True):
         total += left @ right.T
     return total.to(one.dtype)
+
+
+@cache
+def _enter_context(device: torch.device) -> None:
+    """Let autograd's own thread for a card enter CUDA's context by a kernel: where a product comes
+    first, torch warns that there is none."""
+    if device.type == "cuda":
+        with torch.enable_grad():
+            one = torch.ones((), device=device, requires_grad=True)
+            torch.autograd.grad(2.0 * one, one)
 
 
 def _length(part: slice) -> int:

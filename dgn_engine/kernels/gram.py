@@ -16,6 +16,7 @@ from dgn_engine.kernels.precision import full_precision
 WORTH_IT = 1.2  # oneDNN is used where it is at least this much faster than the BLAS
 TILE_ITEMS = 8 << 20  # numbers in one tile of rows
 ROWS_AT_LEAST = 64  # fewer rows than this make the products of a tile slow
+ROWS_ON_A_CARD = 1024  # launching a product takes as long as computing one of these
 
 
 def accumulator(tensor: Tensor) -> torch.dtype:
@@ -108,7 +109,14 @@ class KernelBlock:
         return slice(columns.start - self.columns.start, columns.stop - self.columns.start)
 
 
-def row_tiles(n: int, row_items: int, spread: int = 1, symmetric: bool = True) -> Iterator[slice]:
+def rows_at_least(device: torch.device) -> int:
+    """Rows of which a product on this device is not slow."""
+    return ROWS_ON_A_CARD if device.type == "cuda" else ROWS_AT_LEAST
+
+
+def row_tiles(
+    n: int, row_items: int, device: torch.device, spread: int = 1, symmetric: bool = True
+) -> Iterator[slice]:
     """Rows of a kernel of n examples, a tile at a time.
 
     Few enough for the budget, where each row holds `row_items` numbers, and where the kernel is
@@ -116,7 +124,7 @@ def row_tiles(n: int, row_items: int, spread: int = 1, symmetric: bool = True) -
     """
     step = max(1, TILE_ITEMS // row_items)
     if symmetric:
-        step = min(step, max(ROWS_AT_LEAST // spread, n // 8, 1))
+        step = min(step, max(rows_at_least(device) // spread, n // 8, 1))
     for top in range(0, n, step):
         yield slice(top, min(n, top + step))
 
@@ -124,7 +132,7 @@ def row_tiles(n: int, row_items: int, spread: int = 1, symmetric: bool = True) -
 def mirror(kernel: Tensor) -> None:
     """Copy the upper half of (..., n, n) onto the lower, in place."""
     n = kernel.shape[-1]
-    for rows in row_tiles(n, n):
+    for rows in row_tiles(n, n, kernel.device):
         kernel[..., rows.stop :, rows] = kernel[..., rows, rows.stop :].mT
         block = kernel[..., rows, rows]
         block.copy_(block.triu() + block.triu(1).mT)

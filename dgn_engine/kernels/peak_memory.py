@@ -14,9 +14,9 @@ from math import prod
 import torch
 
 from dgn_engine.kernels.contraction import CACHED, is_pairwise
-from dgn_engine.kernels.gram import ROWS_AT_LEAST, TILE_ITEMS
+from dgn_engine.kernels.gram import TILE_ITEMS, rows_at_least
 from dgn_engine.kernels.ntk import Logits, logit_chunks
-from dgn_engine.kernels.recursion import TILE_BYTES, pair_numbers
+from dgn_engine.kernels.recursion import pair_numbers, tile_bytes_on
 from dgn_engine.kernels.term_count import count_terms
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.network import GatedNetwork
@@ -32,7 +32,7 @@ class PeakMemory:
 
     def __init__(self, network: GatedNetwork, logits: Logits, n: int, other: int | None) -> None:
         first = next(network.parameters())
-        self.item = first.element_size()
+        self.item, self.device = first.element_size(), first.device
         self.architecture, self.logits = network.architecture, logits
         self.n, self.m = n, n if other is None else other
         self.square = other is None
@@ -128,7 +128,7 @@ class PeakMemory:
         if maps:
             item = 8 if self.architecture.residual else self.item
             pair = pair_numbers(self.architecture)
-            columns = min(self.m, max(1, TILE_BYTES // (self.item * pair)))
+            columns = min(self.m, max(1, tile_bytes_on(self.device) // (self.item * pair)))
             tile = columns * item * ((count.alive + 4) * pair + 2 * self._padded_pair())
             each += 8 * (prod(self.architecture.input_shape) + self.gates // 4)  # as bits
         vectors = 8 * (count.alive + 6) * self._tile(self.m)
@@ -234,5 +234,5 @@ class PeakMemory:
         """Numbers in a tile of rows, as `row_tiles` cuts them."""
         step = max(1, TILE_ITEMS // row)
         if self.square:
-            step = min(step, max(ROWS_AT_LEAST, self.n // 8, 1))
+            step = min(step, max(rows_at_least(self.device), self.n // 8, 1))
         return min(step, self.n) * row

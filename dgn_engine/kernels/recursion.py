@@ -32,6 +32,7 @@ from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture.branches import channels_matter
 
 TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
+CARD_TILE_BYTES = 32 << 20  # so on a card, whose cache is larger and whose launches take longer
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,18 @@ class PathKernels:
     widths: float
 
 
+def tile_bytes_on(device: torch.device) -> int:
+    """Bytes of one map of pairs of positions that are worth handling at once."""
+    return CARD_TILE_BYTES if device.type == "cuda" else TILE_BYTES
+
+
 def path_recursion(
     architecture: arch.Architecture,
     inputs: PathInputs,
     by_width: bool = False,
     scales: Sequence[LayerScale] | None = None,
     block: KernelBlock | None = None,
-    tile_bytes: int = TILE_BYTES,
+    tile_bytes: int | None = None,
 ) -> PathKernels:
     """Run the recursion for the gates of n examples, or for a `block` of their pairs alone.
 
@@ -88,8 +94,9 @@ class PathRecursion:
             whole = whole or KernelBlock.whole(len(inputs.gates[0]))
             self._packed = popcount.packed_maps(architecture, inputs.gates, inputs.x_value, whole)
 
-    def kernels(self, block: KernelBlock, tile_bytes: int = TILE_BYTES) -> PathKernels:
+    def kernels(self, block: KernelBlock, tile_bytes: int | None = None) -> PathKernels:
         """The kernel and its derivative of a block of pairs."""
+        tile_bytes = tile_bytes or tile_bytes_on(self._plan.device)
         if self._packed is not None:
             kernel, derivative = self._packed.kernel(block), None
         else:
@@ -127,6 +134,10 @@ class _RecursionInputs:
     masks: Sequence[Tensor]
     by_width: bool
     scales: Sequence[LayerScale] | None
+
+    @property
+    def device(self) -> torch.device:
+        return self.layers.gates[0].device
 
     @property
     def dual(self) -> bool:
@@ -185,7 +196,7 @@ def _vector_part(
     nodes = plan.architecture.nodes
     pooling = (arch.GlobalAveragePool, arch.AveragePool, arch.Flatten)
     start = first or next(i for i, node in enumerate(nodes) if not isinstance(node, pooling))
-    for places in row_tiles(n, m, symmetric=block.symmetric):
+    for places in row_tiles(n, m, kernel.device, symmetric=block.symmetric):
         rows = slice(block.rows.start + places.start, block.rows.start + places.stop)
         columns = slice(block.first_column(rows.start), block.columns.stop)
         target = (places, block.column_places(columns))

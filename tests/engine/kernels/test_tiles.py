@@ -17,6 +17,7 @@ from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network, rando
 
 TIGHT = {"rtol": 1e-10, "atol": 1e-11}
 N = 13  # tiles of 4 leave one row over
+CPU, CARD = torch.device("cpu"), torch.device("cuda")
 
 
 def edges(tiles: Sequence[slice]) -> list[tuple[int, int]]:
@@ -28,15 +29,17 @@ def test_tiles_of_rows_keep_to_the_budget_and_end_with_the_rows(
 ) -> None:
     monkeypatch.setattr(gram, "TILE_ITEMS", 100)
     monkeypatch.setattr(gram, "ROWS_AT_LEAST", 12)
-    assert edges(list(gram.row_tiles(7, 30, symmetric=False))) == [(0, 3), (3, 6), (6, 7)]
-    assert edges(list(gram.row_tiles(6, 30, symmetric=False))) == [(0, 3), (3, 6)]
-    assert edges(list(gram.row_tiles(3, 500, symmetric=False))) == [(0, 1), (1, 2), (2, 3)]
+    assert edges(list(gram.row_tiles(7, 30, CPU, symmetric=False))) == [(0, 3), (3, 6), (6, 7)]
+    assert edges(list(gram.row_tiles(6, 30, CPU, symmetric=False))) == [(0, 3), (3, 6)]
+    assert edges(list(gram.row_tiles(3, 500, CPU, symmetric=False))) == [(0, 1), (1, 2), (2, 3)]
     # symmetric: at least 12 rows, or n / 8; of 4 matrix rows an example at least 3
-    assert edges(list(gram.row_tiles(30, 1))) == [(0, 12), (12, 24), (24, 30)]
-    assert edges(list(gram.row_tiles(7, 1, spread=4))) == [(0, 3), (3, 6), (6, 7)]
-    assert edges(list(gram.row_tiles(1000, 1)))[:2] == [(0, 100), (100, 200)]
+    assert edges(list(gram.row_tiles(30, 1, CPU))) == [(0, 12), (12, 24), (24, 30)]
+    assert edges(list(gram.row_tiles(7, 1, CPU, spread=4))) == [(0, 3), (3, 6), (6, 7)]
+    assert edges(list(gram.row_tiles(1000, 1, CPU)))[:2] == [(0, 100), (100, 200)]
     monkeypatch.setattr(gram, "TILE_ITEMS", 10**6)
-    assert edges(list(gram.row_tiles(1000, 1)))[:2] == [(0, 125), (125, 250)]
+    assert edges(list(gram.row_tiles(1000, 1, CPU)))[:2] == [(0, 125), (125, 250)]
+    monkeypatch.setattr(gram, "ROWS_ON_A_CARD", 700)
+    assert edges(list(gram.row_tiles(1000, 1, CARD))) == [(0, 700), (700, 1000)]
 
 
 @pytest.mark.parametrize("lead", [(), (2,)])
