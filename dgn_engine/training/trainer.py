@@ -25,7 +25,7 @@ from dgn_engine.regimes import Regime
 from dgn_engine.training.conv_step import ConvStep, is_chain_of_convolutions
 from dgn_engine.training.cuda.graph import Card, CudaCard
 from dgn_engine.training.cuda.host_copies import Courier
-from dgn_engine.training.cuda.step_precision import step_precision
+from dgn_engine.training.cuda.step_precision import ROUNDING, step_precision
 from dgn_engine.training.cuda.step_runner import EagerSteps, GraphSteps, StepRunner
 from dgn_engine.training.dense_step import DenseStep, is_dense_chain
 from dgn_engine.training.device_data import BatchBuffer, DeviceData, epoch_order
@@ -161,6 +161,10 @@ class Trainer:
     @property
     def examples(self) -> int:
         return len(self.data.train_y)
+
+    @property
+    def rounding(self) -> float:
+        return ROUNDING[self.config.training.precision]
 
     def _autograd_step(self, x: Tensor, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss and logits of the batch; the weights have moved."""

@@ -21,7 +21,7 @@ from dgn_engine.training.batched.stacked_gates import (
 from dgn_engine.training.batched.stacked_weights import StackedWeights
 from dgn_engine.training.cuda.graph import Card, CudaCard
 from dgn_engine.training.cuda.host_copies import Courier, HostCopy
-from dgn_engine.training.cuda.step_precision import step_precision
+from dgn_engine.training.cuda.step_precision import ROUNDING, step_precision
 from dgn_engine.training.cuda.step_runner import EagerSteps, GraphSteps, StepRunner
 from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.metrics import CHUNK_VALUES, Score
@@ -93,6 +93,10 @@ class TrainerStack:
     @property
     def examples(self) -> int:
         return self._train.examples
+
+    @property
+    def rounding(self) -> float:
+        return ROUNDING[self._config.precision]
 
     def step(self) -> None:
         rows = self._rows()

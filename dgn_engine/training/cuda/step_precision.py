@@ -9,6 +9,9 @@ import torch
 from dgn_engine.config import Precision
 from dgn_engine.kernels.precision import products
 
+ROUNDING: dict[Precision, float] = {"float32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-9}
+"""How far a number is rounded, as a share of it, where a step multiplies."""
+
 
 def step_precision(kind: Precision, device: torch.device) -> AbstractContextManager[object]:
     """In here a step is computed as asked: 'bf16' by autocast, 'tf32' by what the card multiplies.

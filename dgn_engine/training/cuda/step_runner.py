@@ -21,6 +21,9 @@ WARM_UP = 3  # eager steps before a capture, in which libraries find their memor
 # Of how far the weights move, in norm. Sums in another order give some 1e-6; a graph that reads
 # what is no longer there differs by as much as the step itself.
 TOLERANCE = 0.05
+# Where rounding grows to more than that within two steps (TF32, a large rate), a graph may differ
+# by some times what eager steps do from weights that are rounded once, and never by this much.
+ROUNDINGS, AT_MOST = 5.0, 0.5
 
 
 class Stepped(Protocol):
@@ -47,6 +50,10 @@ class Stepped(Protocol):
     def examples(self) -> int:
         """Rows are numbers below this."""
 
+    @property
+    def rounding(self) -> float:
+        """How far a step rounds what it multiplies, as a share of it."""
+
 
 class StepRunner(Protocol):
     """Takes steps eagerly or as graphs; whoever trains need not know."""
@@ -69,6 +76,10 @@ class EagerSteps:
 
     def forget(self) -> None:
         """Nothing is held."""
+
+
+_Moved = tuple[Tensor, Tensor]
+"""A tensor before and after two steps."""
 
 
 @dataclass
@@ -132,33 +143,50 @@ class GraphSteps:
         graph = self._card.captured(lambda: self._stepped.take(read))
         size.rows, size.graph = read, graph
         self.captures += 1
-        off = self._distance(size, rows)
-        if off > TOLERANCE:
-            self._fall_back(f"two captured steps differ from eager ones by {off:.0%} of their way")
+        if trouble := self._check(size, rows):
+            self._fall_back(trouble)
 
-    def _distance(self, size: _Size, rows: Tensor) -> float:
-        """How far two steps by the graph lead from two eager ones, as a share of the way; the
-        weights are what they were."""
+    def _check(self, size: _Size, rows: Tensor) -> str:
+        """Return how a graph differs from eager steps, or '' where it does not; the weights are
+        what they were."""
         assert size.rows is not None
         assert size.graph is not None
-        batches = (rows, (rows + 1) % self._stepped.examples)
-        tensors = self._stepped.moved()
-        before = [tensor.detach().clone() for tensor in tensors]
-        try:
-            for batch in batches:
-                self._stepped.take(batch)
-            eager = [tensor.detach().clone() for tensor in tensors]
-            _put_back(tensors, before)
-            for batch in batches:
-                size.rows.copy_(batch)
-                size.graph.replay()
-            captured = [tensor.detach().clone() for tensor in tensors]
-        finally:
-            _put_back(tensors, before)
-        pairs = zip(before, eager, captured, strict=True)
-        shares = [_share(*three) for three in pairs]
+        read, graph = size.rows, size.graph
+
+        def replay(batch: Tensor) -> None:
+            read.copy_(batch)
+            graph.replay()
+
+        eager = self._two_steps(rows, self._stepped.take)
+        captured = self._two_steps(rows, replay)
+        shares = [_share(*pair) for pair in zip(eager, captured, strict=True)]
         self.exact = self.exact and not any(shares)
-        return max(shares, default=0.0)
+        off = max(shares, default=0.0)
+        if off <= TOLERANCE:
+            return ""
+        rounded = self._two_steps(rows, self._stepped.take, self._stepped.rounding)
+        for share, *pair in zip(shares, eager, rounded, strict=True):
+            if share > max(TOLERANCE, min(AT_MOST, ROUNDINGS * _share(*pair))):
+                return f"two captured steps differ from eager ones by {off:.0%} of their way"
+        return ""
+
+    def _two_steps(
+        self, rows: Tensor, take: Callable[[Tensor], None], rounding: float = 0.0
+    ) -> list[_Moved]:
+        """Where two steps lead, and from where: the weights as they are, or each of them off by
+        about this share of it. They are put back."""
+        tensors = self._stepped.moved()
+        kept = [tensor.detach().clone() for tensor in tensors]
+        try:
+            if rounding:
+                _round_off(tensors, rounding)
+            before = [tensor.detach().clone() for tensor in tensors] if rounding else kept
+            for batch in (rows, (rows + 1) % self._stepped.examples):
+                take(batch)
+            after = [tensor.detach().clone() for tensor in tensors]
+        finally:
+            _put_back(tensors, kept)
+        return list(zip(before, after, strict=True))
 
     def _fall_back(self, reason: str) -> None:
         self.forget()
@@ -173,14 +201,25 @@ def _put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         tensor.copy_(value)
 
 
-def _share(before: Tensor, eager: Tensor, captured: Tensor) -> float:
-    """‖captured - eager‖ / ‖eager - before‖; 0 for the same bits, and where eager steps end in
-    what is no number, which the run will find by itself."""
-    if torch.equal(eager, captured) or not bool(torch.isfinite(eager).all()):
+@torch.no_grad()
+def _round_off(tensors: Sequence[Tensor], rounding: float) -> None:
+    for tensor in tensors:
+        if tensor.is_floating_point():
+            own = torch.Generator(tensor.device).manual_seed(0)  # nobody else's numbers are drawn
+            noise = torch.empty_like(tensor).normal_(generator=own)
+            tensor.mul_(noise.mul_(rounding).add_(1.0))
+
+
+def _share(eager: _Moved, other: _Moved) -> float:
+    """How far the ways of two tensors lie apart, as a share of the eager one; 0 for the same bits,
+    and where eager steps end in what is no number, which the run will find by itself."""
+    before, after = eager
+    if torch.equal(after, other[1]) or not bool(torch.isfinite(after).all()):
         return 0.0
-    off = float((captured.double() - eager.double()).norm())
-    way = float((eager.double() - before.double()).norm())
-    return off / way if way and off == off else float("inf")
+    way = after.double() - before.double()
+    off = float((other[1].double() - other[0].double() - way).norm())
+    length = float(way.norm())
+    return off / length if length and off == off else float("inf")
 
 
 def _first_line(error: Exception) -> str:

@@ -199,6 +199,66 @@ def test_a_graph_that_does_something_else_is_found_and_steps_are_eager_from_then
     assert graphs(ours).trouble == reason
 
 
+class Unstable:
+    """Steps on which a relative change of 2⁻¹¹ of the weights tells by some 10 % of the way."""
+
+    def __init__(self, rounding: float) -> None:
+        self.rounding, self.examples, self.said = rounding, 40, list[str]()
+        self.weights = torch.linspace(1.0, 2.0, 50, dtype=torch.float64)
+
+    def take(self, _: Tensor) -> None:
+        self.weights.add_(torch.sin(self.weights * 100.0), alpha=0.01)
+
+    def structure(self) -> str:
+        return ""
+
+    def moved(self) -> list[Tensor]:
+        return [self.weights]
+
+    def drop_gradients(self) -> None:
+        pass
+
+    def on_eager(self, reason: str) -> None:
+        self.said.append(reason)
+
+
+class Rounding(FakeCard):
+    """Products of its graphs are rounded otherwise than those of eager steps."""
+
+    def __init__(self, made: Unstable, share: float) -> None:
+        super().__init__()
+        self.made, self.share = made, share
+
+    def captured(self, work: Callable[[], None]) -> Any:
+        graph = super().captured(work)
+        replay = graph.replay
+
+        def rounded() -> None:
+            replay()
+            self.made.weights.mul_(1.0 + self.share)
+
+        graph.replay = rounded
+        return graph
+
+
+@pytest.mark.parametrize(
+    ("rounding", "share", "trusted"),
+    [(2.0**-11, 2.0**-11, True), (2.0**-24, 2.0**-11, False), (2.0**-11, 2.0**-5, False)],
+)
+def test_a_graph_is_trusted_as_far_as_eager_steps_are_sure_of_themselves(
+    rounding: float, share: float, trusted: bool
+) -> None:
+    made = Unstable(rounding)
+    steps = GraphSteps(made, Rounding(made, share))
+    before = torch.get_rng_state()
+    for _ in range(WARM_UP + 1):
+        steps.step(torch.arange(3))
+    assert (steps.trouble == "") is trusted
+    assert made.said == ([] if trusted else [steps.trouble])
+    assert not steps.exact
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_a_capture_that_fails_is_said_once_and_costs_nothing() -> None:
     ours, theirs = chain_trainer("FR-II"), chain_trainer("FR-II")
     said: list[str] = []
