@@ -179,7 +179,7 @@ class GraphSteps:
         kept = [tensor.detach().clone() for tensor in tensors]
         try:
             if rounding:
-                _round_off(tensors, rounding)
+                _perturb(tensors, rounding)
             before = [tensor.detach().clone() for tensor in tensors] if rounding else kept
             for batch in (rows, (rows + 1) % self._stepped.examples):
                 take(batch)
@@ -202,7 +202,7 @@ def _put_back(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 
 
 @torch.no_grad()
-def _round_off(tensors: Sequence[Tensor], rounding: float) -> None:
+def _perturb(tensors: Sequence[Tensor], rounding: float) -> None:
     for tensor in tensors:
         if tensor.is_floating_point():
             own = torch.Generator(tensor.device).manual_seed(0)  # nobody else's numbers are drawn
