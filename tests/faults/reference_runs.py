@@ -58,7 +58,8 @@ def damage(path: Path) -> list[str]:
 
 
 def assert_sound(path: Path) -> None:
-    assert damage(path) == []
+    found = damage(path)
+    assert not found, found
 
 
 def assert_equal(path: Path, reference: Path) -> None:

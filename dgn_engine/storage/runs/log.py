@@ -107,8 +107,8 @@ class LogContents:
     """`damaged`: first and last number (from 1) of each stretch of lines that are not sound, those
     of another run (`foreign`) among them; `is_foreign`: no line is the run's own; `missing`: first
     and last of the sequence numbers that no line has; `torn`: bytes of a last line that was not
-    finished, which is no damage unless `stray` says that it is the beginning of none; `marks`:
-    checksums of the lines that were asked for.
+    finished, zeros behind it included, which is no damage unless `stray` says that it is the
+    beginning of none; `marks`: checksums of the lines that were asked for.
     """
 
     lines: tuple[LogLine, ...]
@@ -358,18 +358,21 @@ class LogScan:
 
     def __iter__(self) -> Iterator[LogLine]:
         number = unfinished = 0
-        stray = has_own = False
+        stray = zeros = has_own = False
         tags = run_identity.tags_of(run_identity.info_beside(inner(self._path)))
         foreign_marks: dict[int, str] = {}
         with open_regular(self._path, FILE) as file, closing(_raw_lines(file)) as lines:
             for raw in lines:
                 if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
-                    begins = unfinished > 0 or raw[: len(_BEGINS)] == _BEGINS[: len(raw)]
-                    stray = stray or not begins or b"\0" in raw
+                    # Zeros are what a file system leaves for blocks that power or disk lost.
+                    text = raw.rstrip(b"\0")
+                    begins = unfinished > 0 or text[: len(_BEGINS)] == _BEGINS[: len(text)]
+                    stray = stray or not begins or b"\0" in text or (zeros and bool(text))
+                    zeros = zeros or len(text) < len(raw)
                     unfinished += len(raw)
                     continue
                 number += 1
-                stray = False
+                stray = zeros = False
                 line = None if unfinished else self._decode(raw[:-1])
                 unfinished = 0
                 if line is not None and is_of_another(line, tags):

@@ -389,7 +389,7 @@ def test_the_description_of_another_run_does_not_cost_what_lies_beside_it(
     assert len(reader.measured) == 6
 
 
-def test_a_tail_that_a_kill_leaves_is_sound_and_a_longer_one_is_damage_of_its_size(
+def test_a_tail_that_a_kill_or_a_disk_leaves_is_sound_and_another_is_damage_of_its_size(
     honest: dict[str, Path], memory: Path
 ) -> None:
     run = Path(shutil.copytree(honest["killed"], memory / "run"))
@@ -399,7 +399,19 @@ def test_a_tail_that_a_kill_leaves_is_sound_and_a_longer_one_is_damage_of_its_si
     for length in (*range(1, 12), *range(12, len(last), 9), len(last) - 1):
         log.write_bytes(whole + last[:length])
         assert all(one.harmless for one in verify(run)), length
-    for stray in (b"x", b"\0", bytes(4096), last[:9] + b"\0", b'{"seq":' + b"1" * LONG):
+    for zeros in (b"\0", bytes(4096), last[:9] + b"\0", last[:-1] + bytes(9000)):
+        log.write_bytes(whole + zeros)
+        assert [(one.path, one.harmless) for one in verify(run)] == [("log.jsonl", True)]
+        assert len(RunReader(run).measured) == 6
+    long = b'{"seq":' + b"1" * LONG
+    for stray in (
+        b"x",
+        b"\0x",
+        last[:9] + b"\0" + last[9:-1],
+        bytes(LONG),
+        bytes(9000) + b"x",
+        long,
+    ):
         log.write_bytes(whole + stray)
         assert [one.path for one in verify(run)] == ["log.jsonl"]
         with pytest.raises(UserError):
