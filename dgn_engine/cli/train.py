@@ -173,10 +173,12 @@ def _resume(arguments: argparse.Namespace) -> int:
             f"--record-every needs --record: {folder.path.name} was not recorded as frames before; "
             "say which probes, for example npk,ntk."
         )
-    newest = folder.newest
-    diverged_at = RunReader(arguments.resume).diverged_at
-    # One whose weights the disk did not take, or that the window trained, goes on to write them.
-    if newest is not None and newest.finished and folder.weights.exists():
+    newest, reader = folder.newest, RunReader(arguments.resume)
+    diverged_at = reader.diverged_at
+    # One whose weights or end the disk did not take, or that the window trained, goes on to write
+    # them.
+    written = folder.weights.exists() and reader.outcome == "finished"
+    if newest is not None and newest.finished and written:
         folder.close()
         say(f"{folder.path} is finished: {newest.step:,} steps.")
         return 0

@@ -96,8 +96,9 @@ FOLDERS = ("checkpoints", "frames", "weights", "damaged")
 STATE = ("step", "order", "lines", "frames", "kept", "finished", "regime", "dials", "config")
 
 
-def make_honest(folder: Path, seed: int = 0, steps: int = 4) -> None:
-    """A run as `dgn train` leaves one, but that nothing was trained."""
+def make_honest(folder: Path, seed: int = 0, steps: int = 4, killed: bool = False) -> None:
+    """A run as `dgn train` leaves one, but that nothing was trained; `killed`: before its end, so
+    that it has no inventory."""
     run = RunFolder.create(folder, RunConfig(seed=seed))
     run.begin(_started(run.config), "fingerprint", 1)
     for step in range(1, steps + 1):
@@ -112,7 +113,14 @@ def make_honest(folder: Path, seed: int = 0, steps: int = 4) -> None:
     }
     run.checkpoint(Snapshot({"value.weights.0": torch.ones(3, 4)}, state), "final")
     run.note("Finished", {"step": steps})
+    if not killed:
+        run.close()
+        return
+    run.sync()
+    left = Path(shutil.copytree(folder, folder.with_name(f"{folder.name}-left")))
     run.close()
+    shutil.rmtree(folder)
+    left.rename(folder)
 
 
 def _started(config: RunConfig) -> RunStarted:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import load
 
+from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -66,14 +67,21 @@ def assert_equal(path: Path, reference: Path) -> None:
     """Weights, optimiser state and every score, bit for bit."""
     assert_sound(path)
     one, other = RunReader(path), RunReader(reference)
-    assert one.status == other.status == "finished"
-    assert one.measured == other.measured
+    assert one.status == other.status == "finished", f"status {one.status}"
+    assert one.measured == other.measured, differing_scores(one.measured, other.measured)
     last = [reader.checkpoints[-1].path.whole / folder_layout.TENSORS for reader in (one, other)]
     for pair in ([path / folder_layout.WEIGHTS, reference / folder_layout.WEIGHTS], last):
         found, wanted = (load(file.read_bytes()) for file in pair)
-        assert found.keys() == wanted.keys()
+        assert found.keys() == wanted.keys(), f"tensors {found.keys() ^ wanted.keys()}"
         for name, array in wanted.items():
-            assert np.array_equal(found[name], array), name
+            assert np.array_equal(found[name], array), f"{pair[0].name}: {name}"
+
+
+def differing_scores(found: Sequence[Measured], wanted: Sequence[Measured]) -> str:
+    """Which scores one run has and the other has not, for a message."""
+    more = [score.step for score in found if score not in wanted]
+    fewer = [score.step for score in wanted if score not in found]
+    return f"scores of steps {more} instead of {fewer}; {len(found)} instead of {len(wanted)}"
 
 
 def fill(path: Path) -> None:

@@ -58,13 +58,18 @@ def judge(samples: list[dict[str, Any]], row: Row) -> None:
     def memory(phase: str) -> list[int]:
         return [sample["anonymous"] for sample in samples if sample["phase"] == phase]
 
-    steady = memory("steady")
-    begun, middle, ended = memory("warm")[-1], steady[len(steady) // 2], steady[-1]
+    def in_use(phase: str) -> list[int]:
+        """Without what glibc holds free, a few MB more every minute, and gives back later."""
+        return [one["anonymous"] - one["free"] for one in samples if one["phase"] == phase]
+
+    used = in_use("steady")
+    begun, middle, ended = in_use("warm")[-1], used[len(used) // 2], used[-1]
     rounds = [memory(f"again {number}")[-1] for number in range(ROUNDS + 1)]
     shared = samples[-1]["rss"] - samples[-1]["anonymous"]
     row.remark = (
-        f"{begun // MB} → {middle // MB} → {ended // MB} MB in {samples_steps(samples):,} steps; "
-        f"after one other network, and ten more in each round: "
+        f"{begun // MB} → {middle // MB} → {ended // MB} MB in use, "
+        f"{(memory('steady')[-1] - ended) // MB} MB more held free, in {samples_steps(samples):,} "
+        f"steps; after one other network, and ten more in each round: "
         f"{', '.join(str(one // MB) for one in rounds)} MB; beside them {shared // MB} MB of "
         f"libraries; {samples[-1]['recorded'] // MB} MB recorded"
     )

@@ -441,6 +441,23 @@ def test_resume_writes_the_weights_of_a_finished_run_that_the_disk_did_not_take(
     assert "is finished: 45 steps" in capsys.readouterr().out
 
 
+def test_resume_writes_the_end_of_a_finished_run_that_the_disk_did_not_take(tmp_path, capsys):
+    out = tmp_path / "run"
+    trained(out)
+    measured = RunReader(out).measured
+    log = out / folder_layout.LOG
+    lines = log.read_bytes().splitlines(keepends=True)
+    first = next(place for place, line in enumerate(lines) if b'"Saved"' in line)
+    assert b'"Finished"' in b"".join(lines[first:])
+    log.write_bytes(b"".join(lines[:first]))
+    assert RunReader(out).status == "interrupted"
+    assert main(["train", "--resume", str(out)]) == 0
+    assert RunReader(out).measured == measured
+    assert RunReader(out).status == "finished"
+    assert main(["train", "--resume", str(out)]) == 0
+    assert "is finished: 45 steps" in capsys.readouterr().out
+
+
 def test_resume_says_what_it_finds(tmp_path, capsys):
     out = tmp_path / "run"
     assert main(["train", "--resume", str(out)]) == 2
