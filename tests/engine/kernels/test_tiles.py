@@ -32,9 +32,8 @@ def test_tiles_of_rows_keep_to_the_budget_and_end_with_the_rows(
     assert edges(list(gram.row_tiles(7, 30, CPU, symmetric=False))) == [(0, 3), (3, 6), (6, 7)]
     assert edges(list(gram.row_tiles(6, 30, CPU, symmetric=False))) == [(0, 3), (3, 6)]
     assert edges(list(gram.row_tiles(3, 500, CPU, symmetric=False))) == [(0, 1), (1, 2), (2, 3)]
-    # symmetric: at least 12 rows, or n / 8; of 4 matrix rows an example at least 3
+    # symmetric: at least 12 rows, or n / 8
     assert edges(list(gram.row_tiles(30, 1, CPU))) == [(0, 12), (12, 24), (24, 30)]
-    assert edges(list(gram.row_tiles(7, 1, CPU, spread=4))) == [(0, 3), (3, 6), (6, 7)]
     assert edges(list(gram.row_tiles(1000, 1, CPU)))[:2] == [(0, 100), (100, 200)]
     monkeypatch.setattr(gram, "TILE_ITEMS", 10**6)
     assert edges(list(gram.row_tiles(1000, 1, CPU)))[:2] == [(0, 125), (125, 250)]
