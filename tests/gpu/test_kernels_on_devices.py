@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import Tensor
@@ -81,3 +84,15 @@ def test_every_probe_reads_a_network_that_lies_on_the_device(
         assert array.shape == theirs.shape
         if name in ("npk", "ntk", "overlap"):
             assert abs(array - theirs).max() <= 1e-3 * abs(theirs).max(), name
+
+
+def test_the_first_kernel_of_a_module_makes_torch_warn_of_no_context(device: torch.device) -> None:
+    """In a process of its own: the first product of a backward pass warns where there is none."""
+    work = (
+        "import torch, dgn_engine.kernels as k; "
+        f"x = torch.ones(2, 3, device={device.type!r}); "
+        "print(k.empirical_ntk(torch.nn.Linear(3, 2).to(x.device), x).shape)"
+    )
+    command = [sys.executable, "-W", "error:Attempting to run cuBLAS:UserWarning", "-c", work]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "torch.Size([2, 2])\n"), done.stderr
