@@ -52,9 +52,9 @@ Two more commands:
   `test/CLASS/…`, also in a `.tar.gz` or `.zip`). It stops after `--seconds` (560) with what it has:
   `gpu.json`, `gpu.md`, `davidnet.json`, `davidnet.md` and `session.log`. `--only davidnet` goes
   straight to the training, `--only gpu` leaves it out, `--dry` tries all of it on a CPU. On an
-  H100 the first part took 257 s, 24 epochs of ReLU 67 s and of DL 105 s with reading the images, so
-  that 560 seconds are enough for ReLU and two pairs of networks. `--only davidnet` in a second
-  call does the rest; into the same folder it takes the rates of the first.
+  H100 the first part took 257 s, 24 epochs of ReLU 67 s and 22.8 of DL 101 s with reading the
+  images, so that 560 seconds are about enough for ReLU and two pairs of networks. `--only
+  davidnet` in a second call does the rest; into the same folder it takes the rates of the first.
 """
 NOTHING = """
 **Not measured yet.** No figure on this page or elsewhere in the documentation was taken on a card.
