@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QComboBox
+from PySide6.QtWidgets import QApplication, QComboBox, QDockWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
@@ -147,15 +147,21 @@ def test_settings_that_are_no_text_are_as_if_there_were_none(tmp_path: Path) -> 
     assert settings.geometry is None
 
 
-def test_a_theme_is_put_on_everything_at_once(viewer: Viewer) -> None:
+def test_a_theme_is_put_on_everything_at_once_and_nothing_moves(viewer: Viewer) -> None:
     window = viewer.window
+    docks = window.findChildren(QDockWidget)
+    window.resizeDocks([window.docks.docks()[0]], [300], Qt.Orientation.Horizontal)
+    QApplication.processEvents()
+    places = [dock.geometry() for dock in docks]
     window.registry["view.theme.dark"].trigger()
     assert window.theme is DARK
     assert window.registry["view.theme.dark"].isChecked()
-    assert DARK.window in viewer.application.styleSheet()
+    assert window.palette().window().color().name().upper() == DARK.window
     window.registry["view.theme.light"].trigger()
     assert window.theme is LIGHT
     assert not window.registry["view.theme.dark"].isChecked()
+    QApplication.processEvents()
+    assert [dock.geometry() for dock in docks] == places
 
 
 def test_a_refusal_becomes_a_notice_and_nothing_changes(viewer: Viewer, qtbot: QtBot) -> None:

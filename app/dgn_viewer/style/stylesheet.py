@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -16,6 +17,22 @@ from dgn_engine.text.printable import printable
 from dgn_viewer.style.theme import Theme
 
 _ICONS = files("dgn_resources") / "icons"
+# The role of the palette that has the colour of each token, so that one style sheet serves every
+# theme. Not among them are the roles that Qt overwrites in a widget, and so in its children, where
+# a rule gives it a colour or a background: Window, Base, Button and the text on them.
+_ROLES = {
+    "window": QPalette.ColorRole.AlternateBase,
+    "panel": QPalette.ColorRole.ToolTipBase,
+    "line": QPalette.ColorRole.Mid,
+    "text": QPalette.ColorRole.ToolTipText,
+    "muted": QPalette.ColorRole.LinkVisited,
+    "accent": QPalette.ColorRole.Accent,
+    "refused": QPalette.ColorRole.BrightText,
+    "on_accent": QPalette.ColorRole.HighlightedText,
+    "hover": QPalette.ColorRole.Midlight,
+    "edge": QPalette.ColorRole.Dark,
+    "primary_hover": QPalette.ColorRole.Shadow,
+}
 _SCALES = (1.0, 1.5, 2.0, 3.0)  # device pixel ratios that icons are rendered for
 
 
@@ -100,30 +117,20 @@ def font(widget: QWidget, size: int = 13, bold: bool = False) -> QFont:
 
 
 def palette(theme: Theme) -> QPalette:
-    """Colours for everything that the style sheet leaves to the platform style (Fusion)."""
+    """Colours of the style sheet, and of what it leaves to the platform style (Fusion)."""
     role = QPalette.ColorRole
     colours = {
         role.Window: theme.window,
         role.WindowText: theme.text,
         role.Base: theme.panel,
-        role.AlternateBase: theme.window,
         role.Text: theme.text,
         role.Button: theme.panel,
         role.ButtonText: theme.text,
-        role.BrightText: theme.refused,
-        role.ToolTipBase: theme.panel,
-        role.ToolTipText: theme.text,
         role.PlaceholderText: theme.muted,
         role.Highlight: theme.accent,
-        role.HighlightedText: on_accent(theme),
-        role.Accent: theme.accent,
         role.Link: theme.accent,
-        role.LinkVisited: theme.accent,
         role.Light: theme.panel,
-        role.Midlight: theme.line,
-        role.Mid: theme.line,
-        role.Dark: theme.line,
-        role.Shadow: theme.line,
+        **{of: _token(name, theme) for name, of in _ROLES.items()},
     }
     result = QPalette()
     for which, colour in colours.items():
@@ -133,30 +140,32 @@ def palette(theme: Theme) -> QPalette:
     return result
 
 
-def stylesheet(theme: Theme) -> str:
-    """The style sheet of the whole application.
+def stylesheet() -> str:
+    """The style sheet of the whole application, whose colours are those of the palette.
 
     Labels choose their style by the dynamic property `role`: 'muted', 'small', 'title', 'refused';
     a push button with `role` 'primary' is the one that acts.
     """
-    tokens = {
-        "window": theme.window,
-        "panel": theme.panel,
-        "line": theme.line,
-        "text": theme.text,
-        "muted": theme.muted,
-        "accent": theme.accent,
-        "refused": theme.refused,
-        "on_accent": on_accent(theme),
-        "hover": mixed(theme.panel, theme.line, 0.5),
-        "edge": mixed(theme.line, theme.muted, 0.35),
-        "primary_hover": mixed(theme.accent, theme.text, 0.12),
-        "icons": str(_ICONS).replace("\\", "/"),
-    }
     sheet = (files("dgn_resources") / "style.qss").read_text(encoding="utf-8")
-    for name, value in tokens.items():
-        sheet = sheet.replace(f"@{name}@", value)
-    return sheet
+    for name, of in _ROLES.items():
+        words = re.sub(r"(?<!^)(?=[A-Z])", "-", of.name.replace("ToolTip", "Tooltip")).lower()
+        sheet = sheet.replace(f"@{name}@", f"palette({words})")
+    return sheet.replace("@icons@", str(_ICONS).replace("\\", "/"))
+
+
+def _token(name: str, theme: Theme) -> str:
+    """The colour of a token of the style sheet."""
+    match name:
+        case "on_accent":
+            return on_accent(theme)
+        case "hover":
+            return mixed(theme.panel, theme.line, 0.5)
+        case "edge":
+            return mixed(theme.line, theme.muted, 0.35)
+        case "primary_hover":
+            return mixed(theme.accent, theme.text, 0.12)
+    colour: str = getattr(theme, name)
+    return colour
 
 
 def tip(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QCursor
-from PySide6.QtWidgets import QLabel, QMainWindow, QTabBar, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QTabBar, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_viewer.docks import dock_layout
@@ -19,7 +19,7 @@ from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec
-from dgn_viewer.style.stylesheet import stylesheet
+from dgn_viewer.style.stylesheet import palette, stylesheet
 from dgn_viewer.style.theme import LIGHT
 
 
@@ -344,9 +344,11 @@ def test_the_panel_whose_title_was_clicked_last_is_in_front_and_marked(
     qtbot.waitUntil(lambda: marked(docks) == ["b"])
 
 
-def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qtbot: QtBot) -> None:
+def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qapp: QApplication) -> None:
     """The sheet is that of the whole window; the colour is seen in the picture itself."""
-    docks.window.setStyleSheet(stylesheet(LIGHT))
+    before = qapp.palette()
+    qapp.setPalette(palette(LIGHT))
+    docks.window.setStyleSheet(stylesheet())
     title = docks._docks["b"].titleBarWidget()
 
     def top() -> str:
@@ -357,6 +359,7 @@ def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qtbot: QtBot) ->
     assert top() == LIGHT.accent
     docks.choose("a")
     assert top() == LIGHT.line
+    qapp.setPalette(before)
 
 
 def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(docks: PanelDocks) -> None:

@@ -45,7 +45,7 @@ def docks(qtbot: QtBot) -> Iterator[PanelDocks]:
     qtbot.addWidget(window)
     window.setDockNestingEnabled(True)
     window.resize(1200, 900)
-    window.setStyleSheet(stylesheet(LIGHT))
+    window.setStyleSheet(stylesheet())
     found = PanelDocks(window, SPECS, LIGHT)
     found.arrange()
     found.set_theme(LIGHT)

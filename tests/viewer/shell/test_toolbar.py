@@ -29,7 +29,6 @@ from dgn_engine.protocol.events import (
 )
 from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.style.stylesheet import stylesheet
-from dgn_viewer.style.theme import LIGHT
 from dgn_viewer.widgets.number_field import LADDER, next_rung, number_text
 
 CATALOGUE = Catalogue(
@@ -270,7 +269,7 @@ def test_the_ladder_goes_through_every_decade() -> None:
 def test_every_regime_fits_into_the_closed_box(
     live: RunToolbar, qapp: QApplication, qtbot: QtBot
 ) -> None:
-    qapp.setStyleSheet(stylesheet(LIGHT))
+    qapp.setStyleSheet(stylesheet())
     qtbot.waitUntil(lambda: live.regime.width() >= live.regime.sizeHint().width())
     for box in (live.regime, live.value_input):
         option = QStyleOptionComboBox()

@@ -3,11 +3,12 @@
 import re
 
 import pytest
-from PySide6.QtCore import QSize
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtCore import QEvent, QObject, QSize
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QStatusBar, QWidget
 
-from dgn_viewer.style import stylesheet
+from dgn_viewer.style import appearance, stylesheet
 from dgn_viewer.style.theme import DARK, LIGHT, Theme
+from dgn_viewer.widgets.layouts import column
 
 THEMES = [LIGHT, DARK]
 ICONS = sorted(p.name.removesuffix(".svg") for p in stylesheet._ICONS.iterdir())
@@ -24,9 +25,8 @@ def test_contrast_is_that_of_black_on_white() -> None:
     assert stylesheet.contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
 
 
-@pytest.mark.parametrize("theme", THEMES, ids=lambda t: t.name)
-def test_the_style_sheet_has_no_open_token_and_only_files_that_exist(theme: Theme) -> None:
-    sheet = stylesheet.stylesheet(theme)
+def test_the_style_sheet_has_no_open_token_and_only_files_that_exist() -> None:
+    sheet = stylesheet.stylesheet()
     assert "@" not in sheet
     paths = re.findall(r'url\("([^"]+)"\)', sheet)
     assert paths
@@ -58,6 +58,62 @@ def test_the_style_sheet_is_understood_by_qt(qtbot) -> None:
     button = QPushButton("Start run")
     qtbot.addWidget(button)
     button.setProperty("role", "primary")
-    button.setStyleSheet(stylesheet.stylesheet(LIGHT))
+    button.setStyleSheet(stylesheet.stylesheet())
     button.show()
     assert not button.grab().isNull()
+
+
+def test_another_theme_recolours_what_is_shown_and_what_is_hidden_but_moves_nothing(
+    qtbot, qapp: QApplication
+) -> None:
+    window, bar, hidden = QWidget(), QStatusBar(), QWidget()
+    for widget in (window, hidden):
+        qtbot.addWidget(widget)
+    button, said, later = QPushButton("Start run"), QLabel("a name"), QPushButton("later")
+    button.setProperty("role", "primary")
+    bar.addWidget(QPushButton("Details"))
+    bar.addWidget(said)
+    column(button, bar, into=window)
+    column(later, into=hidden)
+    before = qapp.palette()
+    try:
+        appearance.apply(qapp, LIGHT)
+        window.show()
+        hidden.show()
+        hidden.hide()
+        places = [part.geometry() for part in window.findChildren(QWidget)]
+        events = _EventKinds()
+        button.installEventFilter(events)
+        appearance.apply(qapp, DARK)
+        assert colours_of(button) >= {DARK.accent, stylesheet.on_accent(DARK)}
+        assert colours_of(later) >= {DARK.panel, DARK.text}
+        assert said.palette().windowText().color().name().upper() == DARK.muted
+        in_bar = bar.findChild(QPushButton)
+        assert in_bar is not None
+        assert in_bar.palette().buttonText().color().name().upper() == DARK.text  # not its parent's
+        assert [part.geometry() for part in window.findChildren(QWidget)] == places
+        assert QEvent.Type.StyleChange not in events.kinds  # every widget would be laid out anew
+    finally:
+        qapp.setStyleSheet("")
+        qapp.setPalette(before)
+
+
+class _EventKinds(QObject):
+    """Which kinds of events have come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: list[QEvent.Type] = []
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        self.kinds.append(event.type())
+        return False
+
+
+def colours_of(widget: QWidget) -> set[str]:
+    image = widget.grab().toImage()
+    return {
+        image.pixelColor(x, y).name().upper()
+        for x in range(image.width())
+        for y in range(image.height())
+    }
