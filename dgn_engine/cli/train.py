@@ -76,7 +76,11 @@ def _add_branch_options(parser: argparse.ArgumentParser) -> None:
         "--branch-from", metavar="RUN", help="a folder of a run, or the name of one of yours"
     )
     group.add_argument(
-        "--at-step", type=int, metavar="K", help="of which it holds a checkpoint (else the newest)"
+        "--at-step",
+        type=int,
+        metavar="K",
+        help="any step of it (else its newest "
+        "checkpoint): the steps since the nearest checkpoint before are taken again",
     )
     group.add_argument(
         "--steps", type=int, metavar="N", help="train so many from there (0: until stopped)"
@@ -229,7 +233,9 @@ def _branch(arguments: argparse.Namespace) -> int:
     changes = BranchChanges(**values, restart_value=not arguments.keep_value)
     parent = find_run(arguments.branch_from)
     reader = RunReader(parent)
-    step, out = reader.checkpoint(arguments.at_step).step, arguments.out
+    step, out = arguments.at_step, arguments.out
+    if step is None:
+        step = reader.checkpoint().step
     if out is None:
         regime = changes.regime or reader.config.gating.regime
         out = unused_path(runs_root(), branch_name(reader.config, regime, step))
@@ -266,7 +272,7 @@ def _train(
     except NotBegunError:
         if folder is not None and not folder.begun:
             folder.discard()
-        complain("dgn train: interrupted while data were read.")
+        complain("dgn train: interrupted before its first step.")
         return stop.exit_code
     say(outcome.summary)
     path = branch if folder is None else folder.path

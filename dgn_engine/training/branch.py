@@ -1,19 +1,16 @@
-"""A branch: a recorded run of its own that goes on from a checkpoint of another, changed there.
+"""A branch: a recorded run of its own that goes on from a step of another, changed there.
 
-Until that step its log is its parent's; the first of its checkpoints is the parent's with the
+Until that step its log is its parent's; the first of its checkpoints is the parent's state with the
 changes carried out, so that it goes on from its folder like any other run, and needs its parent no
-more. It equals, bit for bit, a run that went on from that checkpoint and was changed in the same
-way between two steps (THEORY §1, 'Swapping in mid-run').
+more. It equals, bit for bit, a run that went on from that step and was changed in the same way
+between two steps (THEORY §1, 'Swapping in mid-run').
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-
-import torch
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Examples
@@ -21,15 +18,14 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_branches import BranchBegan, BranchChanges
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, run_checkpoints, run_info
+from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before
 from dgn_engine.storage.runs.log import is_logged, log_word
-from dgn_engine.storage.runs.run_checkpoints import StoredCheckpoint
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.devices import device_name
+from dgn_engine.training.replay import RecordedState, recorded_run_at
 from dgn_engine.training.run import Report, Run
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture
 
 
 def begin_branch(
@@ -47,12 +43,11 @@ def begin_branch(
     its log.
 
     `steps`: how many it takes; 0: until it is stopped; None: up to its parent's end. Raises
-    `UserError` where there is no checkpoint of that step, its data are others now, or the changes
-    cannot be made.
+    `UserError` where that step cannot be had (`recorded_run_at` says why), its data are others now,
+    or the changes cannot be made.
     """
     reader = RunReader(parent)
-    checkpoint = reader.checkpoint(step)
-    snapshot = run_checkpoints.load(checkpoint)
+    step = reader.checkpoint().step if step is None else step
     told: list[Event] = []
     begun = False
 
@@ -62,29 +57,19 @@ def begin_branch(
         else:
             told.append(event)
 
-    run = Run(1, reader.config, hear, report, live=False, recorded=True, examples=examples)
-    if reader.info.get("data_fingerprint", run.fingerprint) != run.fingerprint:
-        raise UserError(
-            f"{parent} was trained on other data: what {run.config.data.name} holds now has "
-            "another fingerprint."
-        )
-    threads = int(reader.info.get("threads", torch.get_num_threads()))
-    if threads <= (os.cpu_count() or 1):
-        torch.set_num_threads(threads)
-    restore(run, snapshot)
-    name = device_name(run.device)
-    remark = run_info.why_not_exact(reader.info, name, torch.get_num_threads())
-    hear(BranchBegan(run.step_count, parent.name, changes, remark))
+    state = recorded_run_at(reader, step, hear, report, examples)
+    run = state.run
+    hear(BranchBegan(run.step_count, parent.name, changes, state.remark))
     carry_out(changes, run)
     _set_end(run, steps)
-    folder = _folder(reader, checkpoint, changes, out)
+    folder = _folder(reader, state, changes, out)
     try:
         for event in told:
             if is_logged(event):
                 folder.note(log_word(event), to_plain(event))
         first = capture(run)
         if first is None:
-            raise UserError(f"{parent.name} had diverged at step {checkpoint.step:,}.")
+            raise UserError(f"{parent.name} had diverged at step {step:,}.")
         folder.checkpoint(first, "")
     except OSError as error:
         folder.discard()
@@ -134,13 +119,13 @@ def _set_end(run: Run, steps: int | None) -> None:
 
 
 def _folder(
-    reader: RunReader, checkpoint: StoredCheckpoint, changes: BranchChanges, out: Path
+    reader: RunReader, state: RecordedState, changes: BranchChanges, out: Path
 ) -> RunFolder:
     parent_id = str(reader.info.get("id", ""))
-    origin = BranchOrigin(reader.path.name, parent_id, checkpoint.step, changes)
+    origin = BranchOrigin(reader.path.name, parent_id, state.run.step_count, changes)
     info = branch_info(reader.config, reader.info, origin)
     try:
-        log = log_before(reader.root / folder_layout.LOG, checkpoint.lines, str(info["id"]))
+        log = log_before(reader.root / folder_layout.LOG, state.lines, str(info["id"]))
     except OSError as error:
         path = reader.path / folder_layout.LOG
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -65,6 +65,7 @@ class EvaluationSchedule:
         self.right: Tensor | None = None  # (n,) bool: the right answers of the last test pass
         self.epoch_accuracy = math.nan  # on the training examples, over the last whole epoch
         self.peaks: list[float] = []  # best train accuracy after each epoch, the last of them
+        self._repeated: frozenset[int] | None = None
         self._test_due = self._first_test() if live else 0.0
         self._due_at_once = True  # … at that time, else when the budget has room
 
@@ -77,16 +78,23 @@ class EvaluationSchedule:
         """Measure, or begin a test pass, if it is time; False if the loss is not finite."""
         step = self._trainer.step_count
         epoch_ends = step % self._trainer.steps_per_epoch == 0
-        tests = self._trainer.regime.generalises
+        repeated = self._repeated
+        tests = self._trainer.regime.generalises and repeated is None
         test_due = self._live and tests and time.monotonic() >= self._next_test()
         waits = epoch_ends or test_due
-        if waits or step % self._every == 0:
+        if waits or step % self._every == 0 or (repeated is not None and step in repeated):
             score = self._trainer.ask_score()
             asked = _Asked(step, self._trainer.epoch, score, epoch_ends, waits and tests)
             self._asked.append(asked)
         elif not self._trainer.finite:
             return False
         return self._take_scores(waits)
+
+    def repeat(self, steps: Collection[int] | None) -> None:
+        """Ask for train scores after these steps, too, as a recorded run did, and test nothing;
+        None: as usual from now on."""
+        self._repeated = None if steps is None else frozenset(steps)
+        self._pass = None
 
     def settle(self) -> bool:
         """Wait for the train scores that were asked for; False if one was not finite."""

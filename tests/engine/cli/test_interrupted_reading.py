@@ -34,7 +34,7 @@ def test_what_is_read_is_given_up(
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "load_examples", endless)
         assert main(["train", *SMALL, "--out", str(tmp_path / "run")]) == 128 + number
-    assert capsys.readouterr().err == "dgn train: interrupted while data were read.\n"
+    assert capsys.readouterr().err == "dgn train: interrupted before its first step.\n"
     assert list(tmp_path.iterdir()) == []
     assert main(["train", *SMALL, "--out", str(tmp_path / "run")]) == 0
 

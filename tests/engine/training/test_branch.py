@@ -193,7 +193,7 @@ def test_what_cannot_be_branched_is_refused_and_nothing_is_left(
         assert not out.exists()
         return str(caught.value)
 
-    assert "the nearest are of steps 6 and 10" in refused(7, BranchChanges(), 1)
+    assert "steps 0 to 10" in refused(11, BranchChanges(), 1)
     assert "--steps N" in refused(AT, BranchChanges(), None)
     assert "no regime" in refused(AT, BranchChanges(regime="ReLUU"), 1).lower()
     assert refused(AT, BranchChanges(wiring=(0, 1, 2, 3)), 1)

@@ -1,0 +1,360 @@
+"""A recorded run at any of its steps: its nearest checkpoint before that step, and from there its
+own steps once more, with what was changed between them as its log has it.
+
+Steps are bit-exact functions of the state before them, so that the state is the one that the run
+had. What the run recorded on the way (its train scores) must come out equal; where it does not, as
+on another processor, the step is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from dgn_engine.data import Examples
+from dgn_engine.errors import UserError
+from dgn_engine.model.regime_entry import VALUE
+from dgn_engine.model.wiring import turned
+from dgn_engine.protocol.events import (
+    Event,
+    Measured,
+    ProbeSetChanged,
+    RecordingResumed,
+    RegimeSwapped,
+    Rewired,
+    SettingChanged,
+    WeightsTaken,
+)
+from dgn_engine.protocol.file_events import TrainedOn
+from dgn_engine.protocol.run_branches import BranchBegan
+from dgn_engine.storage.runs import run_checkpoints, run_info
+from dgn_engine.storage.runs.log import CONTINUED, LOST, LogLine, event_of
+from dgn_engine.storage.runs.log_summary import lines_before
+from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint
+from dgn_engine.storage.runs.run_ranges import is_count
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.devices import device_name
+from dgn_engine.training.recording import check_ours
+from dgn_engine.training.run import Report, Run
+from dgn_engine.training.run_snapshot import capture, go_back, restore
+
+REPORT_EVERY = 0.2  # seconds
+_LoggedChange = (
+    RegimeSwapped | WeightsTaken | Rewired | SettingChanged | ProbeSetChanged | BranchBegan
+)
+
+
+@dataclass(frozen=True)
+class RecordedState:
+    """A run between two steps. `lines`: how many lines of its log were written by then; `remark`:
+    why it may differ in the last bits from the machine that recorded it, '' where it does not."""
+
+    run: Run
+    lines: int
+    remark: str
+
+
+def recorded_run_at(
+    reader: RunReader,
+    step: int,
+    emit: Callable[[Event], None],
+    report: Report,
+    examples: Examples | None = None,
+) -> RecordedState:
+    """Return a recorded run as it came to a step, before anything was changed there.
+
+    The newest checkpoint of just this step is taken as it is. Else the steps from the nearest one
+    before, or from the seed, are taken once more; what happens then is not emitted.
+
+    Raises:
+        UserError: the step is not one of the run, its data are others now, a change on the way
+            cannot be repeated, or a score comes out other than it was recorded.
+    """
+    check_ours(reader.path, reader.info)
+    _check_step(reader, step)
+    base, snapshot = _load_nearest(reader, step)
+    exact = base is not None and base.step == step
+    past = _LoggedSteps(lines=base.lines) if exact and base else _read_past(reader, base, step)
+    replay = _Replay(reader, base, step, past, emit)
+    run = Run(
+        1,
+        reader.config,
+        replay.on_event,
+        report,
+        live=False,
+        recorded=snapshot is not None,
+        examples=examples,
+    )
+    if reader.info.get("data_fingerprint", run.fingerprint) != run.fingerprint:
+        raise UserError(
+            f"{reader.path} was trained on other data: what {run.config.data.name} holds now has "
+            "another fingerprint."
+        )
+    threads = int(reader.info.get("threads", torch.get_num_threads()))
+    if threads <= (os.cpu_count() or 1):
+        torch.set_num_threads(threads)
+    if snapshot is not None:
+        restore(run, snapshot)
+    if "started" in reader.info:
+        name = device_name(run.device)
+        replay.remark = run_info.why_not_exact(reader.info, name, torch.get_num_threads())
+    if not exact:
+        replay.repeat(run, report)
+    return RecordedState(run, past.lines, replay.remark)
+
+
+def _check_step(reader: RunReader, step: int) -> None:
+    last = reader.step
+    if not 0 <= step <= last:
+        steps = f"steps 0 to {last:,}" if last else "no step but 0"
+        raise UserError(f"{reader.name} has {steps}, and none of number {step:,}.")
+
+
+def _load_nearest(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None, Snapshot | None]:
+    """The newest checkpoint at or before a step, with what it holds; None for the seed. One that
+    its run has removed meanwhile is left out."""
+    if any(one.step == step for one in reader.checkpoints):
+        reader.checkpoint(step)  # refuses where a newer one of this step is damaged
+    for one in reversed([one for one in reader.checkpoints if one.step <= step]):
+        if one.step < step and _is_superseded(one, reader.lines):
+            continue
+        try:
+            return one, run_checkpoints.load(one)
+        except UserError:
+            if one.step == step and one.path.exists():
+                raise
+    return None, None
+
+
+def _is_superseded(checkpoint: StoredCheckpoint, lines: Sequence[LogLine]) -> bool:
+    """Whether the run went on from before a checkpoint after that was written."""
+    return any(
+        line.name == CONTINUED and lines_before(line) < checkpoint.lines <= line.seq
+        for line in lines
+    )
+
+
+@dataclass(frozen=True)
+class _LoggedSteps:
+    """What a log says of the steps that are repeated: what was changed, in this order, and the
+    scores by their steps. `gap`: the step after which lines of it are lost."""
+
+    changes: tuple[_LoggedChange, ...] = ()
+    scores: dict[int, Measured] = field(default_factory=dict)
+    lines: int = 0
+    gap: int | None = None
+
+
+def _read_past(reader: RunReader, base: StoredCheckpoint | None, step: int) -> _LoggedSteps:
+    changes: list[_LoggedChange] = []
+    scores: dict[int, Measured] = {}
+    lines = first = 0 if base is None else base.lines
+    reached = 0 if base is None else base.step
+    gap: int | None = None
+    for line in reader.lines:
+        if line.seq < first:
+            continue
+        at = line.fields.get("step")
+        if is_count(at) and at > step:
+            break
+        event = event_of(line)
+        if isinstance(event, _LoggedChange) and event.step >= step:
+            break  # the state is that before it
+        if isinstance(event, TrainedOn) and base is None:
+            later = min((one.step for one in reader.checkpoints), default=None)
+            first_kept = "" if later is None else f"; its first checkpoint is of step {later:,}"
+            raise UserError(
+                f"{reader.name} began with the weights of {event.source}, which it does not keep"
+                f"{first_kept}."
+            )
+        if line.name == LOST or (isinstance(event, RecordingResumed) and event.lost):
+            gap = reached if gap is None else gap
+        if isinstance(event, _LoggedChange):
+            changes.append(event)
+        elif isinstance(event, Measured):
+            scores[event.step] = event
+            reached = event.step
+        lines = line.seq + 1
+    return _LoggedSteps(tuple(changes), scores, lines, gap)
+
+
+class _Replay:
+    """Takes the steps of a recorded run once more. Until that is done its events go nowhere but
+    into the comparison with what was recorded; then to `emit`."""
+
+    def __init__(
+        self,
+        reader: RunReader,
+        base: StoredCheckpoint | None,
+        step: int,
+        past: _LoggedSteps,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._reader, self._base, self._step, self._past = reader, base, step, past
+        self._emit = emit
+        self._begin = 0 if base is None else base.step
+        self._repeats = False
+        self._kept: list[tuple[int, Snapshot]] = []  # before which change: an undo goes back there
+        self._reported = time.monotonic()
+        self.remark = ""
+
+    def on_event(self, event: Event) -> None:
+        if not self._repeats:
+            self._emit(event)
+        elif isinstance(event, Measured):
+            self._compare(event)
+
+    def repeat(self, run: Run, report: Report) -> None:
+        """Bring the run from its checkpoint, or its seed, to the step."""
+        past = self._past
+        if past.gap is not None:
+            raise self._refusal("lines of its log are lost on the way", past.gap)
+        needed = {one.of_step for one in past.changes if _is_undo(one)}
+        self._repeats = True
+        run.evaluation.repeat(past.scores)
+        for place, change in enumerate(past.changes):
+            self._advance(run, change.step, report)
+            weights = isinstance(change, RegimeSwapped | WeightsTaken)
+            if weights and change.step in needed and (copy := capture(run)) is not None:
+                self._kept.append((place, copy))
+            self._carry_out(change, place, run)
+        self._advance(run, self._step, report)
+        run.settle()
+        run.evaluation.repeat(None)
+        self._repeats = False
+
+    def _advance(self, run: Run, step: int, report: Report) -> None:
+        while run.step_count < step:
+            if run.diverged:
+                raise self._refusal(f"the loss diverged at step {run.step_count:,}", self._begin)
+            run.step()
+            if time.monotonic() - self._reported >= REPORT_EVERY:
+                self._reported = time.monotonic()
+                done = (run.step_count - self._begin) / (self._step - self._begin)
+                report(f"Repeating {self._step - self._begin:,} steps", done)
+
+    def _compare(self, measured: Measured) -> None:
+        recorded = self._past.scores.get(measured.step)
+        if recorded is None or _same_score(recorded, measured):
+            return
+        why = f" ({self.remark})" if self.remark else ""
+        raise self._refusal(
+            f"its steps do not come out here as they were recorded: the train loss at step "
+            f"{measured.step:,} is {measured.train_loss!r}, not {recorded.train_loss!r}{why}",
+            self._begin,
+        )
+
+    def _carry_out(self, change: _LoggedChange, place: int, run: Run) -> None:
+        try:
+            match change:
+                case RegimeSwapped() if change.undone:
+                    self._undo(change, place, run)
+                case RegimeSwapped(source=""):
+                    run.swap(change.after, restart_value=VALUE in change.redrawn)
+                case RegimeSwapped() | WeightsTaken():
+                    what = "gates" if isinstance(change, RegimeSwapped) else "weights"
+                    why = f"{what} of {change.source} came in at step {change.step:,}"
+                    raise self._refusal(why, change.step)
+                case Rewired():
+                    _rewire(change, run)
+                case SettingChanged():
+                    _set_dials(change, run)
+                case ProbeSetChanged():
+                    run.choose_probe_examples(change.examples, change.choice)
+                case BranchBegan():
+                    if change.changes.seed is not None:
+                        run.trainer.reseed(change.changes.seed)
+        except _RefusedStepError:
+            raise
+        except UserError as refusal:
+            why = f"a change at step {change.step:,} cannot be repeated: {refusal}".rstrip(".")
+            raise self._refusal(why, change.step) from None
+
+    def _undo(self, change: RegimeSwapped, place: int, run: Run) -> None:
+        """Go back to the state before what was undone: a copy that was made on the way, or the
+        checkpoint that was written then; refused where there are several that differ."""
+        made = [one for at, one in self._kept if at < place and _fits(one, change)]
+        written = [one for one in self._written_before(change) if _fits(one[1], change)]
+        states = made or [one for kept, one in written if kept] or [one for _, one in written]
+        if not states or not all(_same_state(states[0], one) for one in states[1:]):
+            raise self._refusal(
+                f"the state of step {change.of_step:,}, to which it was put back at step "
+                f"{change.step:,}, is not kept",
+                change.step,
+            )
+        run.announce_change(change.undone)
+        run.evaluation.restart()
+        go_back(run, states[0])
+        run.invalidate_readings()
+
+    def _written_before(self, change: RegimeSwapped) -> list[tuple[bool, Snapshot]]:
+        """Checkpoints of the step to which an undo goes back, and whether a change asked for it."""
+        first = 0 if self._base is None else self._base.lines
+        return [
+            (one.kept.startswith("before"), run_checkpoints.load(one))
+            for one in self._reader.checkpoints
+            if one.step == change.of_step and one.lines <= first
+        ]
+
+    def _refusal(self, why: str, nearest: int) -> UserError:
+        """`nearest`: the last step before that can be had."""
+        later = [one.step for one in self._reader.checkpoints if one.step > self._step]
+        steps = [nearest, *sorted(later)[:1]]
+        named = " and ".join(f"{one:,}" for one in steps)
+        return _RefusedStepError(
+            f"{self._reader.name} cannot be brought to step {self._step:,}: {why}. The nearest "
+            f"step{'s' if steps[1:] else ''} that can be had: {named}."
+        )
+
+
+class _RefusedStepError(UserError):
+    """Why a step cannot be had, with the nearest ones that can."""
+
+
+def _is_undo(change: _LoggedChange) -> bool:
+    return isinstance(change, RegimeSwapped) and bool(change.undone)
+
+
+def _fits(snapshot: Snapshot, undo: RegimeSwapped) -> bool:
+    return snapshot.step == undo.of_step and snapshot.state["regime"] == undo.after
+
+
+def _same_state(one: Snapshot, other: Snapshot) -> bool:
+    """Whether an undo would put back the same: networks, optimiser, order and dials."""
+    names = ("draws", "seed", "undone_steps", "wiring", "rotation", "shift", "pretrain_steps")
+    dials = ("learning_rate", "beta", "epsilon", "value_input")
+    return (
+        all(one.state.get(name) == other.state.get(name) for name in names)
+        and all(one.state["dials"][name] == other.state["dials"][name] for name in dials)
+        and one.tensors.keys() == other.tensors.keys()
+        and all(torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
+    )
+
+
+def _same_score(one: Measured, other: Measured) -> bool:
+    pairs = (one.train_loss, other.train_loss), (one.train_accuracy, other.train_accuracy)
+    return all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs)
+
+
+def _rewire(change: Rewired, run: Run) -> None:
+    network = run.trainer.network
+    if network.wiring != change.order:
+        run.rewire(change.order)
+    if turned(network.routes) != (change.rotation, change.shift):
+        run.rotate(change.rotation, change.shift)
+
+
+def _set_dials(change: SettingChanged, run: Run) -> None:
+    network = run.trainer.network
+    if run.learning_rate != change.learning_rate:
+        run.set_learning_rate(change.learning_rate)
+    if network.gate.beta != change.beta:
+        run.set_beta(change.beta)
+    if network.value_input != change.value_input:
+        run.set_value_input(change.value_input)
+    run.pace = change.pace
