@@ -13,16 +13,21 @@ class UndoMany(Command):
     """Undo so many changes, the newest first, or redo so many where the number is negative."""
 
     title = "undo {changes} changes"
+    steers = True
 
     changes: int
 
 
 @dataclass(frozen=True)
 class ListedChange:
-    """One change in words ('regime FR-II'), and the step before which it was made."""
+    """One change in words ('regime FR-II'), and the step before which it was made.
+
+    `setting`: what can be put back alone, with the weights kept: 'the learning rate'; else ''.
+    """
 
     step: int
     what: str
+    setting: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,3 +37,8 @@ class ChangesListed(Event):
 
     done: tuple[ListedChange, ...] = ()
     undone: tuple[ListedChange, ...] = ()
+
+    @property
+    def setting(self) -> str:
+        """What `UndoSetting` would put back: 'the learning rate'; '' where there is nothing."""
+        return self.done[-1].setting if self.done else ""

@@ -21,13 +21,16 @@ Purpose = Literal["", "gates", "weights", "compare", "network"]
 class UndoPolicy:
     """How a change is undone. `what` it is, in words, with fields of the command in braces.
 
-    `weights`: the networks as they were before it are put back; else only order, rotation,
-    settings and probe set. `merges`: several of a kind in quick succession count as one change.
+    `reads`: it changes only what is read, the probe set; else the whole run is put back, weights,
+    optimiser and order of the data too. `setting`: what `UndoSetting` puts back alone, 'the
+    learning rate'; '' where there is no such thing. `merges`: several of a kind in quick
+    succession count as one change.
     """
 
     what: str
-    weights: bool = False
+    setting: str = ""
     merges: bool = False
+    reads: bool = False
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,13 @@ class Command:
 
     title: ClassVar[str]  # an infinitive, with fields in braces: 'continue {folder}'
     undo: ClassVar[UndoPolicy | None] = None
+    steers: ClassVar[bool] = False  # it changes the run, though it is itself no change to undo
+
+    @property
+    def changes_run(self) -> bool:
+        """Whether it changes what is in force in the run in progress: weights, regime, order,
+        dials or probe set. Such a change is not made while one looks back."""
+        return self.undo is not None or self.steers
 
     def in_words(self) -> str:
         """The title with the command's values; of folders and files only the last part."""
@@ -125,7 +135,7 @@ class SwapRegime(Command):
     """
 
     title = "swap to {regime}"
-    undo = UndoPolicy("regime {regime}", weights=True)
+    undo = UndoPolicy("regime {regime}")
 
     regime: str
     restart_value: bool = True
@@ -136,7 +146,7 @@ class Rewire(Command):
     """Value layer l uses gate layer order[l] from the next step on (0-based permutation)."""
 
     title = "permute the gate layers"
-    undo = UndoPolicy("order of the gate layers")
+    undo = UndoPolicy("order of the gate layers", setting="the order of the gate layers")
 
     order: tuple[int, ...]
 
@@ -150,7 +160,7 @@ class Rotate(Command):
     """
 
     title = "rotate the gates"
-    undo = UndoPolicy("rotation of the gates")
+    undo = UndoPolicy("rotation of the gates", setting="the rotation of the gates")
 
     rotation: tuple[int, ...]
     shift: tuple[int, ...] = ()
@@ -159,7 +169,7 @@ class Rotate(Command):
 @dataclass(frozen=True)
 class SetLearningRate(Command):
     title = "set the learning rate"
-    undo = UndoPolicy("learning rate", merges=True)
+    undo = UndoPolicy("learning rate", setting="the learning rate", merges=True)
 
     learning_rate: float
 
@@ -167,7 +177,7 @@ class SetLearningRate(Command):
 @dataclass(frozen=True)
 class SetBeta(Command):
     title = "set β"
-    undo = UndoPolicy("β", merges=True)
+    undo = UndoPolicy("β", setting="β", merges=True)
 
     beta: float
 
@@ -175,7 +185,7 @@ class SetBeta(Command):
 @dataclass(frozen=True)
 class SetValueInput(Command):
     title = "set the value input"
-    undo = UndoPolicy("value input", merges=True)
+    undo = UndoPolicy("value input", setting="the value input", merges=True)
 
     value_input: ValueInput
 
@@ -185,15 +195,27 @@ class SetPace(Command):
     """Take at most this many steps a second; 0: no limit."""
 
     title = "set the pace"
+    steers = True
 
     steps_per_second: float
 
 
 @dataclass(frozen=True)
 class Undo(Command):
-    """Put the run back to before the last change of regime, weights, wiring or settings."""
+    """Put the run back to before its last change: weights, optimiser, regime, wiring, settings and
+    order of the data. Of a change of the probe set, only that."""
 
     title = "undo"
+    steers = True
+
+
+@dataclass(frozen=True)
+class UndoSetting(Command):
+    """Put back only the order, rotation or setting that was changed last; weights and optimiser
+    stay as they are."""
+
+    title = "put only the setting back"
+    steers = True
 
 
 @dataclass(frozen=True)
@@ -201,6 +223,7 @@ class Redo(Command):
     """Make the last change that was undone once more."""
 
     title = "redo"
+    steers = True
 
 
 @dataclass(frozen=True)
@@ -251,7 +274,7 @@ class SetProbeExamples(Command):
     """Choose so many probe examples, as a new run with this number would; all panels share them."""
 
     title = "choose {examples} probe examples"
-    undo = UndoPolicy("number of probe examples")
+    undo = UndoPolicy("number of probe examples", reads=True)
 
     examples: int
 
@@ -313,7 +336,7 @@ class TakeGates(Command):
     """Copy the matched weights of the file listed under `ticket` into the feature network (FL)."""
 
     title = "copy the gates"
-    undo = UndoPolicy("gates of {file}", weights=True)
+    undo = UndoPolicy("gates of {file}")
 
     ticket: int
     restart_value: bool = True
@@ -324,7 +347,7 @@ class TakeWeights(Command):
     """Copy the matched weights of a listed file into the value network, under any regime."""
 
     title = "copy the weights"
-    undo = UndoPolicy("weights of {file}", weights=True)
+    undo = UndoPolicy("weights of {file}")
 
     ticket: int
 

@@ -13,7 +13,7 @@ class ChooseProbeSet(Command):
     classes. Training does not notice."""
 
     title = "choose the probe set"
-    undo = UndoPolicy("probe set")
+    undo = UndoPolicy("probe set", reads=True)
 
     choice: str = ""
 
@@ -23,7 +23,7 @@ class ChooseMisclassified(Command):
     """Make it of training examples that the network, as it is now, gets wrong."""
 
     title = "choose misclassified examples"
-    undo = UndoPolicy("probe set")
+    undo = UndoPolicy("probe set", reads=True)
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,7 @@ class Engine:
             do.Watch: lambda command: self._watch(command.requests),
             do.CancelReading: self._on_shown(readings.cancel),
             do.CancelLoading: lambda _: self._cancelled.clear(),  # nothing is being read any more
+            do.UndoSetting: lambda _: self._undo.undo_setting(self.run),
             do.GoOnReading: self._on_shown(readings.go_on),
             **{kind: self._on_shown(act) for kind, act in readings.about_probe_set.items()},
             do.SetWatchShare: lambda command: watching.set_share(command, self.run),

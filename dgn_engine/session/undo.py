@@ -1,10 +1,12 @@
 """Undo and redo of what a user changed in a run, between two steps.
 
-A change that replaced weights (a regime, gates or weights of a file) is undone with a copy of the
-run from right before it: both networks, optimiser state, regime and settings. An order, a rotation,
-a setting or the probe set is only turned back; the weights are left alone. Steps are never taken
-back: the run goes on from the step that it has reached, and its record stays whole. Which command
-is undone how is declared with it (`protocol.commands.UndoPolicy`).
+A change of what is trained (a regime, gates or weights of a file, an order, a rotation, a setting)
+is undone with a copy of the run from right before it: both networks, optimiser state, regime,
+settings and the order of the data. An order, a rotation or a setting can also be put back alone,
+with the weights as they are now. The probe set changes only what is read, and is only turned back.
+The count of steps is never taken back: the run goes on from the step that it has reached, and its
+record stays whole. Which command is undone how is declared with it
+(`protocol.commands.UndoPolicy`).
 """
 
 from __future__ import annotations
@@ -21,9 +23,8 @@ from dgn_engine.model.regime_entry import FEATURE, VALUE
 from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
-from dgn_engine.protocol.events import Event, RegimeSwapped, UndoChanged
+from dgn_engine.protocol.events import Event, RegimeSwapped, Rewired, UndoChanged
 from dgn_engine.protocol.probe_choice import ProbeChoice
-from dgn_engine.protocol.probe_commands import ChooseMisclassified, ChooseProbeSet
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, go_back
@@ -31,11 +32,10 @@ from dgn_engine.training.run_snapshot import capture, go_back
 MOST = 50  # changes that are kept
 MOST_BYTES = 512 << 20  # of their weights; the newest change is always kept
 MERGED = 1.0  # seconds between two changes of one setting that count as one
-_OF_PROBE_SET = (do.SetProbeExamples, ChooseProbeSet, ChooseMisclassified)
 
 
 @dataclass(frozen=True)
-class _UndoneSettings:
+class _Settings:
     order: tuple[int, ...]
     rotation: tuple[int, ...]
     shift: tuple[int, ...]
@@ -48,21 +48,23 @@ class _UndoneSettings:
 
 @dataclass(frozen=True)
 class _Change:
-    """A change with the state before it. `what` it was, in words: 'gates of x.pt', at which `step`
-    it was made first."""
+    """A change with the settings and the run before it (None: only the probe set was changed).
+    `what` it was, in words: 'gates of x.pt', at which `step` it was made first."""
 
     what: str
-    before: Snapshot | _UndoneSettings
+    settings: _Settings
+    before: Snapshot | None
     kind: type[do.Command]
     policy: do.UndoPolicy
     at: float
     step: int
     detail: str = ""  # 'learning rate 0.001 → 0.01', or what it was where there is no more to say
+    alone: bool = False  # its setting was put back alone, and so it is done again
 
     @property
     def size(self) -> int:
         """Bytes of its tensors."""
-        tensors = self.before.tensors.values() if isinstance(self.before, Snapshot) else ()
+        tensors = () if self.before is None else self.before.tensors.values()
         return sum(tensor.nbytes for tensor in tensors)
 
 
@@ -83,6 +85,7 @@ class UndoHistory:
         self._run = 0  # the number of the run that was changed
         self._done: list[_Change] = []
         self._undone: list[_Change] = []
+        self._may_merge = False  # the newest change was made, not redone or uncovered by an undo
 
     def remember(self, command: do.Command, run: Run | None, act: Callable[[Any], None]) -> None:
         """Carry out a command; if it can be undone, remember the state of `run` before it.
@@ -95,14 +98,23 @@ class UndoHistory:
         if run is None or command.undo is None:
             act(command)
             return
-        words, step = self._in_words(command), run.step_count
-        change = _change(run, words, type(command), command.undo, step)
-        with _shared(run, None if change is None else change.before):
+        if (same := self._merged_with(command)) is not None:
             act(command)
+            self._done[-1] = replace(same, detail=_detail(same, run))
+        else:
+            words, step = self._in_words(command), run.step_count
+            change = _change(run, words, type(command), command.undo, step)
+            settings = _settings_of(run)
+            with _shared(run, None if change is None else change.before):
+                act(command)
+            if (command.undo.setting or command.undo.reads) and settings == _settings_of(run):
+                return  # it was set to what it was
+            # A diverged run is not worth having back: what was changed before that is undone next.
+            if change is not None:
+                self._done.append(replace(change, detail=_detail(change, run)))
+                self._may_merge = True
+                _trim(self._done)
         self._undone.clear()
-        if change is not None:
-            change = replace(change, detail=_detail(change, run))
-        self._append(change, run)
         self._emit_names()
 
     def forget(self) -> None:
@@ -117,6 +129,18 @@ class UndoHistory:
         """Make the last change that was undone once more; raises `UserError` likewise."""
         self._step(run, "redo", self._undone, self._done)
 
+    def undo_setting(self, run: Run | None) -> None:
+        """Put only the setting that was changed last back, and keep the weights.
+
+        Raises `UserError` where the last change was none of a setting, or the run has diverged.
+        """
+        last = self._done[-1] if self._done else None
+        if run is None or last is None or not last.policy.setting:
+            raise UserError("The last change was none of a setting, which could be put back alone.")
+        if run.diverged:
+            raise UserError("The run has diverged: its weights cannot be kept, only undone.")
+        self._step(run, "undo", self._done, self._undone, alone=True)
+
     def undo_many(self, command: UndoMany, run: Run | None) -> None:
         """Undo or redo one after the other, as if each had been asked for."""
         act = self.undo if command.changes > 0 else self.redo
@@ -124,43 +148,50 @@ class UndoHistory:
             act(run)
 
     def _step(
-        self, run: Run | None, word: str, source: list[_Change], target: list[_Change]
+        self,
+        run: Run | None,
+        word: str,
+        source: list[_Change],
+        target: list[_Change],
+        alone: bool = False,
     ) -> None:
+        """`alone`: only the setting, with the weights kept."""
         if run is None or not source:
             raise UserError(f"There is nothing to {word}.")
         last = source[-1]
-        change = _change(run, last.what, last.kind, last.policy, last.step)
-        change = None if change is None else replace(change, detail=last.detail)
-        with _shared(run, None if change is None else change.before):
-            if isinstance(last.before, Snapshot):
+        change: _Change | None
+        if last.before is None:
+            change = replace(last, settings=_settings_of(run))
+            self._choose(run, last.settings.probe_examples, last.settings.probe_set)
+        elif alone or last.alone:  # what undo puts back stays the run before the change
+            change = replace(last, settings=_settings_of(run), alone=alone)
+            _turn_back(run, last.settings)
+        else:
+            change = _change(run, last.what, last.kind, last.policy, last.step)
+            change = None if change is None else replace(change, detail=last.detail)
+            with _shared(run, None if change is None else change.before):
                 _put_back(run, last.before, (word, last.what), self._emit)
-            else:
-                _turn_back(run, last.before, self._choose)
         source.pop()
+        self._may_merge = False
         if change is not None:
             target.append(change)
             _trim(target)
         self._emit_names()
 
-    def _append(self, change: _Change | None, run: Run) -> None:
-        """Keep a change; one of the probe set that chose the same examples again is none."""
-        if change is None:  # the run had diverged: neither this change nor those before are undone
-            self._done.clear()
-            return
-        if change.kind in _OF_PROBE_SET and change.before == _settings_of(run):
-            return
-        last = self._done[-1] if self._done else None
-        same = last is not None and change.policy.merges and last.kind is change.kind
-        if last is not None and same and change.at - last.at < MERGED:
-            self._done[-1] = replace(last, detail=_detail(last, run))
-            return
-        self._done.append(change)
-        _trim(self._done)
+    def _merged_with(self, command: do.Command) -> _Change | None:
+        """Return the newest change where this command only goes on with it."""
+        last = self._done[-1] if self._done and self._may_merge else None
+        if last is None or not last.policy.merges or last.kind is not type(command):
+            return None
+        return last if time.monotonic() - last.at < MERGED else None
 
     def _emit_names(self) -> None:
         names = [changes[-1].what if changes else "" for changes in (self._done, self._undone)]
         done, undone = (
-            tuple(ListedChange(change.step, change.detail or change.what) for change in changes)
+            tuple(
+                ListedChange(change.step, change.detail or change.what, change.policy.setting)
+                for change in changes
+            )
             for changes in (self._done, self._undone[::-1])
         )
         self._emit(ChangesListed(done, undone))
@@ -178,18 +209,19 @@ def _change(
     run: Run, what: str, kind: type[do.Command], policy: do.UndoPolicy, step: int
 ) -> _Change | None:
     """None where the run has diverged: then there is nothing worth having back."""
-    before = capture(run) if policy.weights else _settings_of(run)
-    return None if before is None else _Change(what, before, kind, policy, time.monotonic(), step)
+    before = None if policy.reads else capture(run)
+    if before is None and not policy.reads:
+        return None
+    return _Change(what, _settings_of(run), before, kind, policy, time.monotonic(), step)
 
 
 def _detail(change: _Change, run: Run) -> str:
     """What it was, with the values before and after it: 'learning rate 0.001 → 0.01'."""
-    before = change.before
-    if isinstance(before, Snapshot):
-        was, now = str(before.state["regime"]), run.trainer.regime.name
+    if change.before is not None and not change.policy.setting:
+        was, now = str(change.before.state["regime"]), run.trainer.regime.name
         regime = f"regime {was} → {now}"
         return regime if change.what.startswith("regime") else f"{change.what}, {regime}"
-    now_set = _settings_of(run)
+    before, now_set = change.settings, _settings_of(run)
     words: list[str] = []
     for name, was_set, is_set in (
         ("order of the gate layers", _from_one(before.order), _from_one(now_set.order)),
@@ -205,7 +237,7 @@ def _detail(change: _Change, run: Run) -> str:
     return ", ".join(words) or change.what
 
 
-def _examples(settings: _UndoneSettings) -> str:
+def _examples(settings: _Settings) -> str:
     """'64 examples, class 3, 8'."""
     chosen = ProbeChoice.parse(settings.probe_set)
     count = "" if chosen.rows else f"{settings.probe_examples:,} examples, "
@@ -221,9 +253,9 @@ def _numbers(turns: tuple[int, ...]) -> str:
 
 
 @contextmanager
-def _shared(run: Run, before: Snapshot | _UndoneSettings | None) -> Iterator[None]:
+def _shared(run: Run, before: Snapshot | None) -> Iterator[None]:
     """Let a recording write the copy of the run that was made for undo, not another one."""
-    run.snapshot = before if isinstance(before, Snapshot) else None
+    run.snapshot = before
     try:
         yield
     finally:
@@ -236,18 +268,18 @@ def _trim(changes: list[_Change]) -> None:
         del changes[0]
 
 
-def _settings_of(run: Run) -> _UndoneSettings:
+def _settings_of(run: Run) -> _Settings:
     network = run.trainer.network
     turns = turned(network.routes)
     beta, value_input = network.gate.beta, network.value_input
     chosen = run.config.probe_examples, run.config.probe_set
-    return _UndoneSettings(network.wiring, *turns, run.learning_rate, beta, value_input, *chosen)
+    return _Settings(network.wiring, *turns, run.learning_rate, beta, value_input, *chosen)
 
 
 def _put_back(
     run: Run, snapshot: Snapshot, what: tuple[str, str], emit: Callable[[Event], None]
 ) -> None:
-    before = run.trainer.regime.name
+    before, was_set = run.trainer.regime.name, _settings_of(run)
     run.announce_change(" of ".join(what))
     run.evaluation.restart()  # it emits the scores that wait for a test pass
     go_back(run, snapshot)
@@ -273,13 +305,17 @@ def _put_back(
             of_step=snapshot.step,
         )
     )
-
-
-def _turn_back(run: Run, to: _UndoneSettings, choose: Callable[[Run, int, str], None]) -> None:
-    """Only what is different now."""
     now = _settings_of(run)
-    if (now.probe_examples, now.probe_set) != (to.probe_examples, to.probe_set):
-        choose(run, to.probe_examples, to.probe_set)
+    turns = now.order, now.rotation, now.shift
+    if turns != (was_set.order, was_set.rotation, was_set.shift):
+        emit(Rewired(run.step_count, *turns))
+    if now != replace(was_set, order=now.order, rotation=now.rotation, shift=now.shift):
+        run.emit_settings()
+
+
+def _turn_back(run: Run, to: _Settings) -> None:
+    """Put order, rotation and settings back, only what is different now."""
+    now = _settings_of(run)
     if now.order != to.order:
         run.rewire(to.order)
     if turned(run.trainer.network.routes) != (to.rotation, to.shift):

@@ -81,18 +81,20 @@ def restore(run: Run, snapshot: Snapshot) -> None:
 
 
 def go_back(run: Run, snapshot: Snapshot) -> None:
-    """Put back networks, optimiser, regime, wiring and settings; steps and scores count on.
+    """Put back networks, optimiser, regime, wiring, settings and the order of the data; steps count
+    on, and so does the log.
 
-    Steps of pre-training that were left then are left again. A run that had diverged can go on.
+    The batches that come are those that followed the snapshot. Scores are of the steps that led to
+    it, and of those that come. Steps of pre-training that were left then are left again. A run
+    that had diverged can go on.
     """
-    counters, then = run.trainer.counters(), snapshot.state
-    if run.diverged:
-        counters |= {"train_sums": [0.0, 0.0], "train_seen": 0}
+    trainer, then = run.trainer, snapshot.state
     pretraining = int(then["pretrain_steps"])
     state = {
         **then,
-        **counters,
-        "draws": then["draws"],
+        "step": run.step_count,
+        "undone_steps": run.step_count - snapshot.step + int(then["undone_steps"]),
+        "seed": trainer.seed,
         "dials": {
             **then["dials"],
             "pace": run.pace,
@@ -102,7 +104,6 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
         "pretrain_steps": pretraining and pretraining + run.step_count - snapshot.step,
         "total_steps": run.total_steps,
         "awaited": None,
-        "epoch_train": run.evaluation.epoch_so_far,
         "train_peaks": (),
     }
     _restore(run, snapshot.tensors, state)

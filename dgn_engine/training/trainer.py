@@ -52,6 +52,7 @@ class Trainer:
         self.seed = config.seed  # of the order of batches and of all that is drawn
         self.data = data
         self.step_count = 0
+        self.undone_steps = 0  # of these: their batches come again
         self._draws = 0
         gating = config.gating
         self.base = architecture  # of the feature network; of both where nothing is tiled
@@ -104,8 +105,13 @@ class Trainer:
         """Steps done over steps in an epoch."""
         return self.step_count / self.steps_per_epoch
 
+    @property
+    def data_step(self) -> int:
+        """Steps that count for the order of the data: all but those that an undo took back."""
+        return self.step_count - self.undone_steps
+
     def step(self) -> None:
-        epoch, place = divmod(self.step_count, self.steps_per_epoch)
+        epoch, place = divmod(self.data_step, self.steps_per_epoch)
         batch = self.config.training.batch
         rows = self._epoch_order(epoch)[place * batch : (place + 1) * batch]
         if self._augmentation is not None:
@@ -128,7 +134,7 @@ class Trainer:
     def _take(self, rows: Tensor) -> None:
         x, y = self._batch.take(self.data, rows)
         if self._augmentation is not None:
-            x = self._augmentation.show(x, rows, self.step_count // self.steps_per_epoch)
+            x = self._augmentation.show(x, rows, self.data_step // self.steps_per_epoch)
         if self._by_hand is not None and not self.regime.drawn_gates:
             value, logits = self._by_hand(x, y)
             self.optimizer.update(self._by_hand.trained)
@@ -296,6 +302,7 @@ class Trainer:
         """Steps, draws, and the sums of the train score that is being gathered."""
         return {
             "step": self.step_count,
+            "undone_steps": self.undone_steps,
             "draws": self._draws,
             "seed": self.seed,
             "train_sums": self._sums.tolist(),
@@ -311,8 +318,12 @@ class Trainer:
     def restore(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
         """Take over the state of another trainer; the caller sets the regime and the settings.
 
-        Raises `KeyError` or `RuntimeError` where a tensor is missing or has another shape.
+        Raises `KeyError` or `RuntimeError` where a tensor is missing or has another shape, and
+        `ValueError` where more steps were undone than were taken.
         """
+        step, undone = int(counters["step"]), int(counters.get("undone_steps", 0))
+        if not 0 <= undone <= step:
+            raise ValueError(f"{undone} of {step} steps are undone")
         self._give_feature_biases("feature.biases.0" in tensors)
         own = self.network.state_dict()
         for name, target in own.items():
@@ -320,7 +331,7 @@ class Trainer:
                 raise RuntimeError(f"{name} has another shape")
             target.copy_(tensors[name])
         self.optimizer.restore(self.network, tensors)
-        self.step_count = int(counters["step"])
+        self.step_count, self.undone_steps = step, undone
         self._draws = int(counters["draws"])
         self.reseed(int(counters.get("seed", self.seed)))
         self._sums.copy_(torch.tensor(counters["train_sums"], dtype=self._sums.dtype))

@@ -42,6 +42,7 @@ class TrainerStack:
         first = trainers[0]
         self._config = first.config.training
         self.step_count = first.step_count
+        self._undone_steps = first.undone_steps
         self.steps_per_epoch = first.steps_per_epoch
         data = [trainer.data for trainer in trainers]
         self._train = StackedExamples([d.train_x for d in data], [d.train_y for d in data])
@@ -204,7 +205,7 @@ class TrainerStack:
 
     def _rows(self) -> Tensor:
         """(m,) where all networks see the same examples, else (B, m)."""
-        epoch, place = divmod(self.step_count, self.steps_per_epoch)
+        epoch, place = divmod(self.step_count - self._undone_steps, self.steps_per_epoch)
         if self._order[0] != epoch:
             self._order = (epoch, self._order_of(epoch))
         batch = self._config.batch

@@ -105,8 +105,8 @@ class StackTraining:
     def train(self, interrupted: Callable[[], bool]) -> list[JobResult]:
         """The result of each job; raises `UserError` where a folder cannot be written any more."""
         try:
-            for step in sorted({member.run.step_count for member in self._members}):
-                some = [m for m in self._members if m.run.step_count == step]
+            for steps in sorted({_steps(member) for member in self._members}):
+                some = [m for m in self._members if _steps(m) == steps]
                 few = _fitting(some)
                 for begin in range(0, len(some), few):
                     self._train(self._ended(some[begin : begin + few], interrupted), interrupted)
@@ -200,6 +200,12 @@ class StackTraining:
 def _release(folder: RunFolder) -> None:
     """Close a folder that was only read; delete one without a run."""
     folder.close() if folder.begun else folder.discard()
+
+
+def _steps(member: StackMember) -> tuple[int, int]:
+    """How many were taken, and how many of these undone: one order of the data for a stack."""
+    trainer = member.run.trainer
+    return trainer.step_count, trainer.undone_steps
 
 
 def _fitting(members: Sequence[StackMember]) -> int:

@@ -148,24 +148,26 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.Pause(), "pause", None),
     (commands.Advance(3), "advance", None),
     (commands.Reset(), "reset", None),
-    (commands.SwapRegime("FL"), "swap to FL", UndoPolicy("regime {regime}", True, False)),
+    (commands.SwapRegime("FL"), "swap to FL", UndoPolicy("regime {regime}")),
     (commands.Rewire((1, 0)), "permute the gate layers",
-     UndoPolicy("order of the gate layers", False, False)),
+     UndoPolicy("order of the gate layers", "the order of the gate layers")),
     (commands.Rotate((1, 0)), "rotate the gates",
-     UndoPolicy("rotation of the gates", False, False)),
+     UndoPolicy("rotation of the gates", "the rotation of the gates")),
     (commands.SetLearningRate(0.1), "set the learning rate",
-     UndoPolicy("learning rate", False, True)),
-    (commands.SetBeta(4.0), "set β", UndoPolicy("β", False, True)),
-    (commands.SetValueInput("ones"), "set the value input", UndoPolicy("value input", False, True)),
+     UndoPolicy("learning rate", "the learning rate", True)),
+    (commands.SetBeta(4.0), "set β", UndoPolicy("β", "β", True)),
+    (commands.SetValueInput("ones"), "set the value input",
+     UndoPolicy("value input", "the value input", True)),
     (commands.SetPace(60.0), "set the pace", None),
     (commands.Undo(), "undo", None),
     (commands.Redo(), "redo", None),
+    (commands.UndoSetting(), "put only the setting back", None),
     (commands.Watch(()), "watch", None),
     (commands.OpenFile("/data/x.pt"), "open x.pt", None),
     (commands.PickTensors(1, ()), "match these tensors", None),
     (commands.SayReading(1, FileReading("relu")), "read the file so", None),
-    (commands.TakeGates(1), "copy the gates", UndoPolicy("gates of {file}", True, False)),
-    (commands.TakeWeights(1), "copy the weights", UndoPolicy("weights of {file}", True, False)),
+    (commands.TakeGates(1), "copy the gates", UndoPolicy("gates of {file}")),
+    (commands.TakeWeights(1), "copy the weights", UndoPolicy("weights of {file}")),
     (commands.BeginWithBiases(1, "weights"), "begin a run with biases", None),
     (commands.CompareFile(1), "compare", None),
     (commands.CompareRun("/runs/a"), "compare with a", None),
@@ -174,9 +176,9 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.CancelLoading(), "stop reading data", None),
     (commands.GoOnReading(("npk",)), "go on with the reading", None),
     (commands.SetProbeExamples(32), "choose 32 probe examples",
-     UndoPolicy("number of probe examples")),
-    (ChooseProbeSet("classes 3"), "choose the probe set", UndoPolicy("probe set")),
-    (ChooseMisclassified(), "choose misclassified examples", UndoPolicy("probe set")),
+     UndoPolicy("number of probe examples", reads=True)),
+    (ChooseProbeSet("classes 3"), "choose the probe set", UndoPolicy("probe set", reads=True)),
+    (ChooseMisclassified(), "choose misclassified examples", UndoPolicy("probe set", reads=True)),
     (ListExamples(), "list examples", None),
     (commands.InspectFile(1, DataConfig()), "open it as a network", None),
     (commands.CheckNetwork(1, DataConfig()), "check the data", None),
@@ -199,6 +201,7 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (run_branches.StartBranch(run_branches.BranchChanges()), "branch off", None),
     (change_list.UndoMany(3), "undo 3 changes", None),
     (compared_frames.CompareHeld(5), "compare with step 5", None),
+    (divergence.GoBack(), "go back to the last finite state", None),
     (run_branches.StopBranch(), "stop the branch", None),
     (run_branches.ListCheckpoints(), "list the checkpoints", None),
 )  # fmt: skip
@@ -212,7 +215,7 @@ def test_every_command_has_words_and_says_how_it_is_undone() -> None:
 
 
 def test_what_can_be_undone_says_the_least_unless_it_is_told() -> None:
-    assert UndoPolicy("β") == UndoPolicy("β", weights=False, merges=False)
+    assert UndoPolicy("β") == UndoPolicy("β", setting="", merges=False, reads=False)
 
 
 DEFAULTS: dict[type[Any], dict[str, Any]] = {

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from dgn_engine.config import NetConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import Diverged, Refused, RegimeSwapped, Rewired, UndoChanged
+from dgn_engine.protocol.change_list import ChangesListed, UndoMany
+from dgn_engine.protocol.events import (
+    Diverged,
+    Refused,
+    RegimeSwapped,
+    Rewired,
+    SettingChanged,
+    UndoChanged,
+)
 from dgn_engine.session import undo
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
@@ -124,31 +134,83 @@ def test_biases_that_came_with_gates_go_with_them(
     assert "feature.biases.0" in whole(desk)
 
 
-def test_an_order_a_rotation_and_dials_are_turned_back_and_no_weight_is_touched(
-    begun: Desk,
-) -> None:
-    begun.do(do.Rewire((1, 0, 2)), do.Rotate((0, 3, 0)), do.SetLearningRate(0.5), do.SetBeta(2.0))
-    begun.do(do.SetBeta(3.0), do.SetValueInput("ones"))
+CONV = NetConfig("cnn4", (("channels", 4),))
+ROADS = {
+    "Adam": small("DL"),
+    "momentum": replace(
+        small("DL"), training=TrainingConfig(optimiser="sgd", momentum=0.9, learning_rate=0.01)
+    ),
+    "convolutions": replace(small("DL"), net=CONV),
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_every_change_is_undone_to_the_step_before_it(road: str) -> None:
+    """After steps were taken, too: weights, optimiser, settings, scores and the batches to come."""
+    desk, twin = Desk(), Desk()
+    for one in (desk, twin):
+        one.do(do.StartRun(ROADS[road], paused=True))
+        one.train(7)
+    run = run_of(desk)
+    settings = undo._settings_of(run)
+    layers = len(settings.order)
+    changes = (
+        do.Rewire((1, 0, *range(2, layers))),
+        do.Rotate((0, 3, *[0] * (layers - 2))),
+        do.SetLearningRate(0.5),
+        do.SetBeta(2.0),
+        do.SetValueInput("ones"),
+        do.SwapRegime("FR-II"),
+    )
+    for change in changes:
+        desk.do(change)
+        desk.train(3)
+        assert not same(whole(desk), whole(twin))
+        desk.do(do.Undo())
+        assert same(whole(desk), whole(twin))
+        assert undo._settings_of(run) == settings
+        assert run.trainer.test_score() == run_of(twin).trainer.test_score()
+    assert run.step_count == 7 + 3 * len(changes)
+    desk.train(20)
+    twin.train(20)
+    assert same(whole(desk), whole(twin))
+    for one in (desk, twin):
+        one.engine.close()
+
+
+def test_a_setting_is_put_back_alone_and_both_ways_are_done_again(begun: Desk) -> None:
+    run = run_of(begun)
+    before = whole(begun)
+    begun.do(do.Rewire((1, 0, 2)))
+    begun.train(4)
+    begun.do(do.SetLearningRate(0.5), do.SetLearningRate(0.25))  # one change within a second
     begun.train(4)
     learnt = whole(begun)
-    run = run_of(begun)
-    names = []
-    for _ in range(5):  # two turns of β within a second are one
-        told = begun.last(UndoChanged)
-        assert isinstance(told, UndoChanged)
-        names.append(told.undo)
-        begun.do(do.Undo())
-    assert names == [
-        "value input", "β", "learning rate", "rotation of the gates", "order of the gate layers",
-    ]  # fmt: skip
+    listed = begun.last(ChangesListed)
+    assert isinstance(listed, ChangesListed)
+    assert listed.setting == "the learning rate"
+    begun.do(do.UndoSetting())
+    assert run.learning_rate == 1e-3
+    assert begun.last(UndoChanged) == UndoChanged("order of the gate layers", "learning rate")
+    begun.do(do.UndoSetting())
+    assert begun.last(Rewired) == Rewired(15, (0, 1, 2))
     assert same(whole(begun), learnt)
-    assert begun.last(Rewired) == Rewired(11, (0, 1, 2))
-    assert (run.learning_rate, run.trainer.network.gate.beta) == (1e-3, small().gating.beta)
-    for _ in range(5):
-        begun.do(do.Redo())
-    network = run.trainer.network
-    assert (network.wiring, network.routes[1].rotate, network.gate.beta) == ((1, 0, 2), 3, 3.0)
-    assert (run.learning_rate, network.value_input) == (0.5, "ones")
+    begun.do(do.Redo(), do.Redo())
+    assert (run.learning_rate, run.trainer.network.wiring) == (0.25, (1, 0, 2))
+    assert same(whole(begun), learnt)
+    begun.do(do.Undo(), do.Undo())  # what they put back is still the run before each change
+    assert same(whole(begun), before)
+    begun.do(do.Redo(), do.Redo())
+    assert same(whole(begun), learnt)
+    assert begun.last(UndoChanged) == UndoChanged("learning rate", "")
+    begun.do(do.SwapRegime("ReLU"), do.UndoSetting())
+    assert isinstance(begun.events[-1], Refused)
+    assert run.trainer.regime.name == "ReLU"
+
+
+def test_a_setting_that_is_set_to_what_it_was_is_no_change(begun: Desk) -> None:
+    begun.do(do.SwapRegime("ReLU"), do.Undo(), do.SetLearningRate(1e-3), do.Rewire((0, 1, 2)))
+    assert begun.last(UndoChanged) == UndoChanged("", "regime ReLU")
 
 
 def test_a_new_change_leaves_nothing_to_redo_and_a_new_run_nothing_to_undo(
@@ -163,20 +225,22 @@ def test_a_new_change_leaves_nothing_to_redo_and_a_new_run_nothing_to_undo(
     assert "nothing to undo" in str(begun.last(Refused))
 
 
-def test_a_change_that_made_the_run_diverge_is_undone_and_it_trains_again(begun: Desk) -> None:
+def test_a_setting_that_made_the_run_diverge_is_undone_and_it_trains_again(begun: Desk) -> None:
+    """Also where the user has turned settings in vain before."""
     before = whole(begun)
-    begun.do(do.SwapRegime("ReLU"))
-    with torch.no_grad():
-        run_of(begun).trainer.network.value.weights[0].fill_(float("nan"))
-    begun.do(do.Advance(40))
+    begun.do(do.SetLearningRate(1e30), do.Advance(40))
     while begun.engine.running:
         begun.engine.advance()
     assert isinstance(begun.last(Diverged), Diverged)
     assert capture(run_of(begun)) is None
-    begun.do(do.Undo())
+    begun.do(do.UndoSetting())
+    assert isinstance(begun.events[-1], Refused)  # there are no weights to keep
+    begun.do(do.SetBeta(3.0), do.SetProbeExamples(30), do.Undo(), do.Undo())
     assert same(whole(begun), before)
-    begun.train(3)
-    assert all(bool(tensor.isfinite().all()) for tensor in whole(begun).values())
+    assert run_of(begun).learning_rate == 1e-3
+    twin = undisturbed(20)
+    begun.train(20)
+    assert same(whole(begun), twin)
 
 
 def test_old_changes_are_forgotten_when_they_take_too_much_memory(
@@ -213,6 +277,43 @@ def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> 
         "before FR-II",
         "before undo of regime FR-II",
     }
+
+
+def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_it(
+    recorded: Desk,
+) -> None:
+    recorded.do(do.StartRun(small("DL"), paused=True))
+    recorded.train(7)
+    recorded.do(do.SetLearningRate(0.5), do.Rewire((1, 0, 2)))
+    recorded.train(5)
+    recorded.do(UndoMany(2))
+    recorded.train(3)
+    recording = recorded.engine._recording
+    assert recording is not None
+    folder = recording.path
+    recorded.engine.close()
+    changes = [
+        event
+        for event in RunReader(folder).events
+        if isinstance(event, RegimeSwapped | Rewired | SettingChanged)
+    ]
+    assert [type(event) for event in changes[-4:]] == [
+        *(RegimeSwapped, Rewired),
+        *(RegimeSwapped, SettingChanged),
+    ]
+    told = [event for event in changes if isinstance(event, RegimeSwapped)]
+    assert [(event.undone, event.step, event.of_step) for event in told] == [
+        ("Undo order of the gate layers", 12, 7),
+        ("Undo learning rate", 12, 7),
+    ]
+    assert changes[-3] == Rewired(12, (0, 1, 2))
+    assert replace(changes[-1], pace=0.0) == SettingChanged(
+        12, 1e-3, small().gating.beta, "image", 0.0
+    )
+    recorded.do(do.ContinueRun(str(folder), paused=True))
+    assert run_of(recorded).step_count == 15
+    recorded.train(20)
+    assert same(whole(recorded), undisturbed(23))
 
 
 def test_a_recorded_run_is_copied_once_at_a_swap_and_once_at_its_undo(

@@ -25,9 +25,10 @@ class History:
             number=1,
             snapshot=None,
             step_count=7,
+            diverged=False,
             trainer=SimpleNamespace(regime=SimpleNamespace(name="DL")),
         )
-        self.size, self.now, self.state = 1, 100.0, 0
+        self.size, self.now, self.state, self.copies = 1, 100.0, 0, 0
         self.seen: list[object] = []
         self.back: list[object] = []
         self.history = UndoHistory(
@@ -43,13 +44,13 @@ class History:
         self.back.append(given)
 
     def capture(self, _: object) -> Snapshot | None:
-        self.state += 1
+        self.copies += 1
         tensors = {"a": torch.zeros(self.size, dtype=torch.uint8)}
-        return Snapshot(tensors, {"step": self.state, "regime": "FL"}) if self.size else None
+        return Snapshot(tensors, {"step": self.copies, "regime": "FL"}) if self.size else None
 
     def settings(self) -> Any:
         self.state += 1
-        return undo._UndoneSettings((), (), (), float(self.state), 1.0, "image")
+        return undo._Settings((), (), (), float(self.state), 1.0, "image")
 
     def do(self, *commands: do.Command) -> str:
         """What is undone next, in words."""
@@ -84,7 +85,7 @@ def test_turns_of_one_dial_within_a_second_are_one_change(history: History) -> N
     history.do(do.SetBeta(1.0))
     history.now += 0.9
     history.do(do.SetBeta(2.0))
-    assert history.kept == 1
+    assert (history.kept, history.copies) == (1, 1)  # the run before the first
     history.now += 0.2  # counted from the first
     history.do(do.SetBeta(3.0))
     assert history.kept == 2
@@ -120,8 +121,9 @@ def test_a_copy_made_for_undo_is_there_for_the_record_while_a_command_is_carried
     history: History,
 ) -> None:
     history.do(do.SwapRegime("DL"), do.SetBeta(2.0))
-    assert isinstance(history.seen[0], Snapshot)
-    assert history.seen[1] is None
+    assert all(isinstance(seen, Snapshot) for seen in history.seen)
+    history.do(do.SetProbeExamples(9))
+    assert history.seen[-1] is None
     assert history.run.snapshot is None
 
 
@@ -142,16 +144,15 @@ def test_what_cannot_be_undone_or_is_refused_is_not_remembered(history: History)
     assert history.kept == 0
 
 
-def test_another_run_begins_without_changes_and_a_diverged_one_loses_them(
+def test_another_run_begins_without_changes_and_a_diverged_one_keeps_those_from_before(
     history: History,
 ) -> None:
     history.do(do.SwapRegime("DL"), do.SwapRegime("FL"))
     history.history.undo(history.run)
     history.size = 0  # it has diverged: nothing of it is worth having back
-    assert history.do(do.SwapRegime("DL")) == ""
-    assert (history.kept, history.names.redo) == (0, "")
+    assert history.do(do.SetBeta(2.0), do.SwapRegime("FR-II")) == "regime DL"
+    assert (history.kept, history.names.redo) == (1, "")
     history.size = 1
-    history.do(do.SwapRegime("DL"))
     history.run = SimpleNamespace(**{**vars(history.run), "number": 2})
     assert history.do(do.SetBeta(2.0)) == "β"
     assert history.kept == 1
@@ -166,7 +167,7 @@ def test_undo_and_redo_go_to_and_fro(history: History) -> None:
     history.history.redo(history.run)
     assert history.names == told.UndoChanged("β", "regime DL")
     words = [given[2] for given in history.back if len(given) == 4]  # type: ignore[arg-type,index]
-    assert words == [("undo", "regime DL")]
+    assert words == [("undo", "regime DL"), ("undo", "β"), ("redo", "β")]
     history.history.redo(history.run)
     assert history.names == told.UndoChanged("regime DL", "")
     with pytest.raises(Exception, match=r"There is nothing to redo\."):
