@@ -282,13 +282,29 @@ def _train(
         complain(f"dgn train: {outcome.unsaved}")
         return UNSAVED
     if outcome.diverged:
-        complain(f"dgn train: the loss diverged at step {outcome.step:,}.")
+        complain(f"dgn train: {_divergence_in_words(outcome, path)}")
         return FAILED
     if stop.requested():
         saved = f"; saved in {path}" if path else ""
         complain(f"dgn train: interrupted at step {outcome.step:,}{saved}.")
         return stop.exit_code
     return 0
+
+
+def _divergence_in_words(outcome: Outcome, path: Path | None) -> str:
+    """Where it diverged, what is kept of before, and how to go on from there."""
+    from dgn_engine.storage.runs.run_reader import RunReader
+
+    said = f"the loss diverged at step {outcome.step:,}"
+    if outcome.last_finite:
+        said += f"; the last step with a finite loss is {outcome.last_finite:,}"
+    steps = [one.step for one in RunReader(path).checkpoints] if path is not None else []
+    if path is None or not steps:
+        return f"{said}. Begin it again with a smaller learning rate."
+    return (
+        f"{said}, and the newest checkpoint is of step {steps[-1]:,}: 'dgn train --branch-from "
+        f"{path} --at-step {steps[-1]} --lr …' goes on from there."
+    )
 
 
 def _frames_in_words(path: Path) -> str:

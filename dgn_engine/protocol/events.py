@@ -121,9 +121,40 @@ class Finished(Event):
 
 @dataclass(frozen=True)
 class Diverged(Event):
-    """The loss is no longer finite; the run ends at this step."""
+    """A number of the run is no longer finite; it stands at this step.
+
+    `what`: 'loss', of a training batch, or 'weights'. `last_finite`: the last step that is known to
+    have had a finite loss, 0 where the first had none; None: not known. `back_to`: the step of the
+    newest finite state that is kept, which `GoBack` puts back; None where none is. `stored`: it is
+    a checkpoint of the run's folder, not a copy from before a change.
+    """
 
     step: int
+    what: str = "loss"
+    last_finite: int | None = None
+    back_to: int | None = None
+    stored: bool = False
+
+    @property
+    def what_happened(self) -> str:
+        """'Diverged at step 3,007: the loss is no longer finite.'"""
+        lost = "the loss is" if self.what == "loss" else "weights are"
+        return f"Diverged at step {self.step:,}: {lost} no longer finite."
+
+    @property
+    def sentence(self) -> str:
+        """What happened, and how far back the newest finite state is."""
+        said = f"{self.what_happened} The run is paused."
+        if self.last_finite:
+            said += f" The last step with a finite loss is {self.last_finite:,}."
+        elif self.last_finite == 0:
+            said += " No step had a finite loss."
+        if self.back_to is None:
+            return f"{said} No earlier state is kept: reset it with a smaller learning rate."
+        if self.last_finite is None or self.back_to < self.last_finite:
+            kept = "checkpoint" if self.stored else "copy, from before a change,"
+            said += f" The newest finite {kept} is of step {self.back_to:,}."
+        return said
 
 
 @dataclass(frozen=True)

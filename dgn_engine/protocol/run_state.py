@@ -66,6 +66,7 @@ class RunState:
     working: str = ""  # the slow thing that goes on: 'Reading mnist, 40 %'
     recorded: RunShown | None = None  # the recorded run that is shown; nothing is trained
     diverged: int | None = None  # the step at which the loss was no longer finite
+    back_to: int | None = None  # the step of the finite state that `GoBack` would put back
     comparison: ComparisonOpened | None = None
     undo: str = ""  # what would be undone next, in words
     redo: str = ""
@@ -169,9 +170,9 @@ class RunState:
                 return dataclasses.replace(self, phase="paused", step=step, working="")
             case Finished(step=step):
                 return dataclasses.replace(self, phase="finished", step=step, working="")
-            case Diverged(step=step):
+            case Diverged(step=step, back_to=back):
                 return dataclasses.replace(
-                    self, phase="paused", step=step, working="", diverged=step
+                    self, phase="paused", step=step, working="", diverged=step, back_to=back
                 )
             case RegimeSwapped():
                 return dataclasses.replace(
@@ -179,7 +180,9 @@ class RunState:
                     regime=event.after,
                     gates_source=event.source,
                     parameters_feature=event.parameters_feature,
-                    diverged=None if event.undone else self.diverged,  # weights from before it
+                    # Weights from before it.
+                    diverged=None if event.undone else self.diverged,
+                    back_to=None if event.undone else self.back_to,
                 )
             case Rewired(order=order, rotation=rotation, shift=shift):
                 return dataclasses.replace(self, wiring=order, rotation=rotation, shift=shift)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
 from dgn_engine.protocol.change_list import UndoMany
 from dgn_engine.protocol.compared_frames import CompareHeld
+from dgn_engine.protocol.divergence import GoBack
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.discard_question import discard_question
 from dgn_engine.session.file_commands import FileCommands, Shown
+from dgn_engine.session.finite_state import FiniteState, find_finite_state, put_back
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.known_plug_ins import catalogue_here
@@ -78,6 +81,8 @@ class Engine:
         self._heavy = readings = ReadingCommands(self._emit, worker, files.comparison)
         self._library = library = RunLibrary(emit, runs_root)
         self._publisher = FramePublisher(publish, files.comparison)
+        self._finite: FiniteState | None = None  # what a diverged run can be put back to
+        self._tried: set[int] = set()  # steps of states that led to divergence once more
         self._undo = UndoHistory(self._emit, files.name_of, readings.choose)
         self._watching = watching = WatchCommands()
         self._branches = Branches(self._emit, files.comparison, runs_root)
@@ -100,6 +105,7 @@ class Engine:
             do.SaveWeights: self._in_run(lambda run, c: run.save(Path(c.path))),
             do.Undo: lambda _: self._undo.undo(self.run),
             do.Redo: lambda _: self._undo.redo(self.run),
+            GoBack: self._in_run(lambda run, _: self._go_back(run)),
             UndoMany: lambda command: self._undo.undo_many(command, self.run),
             do.Watch: lambda command: self._watch(command.requests),
             do.CancelReading: self._on_shown(readings.cancel),
@@ -193,6 +199,8 @@ class Engine:
         """Read, publish and record what is due; where the run stands still, all of it is recorded,
         so that a run that is opened again shows what was seen when it was left."""
         frame = self._publisher.publish_due(run, running, heard)
+        if run.diverged:  # a reading may have seen it first
+            self.running = False
         if frame is not None and self._recording is not None:
             needed = not running and not run.probe_schedule.busy
             self._recording.on_frame(frame, needed)
@@ -385,8 +393,9 @@ class Engine:
             self._continue(do.ContinueRun(str(self._library.folder_to_continue()), paused=True))
         run = self._run_for(command)
         if run.diverged:
+            back = "" if self._finite is None else f"go back to step {self._finite.step:,}, "
             raise UserError(
-                f"The run diverged at step {run.step_count}; reset it or start another."
+                f"The run diverged at step {run.step_count:,}; {back}reset it or start another."
             )
         if run.finished:
             run.total_steps = 0  # asked for more than was planned: until stopped
@@ -395,6 +404,27 @@ class Engine:
         self.running = True
         self._publisher.rate = StepRate()
         self._emit(events.Running(run.step_count))
+
+    def _go_back(self, run: Run) -> None:
+        """Put a diverged run back to its newest finite state; it stays paused."""
+        if not run.diverged or self._finite is None:
+            why = "no earlier state of it is kept" if run.diverged else "it has not diverged"
+            raise UserError(f"The run cannot go back: {why}.")
+        put_back(run, self._finite, self._emit)
+        # A checkpoint of this step would be the same state once more.
+        self._tried |= {self._finite.step, run.step_count}
+        self._finite = None
+        self._pause(run)
+
+    def _with_way_back(self, event: events.Diverged) -> events.Diverged:
+        """The event with the state that the run can be put back to, which is held from now on."""
+        run = self.run
+        if run is None:
+            return event
+        self._finite = found = find_finite_state(run, self._recording, self._tried)
+        if found is None:
+            return event
+        return replace(event, back_to=found.step, stored=found.stored)
 
     def _reset(self, command: do.Reset) -> None:
         if self._library.shown is not None:
@@ -513,6 +543,7 @@ class Engine:
         self._end_recording()
         self._heavy.release(self._shown)
         self._undo.forget()
+        self._finite, self._tried = None, set()
         self._unused.expect()
 
     def _end_recording(self, sound: bool = True) -> None:
@@ -523,6 +554,8 @@ class Engine:
             recording.close(sound, PATIENCE)
 
     def _emit(self, event: events.Event) -> None:
+        if isinstance(event, events.Diverged):
+            event = self._with_way_back(event)
         if self._recording is not None:
             self._recording.on_event(event)
         self._emit_unrecorded(event)

@@ -43,6 +43,9 @@ class FramePublisher:
             # Each is drawn while the next is read; not where a frame says what takes long.
             made = None if long else partial(self._publish_frame, run, running)
             run.probe_schedule.read(due, context, run.step_count, not running, made)
+            if run.probe_schedule.overflowed:
+                run.probe_schedule.overflowed = False
+                run.stop_overflowed()
         new = heard or bool(due)
         if not new and running and time.monotonic() - self._published < PUBLISH_EVERY:
             return None

@@ -58,6 +58,7 @@ class EvaluationSchedule:
         self._pass: tuple[TestPass, Measured] | None = None
         self._asked: deque[_Asked] = deque()
         self._finite = True
+        self.last_finite: int | None = None  # the last step that a finite score is of
         self._cost = 0.0  # of the pass that is under way
         self._whole = 0.0  # seconds that the last whole pass took
         self._between = False  # the pending test is none of an epoch's end
@@ -108,6 +109,8 @@ class EvaluationSchedule:
             self._add_to_epoch(train, asked.epoch_ends)
             measured = Measured(asked.step, asked.epoch, train.loss, train.accuracy)
             self._finite = self._finite and math.isfinite(train.loss)
+            if self._finite:
+                self.last_finite = asked.step
             if asked.tested:
                 self._pass = (self._test_pass(), measured)
                 self._cost, self._between = 0.0, not asked.epoch_ends

@@ -58,6 +58,7 @@ class Outcome:
     last_accuracy: float = float("nan")
     train_accuracy: float = float("nan")
     diverged: bool = False
+    last_finite: int | None = None  # the last step with a finite loss, where it diverged
     unsaved: str = ""
 
     @property
@@ -336,5 +337,7 @@ def after(outcome: Outcome, event: events.Event) -> Outcome:
             if not outcome.best_accuracy >= accuracy:
                 return replace(last, best_accuracy=accuracy, best_epoch=event.epoch)
             return last
+        case events.Diverged():
+            return replace(outcome, last_finite=event.last_finite)
         case _:
             return outcome

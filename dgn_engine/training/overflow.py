@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,6 +40,20 @@ def overflow_reading(context: ProbeContext, probe: str, step: int) -> Reading | 
         "what was recorded before can be looked back at."
     )
     return Reading(probe, step, facts={"fault": OVERFLOW}, absent=why)
+
+
+def stands_for(known: Reading | None, new: Reading) -> bool:
+    """Whether a picture stays, with its own step, because the new one has nothing to draw: the
+    network's numbers overflowed, or all entries of a matrix did."""
+    if known is None or known.absent or not _is_drawable(known):
+        return False
+    return new.facts.get("fault") == OVERFLOW or not (new.absent or _is_drawable(new))
+
+
+def _is_drawable(reading: Reading) -> bool:
+    """Whether each matrix has a finite entry."""
+    matrices = (array for array in reading.arrays.values() if array.ndim > 1 and array.size)
+    return all(array.dtype.kind != "f" or bool(np.isfinite(array).any()) for array in matrices)
 
 
 def _finite(numbers: Tensor) -> bool:

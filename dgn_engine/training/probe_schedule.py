@@ -22,7 +22,7 @@ from dgn_engine.protocol.frames import MISFIT, Reading, freeze
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.cuda.side_reader import Read, SideReader, SideResult, read_now
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
-from dgn_engine.training.overflow import overflow_reading, weights_overflowed
+from dgn_engine.training.overflow import overflow_reading, stands_for, weights_overflowed
 from dgn_engine.training.probes import (
     ASSUMED_FLOPS,
     Probe,
@@ -69,6 +69,7 @@ class ProbeSchedule:
         self._budget = budget or WatchBudget()
         self._fewer = fewer
         self._refined: RefinedReadings | None = None
+        self.overflowed = False  # a reading saw weights that are not finite
         self.dropped = False  # readings that the newest frame may still show are no more
         self.counted_as = 0  # in recorded scalars: what 'all probe examples' are
         self.chosen = ""  # in recorded scalars: which set they are of
@@ -335,6 +336,8 @@ class ProbeSchedule:
         every, reading = self._fitting(name, contexts, step, limit, quick)
         seconds = time.monotonic() - began + took
         interval = self._budget.interval(name)
+        if stands_for(self.readings.get(name), reading):
+            return
         self.readings[name] = replace(reading, seconds=seconds, interval=interval)
         if reading.scalars:
             seen = (len(contexts[every].x), len(contexts[1].x)) if every > 1 else (0, 0)
@@ -453,6 +456,7 @@ class ProbeSchedule:
         probe = self._probes[name]
         early = self._early.pop((name, len(context.x)), None)
         if early is None and weights_overflowed(context):
+            self.overflowed = True
             return overflow_reading(context, name, step)
         cost = 0.0 if early else probe.cost(context.architecture, len(context.x))
         if cost / max(assumed_flops(context.x.device), self._speed.get(name, 0.0)) > TOO_LONG:

@@ -10,6 +10,7 @@ from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes import Probe
+from dgn_engine.training.overflow import stands_for
 from dgn_engine.training.reading_process.reading_messages import (
     JobOver,
     JobSlice,
@@ -174,6 +175,9 @@ class RefinedReadings:
             return
         job.newest = made
         shown = self._readings.get(name)
+        if stands_for(shown, made):
+            job.newest = None
+            return
         first = shown is None or name not in self._pictures
         if shown is None or first or job.improves(made, shown, found.done):
             self._pictures.add(name)

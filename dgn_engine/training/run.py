@@ -156,6 +156,7 @@ class Run:
         )
         self._first_probe_set = self.probe_set
         self.diverged = False
+        self._copies: list[weakref.ref[Snapshot]] = []
         self.before_change: Callable[[str], None] = lambda _change: None  # of weights, by a user
         self.snapshot: Snapshot | None = None  # of this moment, while a change is carried out
         self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
@@ -271,8 +272,28 @@ class Run:
             self._diverge()
 
     def _diverge(self) -> None:
+        # On a CPU each step's loss is looked at, on a card those that scores are of.
+        step = self.step_count
+        last = step - 1 if self.device.type == "cpu" else self.evaluation.last_finite
         self.diverged = True
-        self._emit(events.Diverged(self.step_count))
+        self._emit(events.Diverged(step, "loss", last))
+
+    def stop_overflowed(self) -> None:
+        """End the run, as a loss that is not finite does: a reading saw weights that are not."""
+        if not self.diverged:
+            last = self.step_count if self.device.type == "cpu" else self.evaluation.last_finite
+            self.diverged = True
+            self._emit(events.Diverged(self.step_count, "weights", last))
+
+    def copies(self) -> list[Snapshot]:
+        """Copies of its state that somebody holds: undo, or the recorder until it has written."""
+        copies = [copy for known in self._copies if (copy := known()) is not None]
+        self._copies = [weakref.ref(copy) for copy in copies]
+        return copies
+
+    def note_copy(self, copy: Snapshot) -> None:
+        """Know of a copy of its state for as long as somebody holds it."""
+        self._copies = [weakref.ref(known) for known in (*self.copies(), copy)]
 
     def stop_if_trained(self, accuracy: float) -> None:
         """End the run after an epoch of this train accuracy (0…1) that reaches `training.until`, or

@@ -60,7 +60,9 @@ def capture(run: Run) -> Snapshot | None:
     copies = {
         name: tensor.detach().to("cpu", copy=True) for name, tensor in trainer.tensors().items()
     }
-    return Snapshot(copies, state)
+    snapshot = Snapshot(copies, state)
+    run.note_copy(snapshot)
+    return snapshot
 
 
 def restore(run: Run, snapshot: Snapshot) -> None:

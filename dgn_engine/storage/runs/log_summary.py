@@ -163,7 +163,7 @@ class LogFold:
             self._add_lost(line)
         if name in ENDS:
             self._outcome = ENDS[name]
-        elif name in GOES_ON:
+        elif name in GOES_ON or fields.get("undone"):  # a run that had diverged goes on, too
             self._outcome = "interrupted"
         step = fields.get("step", 0)
         self._recent.append((number, step if is_count(step) else 0))

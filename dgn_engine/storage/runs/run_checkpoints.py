@@ -39,6 +39,10 @@ class Snapshot:
         weights = (t for name, t in self.tensors.items() if not name.startswith("optimiser."))
         return all(bool(t.isfinite().all()) for t in weights)
 
+    def all_finite(self) -> bool:
+        """Whether weights and optimiser are numbers, so that the next step is one, too."""
+        return all(bool(t.isfinite().all()) for t in self.tensors.values())
+
 
 @dataclass(frozen=True)
 class StoredCheckpoint:

@@ -18,6 +18,7 @@ from dgn_engine.protocol.events import (
     Diverged,
     Event,
     Measured,
+    RegimeSwapped,
     RunStarted,
 )
 from dgn_engine.storage import lock
@@ -323,7 +324,14 @@ class RunReader:
 
     @property
     def diverged_at(self) -> int | None:
-        return next((event.step for event in self.events if isinstance(event, Diverged)), None)
+        """The step at which it diverged; None where it did not, or was put back since."""
+        step = None
+        for event in self.each_event():
+            if isinstance(event, Diverged):
+                step = event.step
+            elif isinstance(event, RegimeSwapped) and event.undone:
+                step = None
+        return step
 
     @property
     def outcome(self) -> Outcome:

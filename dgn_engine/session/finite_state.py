@@ -1,0 +1,112 @@
+"""The newest finite state of a run, for going back to when it has diverged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from dgn_engine.errors import UserError
+from dgn_engine.model.regime_entry import FEATURE, VALUE
+from dgn_engine.model.wiring import turned
+from dgn_engine.protocol.events import Event, RegimeSwapped, Rewired
+from dgn_engine.storage.runs import folder_layout, run_checkpoints
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.training.recording import Recording
+from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import go_back
+
+
+@dataclass(frozen=True)
+class FiniteState:
+    """A state to go back to. `stored`: it was read from a checkpoint of the run's folder."""
+
+    snapshot: Snapshot
+    stored: bool
+
+    @property
+    def step(self) -> int:
+        return self.snapshot.step
+
+
+def find_finite_state(
+    run: Run, recording: Recording | None, tried: Collection[int]
+) -> FiniteState | None:
+    """Return the newest state of `run` all of whose numbers are finite; None where none is kept.
+
+    Args:
+        run: A run that has diverged.
+        recording: Its recording, whose checkpoints are states, too.
+        tried: Steps whose states led to where it is now: they are taken only where there is no
+            other, so that going back once more goes further back.
+    """
+    states = [one for one in _states(run, recording) if one.step <= run.step_count]
+    newest = sorted(states, key=lambda one: (one.step not in tried, one.step, not one.stored))
+    for state in reversed(newest):
+        found = _loaded(state)
+        if found is not None and found.snapshot.all_finite():
+            return found
+    return None
+
+
+def put_back(run: Run, state: FiniteState, emit: Callable[[Event], None]) -> None:
+    """Put a diverged run back to this state; its steps and its record go on."""
+    trainer, network = run.trainer, run.trainer.network
+    before, wires = trainer.regime.name, (network.wiring, *turned(network.routes))
+    run.announce_change("going back")
+    run.evaluation.restart()  # it emits the scores that wait for a test pass
+    go_back(run, state.snapshot)
+    run.invalidate_readings()
+    regime, network = trainer.regime, trainer.network
+    trained = ((FEATURE, regime.trains_feature), (VALUE, regime.trains_value))
+    emit(
+        RegimeSwapped(
+            step=run.step_count,
+            before=before,
+            after=regime.name,
+            kept=(),
+            frozen=tuple(name for name, trains in trained if not trains),
+            redrawn=(),
+            copied=(VALUE, FEATURE),
+            parameters_feature=sum(one.numel() for one in network.feature.parameters()),
+            undone="Back from divergence",
+            of_step=state.step,
+        )
+    )
+    now = (network.wiring, *turned(network.routes))
+    if now != wires:
+        emit(Rewired(run.step_count, *now))
+    run.emit_settings()
+
+
+@dataclass(frozen=True)
+class _Stored:
+    checkpoint: run_checkpoints.StoredCheckpoint
+    stored: bool = True
+
+    @property
+    def step(self) -> int:
+        return self.checkpoint.step
+
+
+def _states(run: Run, recording: Recording | None) -> Iterator[FiniteState | _Stored]:
+    """Copies that undo or the recorder hold, and checkpoints that were written."""
+    for copy in run.copies():
+        yield FiniteState(copy, stored=False)
+    if recording is None:
+        return
+    with suppress(OSError):
+        folder = recording.root / folder_layout.CHECKPOINTS
+        for one in run_checkpoints.scan(folder, thorough=False):
+            if one.sound:
+                yield _Stored(one)
+
+
+def _loaded(state: FiniteState | _Stored) -> FiniteState | None:
+    """None where its checkpoint was removed or damaged since."""
+    if isinstance(state, FiniteState):
+        return state
+    try:
+        return FiniteState(run_checkpoints.load(state.checkpoint), stored=True)
+    except UserError:
+        return None

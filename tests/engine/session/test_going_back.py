@@ -1,0 +1,179 @@
+"""A run that diverges says so at its step, and goes back to its newest finite state."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.divergence import GoBack
+from dgn_engine.protocol.events import (
+    Diverged,
+    Measured,
+    Paused,
+    Refused,
+    RegimeSwapped,
+    SettingChanged,
+)
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.run import Run
+from tests.engine.session.conftest import Desk, small
+
+CNN = NetConfig("cnn4")
+SGD = TrainingConfig(optimiser="sgd", learning_rate=1e3, loss="squared")
+
+
+def first_bad_step(config: RunConfig, changes: dict[int, float]) -> int:
+    """The step whose batch has no finite loss, each loss asked for by itself; 0 where none has."""
+    run = Run(1, config, lambda _: None, lambda *_: None, live=False)
+    for step in range(1, 41):
+        if step - 1 in changes:
+            run.trainer.optimizer.set_learning_rate(changes[step - 1])
+        run.trainer.step()
+        if not math.isfinite(run.trainer.train_score().loss):
+            return step
+    return 0
+
+
+def diverging(**changes: Any) -> RunConfig:
+    return replace(small("ReLU"), training=SGD, **changes)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes"),
+    [
+        (diverging(), {}),
+        (replace(diverging(net=CNN), training=replace(SGD, learning_rate=1e8)), {}),
+        (replace(diverging(), training=replace(SGD, pace=500.0)), {}),
+        (small("DL"), {7: 1e30}),
+        (small("FR-II"), {7: 1e30}),
+    ],
+    ids=["dense", "cnn", "paced", "learning rate", "fixed gates"],
+)
+def test_a_run_that_diverges_stops_and_says_at_which_step(
+    desk: Desk, config: RunConfig, changes: dict[int, float]
+) -> None:
+    step = first_bad_step(config, changes)
+    assert step > 1
+    desk.do(do.StartRun(config, paused=True))
+    for at, rate in changes.items():
+        desk.train(at)
+        desk.do(do.SetLearningRate(rate))
+    desk.do(do.Resume())
+    while desk.engine.running:
+        desk.turn(1)
+    said = [event for event in desk.events if isinstance(event, Diverged)]
+    assert [(one.step, one.what, one.last_finite) for one in said] == [(step, "loss", step - 1)]
+
+
+def test_a_run_that_does_not_diverge_never_says_so(desk: Desk) -> None:
+    assert first_bad_step(small("DL"), {}) == 0
+    desk.do(do.Watch((do.ProbeRequest("npk"), do.ProbeRequest("gates"))))
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(40)
+    assert not [event for event in desk.events if isinstance(event, Diverged)]
+    desk.do(GoBack())
+    assert isinstance(desk.events[-1], Refused)
+
+
+def diverge(desk: Desk, rate: float = 1e30) -> Diverged:
+    desk.do(do.SetLearningRate(rate), do.Resume())
+    while desk.engine.running:
+        desk.turn(1)
+    said = desk.last(Diverged)
+    assert isinstance(said, Diverged)
+    return said
+
+
+def test_it_goes_back_with_weights_optimiser_and_dials_and_trains_on(desk: Desk) -> None:
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(9)
+    weights = desk.value()
+    said = diverge(desk)
+    assert (said.back_to, said.stored) == (9, False)
+    desk.do(do.Resume())
+    assert isinstance(desk.events[-1], Refused)
+    desk.do(GoBack())
+    run = desk.engine.run
+    assert run is not None
+    assert all(map(torch.equal, desk.value(), weights))
+    assert (run.step_count, run.learning_rate, desk.engine.running) == (said.step, 1e-3, False)
+    swap, setting, paused = desk.events[-3:]
+    assert isinstance(swap, RegimeSwapped)
+    assert (swap.step, swap.of_step) == (said.step, 9)
+    assert isinstance(setting, SettingChanged)
+    assert setting.learning_rate == 1e-3
+    assert paused == Paused(said.step)
+    desk.train(10)
+    assert run.step_count == said.step + 10
+    assert not run.diverged
+    scores = [one for one in desk.events if isinstance(one, Measured) and one.step > said.step]
+    assert all(math.isfinite(one.train_loss) for one in scores)
+
+
+def test_going_back_once_more_goes_further_back(desk: Desk) -> None:
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(5)
+    desk.do(do.SetBeta(6.0))
+    desk.train(4)
+    assert diverge(desk).back_to == 9
+    desk.do(GoBack())
+    assert diverge(desk, 1e31).back_to == 5
+
+
+def test_a_checkpoint_is_gone_back_to_where_it_is_newer(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path))
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(5)
+    recording = desk.engine._recording
+    assert recording is not None
+    recording.checkpoint()
+    assert recording.mark().done.wait(60.0)
+    desk.do(do.SetLearningRate(1e30))  # a copy of the same step is as good
+    desk.engine._undo.forget()
+    said = diverge(desk)
+    assert (said.back_to, said.stored) == (5, True)
+    folder = recording.path
+    assert RunReader(folder).diverged_at == said.step
+    desk.do(GoBack())
+    desk.train(6)
+    desk.engine.close()
+    reader = RunReader(folder)
+    assert (reader.diverged_at, reader.outcome) == (None, "stopped")
+    steps = [event.step for event in reader.events if isinstance(event, Measured)]
+    assert steps == sorted(steps)
+    assert all(one.step in (5, said.step + 6) for one in reader.checkpoints)
+    state = RunState()
+    for event in desk.events:
+        state = state.after(event)
+    assert (state.diverged, state.back_to) == (None, None)
+
+
+def test_the_last_finite_pictures_stay_with_their_step(desk: Desk) -> None:
+    desk.do(do.Watch((do.ProbeRequest("npk"), do.ProbeRequest("gates"))))
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(4)
+    desk.turn(3)
+    run = desk.engine.run
+    assert run is not None
+    before = desk.frames[-1].readings
+    assert {one.step for one in before.values()} == {4}
+    with torch.no_grad():
+        run.trainer.network.value.weights[0].fill_(math.nan)
+    run.invalidate_readings()
+    desk.turn(3)  # a reading sees it before a loss does
+    said = desk.last(Diverged)
+    assert isinstance(said, Diverged)
+    assert (said.step, said.what, said.last_finite) == (4, "weights", 4)
+    now = desk.frames[-1].readings
+    assert {name: (one.step, one.absent) for name, one in now.items()} == {
+        "npk": (4, ""),
+        "gates": (4, ""),
+    }
