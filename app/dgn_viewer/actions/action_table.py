@@ -60,8 +60,8 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         "file.open_session", "file.save_session", "file.go_back", "file.open_result", SEPARATOR,
         "file.export_panel", "file.export_all", "file.save_animation", SEPARATOR, "file.quit",
     ),
-    "Edit": ("edit.undo", "edit.redo", "edit.undo_layout", "edit.redo_layout", SEPARATOR,
-             "edit.examples", "edit.settings"),
+    "Edit": ("edit.undo", "edit.redo", "edit.undo_setting", SEPARATOR,
+             "edit.undo_layout", "edit.redo_layout", SEPARATOR, "edit.examples", "edit.settings"),
     "Run": ("run.toggle", "run.step", "run.epoch", "run.reset", SEPARATOR,
             "run.branch", "run.stop_branch", SEPARATOR,
             "run.train_on", "run.train_on_gates", SEPARATOR, "run.start_engine"),
@@ -262,12 +262,16 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             looks_back, why_not=why_live),
         row("file.quit", "Quit", parts.quit, ("Ctrl+Q",)),
         row("edit.undo", "Undo", lambda: send(do.Undo()), ("Ctrl+Z",), "undo",
-            "Put back what was there before the last change of regime, weights, gates or dials; "
-            "the run goes on from the step that it has reached",
+            "Put the run back to before its last change: weights, optimiser, settings and order of "
+            "the data. Its count of steps goes on",
             lambda now: bool(now.has_run and now.undo), text_now=lambda n: _named("Undo", n.undo)),
         row("edit.redo", "Redo", lambda: send(do.Redo()), ("Ctrl+Shift+Z", "Ctrl+Y"), "redo",
             "Do again what was undone last",
             lambda now: bool(now.has_run and now.redo), text_now=lambda n: _named("Redo", n.redo)),
+        row("edit.undo_setting", "Put only the setting back", lambda: send(do.UndoSetting()), (),
+            "", "Put the setting back that was changed last, and keep the weights as they are now",
+            lambda now: now.has_run and now.diverged is None and bool(_setting(now)),
+            text_now=lambda n: f"Put only {_setting(n) or 'the setting'} back"),
         row("edit.examples", "Probe examples…", parts.open_examples, ("Ctrl+Shift+D",), "",
             "Choose what every kernel panel is measured on: by class, by hand, the misclassified, "
             "or a digit that you draw", _shows_run),
@@ -493,6 +497,10 @@ def _not_trained(now: RunState) -> str:
     if now.run is not None and now.run.watched:
         return f"Trained by another program ({now.run.watched}): it goes on there, not here."
     return f"Inspecting {name}: not training. Train on from here, or begin a run." if name else ""
+
+
+def _setting(now: RunState) -> str:
+    return now.changes.setting if now.changes is not None else ""
 
 
 def _named(word: str, what: str) -> str:

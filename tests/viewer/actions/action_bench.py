@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
+from dgn_engine.protocol.change_list import ChangesListed, ListedChange
 from dgn_engine.protocol.events import (
     ComparisonOpened,
     EngineReady,
@@ -62,6 +63,7 @@ STATES = {
     ),
     "compared": after(READY, RUN, ComparisonOpened("x.pt", "", "ReLU", ())),
     "undoable": after(READY, RUN, UndoChanged("regime FL", "β")),
+    "setting": after(READY, RUN, ChangesListed((ListedChange(5, "β 8 → 4", "β"),))),
     "stopped": after(READY, RUN, Stopped()),
 }
 ALWAYS = set(STATES)

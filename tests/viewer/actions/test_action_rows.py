@@ -18,8 +18,10 @@ from dgn_engine.protocol.commands import (
     SwapRegime,
     TrainOn,
     Undo,
+    UndoSetting,
 )
 from dgn_engine.protocol.events import (
+    Diverged,
     Finished,
     Paused,
     Stopped,
@@ -82,6 +84,7 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("file.quit", ALWAYS, "quit"),
     ("edit.undo", {"undoable"}, Undo()),
     ("edit.redo", {"undoable"}, Redo()),
+    ("edit.undo_setting", {"setting"}, UndoSetting()),
     ("edit.examples", SHOWS_RUN, "open_examples"),
     ("edit.undo_layout", set(), "layouts.undo"),
     ("edit.redo_layout", set(), "layouts.redo"),
@@ -206,6 +209,7 @@ def test_the_first_button_says_what_it_would_do(desk: Desk) -> None:
         "running": going,
         "compared": going,
         "undoable": going,
+        "setting": going,
         "shown": shown,
         "shown instead": shown,
     }
@@ -229,6 +233,10 @@ def test_undo_and_redo_name_what_they_would_do(desk: Desk) -> None:
     assert not desk.rows["edit.redo"].enabled(only_undo)
     stopped = only_undo.after(Stopped())
     assert not desk.rows["edit.undo"].enabled(stopped)
+    only = desk.rows["edit.undo_setting"]
+    assert only.text_now is not None
+    assert only.text_now(STATES["setting"]) == "Put only β back"
+    assert not only.enabled(STATES["setting"].after(Diverged(5)))  # no weights worth keeping
 
 
 def test_the_theme_that_was_chosen_is_checked(desk: Desk) -> None:

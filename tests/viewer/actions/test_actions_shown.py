@@ -103,7 +103,8 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     assert not tops["Gates"].isVisible()  # empty yet
     assert tops["Edit"].isVisible()
     assert titles(tops["Edit"].menu()) == [
-        "Undo", "Redo", "Undo layout", "Redo layout", "", "Probe examples…", "Settings…",
+        "Undo", "Redo", "Put only the setting back", "",
+        "Undo layout", "Redo layout", "", "Probe examples…", "Settings…",
     ]  # fmt: skip
     assert titles(tops["Run"].menu()) == [
         "Run", "One step", "One epoch", "Reset", "", "Branch from here…", "Stop the branch", "",

@@ -8,8 +8,8 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
-from dgn_engine.protocol.commands import Command, CompareRun
-from dgn_engine.protocol.events import ComparisonOpened, EngineReady, Refused
+from dgn_engine.protocol.commands import Command, CompareRun, UndoSetting
+from dgn_engine.protocol.events import ComparisonOpened, Diverged, EngineReady, Refused
 from dgn_engine.protocol.run_branches import (
     BranchChanges,
     BranchStatus,
@@ -155,3 +155,10 @@ def test_changes_are_listed_and_undone_back_to_one(qtbot: QtBot, sent: list[Comm
     assert page.back.text() == "Do again up to it"
     QTest.mouseClick(page.back, LEFT)
     assert sent[-1] == UndoMany(-1)
+    assert page.only.isHidden()  # the newest is no setting
+    bench.tell(ChangesListed((*done[:1], ListedChange(8, "β 8 → 4", "β"))))
+    assert page.only.text() == "Put only β back"
+    QTest.mouseClick(page.only, LEFT)
+    assert sent[-1] == UndoSetting()
+    bench.tell(Diverged(9))
+    assert page.only.isHidden()

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QListWidget, QListWidgetItem
 
 from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
-from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.commands import Command, UndoSetting
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.style.stylesheet import tip
@@ -25,7 +25,8 @@ _STEP = Qt.ItemDataRole.UserRole + 1
 
 class ChangesPage(QFrame):
     """The newest change is the uppermost. A click shows its step in the charts; the button undoes
-    it and all that came after it, or does those again that were undone."""
+    it and all that came after it, or does those again that were undone. Another one puts only the
+    setting back that was changed last."""
 
     title = "Changes of the run"
 
@@ -39,23 +40,28 @@ class ChangesPage(QFrame):
         self.list.itemClicked.connect(lambda item: self._go_to_step(item.data(_STEP)))
         self.list.currentItemChanged.connect(lambda *_: self._show())
         self.back = push_button("Undo back to before it", self._back, "primary")
+        self.only = push_button(
+            "", lambda: self._send(UndoSetting()), about="The weights stay as they are now."
+        )
         self.nothing = plain_label(_NONE, "muted")
         self.about = plain_label(
-            "Undone changes are not taken out of the record: the run goes on from the step that it "
-            "has reached, and its charts say what was undone.",
+            "Undo puts back weights, optimiser, settings and order of the data. Nothing is taken "
+            "out of the record: the count of steps goes on, and the charts say what was undone.",
             "muted",
         )
         self._listed: ChangesListed | None = None
+        self._diverged = False
         column(
-            self.nothing, (self.list, 1), row(self.back, 1), self.about, into=self,
-            margins=(16, 8, 16, 12), spacing=8,
+            self.nothing, (self.list, 1), row(self.back, 1), row(self.only, 1), self.about,
+            into=self, margins=(16, 8, 16, 12), spacing=8,
         )  # fmt: skip
         self._fill()
 
     def on_event(self, event: Event, state: RunState) -> None:
         """Follow the engine; `state` is the one after the event."""
-        if state.changes != self._listed:
-            self._listed = state.changes
+        diverged = state.diverged is not None
+        if (state.changes, diverged) != (self._listed, self._diverged):
+            self._listed, self._diverged = state.changes, diverged
             self._fill()
         self.setEnabled(state.has_run)
 
@@ -72,6 +78,8 @@ class ChangesPage(QFrame):
         found = bool(self.list.count())
         self.list.setVisible(found)
         self.nothing.setVisible(not found)
+        self.only.setVisible(bool(listed.setting) and not self._diverged)
+        self.only.setText(f"Put only {listed.setting} back")
         self._show()
 
     def _add(self, place: int, one: ListedChange) -> None:
