@@ -419,7 +419,8 @@ class FileClosed(Event):
 class ComparisonOpened(Event):
     """A network, or a recorded run, is compared with the current run; it is not trained.
 
-    Its readings come with the frames, as `compared`; `scores` are what its run recorded."""
+    Its readings come with the frames, as `compared`; `scores` are what its run recorded, up to
+    `at_step` where one was asked for."""
 
     name: str  # 'resnet18.pth', 'run 2026-11-20 digits'
     about: str  # what it is, in words: 'ReLU · 4 gate layers · 21,450 weights · step 1,200'
@@ -429,7 +430,9 @@ class ComparisonOpened(Event):
     step: int = 0  # that its weights belong to, where that is known
     scores: tuple[Measured, ...] = ()
     remark: str = ""  # what cannot be compared, in one sentence
-    config: RunConfig | None = None  # of a recorded run, as it was when it was last written
+    config: RunConfig | None = None  # of a recorded run, as it was then
+    folder: str = ""  # of the run that it belongs to; '' for a file, and for a run not recorded
+    at_step: int | None = None  # that was asked for: nothing later counts; None: as it is now
 
 
 @dataclass(frozen=True)

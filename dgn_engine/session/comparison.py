@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -192,7 +192,7 @@ class RecordedSource:
         state = RunState()
         if reader.started is not None:
             state = state.after(reader.started)
-        history = drawn_history(reader.each_event())
+        history = drawn_history(self._counted(reader))
         for event in history.events:
             state = state.after(event)
         name = _name(reader)
@@ -205,11 +205,16 @@ class RecordedSource:
             step=reader.step,
             config=state.current_config() or reader.config,
             remark=f"{reader.lost_in_words}." if reader.lost_in_words else "",
+            folder=str(self.folder),
+            at_step=self.step,
         )
         try:
             if inputs is None:
                 raise UserError(_ONLY_SHOWN)
-            return network_at(reader, inputs.shape, self.step), opened
+            snapshot = _loaded(reader, self.step)
+            if self.step is not None:  # a change at its step may be later than it
+                opened = replace(opened, config=_config_at(snapshot, opened.config))
+            return _network_of(reader, snapshot, inputs.shape), opened
         except UserError as refusal:
             if reader.started is not None and _has_frame(reader, self.step):
                 return None, replace(opened, about="recorded frames", name=name)
@@ -217,6 +222,12 @@ class RecordedSource:
                 raise
             lost = f" {opened.remark}" if opened.remark else ""
             return None, replace(opened, remark=f"Only its scores are compared: {refusal}{lost}")
+
+    def _counted(self, reader: RunReader) -> Iterator[Event]:
+        """The events up to the step that is compared with; all of them where there is none."""
+        for event in reader.each_event():
+            if self.step is None or getattr(event, "step", 0) <= self.step:
+                yield event
 
     def frames(self, network: ImportedNetwork | None) -> ComparedFrames | None:
         """Where its frames lie; None where there are none. They are shown where no `network` of it
@@ -250,7 +261,7 @@ class HeldSource:
             raise UserError("its steps were held in memory, and went with their run.")
         about, regime = "held in memory", self.config.gating.regime
         opened = ComparisonOpened("this run", about, regime, (), config=self.config)
-        return None, replace(opened, step=self.step)
+        return None, replace(opened, step=self.step, at_step=self.step)
 
     def frames(self, _network: ImportedNetwork | None) -> ComparedFrames:
         return ComparedFrames("this run", "", self.started, (), self.step)
@@ -274,11 +285,39 @@ def network_at(
 ) -> ImportedNetwork:
     """The network of a recorded run as a checkpoint has it. Raises `UserError` where there is
     none, or it is for other inputs."""
-    snapshot = _loaded(reader, step)
+    return _network_of(reader, _loaded(reader, step), input_shape)
+
+
+def _network_of(
+    reader: RunReader, snapshot: run_checkpoints.Snapshot, input_shape: tuple[int, ...]
+) -> ImportedNetwork:
     state = NetworkState.of_checkpoint(snapshot.state, str(reader.info.get("data_fingerprint", "")))
     listing = listing_of_checkpoint(reader.path.name, snapshot.tensors, state)
     network = our_network(listing, input_shape, torch.get_default_dtype(), architecture_for)
     return ImportedNetwork(network, state.regime, state.step)
+
+
+def _config_at(snapshot: run_checkpoints.Snapshot, known: RunConfig | None) -> RunConfig | None:
+    """`known` with the settings that can change while a run trains, as the checkpoint has them."""
+    if known is None:
+        return None
+    state, dials = snapshot.state, snapshot.state["dials"]
+    gating = replace(
+        known.gating,
+        regime=str(state["regime"]),
+        wiring=tuple(map(int, state["wiring"])),
+        rotation=_turns(state.get("rotation", ())),
+        shift=_turns(state.get("shift", ())),
+        beta=float(dials["beta"]),
+        value_input=dials["value_input"],
+    )
+    training = replace(known.training, learning_rate=float(dials["learning_rate"]))
+    return replace(known, gating=gating, training=training)
+
+
+def _turns(each: Sequence[int]) -> tuple[int, ...]:
+    """As `Rewired` has them: empty where nothing is turned."""
+    return tuple(map(int, each)) if any(each) else ()
 
 
 def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:

@@ -224,7 +224,14 @@ def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> 
     desk.do(do.Advance(30))
     desk.turn(40)
     desk.do(do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("agreement"))))
-    desk.do(do.CompareRun(str(recording.path), 3))
+    desk.do(do.SetLearningRate(0.2), do.CompareRun(str(recording.path), 3))
+    opened = [event for event in desk.events if isinstance(event, ComparisonOpened)][-1]
+    assert (opened.folder, opened.at_step) == (str(recording.path), 3)
+    measured = [event.step for event in desk.events if isinstance(event, Measured)]
+    assert max(measured) > 3
+    assert [score.step for score in opened.scores] == [step for step in measured if step <= 3]
+    assert opened.config is not None
+    assert opened.config.training.learning_rate == 0.1  # as it was then
     until(desk, lambda: "gates" in desk.frames[-1].compared)
     until(desk, lambda: "equal" in desk.frames[-1].readings["agreement"].arrays)
     frame = desk.frames[-1]
