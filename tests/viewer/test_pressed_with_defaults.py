@@ -172,7 +172,7 @@ def test_a_branch_is_trained_stopped_and_compared_with_its_origin(
     qtbot.waitUntil(lambda: window.run_state.comparison is None)
     qtbot.waitUntil(lambda: page.origin.count() > 1)
     page.origin.setCurrentIndex(1)
-    QTest.mouseClick(page.compare, LEFT)
+    QTest.mouseClick(page.compare_step, LEFT)
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
     assert found == []
 

@@ -80,6 +80,7 @@ def compared_view(view: View) -> View | None:
         step=compared.step,
         readings=compared.readings,
         series=compared.series,
+        cursor=compared.at,
         marks=(),
         compared=None,
         outdated={},

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from dgn_engine.config import RunConfig
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.commands import Command
@@ -20,17 +21,26 @@ from dgn_viewer.scene.selection import Selection
 
 @dataclass(frozen=True)
 class Series:
-    """A recorded scalar over steps: `steps` int64, `values` float64, same length."""
+    """A recorded scalar over steps: `steps` int64, `values` float64, same length.
+
+    `run`: which run measured it (`run_key`, or the folder of another run); '' where nobody asks.
+    """
 
     steps: Array
     values: Array
+    run: str = ""
 
     def until(self, step: int | None) -> Series:
         """Its points up to a step, that one included; all of them where it is None."""
         if step is None or not self.steps.size or self.steps[-1] <= step:
             return self
         count = int(np.searchsorted(self.steps, step, side="right"))
-        return Series(self.steps[:count], self.values[:count])
+        return Series(self.steps[:count], self.values[:count], self.run)
+
+
+def run_key(run: RunStarted | None) -> str:
+    """Return what the curves of the run on show carry as their `run`."""
+    return "" if run is None else f"run {run.run}"
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,10 @@ class ComparedRun:
     Its readings are of the same probe examples as those of the run (A). `own`: it is another step
     of the run itself; their curves are the same ones, and `series` is empty. `labels`: what titles
     and legends call A and B, where that is not 'A' and 'B'.
+
+    `run`: which run it is, as its `series` carry it. `at`: the step that B is to be; None: as it is
+    now. `config`: its configuration, where that is known; `config_at`: whether it is that of `at`,
+    so that it counts for what can be changed while a run trains, too.
     """
 
     name: str
@@ -51,6 +65,10 @@ class ComparedRun:
     series: Mapping[tuple[str, str], Series] = field(default_factory=dict)
     own: bool = False
     labels: tuple[str, str] = ("", "")
+    run: str = ""
+    at: int | None = None
+    config: RunConfig | None = None
+    config_at: bool = True
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
         theirs, about = f"{compared.name} · {compared.about}", ""
         stops: tuple[str, ...] = ()
         branch = now.branch
-        if branch is not None and branch.changes.name_from(branch.from_step) == compared.name:
+        if branch is not None and (branch.folder, None) == (compared.folder, compared.at_step):
             theirs, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
             stops = ("run.stop_branch",) if branch.trains else ()
         tip_b = f"B, what is compared with: {theirs}{about}"

@@ -8,7 +8,7 @@ from dgn_engine.protocol.compared_frames import ComparedFrames
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.storage.runs.recorded_steps import readings_at
 from dgn_viewer.scene.gate_agreement import AGREEMENT, gate_agreement
-from dgn_viewer.scene.panel_spec import ComparedRun, View
+from dgn_viewer.scene.panel_spec import ComparedRun, View, run_key
 from dgn_viewer.state.past_view import Past
 
 
@@ -49,7 +49,9 @@ class Pairing:
         now. `examples`: digests of the probe sets that A was read on, and of that of now."""
         if view.compared is None or (step is None and view.cursor is None):
             return view
-        compared = view.compared if step is None else _at(view.compared, step)
+        compared = view.compared
+        if step is not None:
+            compared = _at(compared, step, run_key(view.run) if step.own else compared.run)
         theirs = examples[1] if step is None else step.examples
         if why := _why_not(examples[0], theirs, view):
             compared = _without(compared, why)
@@ -67,8 +69,8 @@ class Pairing:
         return self._agreement
 
 
-def _at(compared: ComparedRun, step: ComparedStep) -> ComparedRun:
-    """B as it was recorded at a step, with the curves of its whole run."""
+def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
+    """B as it was recorded at a step, with the curves of its whole run; `run`: which one it is."""
     past, frames = step.past, step.frames
     frame = past.frame
     regime, wiring = frames.regime_at(past.step), frames.wiring_at(past.step)
@@ -87,6 +89,10 @@ def _at(compared: ComparedRun, step: ComparedStep) -> ComparedRun:
         readings=readings,
         series={} if step.own else compared.series,  # A draws its own curves
         own=step.own,
+        run=run,
+        at=past.step,
+        config=compared.config,
+        config_at=False,
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from dgn_engine.protocol import events
 from dgn_engine.protocol.compared_frames import probe_digest_at
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.protocol.run_branches import ComparedMoved
 from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
@@ -17,7 +19,7 @@ from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.gate_agreement import AGREEMENT
 from dgn_viewer.scene.overlaid import overlaid_runs
-from dgn_viewer.scene.panel_spec import ComparedRun, OverlaidRun, Series, View
+from dgn_viewer.scene.panel_spec import ComparedRun, OverlaidRun, Series, View, run_key
 from dgn_viewer.state.compared_step import ComparedStep, Pairing
 from dgn_viewer.state.event_marks import changes_network, marks_of
 from dgn_viewer.state.past_view import Past, PastViews
@@ -30,15 +32,17 @@ MOST_GAPS = 100  # of each probe
 class RecordedSeries(ThinnedCurve):
     """A curve as views are given it: the same object until there are more points."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: str) -> None:
+        """`run`: which run measures it, for `Series.run`."""
         super().__init__(MOST_POINTS)
+        self._run = run
         self._series: Series | None = None
 
     def series(self) -> Series:
         """All points that are held, read-only."""
         steps, values = self.points()
         if self._series is None or self._series.steps is not steps:
-            self._series = Series(steps, values)
+            self._series = Series(steps, values, self._run)
         return self._series
 
 
@@ -74,6 +78,8 @@ class History:
         self._measured: dict[str, int] = {}  # probe or score → how many of these came before it
         self._last: events.Measured | None = None
         self._compared: ComparedRun | None = None
+        self._folder = ""  # of the run on show, where it is recorded
+        self._opened: events.ComparisonOpened | None = None  # whence `_compared` comes
         self._past: Past | None = None  # what is looked back at; None: live
         self._step_of_b: ComparedStep | None = None  # that is shown as B; None: its network
         self._pairing = Pairing()
@@ -144,13 +150,17 @@ class History:
             case events.ComparisonOpened():
                 self._step_of_b = None
                 self._forget_agreement()
-                self._curves_of_b = compared_curves(event)
-                self._compared = compared_run(event, self._curves_of_b)
-                self._common += 1
+                self._opened = event
+                self._begin_compared()
+            case FramesRecorded(folder=folder):
+                self._folder = folder
+                if self._opened is not None and self._opened.folder == folder:
+                    readings = {} if self._compared is None else self._compared.readings
+                    self._begin_compared(readings)  # B is the run on show itself
             case ComparedMoved():
                 self._move_compared(event)
             case events.ComparisonClosed():
-                self._compared = self._step_of_b = None
+                self._compared = self._step_of_b = self._opened = None
                 self._forget_agreement()
                 self._common += 1
             case CurvesRead(runs=runs):
@@ -302,6 +312,26 @@ class History:
             if examples == self._examples.get(source, ALL)
         }
 
+    def _begin_compared(self, readings: Mapping[str, Reading] = MappingProxyType({})) -> None:
+        """Begin B from what opened it: as another run, or as a step of the run on show."""
+        assert self._opened is not None
+        opened = self._opened
+        # Of a run that is not recorded only its own steps can be B: whoever shows it holds them.
+        named = bool(opened.folder) or opened.at_step is not None
+        own = named and opened.folder == self._folder
+        self._curves_of_b = {} if own else compared_curves(opened)
+        compared = replace(compared_run(opened, self._curves_of_b), readings=readings)
+        if own:
+            compared = replace(
+                compared,
+                own=True,
+                run=run_key(self.state.run),
+                at=opened.step if opened.at_step is None else opened.at_step,
+                config_at=bool(opened.folder) and opened.at_step is not None,
+            )
+        self._compared = compared
+        self._common += 1
+
     def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
         """The compared network does not train: all of its readings are those of the frame."""
         known = compared.readings
@@ -325,7 +355,8 @@ class History:
             else:
                 source, values = sample.probe, sample.values
             for name, value in values.items():
-                curve = self._curves_of_b.setdefault((source, name), RecordedSeries())
+                new = RecordedSeries(self._compared.run)
+                curve = self._curves_of_b.setdefault((source, name), new)
                 steps = curve.points()[0]
                 if not steps.size or sample.step > steps[-1]:
                     curve.append(sample.step, value)
@@ -338,6 +369,7 @@ class History:
             regime=event.regime or self._compared.regime,
             wiring=event.wiring or self._compared.wiring,
             series={key: curve.series() for key, curve in self._curves_of_b.items()},
+            config=event.config or self._compared.config,
         )
 
     def _measure(self, event: events.Measured) -> None:
@@ -375,7 +407,7 @@ class History:
     def _append(self, key: tuple[str, str, events.ReadOn], step: int, value: float) -> None:
         curve = self._recorded.get(key)
         if curve is None:
-            curve = self._recorded[key] = RecordedSeries()
+            curve = self._recorded[key] = RecordedSeries(run_key(self.state.run))
         curve.append(step, value)
 
     def _touch(self, source: str, step: int) -> None:
@@ -401,14 +433,20 @@ def _is_same(reading: Reading, known: Reading | None) -> bool:
     return (reading.step, reading.seconds) == (known.step, known.seconds)
 
 
+def run_of_b(event: events.ComparisonOpened) -> str:
+    """Return which run B is: its folder, or the name of its file."""
+    return event.folder or event.name
+
+
 def compared_curves(
     event: events.ComparisonOpened,
 ) -> dict[tuple[str, str], RecordedSeries]:
     """The scores that its own run recorded."""
+    run = run_of_b(event)
     recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:
         for name, value in scores_of(score).items():
-            recorded.setdefault((TRAINING, name), RecordedSeries()).append(score.step, value)
+            recorded.setdefault((TRAINING, name), RecordedSeries(run)).append(score.step, value)
     return recorded
 
 
@@ -425,4 +463,7 @@ def compared_run(
         wiring=event.wiring,
         step=event.step,
         series={key: one.series() for key, one in curves.items()},
+        run=run_of_b(event),
+        at=event.at_step,
+        config=event.config,
     )

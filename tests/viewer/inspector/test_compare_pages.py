@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
@@ -68,7 +70,8 @@ def test_a_branch_is_sent_as_it_is_filled_in(page: ComparePage, sent: list[Comma
     QTest.mouseClick(page.start, LEFT)
     asked = BranchChanges(regime="FL", wiring=(1, 0), learning_rate=0.01, seed=4)
     assert sent[-1] == StartBranch(asked, 3)
-    QTest.mouseClick(page.compare, LEFT)
+    assert "3" in page.compare_step.text()
+    QTest.mouseClick(page.compare_step, LEFT)
     assert sent[-1] == CompareRun("/runs/p", 3)
     page.rate.setText("fast")
     QTest.mouseClick(page.start, LEFT)
@@ -102,12 +105,18 @@ def test_the_page_follows_the_branch(page: ComparePage, sent: list[Command]) -> 
     assert not page.stop.isEnabled()
     bench.tell(BRANCH)
     assert sent == [ListCheckpoints()]
+    assert not page.compare.isEnabled()  # nothing of it is there
     assert page.stop.isEnabled()
     assert not page.start.isEnabled()
     assert "regime FL, learning rate 0.01 · starts" in page.status.text()
     assert page.sharing.text() == "Low priority."
     QTest.mouseClick(page.stop, LEFT)
     assert sent[-1] == StopBranch()
+    for phase in ("training", "finished"):  # whatever is chosen under 'from'
+        bench.tell(replace(BRANCH, phase=phase), CheckpointsListed(1, ((3, ""),), "/runs/p"))
+        page.origin.pick("3")
+        QTest.mouseClick(page.compare, LEFT)
+        assert sent[-1] == CompareRun("/runs/b")
     bench.tell(Refused(StartBranch.title, "This run is not recorded."))
     assert page.message.text() == "This run is not recorded."
 

@@ -8,6 +8,7 @@ import pytest
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import ComparisonOpened, ProbeSet, RunShown, RunStarted
+from dgn_engine.protocol.run_branches import BranchChanges, BranchStatus
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.shell.banner import ShownSteps, inspection
 
@@ -17,6 +18,17 @@ STARTED = RunStarted(
 )
 COMPARED = RunState(run=STARTED, regime="FR-II", comparison=OPENED)
 SHOWN = replace(COMPARED, recorded=RunShown("first", "finished", 90))
+
+
+def test_only_the_branch_that_is_compared_with_can_be_stopped_there() -> None:
+    changes = BranchChanges(regime="FR-II")
+    status = BranchStatus("training", "b", "/runs/b", "p", 40, changes)
+    same_name = replace(OPENED, name=changes.name_from(40))
+    for folder, at_step, stops in (("/runs/b", None, 1), ("/runs/c", None, 0), ("/runs/b", 3, 0)):
+        compared = replace(same_name, folder=folder, at_step=at_step)
+        message = inspection(replace(COMPARED, comparison=compared, branch=status), ShownSteps())
+        assert message is not None
+        assert message.buttons.count("run.stop_branch") == stops
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ COMPARED = ComparedRun(
         ("training", "test_loss"): series([6], [1.75]),
         ("training", "test_accuracy"): series([6], [0.375]),
     },
+    run="other.pt",
 )
 GATES, NPK = Reading("gates", 4), Reading("npk", 4)
 
@@ -189,12 +190,12 @@ def test_what_happened_is_seen_in_the_view(happened: tuple[Event | Frame, ...], 
     found = seen(*happened).view({})
     assert_same(found.series.keys(), view.series.keys())
     for key, recorded in view.series.items():
-        assert_same(found.series[key], recorded, str(key))
+        assert_same(found.series[key], replace(recorded, run="run 1"), str(key))
     if view.compared is not None:
         assert found.compared is not None
         assert found.compared.series.keys() == view.compared.series.keys()
         for key, recorded in view.compared.series.items():
-            assert_same(found.compared.series[key], recorded, str(key))
+            assert_same(found.compared.series[key], replace(recorded, run="other.pt"), str(key))
         found = replace(found, compared=replace(found.compared, series={}))
         view = replace(view, compared=replace(view.compared, series={}))
     named = tuple(Mark(mark.x, mark.label) for mark in found.marks)  # the rest: test_event_marks
@@ -300,9 +301,11 @@ def test_a_long_series_keeps_every_point_and_earlier_views_keep_theirs() -> None
         if step == 255:
             early = history.view({}).series["npk", "nu"]
     assert early is not None
-    assert_same(early, series(list(range(256)), [step / 2 for step in range(256)]))
+    early_ones = series(list(range(256)), [step / 2 for step in range(256)])
+    assert_same(early, replace(early_ones, run="run 1"))
     late = history.view({}).series["npk", "nu"]
-    assert_same(late, series(list(range(600)), [step / 2 for step in range(600)]))
+    late_ones = series(list(range(600)), [step / 2 for step in range(600)])
+    assert_same(late, replace(late_ones, run="run 1"))
     assert late is history.view({}).series["npk", "nu"]
     for array in (early.steps, early.values, late.steps, late.values):
         assert not array.flags.writeable

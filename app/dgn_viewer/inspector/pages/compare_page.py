@@ -38,6 +38,7 @@ _NONE = (
     "Nothing is compared. Train a branch, drop a checkpoint or a recorded run on 'Compare', or "
     "choose a step of this run."
 )
+_A_STEP = "Compare with a step of this run"
 _GONE = (
     "The checkpoint of step {:,} is gone: of those that no change asked for only the newest stay. "
     "Chosen is 'now'."
@@ -62,12 +63,15 @@ class ComparePage(QFrame):
         self.start = push_button("Train a branch", self._start, "primary")
         about = "Stop training the branch; it stays recorded, and File, Open run… goes on with it"
         self.stop = push_button("Stop", lambda: send(StopBranch()), about=about)
-        about = "Show the network of that step as B, on the same examples; nothing is trained"
-        self.compare = push_button("Compare with it", self._compare, about=about)
+        about = "Show the branch as B, on the same examples"
+        self.compare = push_button("Compare with the branch", self._compare_branch, about=about)
+        about = "Show the step chosen under 'from' as B, in the place of what is B now"
+        self.compare_step = push_button(_A_STEP, self._compare_step, about=about)
         self.copy = push_button("Copy the command", self._copy, about="It does the same by itself")
         self.message = plain_label(role="refused")
         self.status = plain_label()
         self.sharing = plain_label("", "muted")
+        self.sides = plain_label("", "muted")
         self.table = DifferenceTable(LIGHT)
         self.nothing = plain_label(_NONE, "muted")
         self._timer = QTimer(self)
@@ -103,10 +107,12 @@ class ComparePage(QFrame):
         comparison, view = self.state.comparison, self._view()
         compared = comparison is not None and view.compared is not None
         self.table.setVisible(compared)
+        self.sides.setVisible(compared)
         self.nothing.setVisible(not compared)
         if comparison is not None and view.compared is not None:
-            ours = self.state.current_config()
-            self.table.show_differences(differences(view, ours, comparison.config))
+            found = differences(view, self.state.current_config())
+            self.sides.setText("\n".join(side.in_words for side in found.sides or ()))
+            self.table.show_differences(found)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Numbers are read while somebody sees them."""
@@ -133,7 +139,11 @@ class ComparePage(QFrame):
         chosen = self.origin.value()
         return int(chosen) if chosen else None
 
-    def _compare(self) -> None:
+    def _compare_branch(self) -> None:
+        if self.state.branch is not None:
+            self._send(CompareRun(self.state.branch.folder))
+
+    def _compare_step(self) -> None:
         step, listed = self._step(), self.state.checkpoints
         if step is not None and listed is not None:
             self._send(CompareRun(listed.folder, step))
@@ -165,7 +175,8 @@ class ComparePage(QFrame):
         self.start.setEnabled(state.has_run and not trains)
         self.stop.setEnabled(trains)
         self.copy.setEnabled(branch is not None)
-        self.compare.setEnabled(state.has_run and self._step() is not None)
+        self.compare.setEnabled(branch is not None and branch.phase != "starting")
+        self._show_step()
         self.status.setText("" if branch is None else branch_in_words(branch))
         self.status.setVisible(branch is not None)
         self.sharing.setText(branch.sharing.capitalize() + "." if branch and trains else "")
@@ -205,18 +216,21 @@ class ComparePage(QFrame):
         form.add("learning rate", self.rate)
         form.add("seed", self.seed, "Of the order of the batches and of all that is drawn from "
                  "there on; the probe examples stay the same")  # fmt: skip
-        self.origin.currentIndexChanged.connect(lambda _: self._show_compare())
+        self.origin.currentIndexChanged.connect(lambda _: self._show_step())
         buttons = row(self.start, self.stop, 1, spacing=8)
         more = row(self.compare, self.copy, 1, spacing=8)
+        other = row(self.compare_step, 1, spacing=8)
         table = Section("Differences")
         column(
-            form, self.message, buttons, more, self.status, self.sharing, table, self.nothing,
-            self.table, 1, into=self, margins=(16, 8, 16, 12), spacing=8,
+            form, self.message, buttons, more, self.status, self.sharing, other, table,
+            self.nothing, self.sides, self.table, 1, into=self, margins=(16, 8, 16, 12), spacing=8,
         )  # fmt: skip
         self._say("")
 
-    def _show_compare(self) -> None:
-        self.compare.setEnabled(self.state.has_run and self._step() is not None)
+    def _show_step(self) -> None:
+        step = self._step()
+        self.compare_step.setText(_A_STEP if step is None else f"Compare with step {step:,}")
+        self.compare_step.setEnabled(self.state.has_run and step is not None)
 
 
 def _line(name: str, hint: str) -> QLineEdit:

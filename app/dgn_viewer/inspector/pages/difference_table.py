@@ -12,6 +12,7 @@ from dgn_viewer.scene.differences import Difference, Differences
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
 
+_SETTINGS = "Set differently"
 _COLUMNS = ("", "A", "B", "B − A")
 _PADDING = 12  # pixels of a cell, left and right together
 _HIGH = 24  # pixels of a row, at least
@@ -47,17 +48,16 @@ class DifferenceTable(QTableWidget):
         if found == self._shown:
             return
         self._shown = found
-        groups = (("Set differently", found.settings), ("Scores", found.scores),
+        groups = ((_SETTINGS, found.settings), ("Scores", found.scores),
                   ("Kernels and gates", found.scalars))  # fmt: skip
-        rows = [(title, group) for title, group in groups if group]
         self.clearSpans()
-        self.setRowCount(sum(1 + len(group) for _, group in rows))
-        place = 0
-        for title, group in rows:
-            self._heading(place, title, group)
-            for offset, one in enumerate(group, start=1):
-                self._fill(place + offset, one)
-            place += 1 + len(group)
+        self.setRowCount(0)
+        for title, group in groups:
+            notes = {one.why: None for one in group if one.why}
+            if title == _SETTINGS and found.remark:
+                notes[found.remark] = None
+            if group or notes:
+                self._fill_group(title, group, tuple(notes))
         self._fit()
         self.set_theme(self._theme)
 
@@ -92,22 +92,34 @@ class DifferenceTable(QTableWidget):
         head = self.horizontalHeader().sizeHint().height()
         self.setFixedHeight(head + self.verticalHeader().length() + 4)
 
-    def _heading(self, row: int, title: str, group: Sequence[Difference]) -> None:
+    def _fill_group(self, title: str, group: Sequence[Difference], notes: Sequence[str]) -> None:
+        """A heading with the step where all numbers are of one; else each row has its own."""
         steps = {one.where for one in group if one.where}
-        words = f"{title} · {steps.pop()}" if len(steps) == 1 else title
+        common = next(iter(steps)) if len(steps) == 1 else ""
+        self._fill_line(f"{title} · {common}" if common else title, bold=True)
+        for one in group:
+            self._fill(one, with_step=not common)
+        for note in notes:
+            self._fill_line(note)
+
+    def _fill_line(self, words: str, bold: bool = False) -> None:
+        """One text across all columns."""
+        row = self.rowCount()
+        self.insertRow(row)
         item = QTableWidgetItem(words)
         item.setFlags(Qt.ItemFlag.ItemIsEnabled)
         font = item.font()
-        font.setBold(True)
+        font.setBold(bold)
         item.setFont(font)
-        for column in range(1, len(_COLUMNS)):
-            self.takeItem(row, column)
         self.setItem(row, 0, item)
         self.setSpan(row, 0, 1, len(_COLUMNS))
 
-    def _fill(self, row: int, one: Difference) -> None:
-        about = f"{one.name}: {one.a} → {one.b}. {one.where}".rstrip(". ")
-        for column, text in enumerate((one.name, one.a, one.b, one.change)):
+    def _fill(self, one: Difference, with_step: bool) -> None:
+        row = self.rowCount()
+        self.insertRow(row)
+        about = ". ".join(filter(None, (f"{one.name}: {one.a} → {one.b}", one.where, one.why)))
+        name = f"{one.name}\n{one.where}" if with_step and one.where else one.name
+        for column, text in enumerate((name, one.a, one.b, one.change)):
             item = QTableWidgetItem(text)
             item.setToolTip(tip(about))
             if column:
