@@ -24,7 +24,6 @@ from dgn_engine.protocol.commands import (
     ProbeRequest,
     SetProbeExamples,
 )
-from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.linked_selection import LinkedSelection
@@ -35,6 +34,7 @@ from dgn_viewer.docks.panel_message import (
     footer,
     is_pending,
     message,
+from dgn_viewer.docks.reading_age import Age, ReadingAges
 )
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 CHART = "chart"  # the option of every panel that names the chart below a tab
 LEAST_HEIGHT = 48  # pixels: in a low window a panel gives way
 _TRAINS = 0.1  # seconds between drawings: where it is more, a network trains at full speed
-_LATE = 3.0  # a reading is stale when it is this many intervals late …
-_PATIENCE = 2.0  # … and at least this many seconds
+_SAID_EVERY = 1.0  # seconds between two counts of the steps that a picture is behind
 # Rows down and columns to the right.
 _ARROWS = {
     Qt.Key.Key_Up: (-1, 0),
@@ -75,6 +74,8 @@ class PanelDock(QWidget):
     export_requested = Signal(str)
     animation_requested = Signal(str)
     command_wanted = Signal(object)  # for the engine
+    age_changed = Signal(object)  # the `Age` of its picture where that is stale, else None
+    became_stale = Signal(str)  # the age in words
 
     def __init__(
         self,
@@ -105,7 +106,9 @@ class PanelDock(QWidget):
         self._state: State = "waiting"
         self._last_fault = ""
         self._every = 0.0
-        self._arrived: dict[str, tuple[int, float]] = {}  # probe → (step, when it came)
+        self._ages = ReadingAges()
+        self._age: Age | None = None
+        self._said_at = 0.0  # when the age was last said
         self._facts = FactsLine(theme)
         self._combos = {option.id: self._combo(option) for option in spec.options}
         self._about = self._button("What am I seeing?")
@@ -141,17 +144,13 @@ class PanelDock(QWidget):
         if view.run is not self._view.run and self.charts.made is not None:
             self.charts.made.follow_steps()  # it has other steps
             self._steps.follow()
+        if view.run is not self._view.run:
+            self._ages.forget()
         if view.run is not self._view.run or view.pictures is not self._view.pictures:
             self._linked.unpin()  # there are other examples in these places, or other layers
         self._view = self._as_chosen(view)
-        now = self._clock()
-        for probe in self.spec.probes:
-            reading = view.readings.get(probe)
-            known = self._arrived.get(probe)
-            if reading is None:
-                self._arrived.pop(probe, None)
-            elif known is None or known[0] != reading.step:
-                self._arrived[probe] = (reading.step, now)
+        if view.cursor is None:
+            self._ages.reach(view.step, self._clock())
         try:
             self._fill_combos()
             shown = self.spec.draw(self._view)
@@ -163,23 +162,35 @@ class PanelDock(QWidget):
             return
         self._last_fault = ""
         self._shown = shown
-        self._state = self._state_of(shown, now)
+        if view.cursor is None and isinstance(shown, Scene):
+            readings = readings_of(self.spec, self._view)
+            read = {reading.probe: reading.step for reading in readings}
+            self._ages.take(read or {"": shown.step})
+        self._state = self._state_of(shown)
         match shown:
             case Scene():
                 self._facts.set_facts(shown.facts)
-                words = footer(self._state, self.spec, self._view, shown, self._every)
-                self._footer.set_text(words)
                 self.charts.view.slow_down(every > _TRAINS)
+                self._show_age(shown)
                 self._pages.setCurrentWidget(self.charts.view)
             case Empty():
                 self._facts.set_facts(())
                 self._footer.set_text("")
+                self._say_age(None)
                 said = message(self._state, self.spec, self._view, shown)
                 self._message.say(*said[:2], offer=said[2])
                 self._pages.setCurrentWidget(self._message)
         self._dial.show_view(self._view)
         self._progress.show_view(self._view, isinstance(shown, Scene))
         self._export.setEnabled(isinstance(shown, Scene))
+
+    def reach(self, step: int) -> None:
+        """The run is at this step: a picture that stays far behind pales until the next one."""
+        if self._state in ("live", "stale") and isinstance(self._shown, Scene):
+            self._ages.reach(step, self._clock())
+            before, self._state = self._state, self._state_of(self._shown)
+            if "stale" in (before, self._state):
+                self._show_age(self._shown)
 
     def requests(self) -> tuple[ProbeRequest, ...]:
         """What the engine has to measure for this panel as it is set now."""
@@ -326,7 +337,7 @@ class PanelDock(QWidget):
             combo.setCurrentIndex(combo.findData(choice(self._view, option)))
             combo.setVisible(len(wanted) > 1)
 
-    def _state_of(self, shown: Shown, now: float) -> State:
+    def _state_of(self, shown: Shown) -> State:
         readings = readings_of(self.spec, self._view)
         if isinstance(shown, Empty):
             if is_pending(self.spec, self._view):
@@ -336,13 +347,30 @@ class PanelDock(QWidget):
             return "past"
         if self._view.paused:
             return "paused"
-        return "stale" if any(self._late(reading, now) for reading in readings) else "live"
+        run = self._view.run
+        trains = run is not None and not run.inspected and self._view.diverged is None
+        return "stale" if trains and self._ages.age(self._clock()) else "live"
 
-    def _late(self, reading: Reading, now: float) -> bool:
-        if reading.progress < 1.0 or reading.cancelled:
-            return False  # it says so
-        since = now - self._arrived[reading.probe][1]
-        return self._view.step > reading.step and since > max(_LATE * reading.interval, _PATIENCE)
+    def _show_age(self, shown: Scene) -> None:
+        """Pale what is not of the network as it is, and say of which step it is."""
+        state = self._state
+        self._footer.set_text(footer(state, self.spec, self._view, shown, self._every))
+        stands = self._view.diverged is not None and state != "past" and bool(self.spec.probes)
+        self.charts.view.dim(stands or state == "stale")
+        self._facts.set_dimmed(stands or state == "stale")
+        self._say_age(self._ages.age(self._clock()) if state == "stale" else None)
+
+    def _say_age(self, age: Age | None) -> None:
+        """Where the picture stays the same, the steps are counted once a second."""
+        before, now = self._age, self._clock()
+        same = age is not None and before is not None and age.step == before.step
+        if age == before or (same and now < self._said_at + _SAID_EVERY):
+            return
+        self._age, self._said_at = age, now
+        self.setAccessibleDescription("" if age is None else age.words)
+        self.age_changed.emit(age)
+        if age is not None and before is None:
+            self.became_stale.emit(age.words)
 
     def _as_chosen(self, view: View) -> View:
         """The view with this panel's choices: what is pinned is chosen where an option follows it,
@@ -409,3 +437,4 @@ class PanelDock(QWidget):
 
     def _ask_animation(self) -> None:
         self.animation_requested.emit(self.panel_id)
+        self._say_age(None)

@@ -19,6 +19,7 @@ from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.announcement import announce
 
 _AROUND = 200  # pixels of the window's height that are no docks, before it is laid out
 
@@ -71,6 +72,8 @@ class PanelDocks(QObject):
         title = DockTitle(dock)
         dock.setTitleBarWidget(title)
         title.pressed.connect(lambda: self.choose(name))
+        host.age_changed.connect(title.show_age)
+        host.became_stale.connect(lambda words: self._say_stale(name, words))
         title.maximised.connect(lambda: self.toggle_maximised(name))
         self._titles[name] = title
         dock.closing.connect(self._keep_sizes)
@@ -381,6 +384,10 @@ class PanelDocks(QObject):
     def _on_focus(self, _before: QWidget | None, now: QWidget | None) -> None:
         if (name := self._panel_of(now)) and self._lives():
             self.choose(name)
+
+    def _say_stale(self, name: str, words: str) -> None:
+        if name == self.front():
+            announce(self.hosts[name], f"{self._specs[name].title}: {words}", urgent=False)
 
     def _lives(self) -> bool:
         """Not while the window is deleted: panels hide and lose the focus then, too."""

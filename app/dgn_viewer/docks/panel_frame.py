@@ -6,6 +6,7 @@ from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QShowEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QFrame, QMainWindow, QToolButton
 
+from dgn_viewer.docks.reading_age import Age
 from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -43,8 +44,12 @@ class DockTitle(QFrame):
         self._float.clicked.connect(lambda: _toggle_floating(dock))
         self._close = self._button(f"Close {title}")
         self._close.clicked.connect(dock.close)
+        self._age = age = ElidedLabel("", mode=Qt.TextElideMode.ElideRight)
+        age.setProperty("role", "small")
+        age.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        age.hide()
         buttons = (self._maximise, self._float, self._close)
-        row((name, 1), *buttons, into=self, margins=(8, 0, 4, 0), spacing=4)
+        row((name, 1), (age, 1), *buttons, into=self, margins=(8, 0, 4, 0), spacing=4)
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme
@@ -59,6 +64,12 @@ class DockTitle(QFrame):
             for part in (self, self._name):  # the style sheet is read anew only when asked
                 part.style().unpolish(part)
                 part.style().polish(part)
+
+    def show_age(self, age: Age | None) -> None:
+        """Say of which step the picture is, where it is far behind the run; None: it is not."""
+        self._age.setHidden(age is None)
+        if age is not None:
+            self._age.say(age.words, "The run is further; the next reading ends this", age.short)
 
     def show_maximised(self, large: bool) -> None:
         """Show which way the button goes."""

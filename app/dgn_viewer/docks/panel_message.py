@@ -53,7 +53,7 @@ def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[st
 
 def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float) -> str:
     """Step, interval, what was left out, and note; `every`: seconds between two drawings."""
-    parts = {"paused": ["paused"], "stale": ["late"], "past": ["looking back"]}.get(state, [])
+    parts = {"paused": ["paused"], "past": ["looking back"]}.get(state, [])
     if view.run is not None and view.run.inspected:
         parts = ["not training", *filter(None, [reading_of(view.run)])]
     if view.diverged is not None:

@@ -20,7 +20,6 @@ from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.state.history import History
 
 LONGEST_WAIT = 60.0  # seconds until it looks again at what is due
-OVERDUE = 2.0  # seconds, and as many rounds, after which a panel is drawn to say that it is late
 Revision = tuple[int, int, int]  # runs, what concerns all panels, one source
 
 
@@ -44,7 +43,6 @@ class PanelScheduler(QObject):
         self._drawn: dict[str, tuple[tuple[Revision, ...], Hashable]] = {}  # what each panel showed
         self._owed: set[str] = set()  # panels whose next new reading follows a user's change
         self._when: dict[str, float] = {}
-        self._steps: dict[str, int] = {}
         self._painting: dict[str, float] = {}  # what painting had taken when it was last drawn
         self._watched: tuple[ProbeRequest, ...] | None = None
         self._asked = False
@@ -70,6 +68,9 @@ class PanelScheduler(QObject):
         self._pace.follow(watching)
         settings = self._history.state.settings
         self._back.follow(watching, settings is not None and settings.pace > 0.0)
+        if self._history.past is None:
+            for name in self._docks.visible():
+                self._docks.hosts[name].reach(self._history.step)
         if watching is not None:
             report = self._pace.report(time.monotonic(), time.thread_time())
             if report is not None:
@@ -160,7 +161,6 @@ class PanelScheduler(QObject):
         key = self._drawn[name] = self._key(name)  # first: one that fails is not drawn in a circle
         self._owe(name, before[0] if before is not None else (), key[0])
         self._when[name] = now
-        self._steps[name] = self._history.step
         self._painting[name] = painting
         host.show_view(self._history.view(host.choices()), self._pace.every)
         cost = time.thread_time() - began + painted
@@ -177,13 +177,7 @@ class PanelScheduler(QObject):
             self._owed.discard(name)
 
     def _is_stale(self, name: str) -> bool:
-        if self._drawn.get(name) != self._key(name):
-            return True
-        if self._history.past is not None:
-            return False
-        waited = time.monotonic() - self._when.get(name, 0.0)
-        late = max(OVERDUE, OVERDUE * self._pace.every)
-        return waited > late and self._steps.get(name) != self._history.step
+        return self._drawn.get(name) != self._key(name)
 
     def _key(self, name: str) -> tuple[tuple[Revision, ...], Hashable]:
         sources = self._specs[name].probes or (TRAINING,)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.elements import Fact
 from dgn_viewer.scene.typeset import html, plain
-from dgn_viewer.style.theme import Theme
+from dgn_viewer.style.theme import DIMMED, Theme
 
 _GAP = 16.0
 _MORE = "…"  # facts that there is no room for: its tip has them
@@ -59,6 +59,7 @@ class FactsLine(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._facts: tuple[Fact, ...] = ()
+        self._dimmed = False
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def set_facts(self, facts: tuple[Fact, ...]) -> None:
@@ -66,6 +67,12 @@ class FactsLine(QWidget):
             self._facts = facts
             words = (f"{plain(fact.name)} {fact.value}" for fact in facts)
             self.setAccessibleName(", ".join(words))
+            self.update()
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Write the values pale: they are of an earlier step."""
+        if dimmed != self._dimmed:
+            self._dimmed = dimmed
             self.update()
 
     def set_theme(self, theme: Theme) -> None:
@@ -78,6 +85,7 @@ class FactsLine(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         names, values = self._types()
         painter = QPainter(self)
+        painter.setOpacity(DIMMED if self._dimmed else 1.0)
         base = (self.height() - values.height) / 2 + values.ascent
         places = self._places()
         for fact, left, _ in places:

@@ -59,6 +59,7 @@ class SceneView(QWidget):
         # The widest that each chart has needed, beside others and below a tab.
         self._room: dict[tuple[str, bool], Margins] = {}
         self._chart = ""  # the one that was chosen where only one has room
+        self._opacity = 1.0
         self._pointer: QPointF | None = None
         self._paced = PacedCall(self._point, self)  # a mouse moves more often than anybody reads
         self._shifted = False
@@ -118,6 +119,13 @@ class SceneView(QWidget):
         self._paced.space(TRAINING_MS if training else FRAME_MS)
 
     def choose_chart(self, key: str) -> None:
+    def dim(self, dimmed: bool) -> None:
+        """Draw the charts pale: they are of an earlier step than what is beside them."""
+        self._opacity = DIMMED if dimmed else 1.0
+        for item in self._charts.values():
+            item.setOpacity(self._opacity)
+        self._thumbnails.set_opacity(self._opacity)
+
         """Show this chart where only one has room; another key means the first."""
         if key != self._chart:
             self._chart = key
@@ -343,6 +351,10 @@ class SceneView(QWidget):
         top += TAB_ROW if found.tabs else 0.0
         left, up = self._scrolled(found, top)
         for key, item in self._charts.items():
+            for part in (self._thumbnails, self._tabs, self._across, self._down):
+                part.hide()
+            for item in self._charts.values():
+                item.setVisible(False)
             item.setVisible(key in found.places)
         for chart in found.charts:
             item = self._item(chart)
@@ -389,6 +401,7 @@ class SceneView(QWidget):
     def _wanted(self, chart: Chart) -> Margins:
         """Room for labels; grows with them but does not shrink, so that frames do not dance."""
         x, y = chart_range(chart)
+            item.setOpacity(self._opacity)
         fresh = margins(chart, self._style, drawn_range(x, chart.x), drawn_range(y, chart.y))
         place = chart.key, bool(chart.title)
         known = self._room.get(place, Margins())

@@ -47,6 +47,7 @@ class ThumbnailRow(QWidget):
         self._style = style
         self._charts: tuple[Chart, ...] = ()
         self._pictures: dict[str, tuple[Matrix, Array, QImage]] = {}  # pixels belong to the array
+        self._opacity = 1.0
         self._shift = 0.0  # pixels scrolled to the right
         self._held: tuple[float, float] | None = None  # where the mouse and the row were
         self._dragged = False
@@ -59,6 +60,12 @@ class ThumbnailRow(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)  # nothing below it is painted
 
     # What it shows
+
+    def set_opacity(self, opacity: float) -> None:
+        """Draw the overviews pale, as the charts below them are."""
+        if opacity != self._opacity:
+            self._opacity = opacity
+            self.update()
 
     def show_charts(self, charts: Sequence[Chart]) -> None:
         """Show these; a chart that has just been chosen is brought into sight."""
@@ -168,6 +175,7 @@ class ThumbnailRow(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.fillRect(self.rect(), self._style.colour("panel"))
+        painter.setOpacity(self._opacity)
         for index, chart in enumerate(self._charts):
             box = self._picture_box(index)
             if box.right() >= -2 and box.left() <= self.width() + 2:

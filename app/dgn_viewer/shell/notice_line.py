@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QMouseEvent
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 from dgn_viewer.notices import Kind, NoticeButton, Notices, Told
 from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
 from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.announcement import announce
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
@@ -27,14 +28,6 @@ _KINDS: dict[Kind, str] = {"info": "Notice", "refused": "Refused", "failed": "Fa
 def colour_of(kind: Kind, theme: Theme) -> str:
     """The colour of a notice's icon and edge."""
     return theme.accent if kind == "info" else theme.refused
-
-
-def announce(widget: QWidget, words: str, urgent: bool) -> None:
-    """Let screen readers say this; `urgent`: at once."""
-    event = QAccessibleAnnouncementEvent(widget, words)
-    polite = QAccessible.AnnouncementPoliteness
-    event.setPoliteness(polite.Assertive if urgent else polite.Polite)
-    QAccessible.updateAccessibility(event)
 
 
 class AnswerRow(QWidget):

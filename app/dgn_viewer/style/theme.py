@@ -8,6 +8,8 @@ from importlib.resources import files
 
 from dgn_viewer.scene.elements import Role
 
+DIMMED = 0.45  # opacity of what is not of the network as it is
+
 
 @dataclass(frozen=True)
 class Theme:

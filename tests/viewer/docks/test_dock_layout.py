@@ -17,6 +17,7 @@ from dgn_viewer.docks.dock_layout import _TabGroup
 from dgn_viewer.docks.layout_history import MOST, LayoutHistory, is_same
 from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.docks.reading_age import Age
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec
 from dgn_viewer.style.stylesheet import palette, stylesheet
@@ -342,6 +343,20 @@ def test_the_panel_whose_title_was_clicked_last_is_in_front_and_marked(
     assert marked(docks) == ["a"]
     docks.toggle("a")
     qtbot.waitUntil(lambda: marked(docks) == ["b"])
+
+
+def test_the_title_says_of_which_step_a_stale_picture_is(docks: PanelDocks) -> None:
+    host, title = docks.hosts["a"], docks._docks["a"].titleBarWidget()
+
+    def said() -> list[str]:
+        labels = title.findChildren(QLabel)
+        return [label.text() for label in labels if not label.isHidden()][1:]
+
+    assert said() == []
+    host.age_changed.emit(Age(0, 3782))
+    assert said() == ["step 0 · 3,782 behind"]
+    host.age_changed.emit(None)
+    assert said() == []
 
 
 def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qapp: QApplication) -> None:

@@ -14,6 +14,8 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.docks.panel_dock import CHART, PanelDock
+from dgn_viewer.docks.reading_age import Age
+from dgn_viewer.docks.text_line import FactsLine
 from dgn_viewer.scene.chart_settings import ChartSettings
 from dgn_viewer.scene.elements import Scene, Shown
 from dgn_viewer.scene.panel_spec import PanelSpec, View, all_panels
@@ -94,21 +96,46 @@ def test_a_panel_fits_into_every_size_and_theme(
             host.set_theme(LIGHT)
 
 
-def test_a_reading_that_stays_behind_is_stale(
+def test_a_picture_that_stays_behind_is_pale_and_says_its_step_until_the_next_reading(
     make_host: MakeHost, make_view: MakeView, clock: Clock
 ) -> None:
     host = make_host("spectrum")
     view = make_view("hard")
+    ages: list[Age | None] = []
+    said: list[str] = []
+    host.age_changed.connect(ages.append)
+    host.became_stale.connect(said.append)
+    facts, charts = host.findChild(FactsLine), host.scene_view()
+    assert facts is not None
     host.show_view(view)
-    clock.now = 1.9
-    host.show_view(replace(view, step=view.step + 400))
-    assert host.state() == "live"
+    picture = facts.grab().toImage(), charts.grab().toImage()
     clock.now = 2.1
-    host.show_view(replace(view, step=view.step + 500))
+    host.reach(view.step + 240)
+    assert (host.state(), ages) == ("live", [])
+    clock.now = 5.0
+    host.reach(view.step + 400)
     assert host.state() == "stale"
-    assert host.footer().startswith("late · step 1,200")
-    host.show_view(make_view("hard", step=1700))
-    assert host.state() == "live"
+    assert ages == [Age(1200, 400)]
+    assert said == [host.accessibleDescription()] == [Age(1200, 400).words]
+    pale = facts.grab().toImage(), charts.grab().toImage()
+    assert all(one != other for one, other in zip(picture, pale, strict=True))
+    host.reach(view.step + 401)  # at once: it is counted once a second
+    assert len(ages) == 1
+    clock.now = 6.1
+    host.reach(view.step + 500)
+    assert ages[1:] == [Age(1200, 500)]
+    assert len(said) == 1
+    host.show_view(replace(view, step=1700, paused=True))
+    assert (host.state(), ages[-1]) == ("paused", None)
+    host.show_view(replace(view, step=1700))
+    assert (host.state(), ages[-1]) == ("stale", Age(1200, 500))
+    host.show_view(replace(view, step=1700, cursor=1200))
+    assert (host.state(), ages[-1]) == ("past", None)
+    host.show_view(replace(view, step=1700))
+    assert host.state() == "stale"
+    host.show_view(replace(make_view("hard", step=1700), run=view.run))
+    assert (host.state(), ages[-1], host.accessibleDescription()) == ("live", None, "")
+    assert facts.grab().toImage() == picture[0]
 
 
 def test_a_pause_is_not_stale(make_host: MakeHost, make_view: MakeView, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.commands import Command, ProbeRequest, ReportWindow, Watch
 from dgn_engine.protocol.events import Measured, Paused, ProbeScalars, RegimeSwapped
 from dgn_engine.protocol.frames import Frame, Reading, Watching
-from dgn_viewer.docks.panel_scheduler import OVERDUE, PanelScheduler
+from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec, View
 from dgn_viewer.state.history import History
@@ -59,11 +59,15 @@ class DrawnHost(QObject):
         self.asks: tuple[ProbeRequest, ...] = ()
         self.painted = 0.0
         self.cost = COST
+        self.reached: list[int] = []
 
     def show_view(self, view: View, every: float) -> None:
         self._log.append(self._name)
         self.views.append((view, every))
         self._clock.busy += self.cost
+
+    def reach(self, step: int) -> None:
+        self.reached.append(step)
 
     def choices(self) -> dict[str, str]:
         return dict(self.chosen)
@@ -269,13 +273,14 @@ def test_a_choice_is_drawn_at_once(stage: Stage) -> None:
     assert host.views[-1][0].choices == {"show": "kernel"}
 
 
-def test_a_panel_without_new_data_is_drawn_to_say_that_they_are_late(stage: Stage) -> None:
+def test_every_frame_says_to_the_panels_in_sight_where_the_run_is(stage: Stage) -> None:
     stage.docks.seen = ["npk"]
     stage.turn()
     stage.frame(3)  # the run goes on, the probe does not
-    assert stage.turn(OVERDUE) == []
-    assert stage.turn(0.01) == ["npk"]
-    assert stage.turn(OVERDUE + 1) == []  # the same step again says nothing new
+    stage.scheduler.follow(TRAINS)
+    assert stage.docks.hosts["npk"].reached == [3]
+    assert stage.docks.hosts["gates"].reached == []
+    assert stage.turn(1000.0) == []  # and nothing is drawn anew for it
 
 
 def test_a_minimised_window_draws_nothing(stage: Stage) -> None:

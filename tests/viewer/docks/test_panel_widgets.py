@@ -350,33 +350,6 @@ def test_a_fault_is_said_and_logged_once_until_the_panel_was_drawn_again(
         assert len(caplog.records) == 2
 
 
-def test_a_reading_is_late_three_intervals_after_it_came_and_two_seconds_at_the_least(
-    qtbot: QtBot,
-) -> None:
-    now = [100.0]
-    panel = PanelDock("p", SPEC, LIGHT, clock=lambda: now[0])
-    qtbot.addWidget(panel)
-
-    def state(reading: Reading, step: int) -> str:
-        panel.show_view(View(run=run((2,)), step=step, readings={"npk": reading}))
-        return panel.state()
-
-    slow = Reading("npk", 3, interval=1.0)
-    assert state(slow, 3) == "live"
-    now[0] = 103.0
-    assert state(slow, 4) == "live"
-    now[0] = 103.1
-    assert state(slow, 4) == "stale"
-    assert state(slow, 3) == "live"  # nothing has happened since
-    assert state(replace(slow, step=4), 5) == "live"  # another one has come
-    quick = replace(slow, step=5, interval=0.1)
-    state(quick, 5)
-    now[0] = 105.1
-    assert state(quick, 6) == "live"
-    now[0] = 105.2
-    assert state(quick, 6) == "stale"
-
-
 def test_the_title_of_a_dock_floats_and_closes_it(qtbot: QtBot) -> None:
     window = QMainWindow()
     qtbot.addWidget(window)

@@ -95,7 +95,7 @@ FEW = Reading("npk", 1234, remark="8 of 64")
         ("live", seeing(replace(NPK, progress=0.5)), SCENE, 0.5, "step 1,234 · a note"),
         ("live", VIEW, SCENE, 0.1, "step 1,234 · a note"),  # not worth a word
         ("live", VIEW, SCENE, 0.15, "step 1,234 · every 0.15 s · a note"),
-        ("stale", seeing(NPK), SCENE, 0.0, "late · step 1,234 · every 0.25 s · a note"),
+        ("stale", seeing(NPK), SCENE, 0.0, "step 1,234 · every 0.25 s · a note"),
         ("paused", replace(seeing(NPK), paused=True), SCENE, 0.5, "paused · step 1,234 · a note"),
         (
             "live",

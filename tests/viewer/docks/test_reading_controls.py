@@ -169,18 +169,16 @@ def test_before_the_first_picture_a_panel_says_that_it_is_being_made(
     assert asked.args == [GoOnReading(("npk", "ntk"))]
 
 
-def test_what_is_being_refined_is_not_late(qtbot: QtBot) -> None:
+def test_what_is_being_refined_or_was_cancelled_is_as_stale_as_any_picture(qtbot: QtBot) -> None:
     now = [100.0]
     panel = PanelDock("p", SPEC, LIGHT, clock=lambda: now[0])
     qtbot.addWidget(panel)
-    panel.show_view(replace(seeing(REFINED), step=3))
+    view = replace(seeing(REFINED), step=8)
+    panel.show_view(view)
     now[0] += 1000.0
-    panel.show_view(replace(seeing(REFINED), step=9))
-    assert panel.state() == "live"
-    panel.show_view(replace(seeing(replace(RESTING, cancelled=True)), step=9))
-    assert panel.state() == "live"
-    panel.show_view(replace(seeing(RESTING), step=9))
-    assert panel.state() == "stale"
+    for reading in (REFINED, replace(RESTING, cancelled=True), RESTING):
+        panel.show_view(replace(seeing(reading), run=view.run, step=9))
+        assert panel.state() == "stale"
 
 
 def test_the_dial_offers_what_the_data_has_and_asks_for_what_is_chosen(

@@ -1,0 +1,88 @@
+"""How far the readings of a panel are behind the run, and from when on they look stale."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FRESH = 2.0  # seconds: a reading of a step since then is new, however short the run is
+INTERVALS = 2  # between its readings, and …
+SHARE = 0.2  # … of the steps of the run, that a reading may be behind
+
+
+@dataclass(frozen=True)
+class Age:
+    """The step of a reading, and how many steps the run has taken since."""
+
+    step: int
+    behind: int
+
+    @property
+    def words(self) -> str:
+        return f"step {self.step:,} · {self.short}"
+
+    @property
+    def short(self) -> str:
+        """Where there is no room for the step."""
+        return f"{self.behind:,} behind"
+
+
+def is_stale(step: int, newest: int, interval: int | None, recent: int | None) -> bool:
+    """Return whether a reading is too far behind a run that trains.
+
+    Args:
+        step: Step of the reading.
+        newest: Step of the run, which is as long as that.
+        interval: Steps between the last two readings of the probe; None: there was one only.
+        recent: A step of the run at least `FRESH` seconds ago; None: it has not trained so long.
+    """
+    if recent is None or step >= recent:
+        return False
+    behind = newest - step
+    late = interval is not None and behind > INTERVALS * interval
+    return late or behind > SHARE * newest
+
+
+class ReadingAges:
+    """The steps of a run and of its readings, as they come one after the other."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[float, int]] = deque()  # when the run was at which step
+        self._read: dict[str, int] = {}  # step of the newest reading of each probe
+        self._intervals: dict[str, int] = {}  # steps between that and the one before it
+
+    def forget(self) -> None:
+        """Another run begins."""
+        self._steps.clear()
+        self._read.clear()
+        self._intervals.clear()
+
+    def reach(self, step: int, now: float) -> None:
+        """The run is at this step, at this time in seconds."""
+        if self._steps and step < self._steps[-1][1]:
+            self.forget()
+        self._steps.append((now, step))
+        while len(self._steps) > 1 and self._steps[1][0] <= now - FRESH:
+            self._steps.popleft()
+
+    def take(self, read: Mapping[str, int]) -> None:
+        """Take in the step of the newest reading of each probe."""
+        for probe, step in read.items():
+            before = self._read.get(probe)
+            if before is not None and step > before:
+                self._intervals[probe] = step - before
+        self._read = dict(read)
+
+    def age(self, now: float) -> Age | None:
+        """The age of the oldest reading that is stale; None where none is."""
+        if not self._steps:
+            return None
+        (when, step), newest = self._steps[0], self._steps[-1][1]
+        recent = step if when <= now - FRESH else None
+        stale = [
+            read
+            for probe, read in self._read.items()
+            if is_stale(read, newest, self._intervals.get(probe), recent)
+        ]
+        return Age(min(stale), newest - min(stale)) if stale else None

@@ -1,0 +1,56 @@
+"""From when on a reading is too far behind the run that is trained beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dgn_viewer.docks.reading_age import FRESH, Age, ReadingAges, is_stale
+
+
+@pytest.mark.parametrize(
+    ("step", "newest", "interval", "recent", "stale"),
+    [
+        (0, 3782, None, 3500, True),  # read once, and never again
+        (0, 50, None, None, False),  # the run has just begun
+        (40, 50, 10, 35, False),  # 20 % of a run that is as short as that is a moment
+        (900, 1000, 60, 990, False),
+        (880, 1000, 60, 990, False),  # two intervals are not more than two
+        (879, 1000, 60, 990, True),
+        (800, 1000, 150, 990, False),  # a fifth is not more than a fifth
+        (799, 1000, 150, 990, True),  # as often as ever, but of another network
+        (900, 1000, 1, 900, False),  # all these steps are of a moment
+    ],
+)
+def test_a_reading_is_stale_two_intervals_or_a_fifth_of_the_run_behind(
+    step: int, newest: int, interval: int | None, recent: int | None, stale: bool
+) -> None:
+    assert is_stale(step, newest, interval, recent) is stale
+
+
+def test_the_interval_is_that_of_the_last_two_readings_and_a_rewound_run_is_another() -> None:
+    ages = ReadingAges()
+
+    def at(step: int, now: float, npk: int, **others: int) -> Age | None:
+        ages.reach(step, now)
+        ages.take({"npk": npk, **others})
+        return ages.age(now)
+
+    assert at(0, 0.0, 0) is None
+    assert at(900, 7.0, 0) is None  # the run is not known to have been further before
+    assert at(1000, 10.0, 0) == Age(0, 1000)
+    assert at(1000, 10.0, 1000) is None
+    assert at(1101, 13.0, 1100) is None
+    assert at(1300, 15.5, 1100) is None
+    assert at(1301, 18.0, 1100) == Age(1100, 201)
+    # The oldest of two is what is said of a panel.
+    assert at(1301, 18.0, 1100, ntk=7) == Age(7, 1294)
+    assert at(12, 18.1, 0) is None
+
+
+def test_the_time_in_which_the_process_was_stopped_makes_no_reading_stale() -> None:
+    ages = ReadingAges()
+    for tick in range(100):
+        ages.reach(5000 + tick, 100.0 + tick * FRESH / 50)
+        ages.take({"npk": 5000})
+    ages.reach(5101, 9000.0)
+    assert ages.age(9000.0) is None
