@@ -34,7 +34,7 @@ from dgn_viewer.scene.elements import Chart, Scene, same
 from dgn_viewer.scene.mark_labels import Chip, chip_lines, steps_around
 from dgn_viewer.scene.readout import describe
 from dgn_viewer.scene.selection import NOTHING
-from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.style.theme import DIMMED, LIGHT, Theme
 
 _HARDLY_MORE = 1.15  # of the room: less of a chart is out of sight than a row of overviews is high
 
