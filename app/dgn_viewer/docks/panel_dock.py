@@ -34,8 +34,8 @@ from dgn_viewer.docks.panel_message import (
     footer,
     is_pending,
     message,
-from dgn_viewer.docks.reading_age import Age, ReadingAges
 )
+from dgn_viewer.docks.reading_age import Age, ReadingAges
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.scene.axes import at_step
@@ -421,6 +421,7 @@ class PanelDock(QWidget):
             f"({type(error).__name__}). The next frame tries again."
         )
         self._facts.set_facts(())
+        self._say_age(None)
         self._message.say("This panel failed", sentence, details)
         self._pages.setCurrentWidget(self._message)
         self._export.setEnabled(False)
@@ -437,4 +438,3 @@ class PanelDock(QWidget):
 
     def _ask_animation(self) -> None:
         self.animation_requested.emit(self.panel_id)
-        self._say_age(None)

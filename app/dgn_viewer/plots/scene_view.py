@@ -34,6 +34,7 @@ from dgn_viewer.scene.elements import Chart, Scene, same
 from dgn_viewer.scene.mark_labels import Chip, chip_lines, steps_around
 from dgn_viewer.scene.readout import describe
 from dgn_viewer.scene.selection import NOTHING
+from dgn_viewer.scene.typeset import html
 from dgn_viewer.style.theme import DIMMED, LIGHT, Theme
 
 _HARDLY_MORE = 1.15  # of the room: less of a chart is out of sight than a row of overviews is high
@@ -58,8 +59,8 @@ class SceneView(QWidget):
         self._charts: dict[str, ChartItem] = {}
         # The widest that each chart has needed, beside others and below a tab.
         self._room: dict[tuple[str, bool], Margins] = {}
-        self._chart = ""  # the one that was chosen where only one has room
         self._opacity = 1.0
+        self._chart = ""  # the one that was chosen where only one has room
         self._pointer: QPointF | None = None
         self._paced = PacedCall(self._point, self)  # a mouse moves more often than anybody reads
         self._shifted = False
@@ -118,7 +119,6 @@ class SceneView(QWidget):
         """Say less often what is under the mouse while a network trains at full speed."""
         self._paced.space(TRAINING_MS if training else FRAME_MS)
 
-    def choose_chart(self, key: str) -> None:
     def dim(self, dimmed: bool) -> None:
         """Draw the charts pale: they are of an earlier step than what is beside them."""
         self._opacity = DIMMED if dimmed else 1.0
@@ -126,6 +126,7 @@ class SceneView(QWidget):
             item.setOpacity(self._opacity)
         self._thumbnails.set_opacity(self._opacity)
 
+    def choose_chart(self, key: str) -> None:
         """Show this chart where only one has room; another key means the first."""
         if key != self._chart:
             self._chart = key
@@ -341,6 +342,10 @@ class SceneView(QWidget):
         self._canvas.setGeometry(self.rect())
         self._readout.room = QRectF(0, 0, width, height)
         if width < 40 or height < 40:
+            for part in (self._thumbnails, self._tabs, self._across, self._down):
+                part.hide()
+            for item in self._charts.values():
+                item.setVisible(False)
             return
         found, row = self._fitted(width, height)
         top = row + GAP if row else 0.0
@@ -351,10 +356,6 @@ class SceneView(QWidget):
         top += TAB_ROW if found.tabs else 0.0
         left, up = self._scrolled(found, top)
         for key, item in self._charts.items():
-            for part in (self._thumbnails, self._tabs, self._across, self._down):
-                part.hide()
-            for item in self._charts.values():
-                item.setVisible(False)
             item.setVisible(key in found.places)
         for chart in found.charts:
             item = self._item(chart)
@@ -391,6 +392,7 @@ class SceneView(QWidget):
             item.steps_zoomed.connect(self.steps_zoomed)
             item.changed.connect(self._canvas.changes)
             item.light(self.links.lit)
+            item.setOpacity(self._opacity)
             self._canvas.addItem(item)
         elif not same(self._shown[chart.key], chart):
             item.show_chart(chart)
@@ -401,7 +403,6 @@ class SceneView(QWidget):
     def _wanted(self, chart: Chart) -> Margins:
         """Room for labels; grows with them but does not shrink, so that frames do not dance."""
         x, y = chart_range(chart)
-            item.setOpacity(self._opacity)
         fresh = margins(chart, self._style, drawn_range(x, chart.x), drawn_range(y, chart.y))
         place = chart.key, bool(chart.title)
         known = self._room.get(place, Margins())
