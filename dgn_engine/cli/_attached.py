@@ -1,8 +1,9 @@
 """`dgn` as the child of a window: it ends, its work saved, when its standard input is closed.
 
-`python -m dgn_engine.cli._attached ARGUMENTS`. The parent holds the other end of that pipe and
-writes nothing: it closes it to stop the command, and the system does where the parent is killed.
-Then it ends within `parent_watch.LEAVE` seconds, whatever it is at.
+`python -m dgn_engine.cli._attached ARGUMENTS`. The parent holds the other end of that pipe: it
+closes it to stop the command, and the system does where the parent is killed. Then it ends within
+`parent_watch.LEAVE` seconds, whatever it is at. What the parent writes are lines with the pace of
+`dgn train` from then on, in steps a second.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 
 from dgn_engine.cli import main
+from dgn_engine.cli._pace import PACE
 from dgn_engine.confinement.parent_watch import end_after_parent
 
 # It may have been asked by a signal already, as at the end of a desktop's session: SIGUSR1 does not
@@ -20,9 +23,17 @@ from dgn_engine.confinement.parent_watch import end_after_parent
 _ASKED = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
+def follow(read: Callable[[], bytes]) -> None:
+    """Take in what the parent writes, until it closes the pipe."""
+    left = b""
+    while new := read():
+        *lines, left = (left + new).split(b"\n")
+        for line in lines:
+            PACE.value = float(line)
+
+
 def _watch() -> None:
-    while os.read(0, 4096):
-        pass
+    follow(lambda: os.read(0, 4096))
     if signal.getsignal(_ASKED) == signal.SIG_DFL:  # nothing is begun that could be saved
         os._exit(128 + _ASKED)
     if hasattr(signal, "pthread_kill"):  # it also wakes the main thread out of a call that waits

@@ -255,6 +255,7 @@ def _train(
     branch: Path | None = None,
 ) -> int:
     """`branch`: the folder that `work` makes itself."""
+    from dgn_engine.cli._pace import PACE
     from dgn_engine.cli._progress_bar import TrainProgressBar
     from dgn_engine.session.stop_signals import StopSignals
     from dgn_engine.training.headless_run import HeadlessRun, NotBegunError
@@ -268,7 +269,10 @@ def _train(
     try:
         with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
             frames = arguments.record_every or 0
-            outcome = work(HeadlessRun(progress, stop.requested, probes, every, named, frames))
+            headless = HeadlessRun(
+                progress, stop.requested, probes, every, named, frames, lambda: PACE.value
+            )
+            outcome = work(headless)
     except NotBegunError:
         if folder is not None and not folder.begun:
             folder.discard()

@@ -78,13 +78,15 @@ class BranchChanges:
 @dataclass(frozen=True)
 class StartBranch(Command):
     """Train a branch of the run in progress beside it, and compare with it: `BranchStatus` and
-    `ComparisonOpened` follow. From the checkpoint of this step of its folder; None: from now.
+    `ComparisonOpened` follow. From this step, as the run came to it; None: from now. At the pace of
+    the run, whatever that is set to later, or at `full_speed`.
     """
 
     title = "branch off"
 
     changes: BranchChanges
     step: int | None = None
+    full_speed: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,29 @@ class ListCheckpoints(Command):
 
 
 @dataclass(frozen=True)
+class HoldCheckpoint(Command):
+    """Keep the checkpoint from which a branch at this step would begin, until another is held, or
+    None, or the run is left; `CheckpointsListed` follows."""
+
+    title = "keep a checkpoint"
+
+    step: int | None = None
+
+
+@dataclass(frozen=True)
 class CheckpointsListed(Event):
     """Checkpoints of the run in progress, oldest first: steps, and why they were kept ('before
-    FR-II', ''). `folder`: where they lie; '' where the run is not recorded."""
+    FR-II', ''). `folder`: where they lie; '' where the run is not recorded. `seconds_a_step`: what
+    a step takes without a pace; 0: not known."""
 
     run: int
     checkpoints: tuple[tuple[int, str], ...]
     folder: str = ""
+    seconds_a_step: float = 0.0
+
+    def nearest(self, step: int) -> int | None:
+        """The step of the checkpoint from which a branch at `step` begins; None: at the seed."""
+        return max((at for at, _ in self.checkpoints if at <= step), default=None)
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,11 @@ class Engine:
             do.OpenSession: library.open_session,
             do.SaveSession: self._save_session,
             do.Shutdown: lambda _: self.close(),
-            **self._branches.handlers(self._run_for, lambda: self._recording),
+            **self._branches.handlers(
+                self._run_for,
+                lambda: self._recording,
+                lambda: self._publisher.rate.seconds_a_step(),
+            ),
         }
 
     def announce(self) -> None:

@@ -29,6 +29,7 @@ from dgn_engine.protocol.run_branches import (
     BranchStatus,
     CheckpointsListed,
     ComparedMoved,
+    HoldCheckpoint,
     ListCheckpoints,
     StartBranch,
     StopBranch,
@@ -85,6 +86,13 @@ class BranchChild:
             return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError, IndexError):
             return None
+
+    def set_pace(self, pace: float) -> None:
+        """From now on it takes so many steps a second at most; 0: no limit."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or is asked to
+            self._process.stdin.write(b"%r\n" % pace)
+            self._process.stdin.flush()
 
     def stop(self) -> None:
         """Let it save its run and end."""
@@ -205,22 +213,32 @@ class Branches:
         self._child: BranchChild | None = None
         self._follower: _Follower | None = None
         self._threads = 1
+        self._pace: float | None = None  # that the branch was given; None: it follows none
+        self._held = _HeldCheckpoints()
 
     def handlers(
-        self, run: Callable[[do.Command], Run], recording: Callable[[], Recording | None]
+        self,
+        run: Callable[[do.Command], Run],
+        recording: Callable[[], Recording | None],
+        seconds_a_step: Callable[[], float | None],
     ) -> dict[type[do.Command], Callable[[Any], None]]:
         """By command, as the engine has them; `run` raises where there is none."""
+
+        def show(command: do.Command) -> None:
+            listed = _listed(run(command).number, recording())
+            self._emit(replace(listed, seconds_a_step=seconds_a_step() or 0.0))
+
+        def hold(command: HoldCheckpoint) -> None:
+            self._held.hold("form", command.step, recording())
+            if command.step is not None:
+                show(command)
+
         return {
             StartBranch: lambda command: self.start(command, run(command), recording()),
             StopBranch: lambda _: self.stop(),
-            ListCheckpoints: lambda command: self.list(run(command), recording()),
+            ListCheckpoints: show,
+            HoldCheckpoint: hold,
         }
-
-    def list(self, run: Run, recording: Recording | None) -> None:
-        found = () if recording is None else RunReader(recording.path).checkpoints
-        steps = tuple((one.step, one.kept) for one in found)
-        folder = "" if recording is None else str(recording.path)
-        self._emit(CheckpointsListed(run.number, steps, folder))
 
     def start(self, command: StartBranch, run: Run, recording: Recording | None) -> None:
         """Have the state of now written, or take a checkpoint that is there, and begin there."""
@@ -230,7 +248,7 @@ class Branches:
             raise UserError("This run is not recorded, and a branch begins at what was recorded.")
         changes = command.changes
         regime = find_regime(changes.regime).name if changes.regime else run.trainer.regime.name
-        step, marker = command.step, None
+        step = None if command.step == run.step_count else command.step
         if step is None:
             if run.diverged:
                 raise UserError("The run has diverged: branch off from a checkpoint before that.")
@@ -238,7 +256,10 @@ class Branches:
             recording.checkpoint(f"before branch {regime}")
             marker = recording.mark()
         else:
-            RunReader(recording.path).checkpoint(step)  # or it says which there are
+            if not 0 <= step < run.step_count:
+                raise UserError(f"The run has steps 0 to {run.step_count:,}, and no {step:,}.")
+            self._held.hold("branch", step, recording)
+            marker = recording.flush()  # what it reads of the run's log is to be there
         until = () if run.total_steps > step else ("--steps", "0")
         asked = ["train", "--branch-from", str(recording.path), "--at-step", str(step)]
         asked += [*changes.options(), *until]
@@ -247,6 +268,7 @@ class Branches:
         shape = tuple(probe_inputs_of(run).shape)
         self._forget()
         self._threads = torch.get_num_threads()
+        self._pace = None if command.full_speed else run.pace
         self._waiting = marker, arguments, shape
         named = [recording.path.name if word == str(recording.path) else word for word in asked]
         self._tell(
@@ -258,7 +280,7 @@ class Branches:
                 from_step=step,
                 changes=changes,
                 step=step,
-                sharing=in_words(self._threads, None),
+                sharing=in_words(self._threads, None, self._pace or 0.0),
                 command=shlex.join(["dgn", *named]),
             )
         )
@@ -277,6 +299,9 @@ class Branches:
         """Between two steps: begin what waits, and pass on what was found in its folder."""
         if self._waiting is not None:
             self._begin()
+        if run is not None and self._child is not None and self._pace not in (None, run.pace):
+            self._pace = run.pace
+            self._child.set_pace(run.pace)
         if self._follower is not None:
             while self._follower is not None and not self._follower.news.empty():
                 self._take(self._follower.news.get(), run)
@@ -313,6 +338,8 @@ class Branches:
             why = f"no process could be started for it ({error.strerror or error})."
             self._tell(replace(self._status, phase="failed", remark=why))
             return
+        if self._pace:
+            self._child.set_pace(self._pace)
         self._follower = _Follower(self._child, Path(self._status.folder), shape)
 
     def _take(self, news: _News, run: Run | None) -> None:
@@ -320,7 +347,8 @@ class Branches:
         assert self._child is not None
         status = replace(self._status, step=max(self._status.step, news.step))
         if news.cores is not None:
-            status = replace(status, sharing=in_words(self._threads, news.cores))
+            words = in_words(self._threads, news.cores, self._pace or 0.0)
+            status = replace(status, sharing=words)
         if news.saved and status.phase == "starting":
             status = replace(status, phase="training")
             if run is not None:
@@ -371,16 +399,56 @@ class Branches:
             self._child = None
 
     def _tell(self, status: BranchStatus) -> None:
+        if status.phase != "starting":
+            self._held.release("branch")
         self._status = status
         self._emit(status)
 
 
-def in_words(threads: int, cores: float | None) -> str:
-    """What a branch has of the processor: 'low priority, 1 thread on the same 2 cores: 0.9 of a
-    core now'."""
+class _HeldCheckpoints:
+    """Checkpoints that stay while a form has chosen them, or a branch that starts there needs them.
+    Only the writer of the run knows of it: nothing is left behind when it ends."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, int] = {}  # of the checkpoint, by what holds it
+        self._recording: Recording | None = None
+
+    def hold(self, holder: str, step: int | None, recording: Recording | None) -> None:
+        """Hold the checkpoint from which a branch at `step` begins, in the place of what `holder`
+        held before."""
+        if recording is not self._recording:
+            self._steps, self._recording = {}, recording
+        if step is None or recording is None:
+            self.release(holder)
+            return
+        nearest = _listed(0, recording).nearest(step)
+        while nearest is not None and self._steps.get(holder) != nearest:
+            self._steps[holder] = nearest
+            recording.hold(self._steps.values())
+            nearest = _listed(0, recording).nearest(step)  # it may have gone a moment before
+        if nearest is None:
+            self.release(holder)
+
+    def release(self, holder: str) -> None:
+        if self._steps.pop(holder, None) is not None and self._recording is not None:
+            self._recording.hold(self._steps.values())
+        if not self._steps:
+            self._recording = None
+
+
+def _listed(number: int, recording: Recording | None) -> CheckpointsListed:
+    found = () if recording is None else RunReader(recording.path).checkpoints
+    steps = tuple((one.step, one.kept) for one in found)
+    return CheckpointsListed(number, steps, "" if recording is None else str(recording.path))
+
+
+def in_words(threads: int, cores: float | None, pace: float = 0.0) -> str:
+    """What a branch has of the processor: 'low priority, 1 thread on the same 2 cores as the run,
+    at its 20 steps/s; it has 0.9 of them now'."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     have = f"{threads} thread{'s' if threads > 1 else ''}"
     places = f"the same {count} cores" if count and count > 1 else "the same core"
     share = "less than 0.1" if cores is not None and cores < 0.095 else f"{cores or 0.0:.1f}"
     now = "" if cores is None else f"; it has {share} of them now"
-    return f"low priority, {have} on {places} as the run{now}"
+    at = f", at its {pace:g} steps/s" if pace else ""
+    return f"low priority, {have} on {places} as the run{at}{now}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,7 +85,7 @@ class HeadlessRun:
     and in between: every `record_every` steps, or for 0 at the steps of `planned_steps`, and more
     as time allows. None by default, or of a run that goes on those of before. `named`:
     places of settings that the user wrote ('training.momentum'); where one has no effect, that is
-    said.
+    said. `pace()`: steps a second at most, 0 for no limit; asked before each step.
     """
 
     def __init__(
@@ -95,8 +96,10 @@ class HeadlessRun:
         checkpoint_every: float = CHECKPOINT_EVERY,
         named: Collection[str] = (),
         record_every: int = 0,
+        pace: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._named = named
+        self._pace = pace
         self._watcher = watcher
         self._interrupted = interrupted
         self._probes = tuple(probes)
@@ -217,8 +220,13 @@ class HeadlessRun:
         recording = self._recording
         try:
             self._read_probes(run, needed=run.step_count == 0)
+            due = 0.0
             while not (run.finished or run.diverged or self._interrupted()):
-                run.advance()
+                if not run.evaluation.pending and self._waits(due, recording):
+                    continue
+                began = time.monotonic()
+                if run.advance() and (pace := self._pace()) > 0.0:
+                    due = max(due, began) + 1.0 / pace
                 self._read_probes(run)
                 if recording is not None:
                     recording.tick()
@@ -245,6 +253,16 @@ class HeadlessRun:
         if recording is not None and not recording.close(last=save_again):
             unsaved = recording.paused or unsaved or f"{recording.path} could not be finished."
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
+
+    def _waits(self, due: float, recording: Recording | None) -> bool:
+        """Wait a little where the next step is not due by the pace, recording what there is."""
+        wait = due - time.monotonic()
+        if self._pace() <= 0.0 or wait <= 0.0:
+            return False
+        if recording is not None:
+            recording.tick()
+        time.sleep(min(wait, 0.05))  # somebody may ask to stop, or set another pace
+        return True
 
     def _read_probes(self, run: Run, needed: bool = False) -> None:
         """Read what is due, or for `needed` all that has not seen this step, and record it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,15 @@ class Recording:
         if self._state != (self._run.step_count, self._changes):
             self.checkpoint()
         return self._recorder.mark()
+
+    def flush(self) -> WriteMarker:
+        """Return a marker that is done when all that was recorded until now is on disk."""
+        return self._recorder.mark()
+
+    def hold(self, steps: Collection[int]) -> None:
+        """Keep the checkpoints of these steps, and no others that newer ones replace. This ends
+        with the recording, however that ends."""
+        self._recorder.folder.held = frozenset(steps)
 
     def close(
         self,

@@ -159,7 +159,7 @@ def _read_past(reader: RunReader, base: StoredCheckpoint | None, step: int) -> _
     for line in reader.lines:
         if line.seq < first:
             continue
-        at = line.fields.get("step")
+        at = line.fields.get("step", 0)
         if is_count(at) and at > step:
             break
         event = event_of(line)
@@ -214,13 +214,13 @@ class _Replay:
         past = self._past
         if past.gap is not None:
             raise self._refusal("lines of its log are lost on the way", past.gap)
-        needed = {one.of_step for one in past.changes if _is_undo(one)}
+        swaps = [one for one in past.changes if isinstance(one, RegimeSwapped)]
+        needed = {swap.of_step for swap in swaps if swap.undone}
         self._repeats = True
         run.evaluation.repeat(past.scores)
         for place, change in enumerate(past.changes):
             self._advance(run, change.step, report)
-            weights = isinstance(change, RegimeSwapped | WeightsTaken)
-            if weights and change.step in needed and (copy := capture(run)) is not None:
+            if change.step in needed and (copy := capture(run)) is not None:
                 self._kept.append((place, copy))
             self._carry_out(change, place, run)
         self._advance(run, self._step, report)
@@ -281,6 +281,9 @@ class _Replay:
         made = [one for at, one in self._kept if at < place and _fits(one, change)]
         written = [one for one in self._written_before(change) if _fits(one[1], change)]
         states = made or [one for kept, one in written if kept] or [one for _, one in written]
+        if len(states) > 1:  # of one step: the dials that followed tell them apart
+            set_then = self._settings_after(place, run)
+            states = [one for one in states if _settings_of(one) == set_then] or states
         if not states or not all(_same_state(states[0], one) for one in states[1:]):
             raise self._refusal(
                 f"the state of step {change.of_step:,}, to which it was put back at step "
@@ -291,6 +294,21 @@ class _Replay:
         run.evaluation.restart()
         go_back(run, states[0])
         run.invalidate_readings()
+
+    def _settings_after(self, place: int, run: Run) -> tuple[object, ...]:
+        """Order, turns and dials after an undo: as they are, but for what the log says next."""
+        network, step = run.trainer.network, run.step_count
+        turns = network.wiring, *turned(network.routes)
+        dials = run.learning_rate, network.gate.beta, network.value_input
+        for next_one in self._past.changes[place + 1 :]:
+            match next_one:
+                case Rewired() if next_one.step == step:
+                    turns = next_one.order, next_one.rotation, next_one.shift
+                case SettingChanged(_, rate, beta, value_input) if next_one.step == step:
+                    return *turns, rate, beta, value_input
+                case _:
+                    break
+        return *turns, *dials
 
     def _written_before(self, change: RegimeSwapped) -> list[tuple[bool, Snapshot]]:
         """Checkpoints of the step to which an undo goes back, and whether a change asked for it."""
@@ -316,12 +334,17 @@ class _RefusedStepError(UserError):
     """Why a step cannot be had, with the nearest ones that can."""
 
 
-def _is_undo(change: _LoggedChange) -> bool:
-    return isinstance(change, RegimeSwapped) and bool(change.undone)
-
-
 def _fits(snapshot: Snapshot, undo: RegimeSwapped) -> bool:
     return snapshot.step == undo.of_step and snapshot.state["regime"] == undo.after
+
+
+def _settings_of(snapshot: Snapshot) -> tuple[object, ...]:
+    state, dials = snapshot.state, snapshot.state["dials"]
+    turns = [tuple(state[name]) if any(state[name]) else () for name in ("rotation", "shift")]
+    return (
+        tuple(state["wiring"]), *turns,
+        dials["learning_rate"], dials["beta"], dials["value_input"],
+    )  # fmt: skip
 
 
 def _same_state(one: Snapshot, other: Snapshot) -> bool:

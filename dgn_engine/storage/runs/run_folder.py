@@ -126,6 +126,7 @@ class RunFolder:
         except OSError as error:
             self._let_go()
             raise UserError(f"Cannot write the run to {path}: {error.strerror}.") from None
+        self.held: frozenset[int] = frozenset()  # steps whose checkpoints stay while this is open
         self._changed = False  # so far it is as its last writer left it
         self._serial, self._order = numbers.frames, numbers.checkpoints
 
@@ -274,13 +275,19 @@ class RunFolder:
         # A checkpoint whose writing failed at the end may lie there all the same, with its number.
         order, self._order = self._order, self._order + 1
         self.checkpoints.append(run_checkpoints.write(folder, snapshot, order, marks))
-        for one in run_checkpoints.choose_superfluous(self.checkpoints):
+        for one in self._not_held(run_checkpoints.choose_superfluous(self.checkpoints)):
             with suppress(OSError):  # the new one is written: what stays too long does no harm
                 if not (one.path / folder_layout.KEEP).exists():
                     run_checkpoints.remove(one)
                 self.checkpoints.remove(one)
         self._room.look()
-        self._thin([], self._room.superfluous(self.checkpoints))
+        self._thin([], self._not_held(self._room.superfluous(self.checkpoints)))
+
+    def _not_held(
+        self, checkpoints: list[run_checkpoints.StoredCheckpoint]
+    ) -> list[run_checkpoints.StoredCheckpoint]:
+        held = self.held  # another thread may set it meanwhile
+        return [one for one in checkpoints if one.step not in held]
 
     def drop(self, checkpoint: run_checkpoints.StoredCheckpoint) -> None:
         """Take a checkpoint out: the run goes on from an earlier one."""

@@ -206,6 +206,7 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (divergence.GoBack(), "go back to the last finite state", None),
     (run_branches.StopBranch(), "stop the branch", None),
     (run_branches.ListCheckpoints(), "list the checkpoints", None),
+    (run_branches.HoldCheckpoint(), "keep a checkpoint", None),
 )  # fmt: skip
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from dgn_engine.cli._attached import follow
+from dgn_engine.cli._pace import PACE
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import (
     ComparisonOpened,
@@ -26,6 +28,7 @@ from dgn_engine.protocol.run_branches import (
     BranchStatus,
     CheckpointsListed,
     ComparedMoved,
+    HoldCheckpoint,
     ListCheckpoints,
     StartBranch,
     StopBranch,
@@ -35,10 +38,12 @@ from dgn_engine.session.live_branch import cores_of, in_words
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training import headless_run
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.recording import Recording, continue_run
+from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import restore
+from dgn_engine.training.run_snapshot import capture, restore
 from tests.engine.session.conftest import Desk, small
 
 LIMIT = 120.0  # seconds that a child may take on a machine with much else to do
@@ -75,6 +80,7 @@ class Trainer:
         self.folder = Path(arguments[arguments.index("--out") + 1])
         self.parent = Path(arguments[arguments.index("--branch-from") + 1])
         self.code: int | None = None
+        self.paces: list[float] = []
         self._words = words
 
     def begin(self, changes: BranchChanges, steps: int) -> None:
@@ -86,6 +92,9 @@ class Trainer:
 
     def on_event(self, event: Event) -> None:
         """Nobody listens."""
+
+    def set_pace(self, pace: float) -> None:
+        self.paces.append(pace)
 
     def stop(self) -> None:
         self.code = 128 + 10
@@ -197,10 +206,11 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
     listed = [event for event in desk.events if isinstance(event, CheckpointsListed)][-1]
     assert (3, "before FR-II") in listed.checkpoints
     assert listed.folder == str(recording.path)
-    desk.do(StartBranch(BranchChanges(), 2), StartBranch(BranchChanges(regime="FR-III")))
+    assert [listed.nearest(step) for step in (2, 3, 9)] == [None, 3, 3]
+    desk.do(StartBranch(BranchChanges(), 4), StartBranch(BranchChanges(regime="FR-III")))
     desk.do(StopBranch())
     reasons = [event.reason for event in desk.events if isinstance(event, Refused)]
-    assert "no checkpoint of step 2; the nearest is of step 3" in reasons[0]
+    assert "steps 0 to 3" in reasons[0]
     assert "FR-III" in reasons[1]
     assert reasons[2] == "No branch is trained."
     assert not any(isinstance(event, BranchStatus) for event in desk.events)
@@ -262,6 +272,118 @@ def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:
     assert status(desk).remark == "p has no checkpoint of step 2."
     desk.do(StartBranch(BranchChanges()))  # another one can begin
     assert status(desk).phase == "starting"
+
+
+def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
+    desk.do(do.StartRun(small(), paused=True))
+    run, recording = desk.engine.run, desk.engine._recording
+    assert run is not None
+    assert recording is not None
+    states: dict[int, Any] = {}
+    later: dict[int, do.Command] = {
+        3: do.SetLearningRate(0.004),
+        8: do.SwapRegime("FR-II"),
+        10: do.Undo(),
+        12: do.SwapRegime("FL"),
+        13: do.SetBeta(2.0),
+        15: do.Undo(),  # of β …
+        16: do.Undo(),  # … and of FL
+        18: do.Redo(),
+    }
+    for step in range(22):
+        states[step] = capture(run)
+        if step == 12:  # from here on no checkpoint is written where weights change
+            recording.checkpoint("before more")
+            run.before_change = lambda _: None
+        if step in later:
+            desk.do(later[step])
+        desk.train(1)
+    assert recording.mark().done.wait(LIMIT)
+    listed = {one.step for one in RunReader(recording.path).checkpoints}
+    assert listed & set(range(22)) == {8, 10, 12}
+    for step in (5, 9, 11, 14, 17, 21):
+        again = recorded_run_at(RunReader(recording.path), step, lambda _: None, lambda *_: None)
+        ours, theirs = capture(again.run), states[step]
+        assert ours is not None
+        assert ours.state == theirs.state
+        assert all(torch.equal(ours.tensors[n], t) for n, t in theirs.tensors.items())
+
+
+def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(desk: Desk) -> None:
+    children = replaced(desk)
+    desk.do(do.StartRun(small(), paused=True))
+    recording = desk.engine._recording
+    assert recording is not None
+
+    def kept_after(steps: int) -> set[int]:
+        for _ in range(steps):
+            desk.train(1)
+            recording.checkpoint()
+        assert recording.mark().done.wait(LIMIT)
+        return {one.step for one in RunReader(recording.path).checkpoints}
+
+    kept_after(3)
+    desk.do(HoldCheckpoint(2))
+    assert (2, "") in [e for e in desk.events if isinstance(e, CheckpointsListed)][-1].checkpoints
+    assert kept_after(3) == {2, 5, 6}
+    desk.do(StartBranch(BranchChanges(), 4))  # from 2, which the form lets go now
+    desk.do(HoldCheckpoint(5))
+    assert kept_after(3) == {2, 5, 8, 9}
+    desk.do(HoldCheckpoint(None))
+    until(desk, lambda: bool(children))
+    assert kept_after(1) == {2, 9, 10}
+    children[0].code = 2
+    until(desk, lambda: status(desk).phase == "failed")
+    assert kept_after(1) == {10, 11}
+
+
+def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(desk: Desk) -> None:
+    children = replaced(desk)
+    desk.do(do.StartRun(small(), paused=True), do.SetPace(40.0))
+    desk.do(StartBranch(BranchChanges()))
+    until(desk, lambda: bool(children))
+    assert "its 40 steps/s" in status(desk).sharing
+    desk.do(do.SetPace(7.0))
+    desk.turn(2)
+    assert children[0].paces == [40.0, 7.0]
+    desk.do(StopBranch())
+    until(desk, lambda: desk.engine._branches._child is None)
+    desk.do(StartBranch(BranchChanges(), full_speed=True))
+    until(desk, lambda: len(children) == 2)
+    desk.do(do.SetPace(9.0))
+    desk.turn(2)
+    assert children[1].paces == []
+    assert "steps/s" not in status(desk).sharing
+
+
+def test_a_command_takes_steps_at_the_pace_that_its_window_writes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Clock:
+        """In the place of the module `time`: to sleep is to set it."""
+
+        now = 0.0
+        monotonic = staticmethod(lambda: Clock.now)
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            Clock.now += seconds
+
+    class Follower(Trainer):
+        def __init__(self) -> None:
+            self.at: list[float] = []
+
+        def stepped(self, step: int) -> None:
+            self.at.append(Clock.now)
+
+    monkeypatch.setattr(headless_run, "time", Clock)
+    monkeypatch.setattr(PACE, "value", 0.0)
+    parts = iter([b"1", b"0\n5.0\n", b""])
+    follow(lambda: next(parts))
+    follower = Follower()
+    headless = HeadlessRun(follower, lambda: False, pace=lambda: PACE.value)
+    headless.train(small(epochs=1), None)
+    assert sorted(set(follower.at)) == pytest.approx([0.2 * step for step in range(7)])
 
 
 def test_the_share_of_the_processor_is_said_in_words() -> None:
