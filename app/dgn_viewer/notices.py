@@ -6,7 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -97,12 +97,8 @@ def notice_of(event: events.Event) -> Notice | None:
             return Notice("refused", reason)
         case events.WeightsSaved(step=step, path=path):
             return Notice("info", f"Weights of step {step:,} saved as {path}.")
-        case events.Diverged(step=step):
-            return Notice(
-                "refused",
-                f"Diverged at step {step:,}: the loss is no longer finite, and the run stands. "
-                "Reset it, or begin a new one with a smaller learning rate.",
-            )
+        case events.Diverged():
+            return Notice("refused", event.sentence)
         case engine_events.EngineRestarted():
             return Notice("failed", event.sentence)
         case engine_events.StepsNotCaptured():
@@ -168,12 +164,14 @@ class Notices(QObject):
         run_state: Callable[[], RunState] = RunState,
         undo: Callable[[], object] = lambda: None,
         redo: Callable[[], object] = lambda: None,
+        go_back: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(parent)
         self.entries: deque[Told] = deque(maxlen=_KEPT)
         self.held: Callable[[], bool] = lambda: False  # while the pointer is over it none goes
         self._run_state = run_state
         self._take_back = {"Undo": undo, "Redo": redo}
+        self._go_back = go_back
         self._open: list[Told] = []  # the newest last; more than are kept where all of them stay
         self._changes = 0
         self._fresh: Told | None = None  # what the undo that is told of next would take back
@@ -204,9 +202,21 @@ class Notices(QObject):
             self.changed.emit()
         notice = notice_of(event)
         if notice is not None:
+            if isinstance(event, events.Diverged) and event.back_to is not None:
+                notice = replace(notice, offers=(self._way_back(event.step, event.back_to),))
             entry = self._tell(notice, getattr(event, "step", None))
             if isinstance(event, (events.RegimeSwapped, events.WeightsTaken)):
                 self._fresh = entry
+
+    def _way_back(self, step: int, back_to: int) -> NoticeButton:
+        """The button that puts the run back, for as long as it stands where it diverged."""
+        run = self._run_state().run
+
+        def possible() -> bool:
+            now = self._run_state()
+            return now.run is run and (now.diverged, now.back_to) == (step, back_to)
+
+        return NoticeButton(f"Go back to step {back_to:,}", self._go_back, possible)
 
     def tell(self, notice: Notice) -> None:
         """Give a notice; the same one again stands for the one before."""

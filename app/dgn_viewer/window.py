@@ -10,6 +10,7 @@ from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEven
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
 from dgn_engine.protocol.commands import CancelLoading, Command, Redo, Undo
+from dgn_engine.protocol.divergence import GoBack
 from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_curves import SAMPLES
@@ -252,7 +253,8 @@ class Window(QMainWindow):
         self.inspector = Inspector(send, lambda: self.history.view({}))
         self.status = StatusBar(self)
         self.status.cancel_wanted.connect(partial(send, CancelLoading()))
-        self.notices = Notices(self, now, partial(send, Undo()), partial(send, Redo()))
+        undo, redo, back = (partial(send, command()) for command in (Undo, Redo, GoBack))
+        self.notices = Notices(self, now, undo, redo, back)
         self.notice_line = NoticeLine(self.notices)
         self.notice_list = NoticeList(self.notices, self, self.status)
         self.question = banner.QuestionRow(self.notices, self)

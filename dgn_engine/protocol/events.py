@@ -144,16 +144,14 @@ class Diverged(Event):
     @property
     def sentence(self) -> str:
         """What happened, and how far back the newest finite state is."""
-        said = f"{self.what_happened} The run is paused."
-        if self.last_finite:
-            said += f" The last step with a finite loss is {self.last_finite:,}."
-        elif self.last_finite == 0:
-            said += " No step had a finite loss."
+        said = self.what_happened
+        if self.last_finite and self.what == "loss":
+            said = f"{said[:-1]} (last: step {self.last_finite:,})."
         if self.back_to is None:
-            return f"{said} No earlier state is kept: reset it with a smaller learning rate."
+            return f"{said} No earlier state is kept: reset the run with a smaller learning rate."
         if self.last_finite is None or self.back_to < self.last_finite:
-            kept = "checkpoint" if self.stored else "copy, from before a change,"
-            said += f" The newest finite {kept} is of step {self.back_to:,}."
+            kept = "checkpoint" if self.stored else "copy"
+            said += f" The newest {kept} before is of step {self.back_to:,}."
         return said
 
 

@@ -13,6 +13,7 @@ from functools import partial
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
+from dgn_engine.protocol.divergence import GoBack
 from dgn_engine.protocol.run_branches import StopBranch
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.link_actions import link_actions
@@ -62,7 +63,7 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
     ),
     "Edit": ("edit.undo", "edit.redo", "edit.undo_setting", SEPARATOR,
              "edit.undo_layout", "edit.redo_layout", SEPARATOR, "edit.examples", "edit.settings"),
-    "Run": ("run.toggle", "run.step", "run.epoch", "run.reset", SEPARATOR,
+    "Run": ("run.toggle", "run.step", "run.epoch", "run.reset", "run.go_back", SEPARATOR,
             "run.branch", "run.stop_branch", SEPARATOR,
             "run.train_on", "run.train_on_gates", SEPARATOR, "run.start_engine"),
     "Gates": ("regime.*",),
@@ -164,6 +165,11 @@ def _has_run(now: RunState) -> bool:
     return now.has_run
 
 
+def _back_text(now: RunState) -> str:
+    step = "the last finite state" if now.back_to is None else f"step {now.back_to:,}"
+    return f"Go back to {step}"
+
+
 def _shows_run(now: RunState) -> bool:
     return now.run is not None
 
@@ -206,6 +212,11 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Train to the end of this epoch, then pause", _has_run),
         row("run.reset", "Reset", lambda: send(do.Reset()), ("Ctrl+R",), "reset",
             "Begin again with the same settings and seed", _has_run),
+        row("run.go_back", "Go back to the last finite state", lambda: send(GoBack()),
+            ("Ctrl+Alt+R",), "undo",
+            "Put a run that has diverged back to its newest finite state: weights, optimiser and "
+            "dials. It stays paused, and its count of steps goes on",
+            lambda now: now.has_run and now.back_to is not None, text_now=_back_text),
         row("run.train_on", "Train on from here", partial(run.train_on, 0), (), "",
             "Begin a run with the weights of the network that is inspected, and its own gates",
             _trains_on(0), why_not=_why_not_on(0)),

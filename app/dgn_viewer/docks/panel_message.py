@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
 from dgn_viewer.scene.elements import Empty, Scene
-from dgn_viewer.scene.panel_readings import before, left_out, readings_of, remarks
+from dgn_viewer.scene.panel_readings import before, diverged, left_out, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.scene.run_text import reading_of
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
@@ -57,7 +57,7 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     if view.run is not None and view.run.inspected:
         parts = ["not training", *filter(None, [reading_of(view.run)])]
     if view.diverged is not None:
-        parts = [f"diverged at step {view.diverged:,}"]
+        parts = [diverged(view)]
     parts.append(", ".join(filter(None, (f"step {scene.step:,}", before(spec, view)))))
     readings = readings_of(spec, view)
     intervals = [reading.interval for reading in readings[:1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.panel_readings import before, left_out, remarks
+from dgn_viewer.scene.panel_readings import before, diverged, left_out, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.scene.run_text import data_in_words, net_in_words
 
@@ -21,6 +21,7 @@ class Provenance:
     seed: int | None = None
     step: int = 0
     before: str = ""  # 'before FR-II': it is of the network as it was before this
+    diverged: str = ""  # 'diverged at step 3,007': it is the last finite picture
     examples: str = ""  # '64 probe examples, exact'
     steps: tuple[int, ...] = ()  # both, of a figure of two
 
@@ -35,7 +36,7 @@ class Provenance:
         said = f"step {self.step:,}"
         if self.steps:
             said = f"steps {' and '.join(f'{step:,}' for step in self.steps)}"
-        step = ", ".join(filter(None, (said, self.before)))
+        step = ", ".join(filter(None, (said, self.before, self.diverged)))
         return " · ".join(part for part in (self.title, step, self.examples) if part)
 
     @property
@@ -62,7 +63,7 @@ class FigurePanel:
 def context_of(view: View, spec: PanelSpec, scene: Scene) -> Provenance:
     """The context of what a panel shows, seen in this view."""
     step, remarked = scene.step, (*remarks(spec, view), *left_out(spec, view, scene))
-    said = before(spec, view), " · ".join(remarked)
+    said = before(spec, view), diverged(view), " · ".join(remarked)
     run = view.run
     if run is None:
         return Provenance(spec.title, view.regime, "", "", None, step, *said)

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from dgn_viewer.scene.axes import step_axis
+from dgn_viewer.scene.axes import LOG, beyond, spanning_axis, step_axis
 from dgn_viewer.scene.compared import b_in_words, compared_view, pair_labels
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.overlaid import scalar_curves
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
 from dgn_viewer.scene.trials import freeze_random_gates, keep_gates
 
-SCALE = Option("scale", "Loss", always(("linear", "linear"), ("log", "logarithmic")))
+SCALE = Option(
+    "scale", "Loss", always(("auto", "automatic"), ("linear", "linear"), ("log", "logarithmic"))
+)
 
 
 def draw(view: View) -> Shown:
@@ -24,12 +26,14 @@ def draw(view: View) -> Shown:
     if not loss and not accuracy:
         return Empty("Loss and accuracy on training batches and on the test set, from step 1 on.")
     x = step_axis((*loss, *accuracy), view)
+    scale = choice(view, SCALE)
+    y = spanning_axis(loss, None if scale == "auto" else scale == "log")
     charts = (
         Chart(
             key="loss",
-            title="Loss",
+            title=f"Loss{LOG}" if y.log else "Loss",
             x=x,
-            y=Axis(log=choice(view, SCALE) == "log"),
+            y=y,
             curves=loss,
             marks=view.marks,
             narrow=(0, 0, 1, 1),
@@ -48,7 +52,7 @@ def draw(view: View) -> Shown:
     scores = (series for (source, _), series in view.series.items() if source == "training")
     scores = (series.until(view.cursor) for series in scores)
     own = [int(series.steps[-1]) for series in scores if series.steps.size]
-    return Scene(charts, _facts(view), max(own, default=0), _note(view))
+    return Scene(charts, _facts(view), max(own, default=0), _note(view, loss, y))
 
 
 def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
@@ -136,9 +140,16 @@ def _before(view: View, score: str) -> str:
     return f", before {later.label}" if later is not None else ""
 
 
-def _note(view: View) -> str:
+def _note(view: View, losses: tuple[Curve, ...], axis: Axis) -> str:
     if view.run is None:
         return ""
+    count, top = beyond(losses, axis)
+    above = f"{count:,} loss{'es' if count > 1 else ''} above the axis, up to {top:.3g}. "
+    return (above if count else "") + _about_scores(view)
+
+
+def _about_scores(view: View) -> str:
+    assert view.run is not None
     which = view.run.config.training.loss.replace("-", " ")
     note = f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
     if view.run.watched:
@@ -176,7 +187,10 @@ PANEL = PanelSpec(
         computed=(
             "The train score is the mean over the batches since the last point, as they were "
             "before each update; the test score is of all test examples, as often as the budget "
-            "of watching allows, and at the end of every epoch."
+            "of watching allows, and at the end of every epoch. The loss axis is logarithmic while "
+            "the losses in view span more than three decades, or end far above the others; your "
+            "own choice of axis stays. A few losses far above all others lie beyond it, and are "
+            "counted below the charts."
         ),
         trials=(
             keep_gates(

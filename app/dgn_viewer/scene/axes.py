@@ -14,6 +14,10 @@ from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Matrix, Scene, 
 from dgn_viewer.scene.panel_spec import View
 
 Range = tuple[float, float]
+LOG = " (log)"  # at the end of the title of a chart whose y axis may be either
+_SPAN = 1e3  # of values beyond which their axis is logarithmic
+_HUGE = 1e6  # times all others: what is so great would flatten the rest on either axis
+_EXPLODED = 100.0  # times the median: a curve that ends there has left the others
 _LEAST = 4.0  # steps, so that no tick falls on half a step
 _FEWEST = 8  # probe examples of the first picture of a reading that takes long
 
@@ -46,6 +50,49 @@ def _reach(axis: Axis, parts: list[Array], padding: float) -> Range:
         return (low, low + wide) if padding == 0 else (low - wide, low + wide)
     pad = (high - low) * padding
     return low - pad, high + pad
+
+
+def spanning_axis(curves: Sequence[Curve], log: bool | None = None) -> Axis:
+    """Return an axis of values above 0 that is logarithmic where they ask for it.
+
+    That is where they span more than three decades, or where a curve ends at a hundred times their
+    median. A few values (one, or 2 % of many) that are a million times all the others lie beyond
+    the axis; `beyond` counts them.
+
+    Args:
+        curves: All that the axis shows, raw values.
+        log: Whether it is logarithmic, where a user has chosen that: then nothing lies beyond it.
+    """
+    if log is not None:
+        return Axis(log=log)
+    parts = [curve.y[np.isfinite(curve.y) & (curve.y > 0)] for curve in curves]
+    values = np.sort(np.concatenate(parts)) if parts else np.zeros(0)
+    if values.size < 2:
+        return Axis(by_span=True)
+    kept = values[: values.size - _lone(values)]
+    ends = max((float(part[-1]) for part in parts if part.size), default=0.0)
+    exploded = _EXPLODED * float(np.median(kept)) < min(ends, float(kept[-1]))
+    axis = Axis(log=bool(kept[-1] > _SPAN * kept[0]) or exploded, by_span=True)
+    if kept.size < values.size:
+        axis = replace(axis, limits=_reach(axis, [kept], 0.05))
+    return axis
+
+
+def beyond(curves: Sequence[Curve], axis: Axis) -> tuple[int, float]:
+    """Return how many values lie above the axis, and the greatest of them (0.0 where none does)."""
+    if axis.limits is None:
+        return 0, 0.0
+    above = [curve.y[np.isfinite(curve.y) & (curve.y > axis.limits[1])] for curve in curves]
+    greatest = max((float(part.max()) for part in above if part.size), default=0.0)
+    return sum(part.size for part in above), greatest
+
+
+def _lone(values: Array) -> int:
+    """How many of these ascending values, at the end, are far above all the others."""
+    for count in range(1, max(1, values.size // 50) + 1):
+        if values.size - count >= 2 and values[-count] > _HUGE * values[-count - 1]:
+            return count
+    return 0
 
 
 def thinned(
@@ -105,6 +152,8 @@ def step_axis(curves: Sequence[Curve], view: View | None = None) -> Axis:
     `view`: of the run whose epochs the lane of events shows.
     """
     last = max((float(curve.x[-1]) for curve in curves if curve.x.size), default=0.0)
+    if view is not None and view.diverged is not None:  # its mark is in sight, too
+        last = max(last, float(view.diverged))
     alone = all(curve.x.size <= 1 for curve in curves)
     epoch = view.run.steps_per_epoch if view is not None and view.run is not None else 0
     return Axis(label="step", limits=(0.0, max(2 * last if alone else last, _LEAST)), epoch=epoch)

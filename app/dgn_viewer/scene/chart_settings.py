@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dgn_viewer.scene.axes import Range, chart_range
+from dgn_viewer.scene.axes import LOG, Range, chart_range, spanning_axis
 from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Scene
 from dgn_viewer.scene.matrix_colours import ColourChoice, coloured
 from dgn_viewer.scene.matrix_difference import DrawnWith, Subtrahend, as_it_is, subtracted
@@ -106,7 +106,10 @@ def _curved(chart: Chart, wanted: ChartSettings) -> Chart:
     curves = chart.curves
     if wanted.smoothing and over_steps:
         curves = tuple(line for curve in curves for line in _smooth(curve, wanted.smoothing))
-    return replace(chart, x=x, y=y, curves=curves)
+    title = chart.title
+    if y.log != chart.y.log:  # it says so
+        title = title.removesuffix(LOG) + (LOG if y.log else "")
+    return replace(chart, x=x, y=y, curves=curves, title=title)
 
 
 def _across(chart: Chart, wanted: ChartSettings, over_steps: bool) -> Axis:
@@ -133,6 +136,8 @@ def _along(chart: Chart, wanted: ChartSettings, narrowed: bool) -> Axis:
     axis = replace(axis, log=log, limits=None)
     low, high = chart_range(chart)[0]
     seen = tuple(_within(curve, low, high) for curve in chart.curves)
+    if axis.by_span and wanted.log_y is None:  # by what is in view
+        axis = spanning_axis(seen)
     return replace(axis, limits=chart_range(replace(chart, y=axis, curves=seen))[1])
 
 

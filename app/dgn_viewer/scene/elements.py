@@ -61,6 +61,7 @@ class Axis:
     label: str = ""
     unit: str = ""
     log: bool = False
+    by_span: bool = False  # `spanning_axis` chose linear or logarithmic, and chooses again
     limits: tuple[float, float] | None = None
     ticks: tuple[tuple[float, str], ...] | None = None  # None: chosen by the drawer
     lines: tuple[float, ...] = ()  # thin lines across the chart: boundaries of classes

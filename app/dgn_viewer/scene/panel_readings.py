@@ -30,6 +30,11 @@ def before(spec: PanelSpec, view: View) -> str:
     return f"before {later[0].label}" if later else ""
 
 
+def diverged(view: View) -> str:
+    """'diverged at step 3,007'; '' where the run has not."""
+    return "" if view.diverged is None else f"diverged at step {view.diverged:,}"
+
+
 def left_out(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
     """What of the curves and marks of a scene is not drawn, because there were too many."""
     if not any(chart.timed for chart in scene.charts):

@@ -21,9 +21,7 @@ def marks_of(event: events.Event, before: RunState) -> tuple[Mark, ...]:
         case events.SettingChanged():
             return _dials(before.settings, event)
         case events.Diverged(step=step):
-            return (
-                Mark(float(step), "diverged", "diverged", "The loss is no longer a finite number."),
-            )
+            return (Mark(float(step), "diverged", "diverged", event.what_happened),)
         case BranchBegan(step=step):
             return (Mark(float(step), "branch", "run", literal(event.sentence)),)
         case BranchStatus(from_step=step) if _is_new(event, before):
@@ -55,6 +53,8 @@ def _swap(event: events.RegimeSwapped) -> Mark:
             return Mark(step, "undo", "undo", sentence)
         case "Redo":
             return Mark(step, "redo", "redo", sentence)
+        case "Back":
+            return Mark(step, "back", "undo", sentence)
     return Mark(step, literal(event.after), "drop" if event.source else "swap", sentence)
 
 

@@ -14,6 +14,7 @@ from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntr
 from dgn_engine.protocol.change_list import ChangesListed, ListedChange
 from dgn_engine.protocol.events import (
     ComparisonOpened,
+    Diverged,
     EngineReady,
     Event,
     Finished,
@@ -62,6 +63,7 @@ STATES = {
         TrainingOffered(RUN.run, ("ReLU", "FL"), "BatchNorm is folded."),
     ),
     "compared": after(READY, RUN, ComparisonOpened("x.pt", "", "ReLU", ())),
+    "diverged": after(READY, RUN, Diverged(8, back_to=5)),
     "undoable": after(READY, RUN, UndoChanged("regime FL", "β")),
     "setting": after(READY, RUN, ChangesListed((ListedChange(5, "β 8 → 4", "β"),))),
     "stopped": after(READY, RUN, Stopped()),

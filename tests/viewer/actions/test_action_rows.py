@@ -20,6 +20,7 @@ from dgn_engine.protocol.commands import (
     Undo,
     UndoSetting,
 )
+from dgn_engine.protocol.divergence import GoBack
 from dgn_engine.protocol.events import (
     Diverged,
     Finished,
@@ -60,6 +61,7 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("run.step", HAS_RUN, Advance(1)),
     ("run.epoch", HAS_RUN, Advance(7)),
     ("run.reset", HAS_RUN, Reset()),
+    ("run.go_back", {"diverged"}, GoBack()),
     ("run.train_on", {"inspected"}, TrainOn("ReLU")),
     ("run.train_on_gates", {"inspected"}, TrainOn("FL")),
     ("run.branch", HAS_RUN, "open_compare"),
@@ -255,6 +257,7 @@ def test_shortcuts_are_those_of_the_manual(desk: Desk) -> None:
         "run.step": (".",),
         "run.epoch": ("Shift+.",),
         "run.reset": ("Ctrl+R",),
+        "run.go_back": ("Ctrl+Alt+R",),
         "run.branch": ("Ctrl+B",),
         "edit.undo_layout": ("Ctrl+Alt+Z",),
         "edit.redo_layout": ("Ctrl+Alt+Shift+Z",),

@@ -107,8 +107,8 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
         "Undo layout", "Redo layout", "", "Probe examples…", "Settings…",
     ]  # fmt: skip
     assert titles(tops["Run"].menu()) == [
-        "Run", "One step", "One epoch", "Reset", "", "Branch from here…", "Stop the branch", "",
-        "Train on from here", "Train on, gates fixed", "", "Start the engine again",
+        "Run", "One step", "One epoch", "Reset", "Go back to the last finite state", "",
+        "Branch from here…", "Stop the branch", "", "Train on from here", "Train on, gates fixed", "", "Start the engine again",
     ]  # fmt: skip
     assert titles(tops["View"].menu()) == [
         "Command palette…", "Panels", "", "Maximise panel", "Layout", "", "Theme", "",
@@ -230,7 +230,8 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     palette.query.setText("run:")
     rows = palette.shown()
     assert rows == (
-        "run.toggle", "run.step", "run.epoch", "run.reset", "run.train_on", "run.train_on_gates",
+        "run.toggle", "run.step", "run.epoch", "run.reset", "run.go_back",
+        "run.train_on", "run.train_on_gates",
         "run.branch", "run.stop_branch", "run.start_engine",
     )  # fmt: skip
     assert current(palette) == "run.toggle"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import RunConfig, TrainingConfig
+from dgn_viewer.scene.chart_settings import ChartSettings, adjusted
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Fact, Mark, Scene
 from dgn_viewer.scene.panel_spec import ComparedRun, View
 from dgn_viewer.scene.readout import describe
@@ -72,16 +73,16 @@ NOTE = "Cross entropy loss; train: mean over batches, test: the whole test set."
 
 def picture(
     reach: float, loss: tuple[Curve, ...], accuracy: tuple[Curve, ...], limits: tuple[float, float],
-    log: bool = False, note: str = NOTE,
+    log: bool = False, note: str = NOTE, by_span: bool = True,
 ) -> Scene:  # fmt: skip
     steps = Axis(label="step", limits=(0.0, reach), epoch=EPOCH)
     return Scene(
         charts=(
             Chart(
                 key="loss",
-                title="Loss",
+                title="Loss (log)" if log else "Loss",
                 x=steps,
-                y=Axis(log=log),
+                y=Axis(log=log, by_span=by_span),
                 curves=loss,
                 marks=MARKS,
                 narrow=(0, 0, 1, 1),
@@ -109,8 +110,59 @@ def test_scores_are_drawn_with_air_around_the_accuracies() -> None:
 
 
 def test_the_loss_may_have_a_logarithmic_axis() -> None:
-    expected = picture(6.0, LOSS, ACCURACY, (22.75, 64.75), log=True)
+    expected = picture(6.0, LOSS, ACCURACY, (22.75, 64.75), log=True, by_span=False)
     assert_same(drawn("training", chosen(VIEW, scale="log")), expected)
+
+
+def losses(*values: float) -> View:
+    found = series(list(range(1, len(values) + 1)), list(values))
+    return replace(VIEW, series={("training", "train_loss"): found}, marks=())
+
+
+@pytest.mark.parametrize(
+    ("values", "log"),
+    [
+        ((2.0, 0.5, 0.0021), False),  # less than three decades
+        ((2.0, 0.5, 0.0019), True),
+        ((2.0, 0.5, 0.0019, float("nan")), True),
+        ((1.0, 1.0, 1.0, 90.0), False),
+        ((1.0, 1.0, 1.0, 110.0), True),  # it ends far above the others
+        ((110.0, 1.0, 1.0, 1.0), False),  # it only began there
+        ((0.0, 0.0, 1.0), False),  # a logarithm of 0 there is none of
+    ],
+)
+def test_the_loss_axis_is_logarithmic_while_losses_span_decades(
+    values: tuple[float, ...], log: bool
+) -> None:
+    view = losses(*values)
+    assert chart(drawn("training", view), "loss").y.log == log
+    assert ("log" in chart(drawn("training", view), "loss").title) == log
+    for scale in ("linear", "log"):  # the user's own choice stays
+        assert chart(drawn("training", chosen(view, scale=scale)), "loss").y.log == (scale == "log")
+    shown = adjusted(drawn("training", view), {"loss": ChartSettings(log_y=not log)})
+    assert chart(shown, "loss").y.log == (not log)
+    assert chart(shown, "loss").title == ("Loss" if log else "Loss (log)")
+
+
+def test_a_lone_huge_loss_lies_beyond_the_axis_and_is_counted() -> None:
+    scene = drawn("training", losses(2.0, 1.5, 1.25, 1e9))
+    y = chart(scene, "loss").y
+    assert not y.log
+    assert y.limits is not None
+    assert 2.0 < y.limits[1] < 3.0
+    assert scene.note.startswith("1 loss above the axis, up to 1e+09. ")
+    whole = drawn("training", chosen(losses(2.0, 1.5, 1.25, 1e9), scale="linear"))
+    assert chart(whole, "loss").y.limits is None
+    assert "above" not in whole.note
+    rest = drawn("training", losses(2.0, 1.5, 1e-4, 1e9))  # two axes of the same kind
+    assert chart(rest, "loss").y.log
+
+
+def test_the_axis_is_chosen_by_what_is_in_view() -> None:
+    scene = drawn("training", losses(2.0, 0.001, 0.0011, 0.0012, 0.001))
+    assert chart(scene, "loss").y.log
+    end = adjusted(scene, {"loss": ChartSettings(last=3)})
+    assert not chart(end, "loss").y.log
 
 
 def test_the_scores_of_b_are_dashed_and_lie_under_those_of_the_run() -> None:

@@ -51,7 +51,7 @@ DIALS = SettingChanged(7, 1e-3, 4.0, "image", 0.0)
             "↻",
             "rotated by 0, 5, 0 units and shifted by 1, 2 positions.",
         ),
-        (Diverged(8), "diverged", "diverged", "no longer a finite number"),
+        (Diverged(8), "diverged", "diverged", "step 8: the loss is no longer finite"),
         (RunContinued(1200), "run", "resumed", "goes on from step 1,200"),
     ],
 )
