@@ -13,7 +13,8 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.run_curves import TRAINING
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.scene.differences import Measurement
+from dgn_viewer.scene.panel_spec import View, run_key
 from dgn_viewer.shell.tour import TourStep
 
 
@@ -26,12 +27,57 @@ def tour_run() -> RunConfig:
     )
 
 
-@dataclass(frozen=True)
-class _Reached:
-    """The test accuracy that a run of the tour had reached when the next one began."""
+@dataclass
+class _CardRun:
+    """A run that a card has begun, or its part after a swap: no other gives it an accuracy.
+
+    `config`: that was sent; `after`: the number of the run before it. `run`: its number, 0 until it
+    has begun. `regime`: that it has to be in; '' for the one it begins in. `reached`: the newest
+    test accuracy; `over`: another run, regime or order of the gates is there instead.
+    """
 
     name: str
-    accuracy: float
+    config: RunConfig
+    after: int = 0
+    run: int = 0
+    regime: str = ""
+    reached: Measurement | None = None
+    over: bool = False
+
+    def is_shown(self, view: View) -> bool:
+        """Whether the run on show is this one, as the card left it."""
+        run = view.run
+        if run is None:
+            return False
+        if not self.run and run.run > self.after and run.config == self.config:
+            self.run = run.run
+        as_left = (self.regime or run.regime, run.wiring)
+        return run.run == self.run and (view.regime, view.wiring) == as_left
+
+    def follow(self, view: View) -> None:
+        """Take the newest test accuracy, where it is of this run."""
+        if view.cursor is not None:  # a step from before is shown
+            return
+        shown = self.is_shown(view)
+        began = self.reached is not None or (bool(self.run) and not self.regime)
+        if not shown or self.over:
+            self.over = self.over or began
+            return
+        series = view.series.get(_ACCURACY)
+        if series is None or series.run != run_key(view.run) or "test_accuracy" in view.outdated:
+            return
+        if series.values.size:
+            value, step = float(series.values[-1]), int(series.steps[-1])
+            self.reached = Measurement(value, series.run, step, _ACCURACY)
+
+    def in_words(self) -> str:
+        """'random gates (FR-II): 93.0% so far'."""
+        if self.reached is None:
+            return f"{self.name}: not measured{'' if self.over else ' yet'}"
+        return f"{self.name}: {self.reached.value:.1%}{'' if self.over else ' so far'}"
+
+
+_ACCURACY = (TRAINING, "test_accuracy")
 
 
 class ClaimActs(QObject):
@@ -51,12 +97,11 @@ class ClaimActs(QObject):
         self._send, self._view = send, view
         self._docks, self._strip = docks, strip
         self._open_experiment, self._page = open_experiment, page
-        self._kept: list[_Reached] = []
-        self._name = ""  # of the run of the tour that trains now
+        self._runs: list[_CardRun] = []  # of this tour; the last may still train
 
     def steps(self) -> tuple[TourStep, ...]:
         """All of them; what an earlier tour has measured is forgotten."""
-        self._kept, self._name = [], ""
+        self._runs = []
         return (
             TourStep(
                 "Gates learn",
@@ -145,8 +190,9 @@ class ClaimActs(QObject):
         return self._page if self._page.isVisible() else None
 
     def _begin(self, name: str, config: RunConfig) -> None:
-        self._keep()
-        self._name = name
+        view = self._leave_last()
+        before = 0 if view.run is None else view.run.run
+        self._runs.append(_CardRun(name, config, after=before))
         self._send(do.StartRun(config))
 
     def _begin_in(self, name: str, wanted: Callable[[RegimeEntry], bool]) -> None:
@@ -156,29 +202,27 @@ class ClaimActs(QObject):
 
     def _keep_gates(self) -> None:
         for entry in [one for one in self._view().regimes if one.for_copied_gates]:
-            self._keep()
-            self._name = f"learnt gates, new values ({entry.id})"
+            last = self._runs[-1] if self._runs else None
+            ours = last is not None and last.is_shown(self._view())
+            self._leave_last()
+            if last is not None and ours:  # gates that another run learnt are not those of the card
+                name = f"learnt gates, new values ({entry.id})"
+                self._runs.append(_CardRun(name, last.config, run=last.run, regime=entry.id))
             self._send(do.SwapRegime(entry.id))
 
-    def _keep(self) -> None:
-        accuracy = self._accuracy()
-        if self._name and accuracy is not None:
-            self._kept.append(_Reached(self._name, accuracy))
-
-    def _accuracy(self) -> float | None:
+    def _leave_last(self) -> View:
+        """What the last run has reached is what it reached."""
         view = self._view()
-        series = view.series.get((TRAINING, "test_accuracy"))
-        if series is None or not series.values.size or "test_accuracy" in view.outdated:
-            return None
-        return float(series.values[-1])
+        for one in self._runs[-1:]:
+            one.follow(view)
+            one.over = True
+        return view
 
     def _seen(self) -> str:
         """A line for each run: 'learnt gates (DL): 97.1%', 'random gates (FR-II): 93.0% so far'."""
-        parts = [f"{one.name}: {one.accuracy:.1%}" for one in self._kept]
-        accuracy = self._accuracy()
-        if self._name:
-            now = "not measured yet" if accuracy is None else f"{accuracy:.1%} so far"
-            parts.append(f"{self._name}: {now}")
+        for one in self._runs[-1:]:
+            one.follow(self._view())
+        parts = [one.in_words() for one in self._runs]
         return "\n".join(("Test accuracy, one run of each", *parts)) if parts else ""
 
 

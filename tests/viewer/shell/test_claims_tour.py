@@ -9,13 +9,14 @@ import pytest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.config import DataConfig
 from dgn_engine.experiments import all_experiments
 from dgn_engine.protocol.commands import Command, StartRun, SwapRegime
 from dgn_engine.protocol.run_curves import TRAINING
 from dgn_engine.regimes import find_regime, regime_entries
 from dgn_viewer.experiments.papers import PAPERS
-from dgn_viewer.scene.panel_spec import Series, View
-from dgn_viewer.shell.claims_tour import ClaimActs
+from dgn_viewer.scene.panel_spec import Series, View, run_key
+from dgn_viewer.shell.claims_tour import ClaimActs, tour_run
 
 MakeView = Callable[..., View]
 
@@ -27,8 +28,20 @@ def any_regime(view: View) -> View:
 
 def with_accuracy(view: View, accuracy: float) -> View:
     """The view once so much of the test set is right."""
-    series = Series(np.array([1, 2]), np.array([0.1, accuracy]))
+    series = Series(np.array([1, 2]), np.array([0.1, accuracy]), run_key(view.run))
     return replace(view, series={(TRAINING, "test_accuracy"): series}, outdated={})
+
+
+def begun(view: View, command: Command) -> View:
+    """The view once a run with this configuration has begun."""
+    assert isinstance(command, StartRun)
+    assert view.run is not None
+    regime = command.config.gating.regime
+    wiring = command.config.gating.wiring or (0, 1, 2, 3)
+    run = replace(
+        view.run, run=view.run.run + 1, config=command.config, regime=regime, wiring=wiring
+    )
+    return replace(view, run=run, regime=regime, wiring=wiring, series={}, outdated={})
 
 
 def acts(seen: list[View], sent: list[Command], opened: list[str], qtbot: QtBot) -> ClaimActs:
@@ -72,7 +85,53 @@ def test_the_accuracies_of_the_runs_so_far_stand_side_by_side(
     steps[0].act()
     words = "Test accuracy, one run of each\nlearnt gates (DL):"
     assert steps[0].seen() == f"{words} not measured yet"
-    seen[0] = with_accuracy(seen[0], 0.971)
+    seen[0] = with_accuracy(seen[0], 0.5)  # of the run before
+    assert steps[0].seen() == f"{words} not measured yet"
+    seen[0] = with_accuracy(begun(seen[0], sent[-1]), 0.971)
+    assert steps[0].seen() == f"{words} 97.1% so far"
     steps[2].act()
-    seen[0] = with_accuracy(seen[0], 0.93)
+    seen[0] = with_accuracy(begun(seen[0], sent[-1]), 0.93)
     assert steps[2].seen() == f"{words} 97.1%\nrandom gates (FR-II): 93.0% so far"
+
+
+def test_a_run_that_no_card_has_begun_gives_no_card_its_accuracy(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    seen = [replace(any_regime(make_view("soft")), series={})]
+    steps = acts(seen, sent, [], qtbot).steps()
+    playground = StartRun(replace(tour_run(), data=DataConfig(name="xor")))
+    for place, reached in ((4, 0.4), (5, None)):
+        steps[place].act()
+        seen[0] = begun(seen[0], sent[-1])
+        if reached is not None:
+            seen[0] = with_accuracy(seen[0], reached)
+        before = steps[place].seen()
+        seen[0] = with_accuracy(begun(seen[0], playground), 0.995)
+        after = steps[place].seen()
+        assert "99.5" not in after
+        assert after != before  # it is over
+    steps[1].act()  # the gates that XOR has learnt are no result of a paper
+    assert isinstance(sent[-1], SwapRegime)
+    seen[0] = with_accuracy(replace(seen[0], regime=sent[-1].regime), 0.99)
+    assert steps[1].seen() == after
+    assert after.count(":") == 2
+
+
+def test_a_swap_by_hand_ends_what_is_counted_for_a_card(
+    make_view: MakeView, sent: list[Command], qtbot: QtBot
+) -> None:
+    seen = [replace(any_regime(make_view("soft")), series={})]
+    steps = acts(seen, sent, [], qtbot).steps()
+    steps[0].act()
+    seen[0] = with_accuracy(begun(seen[0], sent[-1]), 0.97)
+    assert "97.0% so far" in steps[0].seen()
+    ours = seen[0]
+    seen[0] = with_accuracy(replace(ours, regime="FR-II"), 0.3)
+    assert steps[0].seen().endswith(": 97.0%")
+    seen[0] = ours
+    steps[1].act()
+    assert isinstance(sent[-1], SwapRegime)
+    assert steps[1].seen().endswith("not measured yet")  # the swap is to come
+    seen[0] = with_accuracy(replace(ours, regime=sent[-1].regime), 0.95)
+    assert "97.0%" in steps[1].seen()
+    assert steps[1].seen().endswith("95.0% so far")
