@@ -171,8 +171,6 @@ class PanelDock(QWidget):
             case Scene():
                 self._facts.set_facts(shown.facts)
                 self.charts.view.slow_down(every > _TRAINS)
-                stands = self._view.diverged is not None and self._state != "past"
-                self.charts.view.dim(stands and bool(self.spec.probes))
                 self._show_age(shown)
                 self._pages.setCurrentWidget(self.charts.view)
             case Empty():

@@ -37,7 +37,6 @@ from dgn_viewer.scene.selection import NOTHING
 from dgn_viewer.scene.typeset import html
 from dgn_viewer.style.theme import DIMMED, LIGHT, Theme
 
-DIMMED = 0.45  # opacity of what is no longer of the network as it is
 _HARDLY_MORE = 1.15  # of the room: less of a chart is out of sight than a row of overviews is high
 
 
@@ -122,13 +121,6 @@ class SceneView(QWidget):
 
     def dim(self, dimmed: bool) -> None:
         """Draw the charts pale: they are of an earlier step than what is beside them."""
-        self._opacity = DIMMED if dimmed else 1.0
-        for item in self._charts.values():
-            item.setOpacity(self._opacity)
-        self._thumbnails.set_opacity(self._opacity)
-
-    def dim(self, dimmed: bool) -> None:
-        """Draw the charts pale: they are of an earlier step, and there will be no newer ones."""
         self._opacity = DIMMED if dimmed else 1.0
         for item in self._charts.values():
             item.setOpacity(self._opacity)
