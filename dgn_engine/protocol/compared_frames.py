@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 
 from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import (
-    Event,
-    ProbeSetChanged,
-    RegimeSwapped,
-    Rewired,
-    RunStarted,
-)
+from dgn_engine.protocol.events import Event, ProbeSetChanged, RunStarted
+from dgn_engine.protocol.run_state import Change
 
 
 @dataclass(frozen=True)
@@ -25,16 +19,13 @@ class CompareHeld(Command):
     step: int
 
 
-Change = RegimeSwapped | Rewired | ProbeSetChanged
-
-
 @dataclass(frozen=True)
 class ComparedFrames(Event):
     """The frames of the run that is compared with lie in this folder, on this machine; whoever
     shows one of its steps reads it there, as with `FramesRecorded`; '' where who has asked holds
     them (`CompareHeld`). It follows `ComparisonOpened`.
 
-    `changes`: of its regime, order and probe set, in order. `step`: that is to be shown; None: its
+    `changes`: of what was in force in it, in order. `step`: that is to be shown; None: its
     network, which the engine reads on the examples of now.
     """
 
@@ -43,16 +34,6 @@ class ComparedFrames(Event):
     started: RunStarted
     changes: tuple[Change, ...] = ()
     step: int | None = None
-
-    def regime_at(self, step: int) -> str:
-        swaps = [one for one in self.changes if isinstance(one, RegimeSwapped)]
-        place = bisect_right([one.step for one in swaps], step)
-        return swaps[place - 1].after if place else self.started.regime
-
-    def wiring_at(self, step: int) -> tuple[int, ...]:
-        orders = [one for one in self.changes if isinstance(one, Rewired)]
-        place = bisect_right([one.step for one in orders], step)
-        return orders[place - 1].order if place else self.started.wiring
 
     def probe_digest_at(self, step: int) -> str:
         """Of the probe set that was read then; '' where it changed at just this step."""

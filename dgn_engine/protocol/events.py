@@ -525,10 +525,14 @@ class RunContinued(Event):
 
 @dataclass(frozen=True)
 class HistoryReplayed(Event):
-    """Past events of a recorded run, for panels to draw; they do not happen again."""
+    """Past events of a recorded run, for panels to draw; they do not happen again.
+
+    `began`: how the run began, where the `RunStarted` before this says how it goes on.
+    """
 
     events: tuple[Event, ...]
     left_out: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # as in `View`
+    began: RunStarted | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ what is shown instead of one.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
@@ -38,6 +39,7 @@ from dgn_engine.protocol.events import (
     Working,
 )
 from dgn_engine.protocol.file_events import FileScored, TrainingOffered
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_branches import (
     BranchBegan,
     BranchStatus,
@@ -46,6 +48,7 @@ from dgn_engine.protocol.run_branches import (
 )
 
 Phase = Literal["starting", "idle", "running", "paused", "finished", "stopped"]
+Change = RegimeSwapped | Rewired | SettingChanged | ProbeSetChanged
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,28 @@ class RunState:
         """The same at the step of a frame; a frame from before a pause may arrive after it."""
         late = not self.running and step < self.step
         return self if late or step == self.step else dataclasses.replace(self, step=step)
+
+    def looking_back(self, then: RunState) -> RunState:
+        """Return this state with what was in force `then`, at an earlier step of the same run.
+
+        What the engine does (whether it trains, what can be undone) stays as it is now.
+        """
+        diverged = self.diverged
+        return dataclasses.replace(
+            self,
+            step=then.step,
+            regime=then.regime,
+            wiring=then.wiring,
+            rotation=then.rotation,
+            shift=then.shift,
+            settings=then.settings,
+            gates_source=then.gates_source,
+            parameters_feature=then.parameters_feature,
+            probe_examples=then.probe_examples,
+            probe_digest=then.probe_digest,
+            probe_set=then.probe_set,
+            diverged=diverged if diverged is not None and diverged <= then.step else None,
+        )
 
     def after(self, event: Event) -> RunState:
         """The state once this event has happened; `self` where the event changes nothing."""
@@ -269,6 +294,65 @@ class RunState:
     def _entry_of(self, regime: str) -> RegimeEntry | None:
         regimes = self.catalogue.regimes if self.catalogue is not None else ()
         return next((entry for entry in regimes if entry.id == regime), None)
+
+
+@dataclass(frozen=True)
+class RunChanges:
+    """How a run began and what was changed in it since, in the order of its log."""
+
+    began: RunStarted
+    changes: tuple[Change, ...] = ()
+    catalogue: Catalogue | None = None
+
+    def state_at(self, step: int, frame: Frame | None = None) -> RunState:
+        """Return the state of the run at a step: regime, order, dials, probe set.
+
+        A change at step s comes between two steps: what was read at s was read before or after
+        it. Where a frame of the step is given, the state is the last one at that step which has
+        the frame's regime, order and probe set; else the one after all changes at the step.
+
+        Args:
+            step: A step that the run has reached.
+            frame: What was recorded at this step; None where nothing was.
+
+        Returns:
+            The state, with the step; the phase is that of a run which has just begun.
+        """
+        earlier: dict[type[Change], Change] = {}  # the last of each kind: they do not overlap
+        at_step: list[Change] = []
+        for change in self.changes:
+            if change.step < step:
+                earlier[type(change)] = change
+            elif change.step == step:
+                at_step.append(change)
+        state = RunState(catalogue=self.catalogue).after(self.began)
+        state = _after_all(state, earlier.values())[-1]
+        states = _after_all(state, at_step)
+        found = next((one for one in reversed(states) if _agrees(one, frame)), None)
+        if found is None and frame is not None:  # the log has gaps: the frame says so itself
+            wiring = frame.wiring or states[-1].wiring
+            found = dataclasses.replace(states[-1], regime=frame.regime, wiring=wiring)
+        return dataclasses.replace(found or states[-1], step=step)
+
+
+def _after_all(state: RunState, changes: Iterable[Change]) -> list[RunState]:
+    """The state, and that after each change."""
+    states = [state]
+    for change in changes:
+        states.append(states[-1].after(change))
+    return states
+
+
+def _agrees(state: RunState, frame: Frame | None) -> bool:
+    """Whether the frame can be of this state; what it does not say agrees with all."""
+    if frame is None or not frame.regime:
+        return True
+    digests = frame.probe_digest, state.probe_digest
+    return (
+        frame.regime == state.regime
+        and (not frame.wiring or frame.wiring == state.wiring)
+        and (not all(digests) or digests[0] == digests[1])
+    )
 
 
 def _settings_of(run: RunStarted) -> SettingChanged:

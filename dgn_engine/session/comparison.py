@@ -21,7 +21,7 @@ from dgn_engine.model.importing.saved_network import (
 )
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.compared_frames import Change, ComparedFrames
+from dgn_engine.protocol.compared_frames import ComparedFrames
 from dgn_engine.protocol.events import (
     ComparisonClosed,
     ComparisonOpened,
@@ -31,7 +31,7 @@ from dgn_engine.protocol.events import (
     RunStarted,
 )
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.run_state import Change, RunState
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs import run_checkpoints

@@ -358,7 +358,8 @@ class Engine:
                 live=True,
                 reclaimed=self._reclaimed,
             )
-            history = drawn_history(RunReader(folder.path).each_event())
+            reader = RunReader(folder.path)
+            history = replace(drawn_history(reader.each_event()), began=reader.started)
         except BaseException:
             folder.close()
             raise

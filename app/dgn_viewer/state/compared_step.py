@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from dgn_engine.protocol.compared_frames import ComparedFrames
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.run_state import RunChanges
 from dgn_engine.storage.runs.recorded_steps import readings_at
 from dgn_viewer.scene.gate_agreement import AGREEMENT, gate_agreement
 from dgn_viewer.scene.panel_spec import ComparedRun, View, run_key
@@ -73,18 +74,16 @@ def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
     """B as it was recorded at a step, with the curves of its whole run; `run`: which one it is."""
     past, frames = step.past, step.frames
     frame = past.frame
-    regime, wiring = frames.regime_at(past.step), frames.wiring_at(past.step)
-    if frame is not None and frame.regime:
-        regime, wiring = frame.regime, frame.wiring
+    then = past.state_in(RunChanges(frames.started, frames.changes))
     if past.trouble:
         readings = {name: Reading(name, past.step, absent=past.trouble) for name in past.probes}
     else:
         readings = readings_at(frame, past.asked, past.probes)
     return ComparedRun(
         name=step.name,
-        regime=regime,
+        regime=then.regime,
         layers=frames.started.layers,
-        wiring=wiring,
+        wiring=then.wiring,
         step=past.step,
         readings=readings,
         series={} if step.own else compared.series,  # A draws its own curves

@@ -14,7 +14,7 @@ from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.probe_examples import ProbeExamples
 from dgn_engine.protocol.run_branches import ComparedMoved
 from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
-from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.run_state import Change, RunChanges, RunState
 from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.gate_agreement import AGREEMENT
@@ -84,8 +84,12 @@ class History:
         self._step_of_b: ComparedStep | None = None  # that is shown as B; None: its network
         self._pairing = Pairing()
         self._chosen: list[events.ProbeSetChanged] = []
-        self._swaps: list[events.RegimeSwapped] = []
-        self._rewirings: list[events.Rewired] = []
+        self._began: events.RunStarted | None = None  # before all changes
+        self._made: list[Change] = []
+        self._shown: tuple[tuple[RunState, int, Past | None], RunState] = (
+            (self.state, 0, None),
+            self.state,
+        )  # what the shown state was made of, and it
         self._curves_of_b: dict[tuple[str, str], RecordedSeries] = {}
         self._revisions: dict[str, int] = {}
         self._revisions_of_b: dict[str, int] = {}
@@ -103,6 +107,24 @@ class History:
     def past(self) -> Past | None:
         """What all views show instead of the newest; None: they are live."""
         return self._past
+
+    @property
+    def shown_state(self) -> RunState:
+        """The state with what was in force at the step that is looked back at; live: `state`."""
+        if self._past is None:
+            return self.state
+        known, count, past = self._shown[0]
+        if known is not self.state or past is not self._past or count != len(self._made):
+            self._shown = (
+                (self.state, len(self._made), self._past),
+                self.state.looking_back(self._past.state_in(self._run_changes())),
+            )
+        return self._shown[1]
+
+    def _run_changes(self) -> RunChanges | None:
+        if self._began is None:
+            return None
+        return RunChanges(self._began, tuple(self._made), self.state.catalogue)
 
     @property
     def marks(self) -> tuple[Mark, ...]:
@@ -133,9 +155,12 @@ class History:
     def on_event(self, event: events.Event, replayed: bool = False) -> None:
         """`replayed`: it happened when the run was recorded; when that was is not known."""
         before, self.state = self.state, self.state.after(event)
+        if isinstance(event, Change):
+            self._made.append(event)
         match event:
             case events.RunStarted():
                 self._forget()
+                self._began = event
                 self._runs += 1
             case events.Measured() | events.ProbeScalars():
                 self.on_samples((event,))
@@ -143,10 +168,6 @@ class History:
                 self._left.update(probes)
             case events.RunContinued():  # who watches what is not known from before
                 self._left.update({probe for probe, _, _ in self._recorded})
-            case events.RegimeSwapped():
-                self._swaps.append(event)
-            case events.Rewired():
-                self._rewirings.append(event)
             case events.ComparisonOpened():
                 self._step_of_b = None
                 self._forget_agreement()
@@ -186,8 +207,10 @@ class History:
                 self._trace(sample)
 
     def note_left_out(self, history: events.HistoryReplayed) -> None:
-        """Know that there was more than the events of a past that were taken in."""
+        """Know how the run began, and that there was more than the events that were taken in."""
         self._replayed = dict(history.left_out)
+        if history.began is not None:
+            self._began = history.began
         self._common += 1
 
     def on_frame(self, frame: Frame) -> bool:
@@ -224,9 +247,8 @@ class History:
         return self._past_views(replace(self._live({}), compared=None))
 
     def _past_views(self, live: View) -> PastViews:
-        swaps, rewirings = tuple(self._swaps), tuple(self._rewirings)
         chose = self._chosen[-1].step if self._chosen else -1
-        return PastViews(live, swaps, rewirings, self.state.catalogue, chose)
+        return PastViews(live, self._run_changes(), chose)
 
     def _probe_digest(self) -> str:
         """Of the probe set that A was read on; '' where that is not known."""

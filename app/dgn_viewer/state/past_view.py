@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.events import RegimeSwapped, Rewired
 from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
 from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.protocol.run_state import RunChanges, RunState
 from dgn_engine.storage.runs.recorded_steps import readings_at
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.panel_spec import View
@@ -33,6 +32,10 @@ class Past:
         """The step that is shown."""
         return self.asked if self.frame is None else self.frame.step
 
+    def state_in(self, run: RunChanges | None) -> RunState:
+        """Return the state of the run at the step; the empty one where there is no run."""
+        return RunState() if run is None else run.state_at(self.step, self.frame)
+
 
 @dataclass(frozen=True)
 class PastViews:
@@ -43,9 +46,7 @@ class PastViews:
     """
 
     live: View
-    swaps: tuple[RegimeSwapped, ...] = ()
-    rewirings: tuple[Rewired, ...] = ()
-    catalogue: Catalogue | None = None
+    run: RunChanges | None = None
     chose: int = -1
 
     def at(self, past: Past, choices: Mapping[str, str]) -> View:
@@ -53,30 +54,18 @@ class PastViews:
         live = replace(self.live, choices=dict(choices))
         if past.step <= self.chose:  # its examples may have been others
             live = replace(live, pictures=None)
-        return past_view(live, past, self.swaps, self.rewirings, self.catalogue)
+        return past_view(live, past, past.state_in(self.run))
 
 
-def past_view(
-    live: View,
-    past: Past,
-    swaps: Sequence[RegimeSwapped],
-    rewirings: Sequence[Rewired],
-    catalogue: Catalogue | None,
-) -> View:
+def past_view(live: View, past: Past, then: RunState) -> View:
     """`live` with the readings, regime and wiring of that step; curves and marks stay whole."""
-    step, frame = past.step, past.frame
-    regime, wiring = _regime_at(live, step, swaps), _wiring_at(live, step, rewirings)
-    if frame is not None and frame.regime:  # it says so itself: a change at its step may be later
-        regime, wiring = frame.regime, frame.wiring
-    known = catalogue.regimes if catalogue is not None else ()
-    entry = next((one for one in known if one.id == regime), None)
-    diverged = live.diverged
+    step, entry, diverged = past.step, then.regime_entry, live.diverged
     return replace(
         live,
         cursor=step,
         step=step,
-        regime=regime,
-        wiring=wiring,
+        regime=then.regime,
+        wiring=then.wiring,
         readings=_readings(live, past),
         outdated=_outdated(live, past),
         diverged=diverged if diverged is not None and diverged <= step else None,
@@ -94,21 +83,6 @@ def _readings(live: View, past: Past) -> dict[str, Reading]:
         }
     found = readings_at(past.frame, past.asked, past.probes)
     return {probe: replace(reading, interval=0.0) for probe, reading in found.items()}
-
-
-def _regime_at(live: View, step: int, swaps: Sequence[RegimeSwapped]) -> str:
-    before = [swap for swap in swaps if swap.step <= step]
-    if before:
-        return before[-1].after
-    return swaps[0].before if swaps else live.regime
-
-
-def _wiring_at(live: View, step: int, rewirings: Sequence[Rewired]) -> tuple[int, ...]:
-    before = [one.order for one in rewirings if one.step <= step]
-    if before or not rewirings:
-        return before[-1] if before else live.wiring
-    began = live.run.config.gating.wiring if live.run is not None else ()
-    return began or tuple(range(len(live.wiring)))
 
 
 def _outdated(live: View, past: Past) -> dict[str, Mark]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.compared_frames import Change, ComparedFrames
+from dgn_engine.protocol.compared_frames import ComparedFrames
 from dgn_engine.protocol.events import HistoryReplayed
+from dgn_engine.protocol.run_state import Change
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_viewer.scene.panel_spec import ComparedRun, View
