@@ -191,7 +191,7 @@ class Notices(QObject):
         if isinstance(event, ChangesListed):  # it may come between a change and its `UndoChanged`
             return
         fresh, self._fresh = self._fresh, None
-        self._drop_impossible()
+        self.drop_impossible()
         if isinstance(event, events.UndoChanged):
             self._changes += 1
             if fresh is not None:
@@ -301,7 +301,7 @@ class Notices(QObject):
         if entry in self._open:
             self._open.remove(entry)
 
-    def _drop_impossible(self) -> None:
+    def drop_impossible(self) -> None:
         """An offer of which nothing is possible any more needs no answer."""
         lost = [one for one in self._open if one.notice.offers and not self.buttons(one)]
         for one in lost:

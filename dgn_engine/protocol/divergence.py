@@ -13,3 +13,4 @@ class GoBack(Command):
     settings. The steps count on, and the run is paused."""
 
     title = "go back to the last finite state"
+    steers = True

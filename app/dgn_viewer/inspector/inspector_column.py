@@ -139,6 +139,15 @@ class Inspector(QFrame):
     def show_about(self, spec: PanelSpec) -> None:
         self._open(AboutPage(spec, self._theme, self._view, self._send))
 
+    def show_state(self, state: RunState, past: int | None = None) -> None:
+        """Show this state; `past`: the step that it was the state of, None: now."""
+        self.state = state
+        self.run_page.show_state(state, past)
+        if isinstance(self.page, (ChangesPage, ComparePage)):
+            self.page.on_event(events.UndoChanged(), state)
+        if isinstance(self.page, AboutPage):
+            self.page.refresh()
+
     def on_event(self, event: events.Event, state: RunState) -> None:
         """A listed file opens its page; a run that began puts its form away.
 

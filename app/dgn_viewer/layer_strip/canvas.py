@@ -224,6 +224,7 @@ class StripCanvas(QWidget):
             colour=gate_colour(self._theme, feature, len(state.layers)),
             note="" if state.own_gates else state.source,
             turn="" if state.own_gates else state.turn_in_words(feature),
+            wired=state.wired,
             movable=state.movable,
             about=state.about_gates(feature, column),
             label=f"G{feature + 1} over layer {column + 1}",

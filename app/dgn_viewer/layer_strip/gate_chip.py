@@ -27,12 +27,14 @@ RING = 2  # pixels around the chip that the focus ring takes
 
 @dataclass(frozen=True)
 class ChipContent:
-    """What a chip shows. `movable` is off where the network makes its own gates."""
+    """What a chip shows. `wired` is off where the network makes its own gates, `movable` also where
+    they cannot be moved now."""
 
     name: str  # 'G3'
     colour: str
     note: str = ""  # 'resnet18.pth'
     turn: str = ""  # '↻3'
+    wired: bool = True
     movable: bool = True
     about: str = ""  # tool tip and accessible description
     label: str = ""  # accessible name
@@ -82,6 +84,8 @@ class GateChip(QWidget):
         if event.button() == Qt.MouseButton.LeftButton and self._content.movable:
             self.setFocus(Qt.FocusReason.MouseFocusReason)
             self._pressed_at = event.position()
+        else:
+            event.ignore()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._pressed_at is None:
@@ -165,14 +169,14 @@ class GateChip(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect()).adjusted(RING + 0.5, RING + 0.5, -RING - 0.5, -RING - 0.5)
-        edge = QPen(QColor(content.colour if content.movable else theme.muted), 1)
-        if not content.movable:
+        edge = QPen(QColor(content.colour if content.wired else theme.muted), 1)
+        if not content.wired:
             edge.setStyle(Qt.PenStyle.DashLine)
-        fill = chip_fill(theme, content.colour) if content.movable else theme.window
+        fill = chip_fill(theme, content.colour) if content.wired else theme.window
         painter.setPen(edge)
         painter.setBrush(QColor(fill))
         painter.drawRoundedRect(box, 4, 4)
-        if content.movable:
+        if content.wired:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(content.colour))
             painter.drawRoundedRect(QRectF(box.x(), box.y(), 5, box.height()), 2.5, 2.5)
@@ -189,7 +193,7 @@ class GateChip(QWidget):
         narrow = box.width() < 52
         room = box.adjusted(5, 0, 0, 0) if narrow else box.adjusted(12, 0, -16, 0)
         painter.setFont(font(self, 12 if narrow else 13, bold=True))
-        painter.setPen(QColor(theme.text if content.movable else theme.muted))
+        painter.setPen(QColor(theme.text if content.wired else theme.muted))
         name = self._name_that_fits(painter, room.width())
         if narrow:
             painter.drawText(room, Qt.AlignmentFlag.AlignCenter, name)

@@ -10,6 +10,7 @@ from dgn_engine.config import ValueInput
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.timeline.looking_back import BACK_TO_LIVE
 
 Turn = tuple[int, int]  # of a gate layer: units; rows and columns of a map
 Order = tuple[int, ...]  # value layer l uses gate layer order[l], 0-based
@@ -59,6 +60,7 @@ class StripState:
     source: str = ""  # the file that the gates came from
     value_input: ValueInput = "image"
     turns: tuple[Turn, ...] = ()  # by feature layer; empty: none is turned
+    past: int | None = None  # the step that is looked back at; None: live
 
     @property
     def own_gates(self) -> bool:
@@ -85,9 +87,14 @@ class StripState:
         return self.entry is not None and not self.entry.trains_value
 
     @property
+    def wired(self) -> bool:
+        """The gates are those of other layers where that is wanted."""
+        return len(self.layers) > 1 and not self.own_gates
+
+    @property
     def movable(self) -> bool:
         """Gates can be wired to other layers now."""
-        return len(self.layers) > 1 and not self.own_gates
+        return self.wired and self.past is None
 
     @property
     def permuted(self) -> bool:
@@ -140,14 +147,22 @@ class StripState:
         """What can be done, or why nothing can."""
         if not self.layers:
             return ""
+        words = self._what_can_be_done()
+        return words if self.past is None else f"As at step {self.past:,}. {words}"
+
+    def _what_can_be_done(self) -> str:
         if self.own_gates:
             others = [entry.id for entry in self.regimes if not entry.own_gates]
             reason = "Every gate stands open" if self.open_gates else "Each unit gates itself"
+            if self.past is not None:
+                return f"{reason}."
             return f"{reason}: nothing to wire. {_listed(others)} can be wired."
-        if not self.movable:
+        if not self.wired:
             return "One gate layer: nothing to exchange."
         if self.permuted or self.turned:
             return self._wiring_in_words()
+        if self.past is not None:
+            return BACK_TO_LIVE
         return "Drag a gate onto another layer, or press Ctrl+← or Ctrl+→; right-click to turn it."
 
     def about_gates(self, feature: int, column: int) -> str:
@@ -163,6 +178,8 @@ class StripState:
         if self.movable:
             parts.append("Drag it onto another layer, or press Ctrl+← or Ctrl+→; Home resets.")
             parts.append("Turn it with Ctrl+↑, Ctrl+↓, Ctrl+wheel or the right button.")
+        elif self.past is not None:
+            parts.append(BACK_TO_LIVE)
         return " ".join(parts)
 
     def _wiring_in_words(self) -> str:
@@ -175,8 +192,8 @@ class StripState:
         return ". ".join(parts)
 
 
-def strip_state(state: RunState) -> StripState:
-    """What the strip shows of `state`; nothing without a run."""
+def strip_state(state: RunState, past: int | None = None) -> StripState:
+    """What the strip shows of `state`; nothing without a run. `past`: as in `StripState`."""
     if state.run is None or state.settings is None:
         return StripState()
     order = state.wiring or identity(len(state.run.layers))
@@ -189,6 +206,7 @@ def strip_state(state: RunState) -> StripState:
         source=state.gates_source,
         value_input=state.settings.value_input,
         turns=_by_feature(order, state.rotation, state.shift),
+        past=past,
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QFontMetricsF, QResizeEvent, QShowEvent
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QMouseEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
     QLabel,
@@ -23,6 +23,7 @@ from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
 from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn, strip_state
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row
 
 _SIDE = 208  # width of the column of words …
@@ -33,8 +34,10 @@ class LayersStrip(QFrame):
     """Feature network, gate chips and value network, with the permutation between them.
 
     Sends `Rewire` and `Rotate`; the picture follows the engine's `Rewired`, or goes back after a
-    `Refused`.
+    `Refused`. At a step that is looked back at it shows what held then, and sends nothing.
     """
+
+    live_wanted = Signal()  # it was clicked while it shows the past
 
     def __init__(self, send: Callable[[Command], None]) -> None:
         super().__init__()
@@ -43,6 +46,7 @@ class LayersStrip(QFrame):
         self._send = send
         self.state = RunState()
         self._state = StripState()
+        self._theme = LIGHT
         self.canvas = StripCanvas()
         self.canvas.wanted.connect(self._rewire)
         self.canvas.turned.connect(self._turn_by)
@@ -60,14 +64,26 @@ class LayersStrip(QFrame):
 
     def on_event(self, event: Event, state: RunState) -> None:
         """Follow the engine; `state` is the one after the event."""
-        self.state, self._state = state, strip_state(state)
         match event:
             case Rewired():
                 self.canvas.answered()
             case Refused() | RunStarted() | RegimeSwapped() | Failed():
                 self._turning.forget()
                 self.canvas.answered()
+        self.show_state(state, self._state.past)
         self._show()
+
+    def show_state(self, state: RunState, past: int | None = None) -> None:
+        """Show this state; `past`: the step that it was the state of, None: now."""
+        before = self._state
+        self.state, self._state = state, strip_state(state, past)
+        if self._state != before:
+            if past is not None and before.past is None:  # what was asked for is not of then
+                self._turning.forget()
+                self.canvas.answered()
+            self._show()
+        if past != before.past:
+            self._tint()
 
     @property
     def headline(self) -> str:
@@ -78,11 +94,25 @@ class LayersStrip(QFrame):
         return self._state.sentence()
 
     def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
         self.canvas.set_theme(theme)
+        self._tint()
+
+    def _tint(self) -> None:
+        past, theme = self._state.past, self._theme
+        self.setAccessibleName(
+            "Layers strip" if past is None else f"Layers strip as it was at step {past:,}"
+        )
         self.setStyleSheet(
-            f"#layers_strip {{ background: {theme.window}; border: none; "
+            f"#layers_strip {{ background: {background(theme, past)}; border: none; "
             f"border-bottom: 1px solid {theme.line}; }}"
         )
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """A click on the past changes nothing: say how it can."""
+        if self._state.past is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.live_wanted.emit()
+        super().mousePressEvent(event)
 
     def reset_wiring(self) -> None:
         if self._state.movable:

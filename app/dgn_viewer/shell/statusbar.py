@@ -99,6 +99,8 @@ class StatusBar(QStatusBar):
         self.setSizeGripEnabled(False)
         self._clock = clock
         self._state = RunState()
+        self._past: int | None = None  # the step that is looked back at …
+        self._last = 0  # … of so many
         self._frame: Frame | None = None
         self._stepped = clock()  # when a step was last heard of, or training began
         self._step_time = 0.0  # seconds, by the last rate that was heard of
@@ -151,14 +153,17 @@ class StatusBar(QStatusBar):
         super().resizeEvent(event)
         self.share_room()
 
-    def show_state(self, state: RunState) -> None:
+    def show_state(self, state: RunState, past: int | None = None, last: int = 0) -> None:
+        """Show this state; `past`: the step that is looked back at, of `last` (None: live)."""
         before, self._state = self._state, state
+        other = (past is None, state.regime) != (self._past is None, before.regime)
+        self._past, self._last = past, last
         self._cancel.setVisible(bool(state.working) and state.can_cancel)
         if state.run is not before.run:
             self._frame, self._step_time = None, 0.0
         if state.running and not before.running:
             self._stepped = self._clock()
-        if state.phase != before.phase:
+        if state.phase != before.phase or other:
             self.catch_up()
         else:
             self._later()
@@ -215,6 +220,10 @@ class StatusBar(QStatusBar):
         stands = standing > max(_STANDS, 2.0 * self._step_time)
         eta = frame.eta_seconds if going and frame and not stands else None
         step = max(now.step, frame.step if frame else 0)
+        words, epoch = f"step {step:,}", frame.epoch if frame else 0.0
+        if self._past is not None and now.run is not None:
+            words = f"step {self._past:,} of {max(step, self._last):,}"
+            epoch = self._past / max(now.run.steps_per_epoch, 1)
         return {
             "device": now.run.device if now.run else "",
             "graphs": "no CUDA graphs" if now.not_captured is not None else "",
@@ -223,6 +232,6 @@ class StatusBar(QStatusBar):
             "watching": _watching(frame.watching) if going and frame else "",
             "eta": f"ETA {duration(eta)}" if eta is not None else "",
             "phase": "not answering" if now.silent else now.working or _phase(now),
-            "step": f"step {step:,}" if now.run else "",
-            "epoch": f"epoch {frame.epoch:.1f}" if frame and now.has_epochs else "",
+            "step": words if now.run else "",
+            "epoch": f"epoch {epoch:.1f}" if frame and now.has_epochs else "",
         }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QAction
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QAction, QMouseEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QWidget
 
 from dgn_engine.config import SETTINGS, ValueInput
@@ -15,6 +15,8 @@ from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.run_text import run_in_words, weights_in_words
 from dgn_viewer.style.stylesheet import plain_tip
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.timeline.looking_back import BACK_TO_LIVE, background
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import number_field
@@ -31,7 +33,10 @@ _INPUTS: dict[str, tuple[ValueInput, str]] = {
 
 
 class RunToolbar(QToolBar):
-    """Sends commands; every control shows the engine's last word. `first`, `last`: its buttons."""
+    """Sends commands; every control shows the engine's last word, or what held at the step that is
+    looked back at and cannot be changed then. `first`, `last`: its buttons."""
+
+    live_wanted = Signal()  # a control was clicked while it shows the past
 
     def __init__(
         self,
@@ -46,6 +51,9 @@ class RunToolbar(QToolBar):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
         self._send = send
         self.state = RunState()
+        self._past: int | None = None  # the step that is looked back at
+        self._theme = LIGHT
+        self._tips: dict[QWidget, str] = {}  # of the controls, while they are live
         self._make_fields()
         self._place(first, last)
         self._show()
@@ -54,10 +62,37 @@ class RunToolbar(QToolBar):
 
     def on_event(self, _event: Event, state: RunState) -> None:
         """Show the state after an event; a value that the engine refused goes back, too."""
-        before, self.state = self.state, state
+        self.show_state(state, self._past)
+
+    def show_state(self, state: RunState, past: int | None = None) -> None:
+        """Show this state; `past`: the step that it was the state of, None: now."""
+        (before, then), self.state, self._past = (self.state, self._past), state, past
         if state.catalogue is not None and state.catalogue is not before.catalogue:
             self._offer(state.catalogue)
         self._show()
+        if past != then:
+            self._tint()
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self._tint()
+
+    def _tint(self) -> None:
+        past = self._past
+        self.setAccessibleDescription("" if past is None else f"As it was at step {past:,}")
+        tint = background(self._theme, past)
+        sheet = "" if past is None else f"#run_toolbar {{ background: {tint}; }}"
+        if sheet != self.styleSheet():
+            self.setStyleSheet(sheet)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """A click on a control that shows the past changes nothing: say how it can."""
+        under = self.childAt(event.position().toPoint())
+        if self._past is not None and under is not None:
+            mine = any(field is under or field.isAncestorOf(under) for field in self._fields())
+            if mine:
+                self.live_wanted.emit()
+        super().mousePressEvent(event)
 
     def _offer(self, catalogue: Catalogue) -> None:
         choices: list[BoxChoice] = []
@@ -74,13 +109,16 @@ class RunToolbar(QToolBar):
         now, entry = self.state, self.state.regime_entry
         wired = entry is not None and not entry.own_gates
         soft = entry is not None and entry.soft
-        self.regime.setEnabled(now.has_run)
+        changeable = now.has_run and self._past is None
+        self.regime.setEnabled(changeable)
         self.regime.show_value(now.regime)
-        self.regime.setToolTip(plain_tip(entry.about if entry else "Gating regime"))
-        self.value_input.setEnabled(now.has_run and wired)
-        self.beta.setEnabled(now.has_run and soft)
-        self.learning_rate.setEnabled(now.has_run)
-        self.pace.setEnabled(now.has_run)
+        self._tips[self.regime] = entry.about if entry else "Gating regime"
+        self.value_input.setEnabled(changeable and wired)
+        self.beta.setEnabled(changeable and soft)
+        self.learning_rate.setEnabled(changeable)
+        self.pace.setEnabled(changeable)
+        for field, about in self._tips.items():
+            field.setToolTip(plain_tip(about if self._past is None else BACK_TO_LIVE))
         settings = now.settings
         if now.run is not None and now.run.watched:  # only the program that trains it knows
             for field in (self.beta, self.learning_rate, self.pace):
@@ -92,7 +130,8 @@ class RunToolbar(QToolBar):
                 (self.learning_rate, settings.learning_rate),
                 (self.pace, settings.pace),
             ):
-                if not (number.problem and number.value() == value):  # what was refused stays
+                refused = number.problem and number.value() == value
+                if not refused or self._past is not None:  # what was refused stays, live
                     number.show_value(value)
         self._say()
 
@@ -109,6 +148,9 @@ class RunToolbar(QToolBar):
         else:
             self.summary.say("no run")
 
+    def _fields(self) -> tuple[QWidget, ...]:
+        return self.regime, self.value_input, self.beta, self.learning_rate, self.pace
+
     # what is asked
 
     def _swap(self, regime: str) -> None:
@@ -124,22 +166,23 @@ class RunToolbar(QToolBar):
         self.regime = ChoiceBox("Gating regime")
         self.regime.asked.connect(self._swap)
         self.value_input = ChoiceBox("Input of the value network")
-        self.value_input.setToolTip("What the value network is fed; the gates always see the image")
+        fed = "What the value network is fed; the gates always see the image"
+        self._tips[self.value_input] = fed
         self.value_input.offer(
             [BoxChoice(name, name, f"{name}: {about}") for name, (_, about) in _INPUTS.items()]
         )
         self.value_input.asked.connect(self._feed)
-        self.beta = _field(
+        self.beta = self._field(
             number_field(SETTINGS["gating"]["beta"]),
             "Steepness β of the soft gate 1/(1+exp(-βq))",
             52,
         )
         self.beta.chosen.connect(lambda value: self._send(do.SetBeta(value)))
-        self.learning_rate = _field(
+        self.learning_rate = self._field(
             number_field(SETTINGS["training"]["learning_rate"]), "Learning rate", 68
         )
         self.learning_rate.chosen.connect(lambda value: self._send(do.SetLearningRate(value)))
-        self.pace = _field(
+        self.pace = self._field(
             number_field(SETTINGS["training"]["pace"]),
             "At most this many steps a second, to watch; 'full speed' lifts the limit",
             96,
@@ -148,6 +191,14 @@ class RunToolbar(QToolBar):
         self.summary = ElidedLabel("", least=24)
         self.summary.setProperty("role", "muted")
         self.summary.setContentsMargins(8, 0, 8, 0)
+
+    def _field(self, field: NumberField, about: str, width: int) -> NumberField:
+        self._tips[field] = about
+        field.setAccessibleName(about.split(";")[0].split(" β")[0])
+        field.setFixedWidth(width)
+        field.lineEdit().returnPressed.connect(field.clearFocus)  # so that Space is 'run' again
+        field.show_nothing()
+        return field
 
     def _place(self, first: Sequence[QAction], last: Sequence[QAction]) -> None:
         self.addActions(first)
@@ -163,15 +214,6 @@ class RunToolbar(QToolBar):
         self.addWidget(self.pace)
         self.addWidget(self.summary)
         self.addActions(last)
-
-
-def _field(field: NumberField, about: str, width: int) -> NumberField:
-    field.setToolTip(plain_tip(about))
-    field.setAccessibleName(about.split(";")[0].split(" β")[0])
-    field.setFixedWidth(width)
-    field.lineEdit().returnPressed.connect(field.clearFocus)  # so that Space is 'run' again
-    field.show_nothing()
-    return field
 
 
 def _caption(text: str, field: QWidget) -> QLabel:

@@ -10,14 +10,18 @@ from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolBar, QToolButton, QWidget
 
 from dgn_viewer.state.history import History
-from dgn_viewer.style.stylesheet import mixed, plain_tip
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.widgets.layouts import PlainLabel, row
 
 _EVERY = 0.4  # seconds between two looks at how far a live run has come
-_GUIDE = "Drag, or press ← and →, to look back; training goes on. Esc or End: back to live"
+_GUIDE = (
+    "Drag, press ← and →, or double-click a chart over steps, to look back; training goes on. "
+    "Esc or End: back to live"
+)
 
 
 class TimeBar(QToolBar):
@@ -93,16 +97,15 @@ class TimeBar(QToolBar):
             return "no steps to look back at"
         if cursor.step is None:
             return "live · held in memory" if cursor.held_words else "live"
-        past, now = self._history.past, self._history.state.regime
-        then = past.frame.regime if past is not None and past.frame is not None else ""
-        regime = f" · {then}" if then and then != now else ""
+        then, now = self._history.shown_state.regime, self._history.state.regime
+        regime = f" · {then}" if then != now else ""
         return f"looking back · step {cursor.step:,} of {cursor.last_step:,}{regime}"
 
     def _tint(self, back: bool) -> None:
         if back == self._tinted:
             return
         self._tinted, theme = back, self._theme
-        tint = mixed(theme.window, theme.accent, 0.12) if back else theme.window
+        tint = background(theme, self._cursor.step)
         self.setStyleSheet(
             f"QToolBar {{ padding: 0; border: none; border-top: 1px solid {theme.line}; "
             f"background: {tint}; }} #time_line {{ background: {tint}; }} "

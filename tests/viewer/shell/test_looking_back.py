@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.commands import Rewire, SetLearningRate, SwapRegime, Undo
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_viewer.application import Viewer
 from dgn_viewer.scene.elements import Scene
@@ -24,6 +25,10 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*.safetensors"))) >= 3)
     [folder] = runs.glob("*/frames")
     cursor, hosts = window.step_cursor, window.docks.hosts
+    live = SwapRegime("FR-II"), Rewire((1, 0, 2)), SetLearningRate(0.5)
+    for command in live:
+        window.send(command)
+    qtbot.waitUntil(lambda: window.toolbar.learning_rate.value() == 0.5)
     window.setFocus()
     for key in (Qt.Key.Key_Home, Qt.Key.Key_Right):
         QTest.keyClick(window, key)
@@ -33,6 +38,14 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     assert cursor.step == step
     qtbot.waitUntil(lambda: not window.display.stale())
     before = window.run_state.step
+    strip, toolbar = window.strip, window.toolbar
+    assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("DL", 1e-3)
+    assert strip.canvas.shown_order == (0, 1, 2)
+    assert window.registry["regime.DL"].isChecked()
+    assert (window.status.text("regime"), window.inspector.state.regime) == ("DL", "DL")
+    for command in (*live, Undo()):  # one wall for all that changes the run
+        window.send(command)
+    assert [button.text() for button in window.notice_line.offers()] == ["Back to live"]
     for name in window.docks.visible():
         assert hosts[name].state() == "past"
         assert hosts[name].footer().startswith("looking back · step ")
@@ -55,4 +68,7 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     assert cursor.step == step
     QTest.keyClick(window, Qt.Key.Key_Escape)
     assert cursor.step is None
+    assert not window.notice_line.offers()
+    assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("FR-II", 0.5)
+    assert strip.canvas.shown_order == (1, 0, 2)
     qtbot.waitUntil(lambda: hosts["gate_maps"].state() == "live")

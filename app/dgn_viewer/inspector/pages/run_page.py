@@ -34,7 +34,7 @@ class RunPage(QFrame):
         self.awaiting = False
         self.form = RunForm()
         self.start = push_button("Start run", self._start, "primary")
-        about = "Fill in the settings of the present run, as they are now"
+        about = "Fill in the settings of the run on show, as they are at the step on show"
         self.as_now = push_button("As now", self._fill_as_now, about=about)
         self.message = plain_label()
         self.estimate = plain_label(role="muted")  # what the filled-in run would take
@@ -70,6 +70,12 @@ class RunPage(QFrame):
             case RunEstimated(config=config) if config is not None and config == self._estimated:
                 _show_text(self.estimate, in_form_words(event.sentence),
                            "refused" if event.refusal else "muted")  # fmt: skip
+        self._show()
+
+    def show_state(self, state: RunState, past: int | None = None) -> None:
+        """Show this state; `past`: the step that it was the state of, None: now."""
+        self.state = state
+        self.as_now.setText("As now" if past is None else f"As at step {past:,}")
         self._show()
 
     def showEvent(self, event: QShowEvent) -> None:

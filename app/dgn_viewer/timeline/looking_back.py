@@ -1,0 +1,13 @@
+"""How parts of the window show that they are those of a step that is looked back at."""
+
+from __future__ import annotations
+
+from dgn_viewer.style.stylesheet import mixed
+from dgn_viewer.style.theme import Theme
+
+BACK_TO_LIVE = "Go back to live to change the run."
+
+
+def background(theme: Theme, past: int | None) -> str:
+    """Return the colour behind a part of the window: tinted at a step of the past."""
+    return theme.window if past is None else mixed(theme.window, theme.accent, 0.12)
