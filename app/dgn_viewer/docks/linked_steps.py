@@ -1,4 +1,4 @@
-"""Steps that all charts over steps share: delta cursor, clicks, one zoom."""
+"""Steps that all charts over steps share: delta cursor, double clicks, one zoom."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LinkedSteps(QObject):
     """The marks of the delta cursor (none, one or two steps) and the zoom that charts share.
 
     `changed`: other marks, or linked now; `zoomed`: other steps are shown by all; `wanted(step)`: a
-    chart was clicked there.
+    chart was double-clicked there.
     """
 
     changed = Signal()
@@ -45,7 +45,7 @@ class LinkedSteps(QObject):
 
     def join(self, view: SceneView) -> None:
         self._views.append(view)
-        view.step_clicked.connect(lambda step: self.wanted.emit(round(step)))
+        view.step_wanted.connect(lambda step: self.wanted.emit(round(step)))
         view.step_marked.connect(lambda step: self.mark(round(step)))
         view.steps_zoomed.connect(self._zoom)
         view.steps_followed.connect(self.follow)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QImage, QMouseEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QImage, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QScrollBar, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
@@ -45,8 +45,8 @@ class SceneView(QWidget):
 
     chosen = Signal(str, str)  # option, value: a chart or a column was clicked
     menu_wanted = Signal(str, QPoint)  # the key of the chart, the place on the screen
-    step_clicked = Signal(float)  # a time axis was clicked there, once
-    step_marked = Signal(float)  # … with Shift
+    step_wanted = Signal(float)  # a time axis was double-clicked there
+    step_marked = Signal(float)  # … or clicked with Shift
     steps_zoomed = Signal(float, float)  # a time axis shows these steps now, by hand
     steps_followed = Signal()  # … or all of them
     chart_chosen = Signal(str)  # the key of the chart that is to be shown where only one has room
@@ -64,11 +64,6 @@ class SceneView(QWidget):
         self._pointer: QPointF | None = None
         self._paced = PacedCall(self._point, self)  # a mouse moves more often than anybody reads
         self._shifted = False
-        self._clicked_step = 0.0
-        self._single = QTimer(self)
-        self._single.setSingleShot(True)
-        self._single.setInterval(QGuiApplication.styleHints().mouseDoubleClickInterval())
-        self._single.timeout.connect(lambda: self.step_clicked.emit(self._clicked_step))
         self._gone_to: tuple[float, float] | None = None  # the events whose steps are shown
         self._canvas = ChartCanvas(self, theme.panel)
         self._canvas.setFrameShape(self._canvas.Shape.NoFrame)
@@ -492,17 +487,16 @@ class SceneView(QWidget):
         if item is None:
             return
         chart = item.chart
-        if double or item.over_follow(place):
-            self._single.stop()
+        if item.over_follow(place) or (double and not chart.timed):
             item.follow()
             if chart.timed:
                 self.steps_followed.emit()
-        elif chart.timed:
-            self._clicked_step = item.data_at(place)[0]
+        elif chart.timed:  # a single click, which may be a stray one, moves nothing
+            step = item.data_at(place)[0]
             if self._shifted:
-                self.step_marked.emit(self._clicked_step)
-            else:  # unless a second click follows, which shows all again
-                self._single.start()
+                self.step_marked.emit(step)
+            elif double:
+                self.step_wanted.emit(step)
         elif chart.click is not None:
             self.chosen.emit(*chart.click)
         else:

@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.examples_page import ExamplesPage
+from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.elements import Scene
 from tests.viewer.display.x_user import XUser
 
@@ -53,6 +54,23 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     now = window.history.step
     qtbot.waitUntil(lambda: window.history.step > now)
     assert cursor.step == recorded.steps[1]
+    user.click(window.toolbar.regime)  # what held then cannot be changed by hand …
+    qtbot.waitUntil(lambda: len(window.notice_line.offers()) == 1)
+    said = window.notices.shown()
+    user.key(window.registry["regime.FR-II"].shortcut().toString().lower())  # … nor by keys
+    qtbot.waitUntil(lambda: window.notices.shown() is not said)
+    user.press(window.notice_line.offers()[0])
+    qtbot.waitUntil(lambda: cursor.step is None)
+    assert window.run_state.regime == "DL"
+    view = window.docks.hosts["training"].findChild(SceneView)
+    assert view is not None
+    inside = view.area(view.shown_charts()[0]).center().toPoint()
+    user.click(view.canvas(), inside)
+    now = window.history.step
+    qtbot.waitUntil(lambda: window.history.step > now + 100)  # longer than a double click takes
+    assert cursor.step is None
+    user.double_click(view.canvas(), inside)
+    qtbot.waitUntil(lambda: cursor.step is not None)
     user.key("shift+space")
     qtbot.waitUntil(lambda: cursor.playing)
     user.key("Escape")
