@@ -23,7 +23,7 @@ _GAP = 2
 class TourStep:
     """`target()`: the widget that is pointed at, None where it is not there. `act()` does it for
     the user; `back()` puts back what need not last beyond the step. `seen()`: what was measured so
-    far, in a sentence.
+    far, in a sentence. `live`: it is about what trains now, so that it returns to live first.
     """
 
     title: str
@@ -32,6 +32,7 @@ class TourStep:
     act: Callable[[], object]
     back: Callable[[], object] = lambda: None
     seen: Callable[[], str] = lambda: ""
+    live: bool = True
 
 
 class Callout(QWidget):
@@ -54,13 +55,14 @@ class Callout(QWidget):
         self.close_.clicked.connect(self.skip_wanted)
         self.text = plain_label()
         self.seen = plain_label(role="small")
+        self.note = plain_label(role="small")
         self.count = plain_label(role="small")
         self.act = push_button("Do it for me", self.act_wanted)
         self.next = push_button("Next", self.next_wanted, "primary")
         head = row((self.title, 1), self.close_, spacing=8)
         foot = row((self.count, 1), self.act, self.next, spacing=8)
         edges = (_ARROW + 14,) * 4
-        column(head, self.text, self.seen, foot, into=self, margins=edges, spacing=8)
+        column(head, self.text, self.seen, self.note, foot, into=self, margins=edges, spacing=8)
         self.set_theme(theme)
         self.hide()
 
@@ -69,15 +71,21 @@ class Callout(QWidget):
         self.close_.setIcon(icon("close", theme))
         self.update()
 
-    def say(self, step: TourStep, place: int, of: int) -> None:
+    def say(self, step: TourStep, place: int, of: int, note: str = "") -> None:
         self.title.setText(step.title)
         self.text.setText(step.text)
         self.see(step)
+        self.add_note(note)
         self.count.setText(f"{place + 1} of {of}")
         self.next.setText("Done" if place + 1 == of else "Next")
         self.act.setEnabled(True)
         self.setAccessibleName(f"Tour, {place + 1} of {of}: {step.title}")
         self.setAccessibleDescription(step.text)
+
+    def add_note(self, note: str) -> None:
+        """Say what the tour itself has done."""
+        self.note.setText(note)
+        self.note.setVisible(bool(note))
 
     def see(self, step: TourStep) -> bool:
         """Say what was measured so far; whether that is longer or shorter than before."""
@@ -123,9 +131,17 @@ class Tour(QObject):
 
     ended = Signal()
 
-    def __init__(self, window: QWidget, steps: tuple[TourStep, ...], theme: Theme) -> None:
+    def __init__(
+        self,
+        window: QWidget,
+        steps: tuple[TourStep, ...],
+        theme: Theme,
+        return_to_live: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`return_to_live()`: leave the step that is looked back at; whether there was one."""
         super().__init__(window)
         self._window = window
+        self._return_to_live = return_to_live
         self._own = self._steps = steps
         self._place = -1
         self.callout = Callout(window, theme)
@@ -182,13 +198,22 @@ class Tour(QObject):
 
     def _act(self) -> None:
         self.callout.act.setEnabled(False)
+        if note := self._live_note(self._place):
+            self.callout.add_note(note)
         self._steps[self._place].act()
         self.settle()
 
     def _show(self, place: int) -> None:
         self._place = place
-        self.callout.say(self._steps[place], place, len(self._steps))
+        note = self._live_note(place)
+        self.callout.say(self._steps[place], place, len(self._steps), note)
         self._point()
+
+    def _live_note(self, place: int) -> str:
+        """Return to live where the step needs it, and say so; '' where it was live."""
+        if not self._steps[place].live or not self._return_to_live():
+            return ""
+        return f"Back to live: step {place + 1} of the tour is about the run as it is now."
 
     def _point(self) -> None:
         target = self._steps[self._place].target()

@@ -56,6 +56,7 @@ class TourActs(QObject):
                 lambda: self._panel("gate_maps"),
                 lambda: self._choose_next("gate_maps", "layer"),
                 self._choose_as_before,
+                live=False,
             ),
             TourStep(
                 "Overlap",
@@ -64,6 +65,7 @@ class TourActs(QObject):
                 lambda: self._panel("overlap"),
                 lambda: self._choose_next("overlap", "scale"),
                 self._choose_as_before,
+                live=False,
             ),
             TourStep(
                 "Swap to FR-II",

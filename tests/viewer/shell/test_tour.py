@@ -44,9 +44,15 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     assert host.choices() == before | {"layer": host.choices()["layer"]}
     assert callout.title.text() == "Overlap"
     callout.act.click()
-    callout.next.click()
+    qtbot.waitUntil(lambda: not window.step_cursor.why_not)
+    window.step_cursor.first()
+    callout.next.click()  # to a step that needs the run as it is now
+    assert window.step_cursor.step is None
+    assert callout.note.isVisible()
     assert callout.title.text() == "Swap to FR-II"
+    window.step_cursor.first()
     callout.act.click()
+    assert window.step_cursor.step is None
     qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
     callout.next.click()
     callout.act.click()
