@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowEvent
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAction,
+    QCloseEvent,
+    QGuiApplication,
+    QIcon,
+    QKeyEvent,
+    QKeySequence,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
 from dgn_engine.protocol.commands import CancelLoading, Command, Redo, Undo
@@ -59,6 +67,7 @@ from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_ste
 from dgn_viewer.timeline.looking_back import BACK_TO_LIVE
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.time_bar import TimeBar
+from dgn_viewer.widgets.button_keys import press_focused_button
 
 DEFAULT_SIZE = QSize(1440, 900)
 LEAST_HEIGHT = 450  # panels that stand one above the other become tabs on the way there
@@ -200,6 +209,9 @@ class Window(QMainWindow):
 
     # Qt
 
+    def event(self, event: QEvent) -> bool:
+        return press_focused_button(event) or super().event(event)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape ends the tour, unpins, closes the inspector, ends a maximised panel or goes back
         to live, one at a time; arrow keys that no part has taken move in time."""
@@ -217,8 +229,13 @@ class Window(QMainWindow):
             self.step_cursor.live()
         elif not event.modifiers() and event.key() in self.time_bar.KEYS:
             self.time_bar.slider.keyPressEvent(event)
+        elif not event.isAutoRepeat() and (why := self._refusal_of(event)):
+            self.notices.tell(Notice("info", why, listed=False))
         else:
             super().keyPressEvent(event)
+
+    def _refusal_of(self, event: QKeyEvent) -> str:
+        return self.registry.refusal(QKeySequence(event.keyCombination()))
 
     def showEvent(self, event: QShowEvent) -> None:
         """Docks take their sizes only in a window that has one."""

@@ -102,6 +102,20 @@ class Actions(QObject):
                 self._set_icon(spec, action)
                 action.setText(text)
 
+    def refusal(self, keys: QKeySequence) -> str:
+        """Why the action of these keys cannot be done now, in a sentence; '' where it can, or no
+        action has them: Qt lets the keys of a disabled action pass without a word."""
+        now = self._run_state()
+        for spec in self._specs.values():
+            action = self._actions[spec.id]
+            if action.isEnabled() or not action.isVisible() or keys not in action.shortcuts():
+                continue
+            name, why = spec.text.removesuffix("…"), spec.why_not(now) if spec.why_not else ""
+            if now.phase == "starting":
+                return f"'{name}' has to wait until the program has started."
+            return why or f"'{name}' is not possible now."
+        return ""
+
     # Shortcuts that the user chooses
 
     @property

@@ -46,6 +46,7 @@ from dgn_viewer.scene.panel_readings import readings_of
 from dgn_viewer.scene.panel_spec import Option, PanelSpec, View, choice
 from dgn_viewer.style.stylesheet import icon, plain_tip
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.button_keys import press_focused_button
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import column, row
 
@@ -265,7 +266,7 @@ class PanelDock(QWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """The arrow keys move the cursor over entries, Return pins them, Esc lets go."""
-        if not self._obeys(event):
+        if not press_focused_button(event) and not self._obeys(event):
             super().keyPressEvent(event)
 
     # Inside

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QShowEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QFrame, QMainWindow, QToolButton
 
 from dgn_viewer.docks.reading_age import Age
 from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
 from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.button_keys import press_focused_button
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import row
 
@@ -125,6 +126,10 @@ class PanelFrame(QDockWidget):
         """Float there, as far as that is on the screen of the window."""
         self.setFloating(True)
         self.setGeometry(self._on_screen(place))
+
+    def event(self, event: QEvent) -> bool:
+        """While it floats, keys go no further up than here."""
+        return (self.isFloating() and press_focused_button(event)) or super().event(event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self._left_at = self.geometry() if self.isFloating() else None

@@ -9,7 +9,6 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QToolButton
 from pytestqt.qtbot import QtBot
 
 from dgn_viewer.actions.action_table import menu_of
@@ -69,23 +68,21 @@ def test_space_pauses_and_goes_on(viewer: Viewer, qtbot: QtBot) -> None:
     assert window.registry["run.toggle"].text() == "Pause"
 
 
-def test_a_focused_button_does_not_take_the_space_bar(viewer: Viewer, qtbot: QtBot) -> None:
+def test_keys_of_what_cannot_be_done_now_are_answered(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.running)
-    buttons: list[QAbstractButton] = [
-        button
-        for button in window.findChildren(QToolButton)
-        if button.isVisible() and button.focusPolicy() & Qt.FocusPolicy.TabFocus
-    ]
-    assert buttons
-    button = buttons[0]
-    pressed: list[bool] = []
-    button.clicked.connect(lambda: pressed.append(True))
-    window.activateWindow()
-    button.setFocus()
-    QTest.keyClick(button, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-    assert not pressed
+    said = len(window.notices.recent)
+    assert not window.registry["edit.redo"].isEnabled()
+    QTest.keyClick(
+        window,
+        Qt.Key.Key_Z,
+        Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier,
+    )
+    shown = window.notices.shown()
+    assert shown is not None
+    assert shown.notice.kind == "info"
+    assert "Redo" in shown.notice.text
+    assert len(window.notices.recent) == said  # shown once, not kept
 
 
 def test_a_regime_action_swaps_the_regime(viewer: Viewer, qtbot: QtBot) -> None:

@@ -15,6 +15,7 @@ from dgn_engine.protocol.commands import (
     Advance,
     Reset,
 )
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.action_table import (
     MENUS,
     regime_actions,
@@ -28,6 +29,19 @@ from tests.viewer.actions.action_bench import (
     STATES,
     Bench,
 )
+
+
+def test_keys_are_refused_with_the_reason_while_their_action_is_disabled(bench: Bench) -> None:
+    actions, desk = bench.actions, bench.desk
+    open_run = QKeySequence("Ctrl+Shift+R")
+    desk.state = RunState()
+    actions.refresh()
+    assert "started" in actions.refusal(open_run)
+    assert actions.refusal(QKeySequence("Ctrl+Alt+Shift+K")) == ""  # of no action
+    desk.state = STATES["inspected"]
+    actions.refresh()
+    assert actions.refusal(open_run) == ""
+    assert actions.refusal(QKeySequence("Space")).startswith("Inspecting x.pt")
 
 
 def test_a_row_becomes_an_action_that_shows_the_state(bench: Bench) -> None:
