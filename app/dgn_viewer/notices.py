@@ -165,6 +165,7 @@ class Notices(QObject):
         undo: Callable[[], object] = lambda: None,
         redo: Callable[[], object] = lambda: None,
         go_back: Callable[[], object] = lambda: None,
+        undo_setting: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(parent)
         self.entries: deque[Told] = deque(maxlen=_KEPT)
@@ -172,6 +173,7 @@ class Notices(QObject):
         self._run_state = run_state
         self._take_back = {"Undo": undo, "Redo": redo}
         self._go_back = go_back
+        self._undo_setting = undo_setting
         self._open: list[Told] = []  # the newest last; more than are kept where all of them stay
         self._changes = 0
         self._fresh: Told | None = None  # what the undo that is told of next would take back
@@ -188,8 +190,8 @@ class Notices(QObject):
 
     def on_event(self, event: events.Event) -> None:
         """Tell what the event says, if anything, and follow what can be undone."""
-        if isinstance(event, ChangesListed):  # it may come between a change and its `UndoChanged`
-            return
+        if isinstance(event, ChangesListed) or self._belongs_to_undo(event):
+            return  # it may come between a change and its `UndoChanged`
         fresh, self._fresh = self._fresh, None
         self.drop_impossible()
         if isinstance(event, events.UndoChanged):
@@ -266,7 +268,12 @@ class Notices(QObject):
         if current and state.run is not None and state.run.run == entry.run:
             undone = entry.notice.text.startswith("Undo ")
             word = "Redo" if undone and state.redo else "Undo" if state.undo else ""
-        return (*offers, NoticeButton(word, self._take_back[word])) if word else offers
+        if not word:
+            return offers
+        setting = state.changes.setting if state.changes is not None else ""
+        alone = word == "Undo" and setting and state.diverged is None
+        only = (NoticeButton(f"Put only {setting} back", self._undo_setting),) if alone else ()
+        return (*offers, NoticeButton(word, self._take_back[word]), *only)
 
     def leads_to(self, entry: Told) -> int | None:
         """The step of its run that it was given at, where the run is still the one on show."""
@@ -295,6 +302,12 @@ class Notices(QObject):
         self.list_wanted.emit(None)
 
     # Inside
+
+    def _belongs_to_undo(self, event: events.Event) -> bool:
+        """Order and settings that an undo has put back follow the swap that names it."""
+        follows = isinstance(event, (events.Rewired, events.SettingChanged))
+        fresh = self._fresh.notice.text if self._fresh is not None else ""
+        return follows and fresh.startswith(("Undo ", "Redo "))
 
     def _leave(self, entry: Told) -> None:
         entry.open = False

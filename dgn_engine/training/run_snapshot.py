@@ -95,7 +95,7 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
     state = {
         **then,
         "step": run.step_count,
-        "undone_steps": run.step_count - snapshot.step + int(then["undone_steps"]),
+        "undone_steps": run.step_count - snapshot.step + int(then.get("undone_steps", 0)),
         "seed": trainer.seed,
         "dials": {
             **then["dials"],

@@ -11,10 +11,12 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.change_list import ChangesListed, ListedChange
 from dgn_engine.protocol.events import (
     Failed,
     Measured,
     RegimeSwapped,
+    SettingChanged,
     UndoChanged,
     WeightsTaken,
 )
@@ -208,6 +210,14 @@ def test_a_swap_offers_undo_while_it_is_the_last_change(bench: Bench) -> None:
     bench.state = bench.state.after(UndoChanged("", "regime FL"))
     bench.notices.on_event(UndoChanged("", "regime FL"))
     assert names() == ["Redo"]
+    redone = RegimeSwapped(130, "DL", "DL", (), (), (), (), undone="Redo β")
+    bench.notices.on_event(redone)
+    bench.notices.on_event(SettingChanged(130, 1e-3, 4.0, "image", 0.0))  # it belongs to that
+    listed = ChangesListed((ListedChange(130, "β 8 → 4", "β"),))
+    for event in (listed, UndoChanged("β", "")):
+        bench.state = bench.state.after(event)
+        bench.notices.on_event(event)
+    assert names() == ["Undo", "Put only β back"]
     bench.notices.on_event(BEGUN)  # a new run has nothing to redo
     assert names() == []
 
