@@ -23,11 +23,11 @@ from dgn_viewer.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
 from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import Theme
 
-OVERHANG = 20.0  # pixels that a title may reach over its chart
 BAR = 8.0  # width of a colour bar
 PAD = 4.0
 PICTURE = 20.0  # side of the picture of an example beside its row
 State = tuple[object, ...]  # all that a frame depends on
+CutText = tuple[QRectF, str]  # where a text stands that had no room, and the whole of it
 
 
 def drawn_values(values: Any, axis: Axis) -> Any:
@@ -110,7 +110,10 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
         top = style.small_title.height + 4.0 if chart.title else 4.0
         return Margins(2.0, top, 2.0, 2.0)
     left = right = PAD
-    labels = [style.label.width(text) for _, text in axis_ticks(chart.y, y, 5)]
+    # Fewer ticks, of a low chart, may have longer labels.
+    labels = [
+        style.label.width(text) for most in (3, 5) for _, text in axis_ticks(chart.y, y, most)
+    ]
     if labels:
         left += max(*labels, style.label.width("0.00") if chart.y.ticks is None else 0.0) + PAD
     if chart.y.label:
@@ -132,41 +135,51 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
 
 def paint_frame(
     painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins
-) -> None:
-    """Title, grid, axes and colour bar; the data are painted over it."""
+) -> tuple[CutText, ...]:
+    """Title, grid, axes and colour bar; the data are painted over it.
+
+    Returns the texts that had no room and end in an ellipsis.
+    """
     box = plot_area.box
-    _paint_title(painter, chart, style, box, room)
+    cut = _paint_title(painter, chart, style, box, room)
     if chart.small:
-        return
-    _paint_rows(painter, chart, style, plot_area, room)
-    _paint_columns(painter, chart, style, plot_area)
+        return cut
+    cut += _paint_rows(painter, chart, style, plot_area, room)
+    cut += _paint_columns(painter, chart, style, plot_area)
     painter.setPen(QPen(style.colour("line"), 1))
     if chart.matrix is None:
         painter.drawLine(box.bottomLeft(), box.bottomRight())
-        return
+        return cut
     painter.drawRect(box.adjusted(-1, -1, 0, 0))
     if chart.matrix.bar:
-        _paint_bar(painter, chart, style, box)
+        cut += _paint_bar(painter, chart, style, box)
     _paint_row_pictures(painter, chart, style, plot_area)
+    return cut
+
+
+def _cut(shown: str, whole: str, box: QRectF) -> tuple[CutText, ...]:
+    return ((box, whole),) if shown != whole else ()
 
 
 def _paint_title(
     painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF, room: Margins
-) -> None:
+) -> tuple[CutText, ...]:
+    """Over the data; a long title begins further left, over the labels of the rows."""
     type_ = style.small_title if chart.small else style.title
     colour = style.colour("accent" if chart.small and chart.chosen else "text")
     if chart.small and not chart.chosen:
         colour = style.colour("muted")
-    title = type_.shortened(
-        chart.title, box.width() + room.right + (0 if chart.small else OVERHANG)
-    )
-    base = box.top() - room.top + type_.ascent + (0.0 if chart.small else 2.0)
-    type_.paint(painter, QPointF(box.left(), base), title, colour)
+    right = box.right() + room.right
+    left = max(min(box.left(), right - type_.width(chart.title)), box.left() - room.left)
+    title = type_.shortened(chart.title, right - left)
+    top = box.top() - room.top + (0.0 if chart.small else 2.0)
+    type_.paint(painter, QPointF(left, top + type_.ascent), title, colour)
+    return _cut(title, chart.title, QRectF(left, top, right - left, type_.height))
 
 
 def _paint_rows(
     painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins
-) -> None:
+) -> tuple[CutText, ...]:
     type_, box = style.label, plot_area.box
     most = 5 if box.height() > 90 else 3
     ticks = axis_ticks(chart.y, plot_area.y, most)
@@ -179,9 +192,12 @@ def _paint_rows(
         base = place + type_.ascent / 2 - 1.0
         x = box.left() - PAD - type_.width(text) - _beside_rows(chart)
         type_.paint(painter, QPointF(x, base), text, style.colour("muted"))
-    if chart.y.label:
-        label = type_.shortened(axis_label(chart.y), box.height() + 20)
-        _paint_upright(painter, type_, label, box.left() - room.left + 2.0, box, style)
+    if not chart.y.label:
+        return ()
+    whole = axis_label(chart.y)
+    label, left = type_.shortened(whole, box.height() + 20), box.left() - room.left + 2.0
+    _paint_upright(painter, type_, label, left, box, style)
+    return _cut(label, whole, QRectF(left, box.top() - 10, type_.height, box.height() + 20))
 
 
 def _beside_rows(chart: Chart) -> float:
@@ -214,21 +230,23 @@ def _paint_row_pictures(
             taken.append(top)
 
 
-def _paint_columns(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
+def _paint_columns(
+    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea
+) -> tuple[CutText, ...]:
     type_, box = style.label, plot_area.box
     most = max(2, min(5, int(box.width() / 56)))
     ticks = axis_ticks(chart.x, plot_area.x, most)
     base = box.bottom() + PAD + type_.ascent
     # No label leaves its chart: that of a neighbour would run into it.
     first, limit = box.left() - PAD, box.right() + PAD
-    label = type_.shortened(axis_label(chart.x), box.width() + 40)
+    whole = axis_label(chart.x)
+    label = type_.shortened(whole, box.width() + 40)
+    x = box.center().x() - type_.width(label) / 2
+    below = QPointF(x, base + (type_.height if ticks else 0.0))
     if label and chart.matrix is None:  # at the end of the axis, which saves a line
-        type_.paint(painter, QPointF(box.right() + PAD + 2, base), label, style.colour("muted"))
+        below = QPointF(box.right() + PAD + 2, base)
         limit = box.right()
-    elif label:
-        x = box.center().x() - type_.width(label) / 2
-        below = QPointF(x, base + (type_.height if ticks else 0.0))
-        type_.paint(painter, below, label, style.colour("muted"))
+    type_.paint(painter, below, label, style.colour("muted"))
     widths = [type_.width(text) for _, text in ticks]
     places = [
         min(max(plot_area.across(value), first + wide / 2), limit - wide / 2)
@@ -237,12 +255,16 @@ def _paint_columns(painter: QPainter, chart: Chart, style: ChartStyle, plot_area
     for index in spaced(ticks, places, [wide / 2 + PAD for wide in widths]):
         point = QPointF(places[index] - widths[index] / 2, base)
         type_.paint(painter, point, ticks[index][1], style.colour("muted"))
+    around = QRectF(below.x(), below.y() - type_.ascent, type_.width(label), type_.height)
+    return _cut(label, whole, around)
 
 
-def _paint_bar(painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF) -> None:
+def _paint_bar(
+    painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF
+) -> tuple[CutText, ...]:
     matrix, type_ = chart.matrix, style.label
     if matrix is None:
-        return
+        return ()
     bar = QRectF(box.right() + 2 * PAD, box.top(), BAR, box.height())
     below, above = matrix.beyond
     bar = bar.adjusted(0, BAR if above else 0, 0, -BAR if below else 0)
@@ -265,9 +287,13 @@ def _paint_bar(painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF) 
         point = QPointF(bar.right() + PAD, places[index] + type_.ascent / 2 - 1.0)
         type_.paint(painter, point, text, style.colour("muted"))
         widest = max(widest, type_.width(text))
+    left = bar.right() + PAD + widest + PAD
+    label = ""
     if type_.width(matrix.bar) <= 1.5 * box.height():  # a stump of a word says nothing
         label = type_.shortened(matrix.bar, box.height() + 8)
-        _paint_upright(painter, type_, label, bar.right() + PAD + widest + PAD, box, style)
+        _paint_upright(painter, type_, label, left, box, style)
+    whole = QRectF(bar.left(), box.top(), left + type_.height - bar.left(), box.height())
+    return _cut(label, matrix.bar, whole)
 
 
 def _paint_arrow(
@@ -324,6 +350,7 @@ class FramePicture:
     def __init__(self) -> None:
         self._state: State = ()
         self._pixmap = QPixmap()
+        self.cut: tuple[CutText, ...] = ()  # what had no room when it was last painted
 
     def paint(
         self,
@@ -345,6 +372,6 @@ class FramePicture:
             self._pixmap.fill(Qt.GlobalColor.transparent)
             inner = QPainter(self._pixmap)
             inner.translate(QPoint(0, 0) - area.topLeft())
-            paint_frame(inner, chart, style, plot_area, room)
+            self.cut = paint_frame(inner, chart, style, plot_area, room)
             inner.end()
         painter.drawPixmap(area.topLeft(), self._pixmap)

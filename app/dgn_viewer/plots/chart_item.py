@@ -234,6 +234,10 @@ class ChartItem(QGraphicsObject):
                 )
         return parts
 
+    def tip_at(self, place: QPointF) -> str:
+        """The whole of a text at a place of the scene that had no room for it; else ''."""
+        return next((whole for box, whole in self._frame.cut if box.contains(place)), "")
+
     def over_follow(self, place: QPointF) -> bool:
         """Whether a place lies on the button 'follow' while it is shown."""
         return not self.following and follow_box(self.plot_area(), self.style.label).contains(place)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QImage, QMouseEvent, QResizeEvent
-from PySide6.QtWidgets import QScrollBar, QWidget
+from PySide6.QtGui import QHelpEvent, QImage, QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QScrollBar, QToolTip, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
 from dgn_viewer.plots.chart_item import ChartItem
@@ -240,6 +240,11 @@ class SceneView(QWidget):
         under = self.chart_at(self._pointer) if self._pointer is not None else ""
         return under or next(iter(self.shown_charts()), "")
 
+    def tip_at(self, place: QPointF) -> str:
+        """The whole of a label, as rich text, that was cut at a place of this widget; else ''."""
+        seen = (item for item in self._charts.values() if item.isVisible())
+        return html(next((whole for item in seen if (whole := item.tip_at(place))), ""))
+
     def picture(self, key: str) -> QImage:
         """A chart as it is on the screen, without the cursor."""
         item = self._charts.get(key)
@@ -308,6 +313,10 @@ class SceneView(QWidget):
                 self.go_to(*chip.steps)
             elif self._item_at(place) is None:
                 self.links.pinned.emit(NOTHING)
+        elif event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            words = self.tip_at(QPointF(self._canvas.mapToScene(event.pos())))
+            QToolTip.showText(event.globalPos(), words, self)
+            return True
         elif event.type() == QEvent.Type.Leave:
             self._pointer = None
             self._paced.now()

@@ -11,6 +11,7 @@ GAP = 8.0
 NARROW = 440.0  # below this width charts are placed by `Chart.narrow`
 SMALL_ROW = (40.0, 76.0)  # least and most height of an overview's picture
 LEAST_CURVES = (160.0, 90.0)  # width and height of the data below which curves say nothing
+LOW_CURVES = 48.0  # height of the data of a chart that is alone: it would have to scroll otherwise
 LEAST_MATRIX = (96.0, 96.0)
 TAB_ROW = 20.0  # height of the charts' titles as tabs
 SCROLL = 8.0  # what a scroll bar takes
@@ -132,6 +133,8 @@ def _large_enough(chart: Chart, box: Box) -> bool:
 def _scrolled(chart: Chart, around: Margins, width: float, height: float) -> Fitted:
     """One chart in the whole room, or in as much as it needs at least."""
     wide, high = _least(chart)
+    if (wide, high) == LEAST_CURVES:  # what is below it, events included, stays in sight
+        high = LOW_CURVES
     wide = wide + around.left + around.right
     high = high + around.top + around.bottom + around.lane
     taken = width - (SCROLL if height < high else 0.0), height - (SCROLL if width < wide else 0.0)

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.plots.thumbnail_row import HEIGHT, LOW
-from dgn_viewer.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
+from dgn_viewer.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX, LOW_CURVES
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Scene
 from dgn_viewer.style.theme import LIGHT
 
@@ -119,7 +119,7 @@ def test_a_chart_without_room_scrolls(view: SceneView) -> None:
     view.resize(320, 80)
     _across, down = view.findChildren(QScrollBar, options=DIRECT)
     assert down.isVisible()
-    assert view.area("a").height() == LEAST_CURVES[1]
+    assert view.area("a").height() == LOW_CURVES
     top = view.area("a").top()
     down.setValue(down.maximum())
     assert view.area("a").top() == top - down.maximum()

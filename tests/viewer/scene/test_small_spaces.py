@@ -11,6 +11,7 @@ from dgn_viewer.scene.chart_layout import (
     GAP,
     LEAST_CURVES,
     LEAST_MATRIX,
+    LOW_CURVES,
     SCROLL,
     TAB_ROW,
     Margins,
@@ -88,10 +89,12 @@ def test_the_second_place_of_charts_is_taken_before_tabs() -> None:
 
 def test_a_single_chart_scrolls_below_its_least_size() -> None:
     alone = (curves("a"),)
-    found = fitted(alone, room, 300, HIGH - 10)
+    low = HIGH - LEAST_CURVES[1] + LOW_CURVES
+    assert fitted(alone, room, 300, low).height == low  # all of it in sight
+    found = fitted(alone, room, 300, low - 10)
     assert found.tabs == ()
-    assert (found.width, found.height) == (300 - SCROLL, HIGH)
-    assert found.places["a"].box.height == LEAST_CURVES[1]
+    assert (found.width, found.height) == (300 - SCROLL, low)
+    assert found.places["a"].box.height == LOW_CURVES
     found = fitted(alone, room, 150, 400)
     assert (found.width, found.height) == (40 + LEAST_CURVES[0], 400 - SCROLL)
     assert found.places["a"].box.width == LEAST_CURVES[0]
@@ -100,8 +103,8 @@ def test_a_single_chart_scrolls_below_its_least_size() -> None:
 def test_a_tab_scrolls_below_its_least_size() -> None:
     found = fitted(PAIR, room, 300, 60)
     assert found.tabs == ("a", "b")
-    assert found.height == HIGH
-    assert found.places["a"].box.height == LEAST_CURVES[1]
+    assert found.height == HIGH - LEAST_CURVES[1] + LOW_CURVES
+    assert found.places["a"].box.height == LOW_CURVES
 
 
 def test_a_matrix_keeps_its_least_size() -> None:
