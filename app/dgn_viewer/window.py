@@ -419,6 +419,7 @@ class Window(QMainWindow):
         self.docks.steps.wanted.connect(self.step_cursor.go_to)
         self.docks.changed.connect(partial(name_platform_parts, self))
         self.docks.arranged.connect(self.inspector_dock.fit)
+        self.docks.arranged.connect(partial(name_platform_parts, self))
         self.recent.changed.connect(self.registry.refresh)
         self.files.configured.connect(partial(self.recent.add, "configuration"))
         self.menus.opening.connect(self._on_menu)

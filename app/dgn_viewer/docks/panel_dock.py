@@ -9,10 +9,9 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QKeyEvent
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
-    QComboBox,
     QStackedWidget,
     QToolButton,
     QWidget,
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
 
 CHART = "chart"  # the option of every panel that names the chart below a tab
 LEAST_HEIGHT = 48  # pixels: in a low window a panel gives way
+_AROUND = 16  # pixels left and right of all that is in it
 _TRAINS = 0.1  # seconds between drawings: where it is more, a network trains at full speed
 _SAID_EVERY = 1.0  # seconds between two counts of the steps that a picture is behind
 # Rows down and columns to the right.
@@ -292,6 +292,23 @@ class PanelDock(QWidget):
         below = row((self._footer, 1), self._progress)
         column(header, (self._pages, 1), below, into=self, margins=(8, 2, 8, 2), spacing=0)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow panel the choices have the room of the buttons, which the menu has too."""
+        super().resizeEvent(event)
+        buttons = (self._about, self._export)
+        needed = self._header_width(ElidedBox.sizeHint)
+        needed += sum(button.sizeHint().width() + 4 for button in buttons)
+        for button in buttons:
+            button.setVisible(self.width() >= needed)
+
+    def minimumSizeHint(self) -> QSize:
+        """Of its choices alone: facts and buttons give way."""
+        return QSize(self._header_width(ElidedBox.minimumSizeHint), LEAST_HEIGHT)
+
+    def _header_width(self, of: Callable[[ElidedBox], QSize]) -> int:
+        boxes = [box for box in (*self._combos.values(), self._dial) if not box.isHidden()]
+        return sum(of(box).width() + 4 for box in boxes) + _AROUND
+
     def _make_scene_view(self) -> SceneView:
         from dgn_viewer.plots.scene_view import SceneView
 
@@ -312,7 +329,7 @@ class PanelDock(QWidget):
         button.setAutoRaise(True)
         return button
 
-    def _combo(self, option: Option) -> QComboBox:
+    def _combo(self, option: Option) -> ElidedBox:
         combo = ElidedBox(option.label)
         combo.setObjectName(option.id)
         combo.setAccessibleName(f"{self.spec.title}: {option.label}")

@@ -96,6 +96,7 @@ def _slowest(readings: tuple[Reading, ...]) -> Reading | None:
 class ProbeExamplesDial(ElidedBox):
     """'64 examples': how many probe examples the kernel panels of this run share."""
 
+    LEAST = 64  # its number alone
     chosen = Signal(int)
 
     def __init__(self, spec: PanelSpec) -> None:

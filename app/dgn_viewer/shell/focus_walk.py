@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QTabBar, QToolButton, QWidget
+from PySide6.QtWidgets import QApplication, QMainWindow, QTabBar, QToolButton, QWidget
+
+from dgn_viewer.style.stylesheet import plain_tip
 
 
 class FocusWalk:
@@ -30,11 +32,14 @@ def _holds(part: QWidget, widget: QWidget | None) -> bool:
 
 
 def name_platform_parts(window: QWidget) -> None:
-    """Name what Qt makes by itself: tab bars of docks behind each other, buttons for what has no
-    room."""
+    """Name what Qt makes by itself: tab bars of docks behind each other, with the whole of each
+    text as its tip, and buttons for what has no room."""
     for bar in window.findChildren(QTabBar):
         if not bar.accessibleName():
             bar.setAccessibleName("Panels behind each other")
+        if isinstance(bar.parentWidget(), QMainWindow):
+            for place in range(bar.count()):  # a narrow tab cuts its text
+                bar.setTabToolTip(place, plain_tip(bar.tabText(place)))
     for button in window.findChildren(QToolButton):
         if button.objectName().startswith("qt_") and not button.accessibleName():
             button.setAccessibleName("More")

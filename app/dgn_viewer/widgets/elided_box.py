@@ -16,13 +16,14 @@ from PySide6.QtWidgets import (
 from dgn_viewer.style.stylesheet import tip
 
 _MOST = 176  # pixels that its longest entry may ask for
-_LEAST = 64
 _LEFT, _RIGHT = 7, 18  # the padding and the arrow, as the style sheet has them for 'slim'
 _AROUND = _LEFT + _RIGHT + 2
 
 
 class ElidedBox(QComboBox):
     """As wide as its longest entry where there is room, never wider than `_MOST`."""
+
+    LEAST = 88  # pixels: 'whol…work' can still be told apart
 
     def __init__(self, about: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -40,7 +41,7 @@ class ElidedBox(QComboBox):
 
     def minimumSizeHint(self) -> QSize:
         hint = self.sizeHint()
-        return QSize(min(hint.width(), _LEAST), hint.height())
+        return QSize(min(hint.width(), self.LEAST), hint.height())
 
     def showPopup(self) -> None:
         """The list shows its entries whole, however narrow the closed box is."""
