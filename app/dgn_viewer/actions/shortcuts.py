@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt
+from math import ceil
+
+from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence, QMouseEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
 from dgn_viewer.actions.registry import Actions
-from dgn_viewer.widgets.layouts import PlainLabel
+from dgn_viewer.widgets.layouts import PlainLabel, column, scrolling
 
-_ROWS = 14  # in one column of the sheet
+_ROWS = 14  # in one column of the sheet, where the window has room for all columns
+_AROUND = 16  # pixels of the window that stay in sight on each side
 
 
 class ShortcutSheet(QFrame):
@@ -22,10 +25,13 @@ class ShortcutSheet(QFrame):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._window = window
         self._actions = actions
-        self._grid = QGridLayout(self)
+        self._sheet = QWidget()
+        self._grid = QGridLayout(self._sheet)
         self._grid.setContentsMargins(24, 16, 24, 16)
         self._grid.setHorizontalSpacing(16)
-        self._grid.setVerticalSpacing(8)
+        self._area = scrolling(self._sheet)
+        self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        column(self._area, into=self)
         self.hide()
 
     def rows(self) -> tuple[tuple[str, str], ...]:
@@ -38,22 +44,36 @@ class ShortcutSheet(QFrame):
         )
 
     def open(self) -> None:
-        self._clear()
-        title = PlainLabel("Keyboard shortcuts", self)
-        title.setProperty("role", "title")
-        self._grid.addWidget(title, 0, 0, 1, 4)
-        for place, (keys, text) in enumerate(self.rows()):
-            column, row = divmod(place, _ROWS)
-            key_label = PlainLabel(keys, self)
-            key_label.setProperty("role", "heading")
-            self._grid.addWidget(key_label, row + 1, 2 * column)
-            self._grid.addWidget(PlainLabel(text.removesuffix("…"), self), row + 1, 2 * column + 1)
-        self.adjustSize()
-        window = self._window
-        self.move((window.width() - self.width()) // 2, (window.height() - self.height()) // 2)
+        room = self._window.size() - QSize(2 * _AROUND, 2 * _AROUND)
+        rows, columns = self.rows(), ceil(len(self.rows()) / _ROWS)
+        while self._fill(rows, columns).width() > room.width() and columns > 1:
+            columns -= 1
+        size = self._sheet.sizeHint()
+        if size.height() > room.height():  # it scrolls
+            size.setWidth(size.width() + self._area.verticalScrollBar().sizeHint().width())
+        self.resize(size.grownBy(self.contentsMargins()).boundedTo(room))
+        self.move(self._window.rect().center() - self.rect().center())
         self.show()
         self.raise_()
         self.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def _fill(self, rows: tuple[tuple[str, str], ...], columns: int) -> QSize:
+        """Lay the rows out in so many columns; returns the size that they take."""
+        self._clear()
+        title = PlainLabel("Keyboard shortcuts", self._sheet)
+        title.setProperty("role", "title")
+        self._grid.addWidget(title, 0, 0, 1, 2 * columns)
+        high = ceil(len(rows) / columns)
+        self._grid.setVerticalSpacing(8 if high <= _ROWS else 2)
+        for place, (keys, text) in enumerate(rows):
+            beside, row = divmod(place, high)
+            key_label = PlainLabel(keys, self._sheet)
+            key_label.setProperty("role", "heading")
+            self._grid.addWidget(key_label, row + 1, 2 * beside)
+            words = PlainLabel(text.removesuffix("…"), self._sheet)
+            self._grid.addWidget(words, row + 1, 2 * beside + 1)
+        self._grid.activate()
+        return self._sheet.sizeHint()
 
     def _clear(self) -> None:
         while (item := self._grid.takeAt(0)) is not None:

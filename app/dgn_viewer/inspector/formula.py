@@ -7,6 +7,7 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from dgn_viewer.scene.typeset import formula_in_letters
 from dgn_viewer.style.theme import LIGHT, Theme
 
 _PIXELS = 16  # size of the letters
@@ -23,7 +24,7 @@ class FormulaView(QWidget):
         self._drawn_for: tuple[float, str] | None = None
         mask = typeset(tex, 1.0)
         self._natural = QSize(mask.shape[1], mask.shape[0])
-        self.setAccessibleName(tex)
+        self.setAccessibleName(formula_in_letters(tex))
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_theme(self, theme: Theme) -> None:

@@ -3,11 +3,19 @@ r"""Mathematics in labels: 'trace $K^V$' as runs of letters that a painter or HT
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from html import escape
 from itertools import chain, zip_longest
 
 from dgn_engine.text.printable import printable
+
+_GROUP = r"\{((?:[^{}\\]|\\[^{}]|\\[{}])*)\}"  # without groups inside
+_SIGNS = {
+    "cdot": "·", "cdots": "⋯", "circ": "∘", "langle": "⟨", "left": "", "leq": "≤", "neq": "≠",
+    "odot": "⊙", "partial": "∂", "prod": "∏", "quad": " ", "rangle": "⟩", "right": "",
+    "Rightarrow": "⇒", "sum": "∑", "top": "T", "Lambda": "Λ", "lambda": "λ",
+}  # fmt: skip  # Unicode says lamda
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,32 @@ def plain(label: str) -> str:
     inside = (re.sub("[{}]", "", part) for part in parts[1::2])
     outside = (part.replace(r"\$", "$") for part in parts[::2])
     return "".join(chain.from_iterable(zip_longest(outside, inside, fillvalue="")))
+
+
+def formula_in_letters(tex: str) -> str:
+    r"""A formula in TeX as one line that can be read aloud: 'K^V = Ψ_V^T Ψ_V', '(1)/(C)'."""
+    text = tex.replace("$", "")
+    for _ in range(text.count("{")):  # from the innermost group outwards
+        text = re.sub(r"\\frac\s*" + 2 * _GROUP, r"(\1)/(\2)", text)
+        text = re.sub(r"\\hat\s*" + _GROUP, "\\1\u0302", text)
+        text = re.sub(r"\\(?:math[a-z]+|left|right)\b\s*" + _GROUP, r"\1", text)
+        text = re.sub(r"([\^_])\{(\w|[^\x00-\x7f])\}", r"\1\2", text)
+        text = re.sub(r"([\^_])" + _GROUP, r"\1(\2)", text)
+    text = re.sub(r"\\([A-Za-z]+)", _letter, text)
+    text = re.sub(r"\\(\W)", lambda found: {",": " ", "|": "‖"}.get(found[1], found[1]), text)
+    return " ".join(text.split())
+
+
+def _letter(command: re.Match[str]) -> str:
+    """What a command of TeX stands for: a Greek letter, a sign, or its own name."""
+    name = command[1]
+    if name in _SIGNS:
+        return _SIGNS[name]
+    name, case = name.removeprefix("var"), "CAPITAL" if name[0].isupper() else "SMALL"
+    try:
+        return unicodedata.lookup(f"GREEK {case} LETTER {name.upper()}")
+    except KeyError:
+        return name
 
 
 def literal(name: str) -> str:

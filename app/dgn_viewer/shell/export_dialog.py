@@ -128,6 +128,7 @@ class ExportDialog(QDialog):
 
     def _lay_out(self) -> None:
         sheet = QScrollArea()
+        sheet.setAccessibleName("Preview")
         sheet.setWidget(self.picture)
         sheet.setWidgetResizable(True)
         form = scrolling(self.form)

@@ -106,7 +106,7 @@ class ExportForm(QWidget):
         self._legend.clear()
         self._names = {}
         for name in curve_names([panel.scene for panel in panels]):
-            line = QLineEdit(self._renamed.get(name, name))
+            line = QLineEdit(self._renamed.get(name, name).replace(name, plain(name)))
             line.setPlaceholderText("no name")
             line.setAccessibleName(f"Name of the curve {plain(name)}")
             line.textEdited.connect(lambda text, name=name: self._rename(name, text))
@@ -214,6 +214,7 @@ class ExportForm(QWidget):
         self.changed.emit()
 
     def _rename(self, name: str, text: str) -> None:
+        """Take a name as it is typed; the curve's own in it keeps its mathematics."""
         self._renamed.pop(name, None)
-        self._renamed[name] = text
+        self._renamed[name] = text.replace(plain(name), name)
         self.changed.emit()

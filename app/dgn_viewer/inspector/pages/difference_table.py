@@ -87,7 +87,9 @@ class DifferenceTable(QTableWidget):
         """Columns as wide as their texts need, up to a number; rows and table as high as these."""
         most = self.fontMetrics().horizontalAdvance(_WIDEST) + _PADDING
         for column in range(1, len(_COLUMNS)):
-            self.setColumnWidth(column, min(self.sizeHintForColumn(column) + 1, most))
+            head = self.horizontalHeader().sectionSizeHint(column)
+            wide = min(self.sizeHintForColumn(column) + 1, most)
+            self.setColumnWidth(column, max(wide, head))
         self.resizeRowsToContents()
         head = self.horizontalHeader().sizeHint().height()
         self.setFixedHeight(head + self.verticalHeader().length() + 4)

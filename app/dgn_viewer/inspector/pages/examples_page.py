@@ -7,7 +7,18 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QPushButton, QWidget
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QPushButton,
+    QSizePolicy,
+    QStyle,
+    QStyleOptionButton,
+    QStylePainter,
+    QWidget,
+)
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Command
@@ -20,16 +31,48 @@ from dgn_engine.protocol.probe_commands import (
 )
 from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
 from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
+from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.example_grid import ExampleGrid
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 AT_ONCE = 30  # pictures in the grid
 _MOST_CLASSES = 24  # that have a button each
 _ACROSS = 5
+_LEAST_CLASS, _MOST_CLASS = 40, 120  # pixels of such a button
 
 Light = Callable[[tuple[int, ...]], None]
+
+
+class _ClassButton(QPushButton):
+    """A button with the name of a class, cut in the middle where a row of them has no room."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(_LEAST_CLASS, super().minimumSizeHint().height())
+
+    def sizeHint(self) -> QSize:
+        hint = super().sizeHint()
+        return QSize(min(hint.width(), _MOST_CLASS), hint.height())
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        option = QStyleOptionButton()
+        self.initStyleOption(option)
+        room = (
+            self.style()
+            .subElementRect(QStyle.SubElement.SE_PushButtonContents, option, self)
+            .width()
+        )
+        middle = Qt.TextElideMode.ElideMiddle
+        option.text = self.fontMetrics().elidedText(option.text, middle, room)  # type: ignore[misc]
+        painter = QStylePainter(self)
+        painter.drawControl(QStyle.ControlElement.CE_PushButton, option)
+        painter.end()
 
 
 class ExamplesPage(QFrame):
@@ -57,7 +100,7 @@ class ExamplesPage(QFrame):
         self.words.setWordWrap(True)
         self.classes: dict[str, QPushButton] = {}
         self._class_place = QWidget()
-        self.of_class = QComboBox()
+        self.of_class = ElidedBox("Examples of")
         self.of_class.setAccessibleName("Class of the examples to choose from")
         self.of_class.activated.connect(lambda _: self._list(0))
         self.grid = ExampleGrid()
@@ -184,7 +227,9 @@ class ExamplesPage(QFrame):
         layout = self._class_place.layout()
         assert isinstance(layout, QGridLayout)
         for place, name in enumerate(names if len(names) <= _MOST_CLASSES else ()):
-            button = push_button(name, self._choose_classes, about=f"Only examples of class {name}")
+            button = _ClassButton(name)
+            button.setToolTip(plain_tip(f"Only examples of class {name}"))
+            button.clicked.connect(self._choose_classes)
             button.setCheckable(True)
             button.setAccessibleName(f"Only class {name}")
             self.classes[name] = button
