@@ -46,7 +46,7 @@ class DgnProcess(QObject):
         """`dgn ARGUMENTS`, whose result will lie in `folder`."""
         assert not self.running
         self._folder = folder
-        self._last = None
+        self._last = _left_behind(folder)
         environment = QProcessEnvironment()
         for name, value in python_environment().items():
             environment.insert(name, value)
@@ -92,3 +92,11 @@ class DgnProcess(QObject):
         if error == QProcess.ProcessError.FailedToStart:
             self._timer.stop()
             self.ended.emit(1, f"dgn could not be started: {self._process.errorString()}.")
+
+
+def _left_behind(folder: Path) -> ReproductionProgress | None:
+    """What an earlier process wrote there: it says nothing of the one that begins."""
+    try:
+        return reproduction_progress.read(folder)
+    except UserError:
+        return None
