@@ -19,6 +19,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.compare_page import ComparePage
+from dgn_viewer.scene.differences import differences
 from dgn_viewer.scene.elements import Scene
 from tests.viewer.conftest import small_run
 from tests.viewer.display.conftest import put_in_place
@@ -88,6 +89,32 @@ def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_c
         return str(page.table.texts())
 
     qtbot.waitUntil(lambda: page.table.isVisible() and "FR-II" in told())
+
+    def compared() -> tuple[str, int | None]:
+        opened = window.run_state.comparison
+        return ("", None) if opened is None else (opened.folder, opened.at_step)
+
+    assert compared() == (branch.folder, None)
+    # A recorded step of the run as B, and the branch again, whatever the page has chosen.
+    window.time_bar.slider.setFocus()
+    user.key("Home")
+    cursor = window.step_cursor
+    qtbot.waitUntil(lambda: cursor.step is not None and cursor._waiting is None)
+    first = cursor.step
+    assert first is not None
+    user.key("ctrl+alt+b")
+    qtbot.waitUntil(lambda: compared() == (str(parent), first))
+    qtbot.waitUntil(lambda: window.history.view({}).compared.own)  # type: ignore[union-attr]
+    page.renew()
+    [loss] = [one for one in differences(window.history.view({}), None).scores
+              if one.name == "train loss"]  # fmt: skip
+    ours, theirs = loss.numbers
+    assert ours is not None
+    assert ours.step == LAST
+    assert theirs is None or theirs.step <= first  # not A's own score
+    user.press(page.compare)
+    qtbot.waitUntil(lambda: compared() == (branch.folder, None))
+    qtbot.waitUntil(lambda: "FR-II" in told())
     assert viewer.close()
     alone, changed = tmp_path / "alone", tmp_path / "changed"
     HeadlessRun(Quiet(), lambda: False).train(config, RunFolder.create(alone, config))
