@@ -431,6 +431,7 @@ class ComparisonOpened(Event):
     config: RunConfig | None = None  # of a recorded run, as it was then
     folder: str = ""  # of the run that it belongs to; '' for a file, and for a run not recorded
     at_step: int | None = None  # that was asked for: nothing later counts; None: as it is now
+    number: int = 0  # of the comparison in its session, from 1; frames say it
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class Frame:
     regime: str = ""  # of the network that was read; '' in records of earlier versions
     wiring: tuple[int, ...] = ()  # as in `Rewired`
     probe_digest: str = ""  # of the probe set that was read; '' in records of earlier versions
+    comparison: int = 0  # in which `compared` was read: `ComparisonOpened.number`
 
     def __repr__(self) -> str:
         seen = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())

@@ -68,6 +68,7 @@ class Comparison:
         self._network: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
         self._scalars: list[ProbeScalars] = []  # of its readings, since they were taken
+        self._number = 0  # of comparisons so far
 
     def open(self, source: ComparisonSource, inputs: ProbeInputs | None) -> None:
         """Begin; where this raises `UserError`, the comparison before stays."""
@@ -91,7 +92,8 @@ class Comparison:
         self._release()
         self._source, self._network = source, network
         self._scalars = []
-        self._emit(opened)
+        self._number += 1
+        self._emit(replace(opened, number=self._number))
         if recorded is not None:
             self._emit(recorded)
 
@@ -99,6 +101,11 @@ class Comparison:
     def source(self) -> ComparisonSource | None:
         """What it was opened with; None where nothing is compared."""
         return self._source
+
+    @property
+    def number(self) -> int:
+        """Of the comparison that was opened last, from 1."""
+        return self._number
 
     def move(self, found: ImportedNetwork) -> None:
         """It trains elsewhere, and these are its weights now: what is read next is read of them,

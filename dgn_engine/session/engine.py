@@ -460,7 +460,8 @@ class Engine:
     def _frame_of(self, shown: Shown) -> Frame:
         if isinstance(shown, Run):
             return self._publisher.frame(shown, self.running)
-        return shown.frame(self._files.comparison.readings)
+        comparison = self._files.comparison
+        return shown.frame(comparison.readings, comparison.number)
 
     def _open_file(self, command: do.OpenFile) -> None:
         """A session is opened as one, under whatever name it was dropped."""
@@ -518,7 +519,7 @@ class Engine:
             if inspected is not None and (
                 inspected.network.read_next(comparison.gates) or comparison.read_next() or heard
             ):
-                self._publish(inspected.frame(comparison.readings))
+                self._publish(inspected.frame(comparison.readings, comparison.number))
             if inspected is not None:
                 inspected.score_next()
         except Exception as error:

@@ -71,6 +71,7 @@ class FramePublisher:
             eta_seconds=left / rate if run.total_steps and rate > 0 else None,
             readings=dict(run.probe_schedule.readings),
             compared=self._comparison.readings,
+            comparison=self._comparison.number,
             watching=run.budget.account if running else None,
             regime=run.trainer.regime.name,
             wiring=run.trainer.network.wiring,

@@ -291,7 +291,8 @@ class InspectedNetwork:
     def probe_schedule(self) -> ProbeSchedule:
         return self.network.probe_schedule
 
-    def frame(self, compared: Mapping[str, Reading]) -> Frame:
+    def frame(self, compared: Mapping[str, Reading], comparison: int) -> Frame:
+        """The network as it is read; `compared`, `comparison`: as in `Frame`."""
         return Frame(
             run=self.number,
             step=self.network.step,
@@ -300,6 +301,7 @@ class InspectedNetwork:
             eta_seconds=None,
             readings=dict(self.probe_schedule.readings),
             compared=compared,
+            comparison=comparison,
         )
 
     def started(self) -> RunStarted:

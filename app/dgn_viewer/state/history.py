@@ -229,7 +229,9 @@ class History:
             del self._readings[probe]
             self._measured.pop(probe, None)  # of a network, or of examples, that are no more
             self._touch(probe, frame.step)
-        if self._compared is not None:
+        # A frame may come late: from before B was another one.
+        opened = self._opened
+        if self._compared is not None and opened is not None and opened.number == frame.comparison:
             self._read_compared(self._compared, frame)
         return True
 

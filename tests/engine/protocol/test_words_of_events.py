@@ -274,6 +274,9 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "scores": (),
         "remark": "",
         "config": None,
+        "folder": "",
+        "at_step": None,
+        "number": 0,
     },
     events.ComparisonClosed: {"reason": ""},
     events.RunShown: {"file_name": "", "saved": "", "window": "null", "replaced": ""},
@@ -306,6 +309,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "regime": "",
         "wiring": (),
         "probe_digest": "",
+        "comparison": 0,
     },
     frames.Watching: {"taken": 0.0, "every": 0.0, "parts": {}},
     catalogue.RegimeEntry: {

@@ -157,6 +157,7 @@ def test_a_comparison_says_what_it_compares_with(
         "ReLU",
         layer_infos(network.network.architecture),
         wiring=(0, 1),
+        number=1,
     )
     comparison.open(of_listing(contents("y.npz", (2000, 8), (3, 2000))), inputs(8))
     assert opened(events).about == "ReLU, as you said · 1 gate layer · 22,000 weights"
@@ -328,7 +329,9 @@ def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
     assert set(frame.compared) == set(frame.readings) == {"gates", "npk", "agreement"}
     assert frame.readings["agreement"].scalars["equal"] == 1.0
     desk.do(do.StartRun(small("FR-II"), paused=True))
-    assert desk.events.count(desk.last(told.ComparisonOpened)) == 2  # it goes over to the run
+    opened = [event for event in desk.events if isinstance(event, told.ComparisonOpened)]
+    assert [replace(event, number=0) for event in opened] == [replace(opened[0], number=0)] * 2
+    assert [event.number for event in opened] == [1, 2]  # it goes over to the run
 
 
 @pytest.mark.usefixtures("files_at_once")

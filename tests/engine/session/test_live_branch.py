@@ -246,6 +246,7 @@ def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> 
     until(desk, lambda: "equal" in desk.frames[-1].readings["agreement"].arrays)
     frame = desk.frames[-1]
     now, then = frame.readings["gates"], frame.compared["gates"]
+    assert frame.comparison == opened.number > 0
     assert (now.step, then.step) == (33, 3)
     for layer in range(3):
         ours, theirs = now.arrays[f"layer_{layer}"], then.arrays[f"layer_{layer}"]

@@ -286,6 +286,15 @@ def test_a_reading_of_b_moves_its_probe_once() -> None:
     assert moved(frame(6, GATES), frame(4, GATES)) == set()
 
 
+def test_a_late_frame_gives_b_no_reading_of_the_network_that_was_b_before() -> None:
+    first, second = (replace(OPENED, number=number) for number in (1, 2))
+    late = replace(frame(4, b=(GATES,)), comparison=1)
+    for happened, readings in (((first, late), {"gates": GATES}), ((first, second, late), {})):
+        compared = seen(*happened).view({}).compared
+        assert compared is not None
+        assert compared.readings == readings
+
+
 def test_a_new_run_counts_though_nothing_else_has_changed() -> None:
     history = seen()
     first = history.revision("gates")
