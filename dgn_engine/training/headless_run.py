@@ -66,7 +66,8 @@ class Outcome:
     def summary(self) -> str:
         """One line for people."""
         if self.best_accuracy != self.best_accuracy:
-            trained = f", train accuracy {self.train_accuracy:.2%}" if self.step else ""
+            known = self.train_accuracy == self.train_accuracy  # it is NaN before a finite score
+            trained = f", train accuracy {self.train_accuracy:.2%}" if known else ""
             return f"{self.regime}: {_steps(self.step)}{trained}, no test score yet"
         return (
             f"{self.regime}: {_steps(self.step)}, best test accuracy {self.best_accuracy:.2%} "
