@@ -47,18 +47,33 @@ class Reading:
         return f"<{self.probe} of step {self.step:,}: {self.absent or shapes or 'no arrays'}>"
 
 
+SURE = 2.0  # standard errors: what is less than that from nothing cannot be told from it
+
+
 @dataclass(frozen=True)
 class Watching:
     """What watching takes of a run's time at present, and may take: shares (0…1).
 
+    `taken`, `parts`: by what is charged, some of it in time that a paced run would have waited.
     `every`: seconds between two rounds, in each of which all that is watched is read and drawn.
-    `parts`: what takes how much, some of it in time that a paced run would have waited.
+    `overhead`: the share of the step rate that is lost, as measured, with its standard error
+    `noise`; None where it is not measured, for the reason `unmeasured`. `slowed`: how many times
+    as long as usual frames wait that bring no new reading.
     """
 
     share: float
     taken: float = 0.0
     every: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
+    overhead: float | None = None
+    noise: float = 0.0
+    unmeasured: str = ""
+    slowed: float = 1.0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the overhead is known, and can be told from nothing."""
+        return self.overhead is not None and self.overhead > SURE * self.noise
 
 
 @dataclass(frozen=True)

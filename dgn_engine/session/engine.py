@@ -104,13 +104,13 @@ class Engine:
             do.SetPace: self._in_run(lambda run, c: run.set_pace(c.steps_per_second)),
             do.SaveWeights: self._in_run(lambda run, c: run.save(Path(c.path))),
             do.Undo: lambda _: self._undo.undo(self.run),
+            do.UndoSetting: lambda _: self._undo.undo_setting(self.run),
             do.Redo: lambda _: self._undo.redo(self.run),
             GoBack: self._in_run(lambda run, _: self._go_back(run)),
             UndoMany: lambda command: self._undo.undo_many(command, self.run),
             do.Watch: lambda command: self._watch(command.requests),
             do.CancelReading: self._on_shown(readings.cancel),
             do.CancelLoading: lambda _: self._cancelled.clear(),  # nothing is being read any more
-            do.UndoSetting: lambda _: self._undo.undo_setting(self.run),
             do.GoOnReading: self._on_shown(readings.go_on),
             **{kind: self._on_shown(act) for kind, act in readings.about_probe_set.items()},
             do.SetWatchShare: lambda command: watching.set_share(command, self.run),
@@ -152,6 +152,8 @@ class Engine:
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
         self._look_at = 0.0
+        if self.run is not None and not isinstance(command, do.ReportWindow):
+            self.run.budget.overhead.forget()
         self._attempt(command.in_words(), lambda: self._execute(command))
         if self._shown is not None and self._shown.probe_schedule.dropped:
             self._shown.probe_schedule.dropped = False
@@ -164,7 +166,8 @@ class Engine:
         try:
             if run is not None and self.running:
                 self._step(run)
-                if self.running and time.monotonic() < self._look_at:
+                quiet = run.budget.overhead.is_quiet()
+                if self.running and (quiet or time.monotonic() < self._look_at):
                     return
             self._look()
         except Exception as error:
@@ -198,6 +201,8 @@ class Engine:
         if self._recording is not None:
             self._recording.tick()
         run.budget.settle(self.running, run.pace > 0.0)
+        if self.running and not run.pace:
+            run.budget.overhead.begin_if_due()
 
     def _show_due(self, run: Run, running: bool, heard: bool = False) -> None:
         """Read, publish and record what is due; where the run stands still, all of it is recorded,

@@ -47,10 +47,14 @@ class FramePublisher:
                 run.probe_schedule.overflowed = False
                 run.stop_overflowed()
         new = heard or bool(due)
-        if not new and running and time.monotonic() - self._published < PUBLISH_EVERY:
+        if not new and running and self._waits(run):
             return None
         frame = self._publish_frame(run, running)
         return frame if new else None
+
+    def _waits(self, run: Run) -> bool:
+        every = run.budget.unprompted(PUBLISH_EVERY)
+        return time.monotonic() - self._published < every
 
     def _publish_frame(self, run: Run, running: bool) -> Frame:
         self._published, began = time.monotonic(), run.budget.busy()

@@ -75,6 +75,11 @@ class EvaluationSchedule:
         """Whether a test pass is under way."""
         return self._pass is not None
 
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether a test pass is under way that the run takes whether it is watched or not."""
+        return self._pass is not None and not self._between
+
     def after_step(self) -> bool:
         """Measure, or begin a test pass, if it is time; False if the loss is not finite."""
         step = self._trainer.step_count

@@ -125,7 +125,7 @@ class Recording:
     def _frame_every(self) -> float:
         """Seconds between two frames, such that recording keeps to its share of the budget."""
         spent = SHARED * (self._recorder.busy - self._framed_at)
-        return min(max(FRAME_EVERY, spent / (FRAME_SHARE * self._run.budget.share)), FRAME_LATEST)
+        return min(max(FRAME_EVERY, self._run.budget.spacing(spent, FRAME_SHARE)), FRAME_LATEST)
 
     def tick(self) -> None:
         """Between two steps: write a checkpoint where one is due, emit the recorder's events."""
@@ -135,7 +135,7 @@ class Recording:
             self._charge(busy - self._billed, own=False)
             self._billed = busy
         now = time.monotonic()
-        if now - self._noted >= NOTES_EVERY:
+        if now - self._noted >= self._run.budget.unprompted(NOTES_EVERY):
             self._recorder.pass_on()
             self._noted = now
         if now - self._saved >= self._every and not self._recorder.saving:

@@ -53,6 +53,7 @@ from dgn_engine.training.out_of_memory import (
     is_out_of_memory,
     refused_without_memory,
 )
+from dgn_engine.training.overhead_meter import seconds_of_main_thread, seconds_of_other_threads
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import (
     ComparedGates,
@@ -146,7 +147,9 @@ class Run:
         self.learning_rate = config.training.learning_rate
         # A GPU works on while this thread sleeps: there the clock tells what training takes.
         clock = time.thread_time if self.device.type == "cpu" else time.monotonic
-        self.budget = WatchBudget(busy=clock)
+        alone = torch.get_num_threads() == 1
+        others = seconds_of_other_threads if alone else seconds_of_main_thread
+        self.budget = WatchBudget(busy=clock, others=others)
         self.evaluation = EvaluationSchedule(self.trainer, emit, live, self.budget)
         self.probe_schedule = ProbeSchedule(emit, live, self.budget)
         self.image_shape = tuple(examples.train_x.shape[1:])  # also where the network takes rows
@@ -227,10 +230,16 @@ class Run:
 
     def advance(self) -> bool:
         """Advance a pending test pass by one chunk, or take a step; True if it was a step."""
+        overhead = self.budget.overhead
+        if self.evaluation.ends_epoch:
+            overhead.leave_out(self.evaluation.advance)
+            return False
         if self.evaluation.pending:
+            overhead.disturb()
             self.evaluation.advance()
             return False
         self._step()
+        overhead.steps += 1
         return True
 
     def step(self) -> None:

@@ -135,13 +135,13 @@ def test_what_is_cheap_is_read_four_times_a_second_and_not_more() -> None:
     assert min(later - earlier for earlier, later in gaps) >= SHORTEST
 
 
-@pytest.mark.parametrize("speed", [1.0, 0.2])
+@pytest.mark.parametrize(("speed", "longest"), [(1.0, LONGEST), (0.2, LONGEST / 0.2)])
 def test_where_the_rest_takes_the_share_every_probe_is_still_read_each_longest_interval(
-    speed: float,
+    speed: float, longest: float
 ) -> None:
     made = Simulation([0.01, 0.005], 0.04, window=0.1 * speed, speed=speed).run(100.0)
     assert made.taken > 0.05
-    assert made.longest() <= LONGEST + 0.2
+    assert made.longest() <= 1.02 * longest + 0.2
     assert made.budget.account.taken == pytest.approx(made.taken, rel=0.2), "and it is said"
 
 
