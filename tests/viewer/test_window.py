@@ -281,7 +281,7 @@ def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> N
     qtbot.waitUntil(lambda: "steps/s" in status.text("speed"))
     assert status.text("device") == "cpu"
     assert status.text("regime") == "DL"
-    qtbot.waitUntil(lambda: status.text("watching").endswith(" % of 5 %"))
+    qtbot.waitUntil(lambda: status.text("overhead").startswith("viewer overhead "))
 
 
 def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(

@@ -25,13 +25,14 @@ _PHASES = {
     "finished": "finished",
     "stopped": "engine stopped",
 }
-_LEFT = ("device", "graphs", "regime", "speed", "watching", "eta")
+_LEFT = ("device", "graphs", "regime", "speed", "overhead", "eta")
 _RIGHT = ("phase", "step", "epoch")
 _SHORT = ("regime", "speed")  # of the left end, beside a notice in a narrow bar
 _WIDE = 1400  # pixels
 _EVERY_MS = 400  # numbers that change faster cannot be read …
 _LOOK_MS = 1000  # … and so long after the last frame it is looked whether steps are taken
-_STANDS = 2.0  # seconds without a step, and twice a step's time, after which no rate is told
+_STANDS = 2.0  # seconds without a step, and twice a step's time, after which no rate is told;
+# more where the engine sends frames less often, on a busy machine
 
 
 def duration(seconds: float) -> str:
@@ -66,21 +67,37 @@ def _speed(frame: Frame, standing: float) -> str:
     return f"no steps for {standing:.0f} s" if standing else rate(frame.steps_per_second)
 
 
-def _watching(now: Watching | None) -> str:
-    """'watching 4.6 % of 5 %': what it takes at present, and may take."""
+def _overhead(now: Watching | None) -> str:
+    """'viewer overhead 4.6 %', or '–' where it is not known."""
     if now is None:
         return ""
-    return f"watching {100 * now.taken:.1f} % of {100 * now.share:.0f} %"
+    if now.overhead is None or not now.is_measured:
+        return "viewer overhead –"
+    return f"viewer overhead {_per_cent(now.overhead, now.noise)} %"
 
 
-def breakdown(now: Watching) -> str:
-    """What takes how much of the run's time, a line each."""
-    lines = [
-        "watching: what is not training, as a share of the run's time, and what it may take "
-        "(Settings)",
-        *(f"{name}: {100 * share:.1f} %" for name, share in now.parts.items()),
-        f"a round of readings and drawings about every {now.every:.1f} s",
-    ]
+def _per_cent(share: float, noise: float) -> str:
+    """As many digits as are known: a decimal place where the noise is below half a per cent."""
+    return f"{100 * share:.{1 if noise < 0.005 else 0}f}"
+
+
+def explain_overhead(now: Watching) -> str:
+    """What the viewer overhead is, how well it is known, and where it comes from, a line each."""
+    lines = ["Viewer overhead: the share of the step rate that is lost because you watch"]
+    if now.overhead is None:
+        lines.append(f"Not measured: {now.unmeasured}")
+    elif now.is_measured:
+        error = _per_cent(now.noise, now.noise)
+        lines.append(f"Measured {_per_cent(now.overhead, now.noise)} % ± {error} %")
+    else:
+        lines.append(
+            f"Too small to measure here: the step rate itself varies by ± {100 * now.noise:.1f} %"
+        )
+    lines.append(f"At most {100 * now.share:.0f} % is allowed (Settings)")
+    if now.parts:
+        parts = ", ".join(f"{name} {100 * share:.1f} %" for name, share in now.parts.items())
+        lines.append(f"By processor time: {parts}")
+    lines.append(f"Panels are read and drawn about every {now.every:.1f} s")
     return "\n".join(lines)
 
 
@@ -125,7 +142,7 @@ class StatusBar(QStatusBar):
         self._write()
 
     def text(self, name: str) -> str:
-        """What a field says: 'device', 'regime', 'speed', 'viewer', 'eta', 'phase', 'step', …"""
+        """What a field says: 'device', 'regime', 'speed', 'overhead', 'eta', 'phase', 'step', …"""
         return self._said.get(name, "")
 
     def set_theme(self, theme: Theme) -> None:
@@ -185,15 +202,21 @@ class StatusBar(QStatusBar):
         self._write()
 
     def _about(self) -> str:
-        """Return the tip: why steps are not captured, and what watching costs."""
+        """Return the tip: why steps are not captured, and what the viewer costs."""
         dropped = self._state.not_captured
-        parts = (dropped.sentence if dropped is not None else "", self._about_watching())
+        parts = (dropped.sentence if dropped is not None else "", self._about_overhead())
         return "\n".join(filter(None, parts))
 
-    def _about_watching(self) -> str:
+    def _about_overhead(self) -> str:
         going = self._state.running and self._frame is not None
         watching = self._frame.watching if going and self._frame else None
-        return "" if watching is None else written(breakdown(watching), self._numbers)
+        return "" if watching is None else written(explain_overhead(watching), self._numbers)
+
+    @property
+    def _slowed(self) -> float:
+        """How many times as long as usual the engine says nothing of its steps."""
+        watching = self._frame.watching if self._frame is not None else None
+        return watching.slowed if watching is not None else 1.0
 
     def _later(self) -> None:
         if not self._timer.isActive() or self._timer.remainingTime() > _EVERY_MS:
@@ -217,7 +240,7 @@ class StatusBar(QStatusBar):
         now, frame = self._state, self._frame
         going = now.running and frame is not None
         standing = self._clock() - self._stepped
-        stands = standing > max(_STANDS, 2.0 * self._step_time)
+        stands = standing > max(_STANDS * self._slowed, 2.0 * self._step_time)
         eta = frame.eta_seconds if going and frame and not stands else None
         step = max(now.step, frame.step if frame else 0)
         words, epoch = f"step {step:,}", frame.epoch if frame else 0.0
@@ -229,7 +252,7 @@ class StatusBar(QStatusBar):
             "graphs": "no CUDA graphs" if now.not_captured is not None else "",
             "regime": now.regime,
             "speed": _speed(frame, standing if stands else 0.0) if going and frame else "",
-            "watching": _watching(frame.watching) if going and frame else "",
+            "overhead": _overhead(frame.watching) if going and frame else "",
             "eta": f"ETA {duration(eta)}" if eta is not None else "",
             "phase": "not answering" if now.silent else now.working or _phase(now),
             "step": words if now.run else "",

@@ -113,6 +113,7 @@ def test_theme_start_and_budget_hold_at_once(
     page.start.pick("last")
     assert window.settings.start == "last"
     assert page.budget.value() == DEFAULT_BUDGET
+    assert page.budget.text().endswith("% of the step rate")
     page.budget.setValue(20)
     assert asked == [SetWatchShare(0.2)]
     assert window.settings.budget == 20

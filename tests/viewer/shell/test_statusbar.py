@@ -224,25 +224,51 @@ def test_the_line_has_two_ends(qtbot: QtBot) -> None:
     assert ends == ["cpu · DL · 812 steps/s · ETA 1:02", "running · step 1,300 · epoch 4.2"]
 
 
-def test_it_says_what_watching_takes_of_its_budget_and_what_takes_how_much(
-    qtbot: QtBot,
+MEASURED = Watching(0.05, every=0.84, parts={"drawing": 0.021}, overhead=0.046, noise=0.004)
+
+
+@pytest.mark.parametrize(
+    ("watching", "shown", "in_tip"),
+    [
+        (MEASURED, "4.6 %", ("4.6 % ± 0.4 %", "5 %", "drawing 2.1 %", "0.8 s")),
+        (replace(MEASURED, noise=0.012), "5 %", ("5 % ± 1 %",)),
+        (replace(MEASURED, noise=0.03), "–", ("± 3.0 %",)),
+        (replace(MEASURED, overhead=-0.02), "–", ("± 0.4 %",)),
+        (replace(MEASURED, overhead=None, unmeasured="the run rests"), "–", ("the run rests",)),
+    ],
+    ids=["measured", "fewer digits are known", "within the noise", "below nothing", "not measured"],
+)
+def test_the_viewer_overhead_is_said_where_it_is_known_and_else_why_not(
+    watching: Watching, shown: str, in_tip: tuple[str, ...], qtbot: QtBot
 ) -> None:
     bar = StatusBar()
     qtbot.addWidget(bar)
     bar.show_state(RunState().after(READY).after(BEGUN))
-    parts = {"drawing": 0.021, "readings": 0.025}
-    bar.show_frame(replace(FRAME, watching=Watching(0.05, 0.046, 0.84, parts)))
+    bar.show_frame(replace(FRAME, watching=watching))
     bar.catch_up()
-    assert bar.text("watching") == "watching 4.6 % of 5 %"
-    told = bar._left.toolTip().splitlines()
-    assert told[1:] == [
-        "drawing: 2.1 %",
-        "readings: 2.5 %",
-        "a round of readings and drawings about every 0.8 s",
-    ]
+    assert bar.text("overhead") == f"viewer overhead {shown}"
+    assert all(part in bar._left.toolTip() for part in in_tip)
     bar.show_frame(FRAME)
     bar.catch_up()
-    assert (bar.text("watching"), bar._left.toolTip()) == ("", "")
+    assert (bar.text("overhead"), bar._left.toolTip()) == ("", "")
+
+
+def test_frames_that_come_rarely_on_a_busy_machine_are_not_steps_that_are_missing(
+    qtbot: QtBot,
+) -> None:
+    now = 100.0
+    bar = StatusBar(clock=lambda: now)
+    qtbot.addWidget(bar)
+    bar.show_state(RunState().after(READY).after(BEGUN))
+    for slowed, said in ((1.0, "no steps for 5 s"), (6.0, "812 steps/s")):
+        bar.show_frame(
+            replace(
+                FRAME, step=FRAME.step + round(slowed), watching=replace(MEASURED, slowed=slowed)
+            )
+        )
+        now += 5.0
+        bar.catch_up()
+        assert bar.text("speed") == said
 
 
 def test_what_reads_data_can_be_cancelled_while_it_does(qtbot: QtBot) -> None:

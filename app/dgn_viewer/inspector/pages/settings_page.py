@@ -1,4 +1,4 @@
-"""The inspector's page of settings: the run at start, theme, watching, storage, shortcuts."""
+"""The inspector's page of settings: the run at start, theme, viewer overhead, storage, keys."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SettingsPage(QWidget):
         self.numbers = PickBox([(one, one) for one in NUMBERS])
         self.numbers.pick(settings.numbers)
         self.numbers.currentIndexChanged.connect(lambda _: set_numbers(self.numbers.value()))
-        self.budget = IntegerField(*BUDGETS, unit="%")
+        self.budget = IntegerField(*BUDGETS, unit="% of the step rate")
         self.budget.setValue(settings.budget or DEFAULT_BUDGET)
         self.budget.setKeyboardTracking(False)
         self.budget.valueChanged.connect(lambda share: self._keep_budget(round(share)))
@@ -160,17 +160,17 @@ class SettingsPage(QWidget):
         window.add("run at start", self.start, "Unless the command line names a configuration")
         window.add("theme", self.theme)
         window.add("numbers", self.numbers, "In panels, the status bar and the table of runs")
-        watching = Section("Watching")
+        overhead = Section("Viewer overhead")
         about = (
-            "Per cent of the run's time that readings, drawing, recording and the window may take "
-            "together while it trains: more brings newer pictures and slower training"
+            "How much slower a run may train because you watch it: readings, drawing, recording "
+            "and the window together. More brings newer pictures and slower training"
         )
-        watching.add("budget", self.budget, about)
+        overhead.add("at most", self.budget, about)
         heading = PlainLabel("Shortcuts")
         heading.setProperty("role", "heading")
         buttons = row((self.keys, 1), self.no_keys, self.own_keys, spacing=8)
         form = QWidget()
-        parts = (window, watching, self.limits, heading, self.table, buttons, self.message)
+        parts = (window, overhead, self.limits, heading, self.table, buttons, self.message)
         more = row(self.all_own, 1)
         column(*parts, more, 1, into=form, margins=(16, 4, 16, 12), spacing=12)
         column((scrolling(form), 1), into=self, spacing=0)
