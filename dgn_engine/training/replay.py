@@ -80,6 +80,12 @@ def recorded_run_at(
     base, snapshot = _load_nearest(reader, step)
     exact = base is not None and base.step == step
     past = _LoggedSteps(lines=base.lines) if exact and base else _read_past(reader, base, step)
+    while base is not None and (wanted := past.first_undone) < base.step:
+        # An undo on the way goes back to before this checkpoint: that state is made on the way.
+        if any(one.step == wanted and one.kept for one in reader.checkpoints):
+            break
+        base, snapshot = _load_nearest(reader, int(wanted) - 1)
+        past = _read_past(reader, base, step)
     replay = _Replay(reader, base, step, past, emit)
     run = Run(
         1,
@@ -148,6 +154,14 @@ class _LoggedSteps:
     scores: dict[int, Measured] = field(default_factory=dict)
     lines: int = 0
     gap: int | None = None
+
+    @property
+    def first_undone(self) -> float:
+        """The earliest step to which an undo among the changes goes back; infinite without one."""
+        return min(
+            (one.of_step for one in self.changes if isinstance(one, RegimeSwapped) and one.undone),
+            default=math.inf,
+        )
 
 
 def _read_past(reader: RunReader, base: StoredCheckpoint | None, step: int) -> _LoggedSteps:

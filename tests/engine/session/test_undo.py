@@ -23,6 +23,7 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.session import undo
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.trainer import Trainer
@@ -44,6 +45,10 @@ def run_of(desk: Desk) -> Run:
 def whole(desk: Desk) -> dict[str, Tensor]:
     """All that is learnt or drawn, optimiser state included."""
     return {name: t.detach().clone() for name, t in run_of(desk).trainer.tensors().items()}
+
+
+def silent(*_: object) -> None:
+    """Reports and events go nowhere."""
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -310,6 +315,12 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
     assert replace(changes[-1], pace=0.0) == SettingChanged(
         12, 1e-3, small().gating.beta, "image", 0.0
     )
+    for step, steps in ((9, None), (13, 8), (14, 9)):  # a branch begins at any of its steps
+        run = recorded_run_at(RunReader(folder), step, silent, silent).run
+        assert run.trainer.undone_steps == (0 if steps is None else 5)
+        if steps is not None:
+            found = {name: t.detach().clone() for name, t in run.trainer.tensors().items()}
+            assert same(found, undisturbed(steps - 7))
     recorded.do(do.ContinueRun(str(folder), paused=True))
     assert run_of(recorded).step_count == 15
     recorded.train(20)
