@@ -68,6 +68,7 @@ def put_back(run: Run, state: FiniteState, emit: Callable[[Event], None]) -> Non
             frozen=tuple(name for name, trains in trained if not trains),
             redrawn=(),
             copied=(VALUE, FEATURE),
+            source=run.gates_source,
             parameters_feature=sum(one.numel() for one in network.feature.parameters()),
             undone="Back from divergence",
             of_step=state.step,

@@ -300,6 +300,7 @@ def _put_back(
             frozen=tuple(frozen),
             redrawn=(),
             copied=(VALUE, FEATURE),
+            source=run.gates_source,
             parameters_feature=sum(parameter.numel() for parameter in feature.parameters()),
             undone=f"{what[0].capitalize()} {what[1]}",
             of_step=snapshot.step,

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
+from pathlib import PurePath
 
 import torch
 
@@ -145,6 +146,7 @@ class Run:
             self.total_steps += self.pretrain_steps
         self.pace = config.training.pace
         self.learning_rate = config.training.learning_rate
+        self.gates_source = PurePath(config.gating.gates_from).name  # '' where they are its own
         # A GPU works on while this thread sleeps: there the clock tells what training takes.
         clock = time.thread_time if self.device.type == "cpu" else time.monotonic
         alone = torch.get_num_threads() == 1
@@ -500,6 +502,7 @@ class Run:
 
     def _swapped(self, before: str, change: RegimeChange, source: str = "") -> None:
         self._changed()
+        self.gates_source = source
         trainer = self.trainer
         self._emit(
             events.RegimeSwapped(

@@ -37,6 +37,7 @@ def capture(run: Run) -> Snapshot | None:
         **counters,
         "epoch": trainer.epoch,
         "regime": trainer.regime.name,
+        "gates_source": run.gates_source,
         "wiring": list(network.wiring),
         "rotation": [route.rotate for route in network.routes],
         "shift": [route.shift[0] for route in network.routes],
@@ -117,6 +118,7 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     regime = find_regime(state["regime"])
     trainer.restore(tensors, state)
     trainer.regime = regime
+    run.gates_source = str(state.get("gates_source", run.gates_source))
     # What `enter` does to a network, without drawing or copying anything.
     network = trainer.network
     configure_for(network, regime)

@@ -118,6 +118,21 @@ def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
     assert begun.last(UndoChanged) == UndoChanged("gates of trained.safetensors", "")
 
 
+def test_an_undo_knows_whose_gates_are_in_force_again(begun: Desk, trained: Path) -> None:
+    def owner() -> str:
+        told = begun.last(RegimeSwapped)
+        assert isinstance(told, RegimeSwapped)
+        return told.source
+
+    change(begun, trained, "gates")
+    for command in (do.SetLearningRate(0.5), do.SwapRegime("FR-II", restart_value=True)):
+        begun.do(command)
+        begun.do(do.Undo())
+        assert owner() == trained.name
+    begun.do(do.Undo())
+    assert owner() == ""
+
+
 def test_biases_that_came_with_gates_go_with_them(
     desk: Desk,
     tmp_path: Path,
