@@ -21,13 +21,18 @@ class GivenScores:
         self._tell = tell
         self._told: set[str] = set()
         self._losses: list[Score] = []
+        self._steps: list[int] = []  # of these losses
+        self.diverged: int | None = None  # the first step whose loss was not finite, once taken
         self._accuracies: list[float] = []
 
-    def add(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
+    def add(
+        self, loss: object, accuracy: object, unknown: Mapping[str, object], step: int = 0
+    ) -> None:
         """Those of a step. A loss on a card is not waited for."""
         self.refuse(unknown)
         if loss is not None and (kept := self._kept(loss)) is not None:
             self._losses.append(kept)
+            self._steps.append(step)
         if (share := self.share(accuracy)) is not None:
             self._accuracies.append(share)
 
@@ -37,6 +42,10 @@ class GivenScores:
         if not self._losses and not self._accuracies:
             return None
         losses, self._losses = [float(one) for one in self._losses], []
+        steps, self._steps = self._steps, []
+        if self.diverged is None:
+            lost = (s for s, one in zip(steps, losses, strict=True) if not math.isfinite(one))
+            self.diverged = next(lost, None)
         accuracies, self._accuracies = self._accuracies, []
         return _mean(losses), _mean(accuracies)
 

@@ -248,7 +248,7 @@ class Watcher:
             self.give_up(self._unsaid)
             return
         with modes_set_aside(), torch._C.DisableTorchFunction():
-            self._scores.add(loss, accuracy, unknown)
+            self._scores.add(loss, accuracy, unknown, self.steps)
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + LOOK_EVERY
@@ -481,7 +481,9 @@ class Watcher:
     def _note_scores(self, loss: float | None = None, accuracy: float | None = None) -> None:
         """One point of the curves: means since the last; what nobody knows is not a number."""
         self._noted = time.monotonic()
-        train = self._scores.take()
+        known, train = self._scores.diverged, self._scores.take()
+        if known is None and (step := self._scores.diverged) is not None:
+            warn(f"The loss of step {step:,} is not finite. Watching goes on.")
         if train is None and loss is None and accuracy is None:
             return
         means = train or (float("nan"), float("nan"))

@@ -90,6 +90,20 @@ def test_scores_that_can_be_used_become_their_means() -> None:
     assert (scores.take() or (0.0,))[0] == pytest.approx(1e308)
 
 
+def test_a_loss_that_is_not_finite_is_said_once_with_its_step(tmp_path: Path) -> None:
+    net, losses = mlp(), [1.0, 0.5, 0.25, math.nan, math.inf, 0.5]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for name, given in (("diverges", losses), ("does not", losses[:3])):
+            with dgn.watch(net, examples(), tmp_path / name, probes=("gates",)) as w:
+                for loss in given:
+                    w.step(loss=loss)
+            assert w.trouble == ""
+    found = [str(one.message) for one in said if "not finite" in str(one.message)]
+    assert len(found) == 1
+    assert "step 4 " in found[0]
+
+
 def test_a_percentage_ends_neither_the_loop_nor_the_watching(tmp_path: Path) -> None:
     with dgn.watch(mlp(), examples(), tmp_path / "run", probes=("gates",)) as w:
         with pytest.warns(RuntimeWarning, match="write 0.95 for 95 %"):
