@@ -7,7 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import PurePath
+from typing import Literal, get_args
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
@@ -16,15 +17,29 @@ from dgn_engine.protocol import engine_events, events
 from dgn_engine.protocol.change_list import ChangesListed
 from dgn_engine.protocol.file_events import TrainedOn
 from dgn_engine.protocol.run_list import RunExported, RunsThinned
-from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.run_state import Change, RunState
 from dgn_engine.text.printable import printable
 
 Kind = Literal["info", "refused", "failed"]
 _INFO = 12.0  # seconds that an info is shown
+_REFUSED = 30.0  # … a refusal, unless something succeeds before
 _OVER_OFFER = 4.0  # … where an offer waits below it
 _KEPT = 50
 _EVERY_MS = 500
 _log = logging.getLogger(__name__)
+_OTHER_RUN = (events.RunStarted, events.RunShown, events.RunContinued)
+# Something that a user asked for was done.
+_SUCCESSES = (
+    *_OTHER_RUN,
+    *get_args(Change),
+    events.FileListed,
+    events.ComparisonOpened,
+    events.WeightsTaken,
+    events.WeightsSaved,
+    events.SessionSaved,
+    RunExported,
+    RunsThinned,
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,8 @@ class Notice:
     """One sentence, and details (a traceback) one click away.
 
     `asks`: something waits for the answer, so that it stands in a row of its own. `listed`: in the
-    list of notices, too; not what is only said again.
+    list of notices, too; not what is only said again. `until`: what it says is so until one of
+    these events; it stays as long.
     """
 
     kind: Kind
@@ -56,6 +72,14 @@ class Notice:
     offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
     asks: bool = False
     listed: bool = True
+    until: tuple[type[events.Event], ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """That it is shown by itself; 0: until it is closed, answered, or no longer so."""
+        if self.offers or self.asks or self.until or self.kind == "failed":
+            return 0.0
+        return _INFO if self.kind == "info" else _REFUSED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", printable(self.text))
@@ -79,12 +103,20 @@ def in_form_words(text: str) -> str:
     return with_places_as(text, words)
 
 
+def refusal_in_words(what: str, reason: str) -> str:
+    """One sentence of what cannot be done and why, which names a file once."""
+    words = what.split(" ")
+    names = [PurePath(" ".join(words[place:])).name for place in range(1, len(words))]
+    if any("." in name and name in reason for name in names):
+        return reason
+    return f"Cannot {what}: {reason}" if what else reason
+
+
 def notice_of(event: events.Event) -> Notice | None:
     """What an event says to the user, if anything."""
     match event:
         case events.Refused(what=what, reason=reason):
-            reason = in_form_words(reason)
-            return Notice("refused", f"Cannot {what}: {reason}" if what else reason)
+            return Notice("refused", refusal_in_words(what, in_form_words(reason)))
         case events.SettingsIgnored(sentences=sentences):
             return Notice("refused", in_form_words(" ".join(sentences)))
         case events.Failed(what=what, traceback=traceback):
@@ -98,7 +130,7 @@ def notice_of(event: events.Event) -> Notice | None:
         case events.WeightsSaved(step=step, path=path):
             return Notice("info", f"Weights of step {step:,} saved as {path}.")
         case events.Diverged():
-            return Notice("refused", event.sentence)
+            return Notice("refused", event.sentence, until=_OTHER_RUN)
         case engine_events.EngineRestarted():
             return Notice("failed", event.sentence)
         case engine_events.StepsNotCaptured():
@@ -112,7 +144,8 @@ def notice_of(event: events.Event) -> Notice | None:
         case RunsThinned(what=what, trouble=each):
             return Notice("info", what, each)
         case events.RecordingPaused(reason=reason):
-            return Notice("refused", f"{reason} Training goes on.")
+            until = (events.RecordingResumed, *_OTHER_RUN)
+            return Notice("refused", f"{reason} Training goes on.", until=until)
         case events.RecordingResumed(step=step, lost=lost):
             gap = f"; {lost:,} lines of its log are lost" if lost else ""
             return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
@@ -194,6 +227,7 @@ class Notices(QObject):
             return  # it may come between a change and its `UndoChanged`
         fresh, self._fresh = self._fresh, None
         self.drop_impossible()
+        self._end_refusals(event)
         if isinstance(event, events.UndoChanged):
             self._changes += 1
             if fresh is not None:
@@ -228,15 +262,14 @@ class Notices(QObject):
         state = self._run_state()
         number = state.run.run if state.run is not None else 0
         step = at if at is not None else state.step if state.run is not None else None
-        stays = notice.kind != "info" or notice.offers or notice.asks
-        entry = Told(notice, time_of_day(), number, step, 0.0 if stays else _INFO)
+        entry = Told(notice, time_of_day(), number, step, notice.seconds)
         said = (notice.kind, notice.text)
         for same in [one for one in self._open if (one.notice.kind, one.notice.text) == said]:
             self._leave(same)
         if notice.listed:
             self.entries.append(entry)
         self._open.append(entry)
-        if not stays:
+        if not entry.stays:
             self._timer.start()
         when = "" if step is None else f" at step {step:,}"
         _log.info("%s%s: %s", notice.kind, when, f"{notice.text}\n{notice.details}".strip())
@@ -322,15 +355,30 @@ class Notices(QObject):
         if lost:
             self.changed.emit()
 
+    def _end_refusals(self, event: events.Event) -> None:
+        """A refusal goes with the next success, and what is no longer so goes, too."""
+        done = isinstance(event, _SUCCESSES)
+        over = [
+            one
+            for one in self._open
+            if isinstance(event, one.notice.until)
+            or (done and one.notice.kind == "refused" and not one.stays)
+        ]
+        for one in over:
+            self._leave(one)
+        if over:
+            self.changed.emit()
+
     def _age(self) -> None:
-        """Infos go by themselves, but not from under the pointer; over an offer they are short."""
+        """Infos and refusals go by themselves, but not from under the pointer; over an offer infos
+        are short."""
         if self.held():
             return
         offer = any(one.notice.offers for one in self._open)
         gone = False
         for one in [one for one in self._open if not one.stays]:
             one.left -= self._timer.interval() / 1000
-            if one.left <= (_INFO - _OVER_OFFER if offer else 0.0):
+            if one.left <= (_INFO - _OVER_OFFER if offer and one.notice.kind == "info" else 0.0):
                 one.left = 0.0
                 self._leave(one)
                 gone = True

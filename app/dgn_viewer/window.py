@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowEvent
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QAction,
+    QCloseEvent,
+    QGuiApplication,
+    QIcon,
+    QKeyEvent,
+    QKeySequence,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
-from dgn_engine.protocol.commands import CancelLoading, Command, Redo, Undo, UndoSetting
+from dgn_engine.protocol.commands import CancelLoading, Command, OpenFile, Redo, Undo, UndoSetting
 from dgn_engine.protocol.divergence import GoBack
-from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed
+from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Refused
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_curves import SAMPLES
 from dgn_engine.protocol.run_state import RunState
@@ -27,7 +35,7 @@ from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector, InspectorDock
 from dgn_viewer.layer_strip.strip_widget import LayersStrip, StripBar
-from dgn_viewer.notices import Notice, Notices, time_of_day
+from dgn_viewer.notices import Notice, NoticeButton, Notices, time_of_day
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell import banner, window_layout
@@ -56,8 +64,10 @@ from dgn_viewer.state.history import History
 from dgn_viewer.style import appearance, stylesheet
 from dgn_viewer.timeline.compared_bar import ComparedBar
 from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
+from dgn_viewer.timeline.looking_back import BACK_TO_LIVE
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.time_bar import TimeBar
+from dgn_viewer.widgets.button_keys import press_focused_button
 
 DEFAULT_SIZE = QSize(1440, 900)
 LEAST_HEIGHT = 450  # panels that stand one above the other become tabs on the way there
@@ -66,7 +76,7 @@ LEAST_HEIGHT = 450  # panels that stand one above the other become tabs on the w
 class Window(QMainWindow):
     """Every part of the viewer in its place; what actions do lies in `action_table`."""
 
-    event_taken = Signal(object, object)  # an event and the state after it
+    event_taken = Signal(object, object)  # an event, and the state that is shown after it
     engine_wanted = Signal()  # another one, in the place of one that has stopped
     closed = Signal()
 
@@ -84,12 +94,13 @@ class Window(QMainWindow):
         self.setDockNestingEnabled(True)
         self.setMinimumHeight(LEAST_HEIGHT)
         self.recent = RecentFiles(settings, send, lambda path: self.files.begin_with(path))
-        self.send = self._noting(send)
+        self.send = self._guarded(send)
         self.settings = settings
         self._theme_choice = theme_choice or settings.theme
         self.theme = appearance.resolve(self._theme_choice, self.settings.numbers)
         self.history = History(time_of_day)
         self._torch_version = ""
+        self._step_shown: tuple[RunState, int | None] = (RunState(), None)
         self._tour_due = False
         self._arranged = False
         self._foreign_layout = False  # of a session that was opened: it is not kept
@@ -117,7 +128,7 @@ class Window(QMainWindow):
         for one in past.events:
             self.history.on_event(one, replayed=True)
             if not isinstance(one, SAMPLES):
-                self.event_taken.emit(one, self.run_state)
+                self.event_taken.emit(one, self.shown_state)
         self.history.note_left_out(past)
         self._show_state(before)
 
@@ -134,17 +145,29 @@ class Window(QMainWindow):
             self.registry.add(table.experiment_actions(entries, runner.open_page, runner.made))
         self.run_control.on_event(event)
         self._show_state(before)
-        self.event_taken.emit(event, self.run_state)
+        self.event_taken.emit(event, self.shown_state)
 
     def _show_state(self, before: RunState) -> None:
         """Show the state of the run where it is another than before."""
-        state = self.run_state
-        if state is not before:
+        if self.run_state is not before:
+            self.docks.compare(self.run_state.comparison is not None)
             self.registry.refresh()
-            self.status.show_state(state)
-            self.docks.compare(state.comparison is not None)
-            for row in self.banners:
-                row.show_state(state)
+            self._show_in_bars()
+
+    def _show_in_bars(self) -> None:
+        self.status.show_state(self.shown_state, self.step_cursor.step, self.step_cursor.last_step)
+        for row in self.banners:
+            row.show_state(self.shown_state)
+
+    def _show_step(self) -> None:
+        """Show the state of the step that is looked back at in every part that speaks of it."""
+        state, past = self.shown_state, self.step_cursor.step
+        if (state, past) != self._step_shown:
+            self._step_shown = state, past
+            for part in (self.toolbar, self.strip, self.inspector):
+                part.show_state(state, past)
+            self.registry.refresh()
+            self._show_in_bars()
 
     def on_frame(self, frame: Frame) -> None:
         if self.history.on_frame(frame):
@@ -167,6 +190,11 @@ class Window(QMainWindow):
     def run_state(self) -> RunState:
         return self.history.state
 
+    @property
+    def shown_state(self) -> RunState:
+        """The same with what was in force at the step that is looked back at."""
+        return self.history.shown_state
+
     def choose_theme(self, name: str, keep: bool = True) -> None:
         """Recolour everything at once; `keep`: at the next start too."""
         self._theme_choice = name
@@ -180,6 +208,9 @@ class Window(QMainWindow):
         self.inspector.make_pages()
 
     # Qt
+
+    def event(self, event: QEvent) -> bool:
+        return press_focused_button(event) or super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Escape ends the tour, unpins, closes the inspector, ends a maximised panel or goes back
@@ -198,8 +229,13 @@ class Window(QMainWindow):
             self.step_cursor.live()
         elif not event.modifiers() and event.key() in self.time_bar.KEYS:
             self.time_bar.slider.keyPressEvent(event)
+        elif not event.isAutoRepeat() and (why := self._refusal_of(event)):
+            self.notices.tell(Notice("info", why, listed=False))
         else:
             super().keyPressEvent(event)
+
+    def _refusal_of(self, event: QKeyEvent) -> str:
+        return self.registry.refusal(QKeySequence(event.keyCombination()))
 
     def showEvent(self, event: QShowEvent) -> None:
         """Docks take their sizes only in a window that has one."""
@@ -233,7 +269,7 @@ class Window(QMainWindow):
         def now() -> RunState:
             return self.run_state
 
-        self.registry = Actions(now, self._icon, self)
+        self.registry = Actions(lambda: self.shown_state, self._icon, self)
         self.docks = PanelDocks(self, panels, self.theme)
         self.layouts = LayoutHistory(self.docks, self, self.registry.refresh)
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
@@ -284,6 +320,7 @@ class Window(QMainWindow):
         self.pages = InspectorPages(
             self.inspector, lambda command: self.send(command), self.history, self.docks,
             settings, self.registry, look, self._go_to_step, lambda: self._torch_version,
+            lambda: self.step_cursor.step,
         )  # fmt: skip
         self.registry.take_keys(settings.shortcuts)
         self.registry.keys_changed.connect(self._keep_keys)
@@ -311,7 +348,7 @@ class Window(QMainWindow):
             self, send, now, lambda: self.history.view({}), self.docks, self.strip,
             self.toolbar.regime, self.inspector.leave,
         )  # fmt: skip
-        self.tour = Tour(self, self._tour_acts.steps(), self.theme)
+        self.tour = Tour(self, self._tour_acts.steps(), self.theme, self._return_to_live)
         self._claims = ClaimActs(
             self, send, lambda: self.history.view({}), self.docks, self.strip,
             self._open_experiment, self.inspector_dock,
@@ -360,12 +397,36 @@ class Window(QMainWindow):
             quit=self.close,
         )
 
-    def _noting(self, send: Callable[[Command], None]) -> Callable[[Command], None]:
-        def noted(command: Command) -> None:
+    def _guarded(self, send: Callable[[Command], None]) -> Callable[[Command], None]:
+        """Send what parts of the window ask for, but no change of a run that is not seen."""
+
+        def guarded(command: Command) -> None:
+            if command.changes_run and self.step_cursor.step is not None:
+                words, at = (
+                    command.in_words(),
+                    f"while looking back at step {self.step_cursor.step:,}",
+                )
+                self._offer_live(f"Cannot {words} {at}. {BACK_TO_LIVE}")
+                self.event_taken.emit(Refused(words, BACK_TO_LIVE), self.shown_state)
+                return
             self.recent.on_command(command)
+            if isinstance(command, OpenFile):
+                self.inspector.expect_file()
             send(command)
 
-        return noted
+        return guarded
+
+    def _offer_live(self, why: str = BACK_TO_LIVE) -> None:
+        """Say that the past cannot be changed, with the way back to live."""
+        cursor = self.step_cursor
+        live = NoticeButton("Back to live", cursor.live, lambda: cursor.step is not None)
+        self.notices.tell(Notice("info", why, offers=(live,), listed=False))
+
+    def _return_to_live(self) -> bool:
+        """Go back to live; whether one looked back."""
+        back = self.step_cursor.step is not None
+        self.step_cursor.live()
+        return back
 
     def _stops(self) -> list[QWidget]:
         """The parts that the keyboard walks through."""
@@ -401,10 +462,15 @@ class Window(QMainWindow):
         for part in (self.toolbar, self.strip, self.inspector, self.recorded, self.recent,
                      self._tour_acts):  # fmt: skip
             self.event_taken.connect(part.on_event)
+        self.drops.other_dropped.connect(self.inspector.leave_file)
         for cursor in (self.step_cursor, self.compared_cursor):
             self.event_taken.connect(cursor.on_event)
             self.closed.connect(cursor.close)
+        self.step_cursor.changed.connect(self._show_step)
         self.step_cursor.acts_changed.connect(self.registry.refresh)
+        self.step_cursor.acts_changed.connect(self.notices.drop_impossible)
+        for part in (self.toolbar, self.strip):
+            part.live_wanted.connect(self._offer_live)
         self.step_cursor.thinned.connect(lambda words: self.notices.tell(Notice("info", words)))
         self.notices.changed.connect(self.status.share_room)
         self.notices.step_wanted.connect(self._go_to_step)
@@ -481,8 +547,8 @@ class Window(QMainWindow):
     def _apply_theme(self) -> None:
         self.theme = appearance.resolve(self._theme_choice, self.settings.numbers)
         appearance.apply(_application(), self.theme)
-        parts = (self.docks, self.strip, self.inspector, self.drops, self.results, self.help,
-            self.tour, *self.banners, self.question, self.time_bar, self.compared_bar,
+        parts = (self.docks, self.toolbar, self.strip, self.inspector, self.drops, self.results,
+            self.help, self.tour, *self.banners, self.question, self.time_bar, self.compared_bar,
             self.notice_line, self.notice_list)  # fmt: skip
         for part in parts:
             part.set_theme(self.theme)

@@ -69,6 +69,7 @@ class Inspector(QFrame):
         self._send, self._view = send, view
         self._theme = LIGHT
         self.page: Page | None = None
+        self._expected = False  # a file that was asked for has not been listed yet
         self.state = RunState()
         self.said: dict[str, FileReading] = {}  # of the networks in files, by their paths
         self._title = ElidedLabel()
@@ -161,7 +162,11 @@ class Inspector(QFrame):
         if isinstance(self.page, AboutPage):
             self.page.refresh()
         match event:
+            case events.Refused() | events.Failed() if self._expected:
+                self._expected = False
+                self.leave_file()
             case events.FileListed():
+                self._expected = False
                 self._on_listed(event)
             case CheckProgress() | NetworkChecked() | ReadingsFound() | ReadingRefused() if (
                 isinstance(self.page, FilePage)
@@ -195,6 +200,15 @@ class Inspector(QFrame):
         if isinstance(self.page, (FilePage, RunsPage)):
             self.page.leave()
         self._put_away()
+
+    def leave_file(self) -> None:
+        """Close the page of a file, where one is open: another file has come after it."""
+        if isinstance(self.page, FilePage):
+            self.leave()
+
+    def expect_file(self) -> None:
+        """Another file was asked for: its page comes in the place of that of a file before."""
+        self._expected = True
 
     def sizeHint(self) -> QSize:
         return QSize(WIDTH, 600)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QTimer
+from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QWidget
 
@@ -28,8 +28,11 @@ _OF_RUNS: tuple[Purpose, ...] = ("compare",)
 class DropTarget(QObject):
     """Accepts drags of files on a window; `refuse` is told, in a sentence, what cannot be taken.
 
-    `configure(path)` begins a new run with a configuration.
+    `configure(path)` begins a new run with a configuration. `other_dropped`: something else than a
+    checkpoint was dropped; the page of one that was dropped before is out of date.
     """
+
+    other_dropped = Signal()
 
     def __init__(
         self,
@@ -89,8 +92,11 @@ class DropTarget(QObject):
         try:
             path = dropped_file(data)
         except UserError as refusal:
+            self.other_dropped.emit()
             self._refuse(str(refusal))
             return
+        if path.is_dir() or path.suffix in (CONFIGURED, ENDING):
+            self.other_dropped.emit()
         if path.suffix == CONFIGURED and not path.is_dir():
             self._configure(path)
         elif not path.is_dir():

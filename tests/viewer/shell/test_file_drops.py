@@ -124,7 +124,10 @@ def test_a_recorded_run_can_only_be_compared_with(
 def test_several_files_are_refused_in_a_sentence(
     target: DropTarget, sent: list[Command], said: list[str], tmp_path: Path
 ) -> None:
+    others: list[bool] = []
+    target.other_dropped.connect(lambda: others.append(True))
     drop(window_of(target), files(tmp_path / "a.pt", tmp_path / "b.pt"))
+    assert others  # the page of a file that was dropped before goes
     assert sent == []
     assert said == ["2 files at once: drop one checkpoint at a time."]
 

@@ -15,13 +15,18 @@ from dgn_engine.protocol.change_list import ChangesListed, ListedChange
 from dgn_engine.protocol.events import (
     Failed,
     Measured,
+    Paused,
+    RecordingPaused,
+    RecordingResumed,
+    Refused,
     RegimeSwapped,
     SettingChanged,
     UndoChanged,
+    WeightsSaved,
     WeightsTaken,
 )
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.notices import Notice, NoticeButton, Notices
+from dgn_viewer.notices import Notice, NoticeButton, Notices, refusal_in_words
 from dgn_viewer.shell import notice_line
 from dgn_viewer.shell.banner import QuestionRow
 from dgn_viewer.shell.notice_line import NoticeLine
@@ -105,14 +110,56 @@ def test_under_the_pointer_none_goes(bench: Bench) -> None:
     assert bench.shown() == "saved"
 
 
-@pytest.mark.parametrize("kind", ["refused", "failed"])
-def test_what_went_wrong_stays_until_it_is_closed(bench: Bench, kind: str) -> None:
-    bench.tell(kind, "trouble")
+def test_a_failure_stays_until_it_is_closed(bench: Bench) -> None:
+    bench.tell("failed", "trouble")
     bench.wait(600)
     assert bench.shown() == "trouble"
     assert not bench.notices._timer.isActive()
     bench.line.close_button.click()
     assert bench.shown() == ""
+
+
+def test_a_refusal_goes_after_its_time_or_with_the_next_success(bench: Bench) -> None:
+    bench.tell("refused", "trouble")
+    bench.wait(29.5)
+    assert bench.shown() == "trouble"
+    bench.wait(0.5)
+    assert bench.shown() == ""
+    bench.notices.on_event(Refused("open x.pt", "It is a letter."))
+    bench.tell("failed", "broken")
+    bench.tell("refused", "offers", "Do it")
+    bench.notices.on_event(Paused(3))  # nothing that the refusal could have been about
+    assert bench.notices.behind() == 2
+    bench.notices.on_event(WeightsSaved(3, "/w.safetensors"))
+    assert {one.notice.text for one in bench.notices._open} >= {"broken", "offers"}
+    assert not [one for one in bench.notices._open if "letter" in one.notice.text]
+
+
+def test_what_lasts_is_said_until_it_is_over(bench: Bench) -> None:
+    bench.notices.on_event(RecordingPaused("The disk is full.", 5))
+    bench.wait(600)
+    bench.notices.on_event(WeightsSaved(3, "/w.safetensors"))
+    assert bench.notices.behind() == 1
+    bench.notices.on_event(RecordingResumed(9, 0))
+    assert not [one for one in bench.notices._open if "disk" in one.notice.text]
+
+
+@pytest.mark.parametrize(
+    ("what", "reason", "said"),
+    [
+        ("open letter.pt", "letter.pt is text.", "letter.pt is text."),
+        ("open /a/my letter.pt", "my letter.pt is text.", "my letter.pt is text."),
+        (
+            "start a run",
+            "There is not a run's room.",
+            "Cannot start a run: There is not a run's room.",
+        ),
+        ("open x.pt", "It is text.", "Cannot open x.pt: It is text."),
+        ("", "There is no run.", "There is no run."),
+    ],
+)
+def test_a_refusal_names_a_file_once(what: str, reason: str, said: str) -> None:
+    assert refusal_in_words(what, reason) == said
 
 
 def test_newer_trouble_stands_before_older_with_a_count(bench: Bench) -> None:
