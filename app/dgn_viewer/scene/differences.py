@@ -69,8 +69,9 @@ class Side:
         """Why this number is none of this side, in one sentence; '' where it is one of it.
         `until`: up to which step one was sought; None: up to now."""
         if number is None:
+            # The same sentence for all that was not measured: it stands once below its group.
             sought = "" if until is None else f" up to step {until:,}"
-            return f"{self.letter} has no {words}{sought}."
+            return f"{self.letter} was not measured{sought}."
         if number.run != self.run:
             return f"The {words} of {self.letter} is left out: it is of another run."
         if self.at is not None and number.step > self.at:
@@ -131,8 +132,8 @@ def differences(view: View, a: RunConfig | None) -> Differences:
 
 
 _NOT_KNOWN = (
-    "Of what can be changed while a run trains only regime and gate layers are known at a recorded "
-    "step."
+    "Of what can be changed while a run trains, only the regime and the gate layers are compared "
+    "at an earlier step."
 )
 
 

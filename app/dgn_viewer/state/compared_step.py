@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dgn_engine.config import RunConfig
 from dgn_engine.protocol.compared_frames import ComparedFrames
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_state import RunChanges
@@ -90,8 +91,22 @@ def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
         own=step.own,
         run=run,
         at=past.step,
-        config=compared.config,
-        config_at=False,
+        config=_config_at(compared.config, then.current_config()),
+        config_at=bool(frames.folder),  # else the changes of the run are not known
+    )
+
+
+def _config_at(known: RunConfig | None, then: RunConfig | None) -> RunConfig | None:
+    """`known` with what can be changed while a run trains, as it was then."""
+    if known is None or then is None:
+        return None
+    training = replace(known.training, learning_rate=then.training.learning_rate)
+    return replace(
+        known,
+        gating=then.gating,
+        training=training,
+        probe_examples=then.probe_examples,
+        probe_set=then.probe_set,
     )
 
 

@@ -22,3 +22,24 @@ def test_the_order_of_many_gate_layers_leaves_room_for_the_other_columns(qtbot: 
     assert header.sectionSize(0) > header.sectionSize(1)
     assert table.rowHeight(1) > table.rowHeight(3)
     assert table.texts()[1] == ("gate layers", "in order", order, "")
+
+
+def test_steps_stand_in_each_row_where_they_differ_and_a_reason_once_below_the_group(
+    qtbot: QtBot,
+) -> None:
+    table = DifferenceTable(LIGHT)
+    qtbot.addWidget(table)
+    why = "B was not measured up to step 3."
+    scores = (
+        Difference("train loss", "0.5", "0.75", "+0.25", "step 3"),
+        Difference("test loss", "0.5", "–", "", "A 9", why=why),
+        Difference("test accuracy", "90.00 %", "–", "", "A 9", why=why),
+    )
+    table.show_differences(Differences(scores=scores))
+    rows = table.texts()
+    assert [row[0].splitlines()[1:] for row in rows[1:4]] == [["step 3"], ["A 9"], ["A 9"]]
+    assert rows[4:] == [(why,)]
+    table.show_differences(Differences(scores=scores[1:]))
+    assert [row[0] for row in table.texts()] == [
+        *("Scores · A 9", "test loss", "test accuracy", why)
+    ]

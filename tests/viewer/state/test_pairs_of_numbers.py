@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from dgn_engine.protocol.compared_frames import ComparedFrames
-from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Measured, RegimeSwapped
+from dgn_engine.protocol.events import (
+    ComparisonClosed,
+    ComparisonOpened,
+    Measured,
+    RegimeSwapped,
+    SettingChanged,
+)
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.run_branches import ComparedMoved
@@ -227,3 +233,19 @@ def test_a_score_of_another_run_is_not_shown_as_one_of_a_or_b(
         compared=ComparedRun("b", series={key: curves[1]}, run="/runs/b"),
     )
     assert [refusal(row) for row in differences(view, None).scores] == [refused]
+
+
+def test_settings_of_a_recorded_step_are_those_of_that_step() -> None:
+    config = replace(BEGUN.config, seed=5)  # as a branch has it, whose parent began
+    change = SettingChanged(4, 0.5, 2.0, "image", 0.0)
+    frames = ComparedFrames("x", "/runs/x", BEGUN, (change,))
+    history = History()
+    history.on_event(BEGUN)
+    history.on_event(ComparisonOpened("x", "", "DL", (), config=config, folder="/runs/x"))
+    names = {"learning rate", "steepness β", "seed"}
+    for step, different in ((3, {"seed"}), (6, names)):
+        past = Past(step, Frame(1, step, 0.0, 0.0, None, {}))
+        history.show_as_b(ComparedStep(frames, past))
+        found = differences(history.view({}), BEGUN.config)
+        assert {row.name for row in found.settings} & names == different
+        assert not found.remark
