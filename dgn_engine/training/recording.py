@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -109,6 +110,8 @@ class Recording:
         if isinstance(event, _CHANGES):
             self._changes += 1
             self._frame_due = True
+        if isinstance(event, events.RegimeSwapped) and event.undone:
+            self._saved = -math.inf  # a kill is not to bring back what was undone
         if isinstance(event, events.Finished):
             self.checkpoint("final")
             self._frame_due = True

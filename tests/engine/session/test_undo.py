@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from dgn_engine.protocol.events import (
     UndoChanged,
 )
 from dgn_engine.session import undo
+from dgn_engine.storage.runs.run_checkpoints import read_state
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
@@ -306,11 +308,18 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
     recorded.train(7)
     recorded.do(do.SetLearningRate(0.5), do.Rewire((1, 0, 2)))
     recorded.train(5)
-    recorded.do(UndoMany(2))
-    recorded.train(3)
     recording = recorded.engine._recording
     assert recording is not None
+    recording._every = 1e9
+    recorded.do(UndoMany(2))
+    while recording._recorder.saving:
+        time.sleep(0.01)
+    recorded.turn(1)
+    assert recording._recorder.mark().done.wait(60)
     folder = recording.path
+    last = RunReader(folder).checkpoint()  # a kill would not bring back what was undone
+    assert read_state(last.path)["dials"]["learning_rate"] == 1e-3
+    recorded.train(3)
     recorded.engine.close()
     changes = [
         event
