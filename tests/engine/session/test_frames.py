@@ -39,6 +39,7 @@ class Schedule:
         self.asked: list[tuple[int, bool]] = []
         self.read_with: list[object] = []
         self.readings: dict[str, Reading] = {}
+        self.overflowed = False
 
     def long(self, due: tuple[str, ...], context: object) -> tuple[str, ...]:
         return self.notable
@@ -82,7 +83,7 @@ class Bench:
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.other = {"npk": Reading("npk", 5)}
-        self.comparison: Any = SimpleNamespace(gates="their gates", readings=self.other)
+        self.comparison: Any = SimpleNamespace(gates="their gates", readings=self.other, number=0)
         self.publisher = FramePublisher(self.frames.append, self.comparison)
         self.run: Any = MadeUpRun()
 
