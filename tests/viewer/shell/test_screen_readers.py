@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
-    QAbstractButton,
-    QAbstractSpinBox,
     QApplication,
-    QComboBox,
-    QHeaderView,
-    QKeySequenceEdit,
-    QLabel,
-    QLineEdit,
-    QScrollBar,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
@@ -31,57 +21,6 @@ from dgn_viewer.plots.spoken_charts import SpokenCharts
 from dgn_viewer.scene.chart_words import charts_in_words
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix
 from dgn_viewer.window import Window
-
-COMPOUND = (QAbstractSpinBox, QComboBox, QKeySequenceEdit)
-
-
-def interactive(root: QWidget) -> Iterator[QWidget]:
-    """What can be clicked or have the keyboard, without what a compound field is made of."""
-    for widget in root.findChildren(QWidget):
-        above = widget.parentWidget()
-        inner = isinstance(above, COMPOUND) and isinstance(widget, QLineEdit)
-        popup = widget.window().windowType() == Qt.WindowType.Popup
-        silent = isinstance(widget, (QHeaderView, QLabel, QScrollBar))
-        corner = widget.objectName() == "qt_tableview_cornerbutton"
-        acts = isinstance(widget, QAbstractButton) or (
-            widget.focusPolicy() != Qt.FocusPolicy.NoFocus
-        )
-        if acts and not (inner or popup or silent or corner or widget.isHidden()):
-            yield widget
-
-
-def nameless(root: QWidget) -> set[str]:
-    found = set()
-    for widget in interactive(root):
-        text = widget.text() if isinstance(widget, QAbstractButton) else ""
-        if not (widget.accessibleName() or text):
-            above = widget.parentWidget()
-            found.add(f"{type(widget).__name__} {widget.objectName()} in {type(above).__name__}")
-    return found
-
-
-def test_every_interactive_widget_has_a_name(viewer: Viewer, qtbot: QtBot) -> None:
-    window = viewer.window
-    qtbot.waitUntil(lambda: "overlap" in window.history.readings)
-    window.display.draw_now()
-    assert len(list(interactive(window))) > 60
-    pages: tuple[Callable[[], object], ...] = (
-        lambda: None,
-        window.inspector.show_run_settings,
-        window.registry["file.open_run"].trigger,
-        window.registry["edit.settings"].trigger,
-        window.registry["help.about"].trigger,
-        window.registry["help.panel"].trigger,
-        window.registry["experiment.npf-nu"].trigger,
-        window.results.open,
-        window.registry["help.guide"].trigger,
-        window.registry["help.tour"].trigger,
-        window.palette_.open,
-    )
-    for page in pages:
-        page()
-        QApplication.processEvents()
-        assert nameless(window) == set(), page
 
 
 def test_chips_say_which_gate_lies_over_which_layer(viewer: Viewer) -> None:

@@ -69,7 +69,7 @@ class _ClassButton(QPushButton):
             .width()
         )
         middle = Qt.TextElideMode.ElideMiddle
-        option.text = self.fontMetrics().elidedText(option.text, middle, room)  # type: ignore[misc]
+        option.text = self.fontMetrics().elidedText(option.text, middle, room)
         painter = QStylePainter(self)
         painter.drawControl(QStyle.ControlElement.CE_PushButton, option)
         painter.end()

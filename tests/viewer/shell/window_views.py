@@ -1,0 +1,119 @@
+"""Shows the whole window, view by view: layouts, panels, pages, dialogs, tours, states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from PySide6.QtWidgets import QApplication, QDialog, QWidget
+
+from dgn_viewer.docks.layout_presets import PRESETS
+from dgn_viewer.shell.tour import TourStep
+from dgn_viewer.window import Window
+
+# Its name; shows it, and returns what is new in the window where that is not all of it.
+View = tuple[str, Callable[[], object]]
+
+
+def layouts(window: Window) -> Iterator[View]:
+    """Every arrangement of the panels."""
+    for preset in PRESETS:
+        yield f"layout {preset}", partial(window.docks.arrange, preset)
+
+
+def panels(window: Window) -> Iterator[View]:
+    """Every panel, alone in the window."""
+    for name in window.docks.hosts:
+        yield f"panel {name}", partial(_maximise, window, name)
+
+
+def pages(window: Window) -> Iterator[View]:
+    """Every page of the inspector that an action opens."""
+    inspector = window.inspector
+    yield "page run", inspector.show_run_settings  # with the panels beside it
+    first = next(one for one in window.registry if one.startswith("experiment."))
+    shown: dict[str, Callable[[], object]] = {
+        "runs": inspector.show_runs,
+        "examples": window.pages.examples,
+        "compare": window.pages.compare,
+        "changes": window.pages.changes,
+        "settings": window.pages.settings,
+        "program": window.pages.program,
+        "experiment": window.registry[first].trigger,
+    }
+    shown["about"] = partial(window.pages.about, "spectrum")
+    for name, show in shown.items():
+        yield f"page {name}", partial(_opened, show, window.inspector_dock)
+
+
+def explanations(window: Window) -> Iterator[View]:
+    """'What am I seeing?' of every panel."""
+    for name in window.docks.hosts:
+        show = partial(window.pages.about, name)
+        yield f"page about {name}", partial(_opened, show, window.inspector_dock)
+
+
+def windows(window: Window) -> Iterator[View]:
+    """Dialogs, lists and windows of their own."""
+    yield "results", partial(_opened, window.results.open, window.results)
+    yield "palette", partial(_opened, window.palette_.open, window.palette_)
+    yield "shortcuts", partial(_opened, window.sheet.open, window.sheet)
+    yield "notices", lambda: _opened(lambda: window.notice_list.open_at(None), window.notice_list)
+    yield "guide", partial(_opened, window.help.open, window.help)
+    yield "log", partial(_opened, window.log.open, window.log)
+    yield "export", lambda: _dialog(window, lambda: window.exports.panel("ntk"))
+    yield "film", lambda: _dialog(window, lambda: window.animations.open("training"))
+
+
+def tours(window: Window) -> Iterator[View]:
+    """Every card of both tours."""
+    for name, steps in (("tour", window._tour_acts.steps()), ("papers", window._claims.steps())):
+        for place in range(len(steps)):
+            yield (
+                f"{name} {place + 1}",
+                lambda steps=steps, place=place: _card(  # type: ignore[misc]
+                    window, steps, place
+                ),
+            )
+
+
+def leave(window: Window) -> None:
+    """Close whatever a view has opened."""
+    window.inspector.leave()
+    window.tour.skip()
+    window.palette_.leave()
+    window.notice_list.leave()
+    window.sheet.hide()
+    window.results.hide()
+    window.help.close()
+    window.log.close()
+    for dialog in window.findChildren(QDialog):
+        dialog.close()
+    if window.docks.maximised:
+        window.docks.restore()
+
+
+def _maximise(window: Window, name: str) -> None:
+    if window.docks.maximised:
+        window.docks.restore()
+    window.docks.show(name)
+    window.docks.toggle_maximised(name)
+
+
+def _card(window: Window, steps: tuple[TourStep, ...], place: int) -> QWidget:
+    window.tour.start(steps)
+    for _ in range(place):
+        window.tour.next()
+    return window.tour.callout
+
+
+def _opened(open_: Callable[[], object], widget: QWidget) -> QWidget:
+    open_()
+    return widget
+
+
+def _dialog(window: Window, open_: Callable[[], object]) -> QWidget | None:
+    open_()
+    QApplication.processEvents()
+    shown = [one for one in window.findChildren(QDialog) if one.isVisible()]
+    return shown[-1] if shown else None
