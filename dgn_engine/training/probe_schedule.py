@@ -35,7 +35,7 @@ from dgn_engine.training.reading_process.reading_child import FEWEST
 from dgn_engine.training.reading_process.reading_messages import NetworkSnapshot
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.refined_readings import RefinedReadings, words
-from dgn_engine.training.watch_budget import WatchBudget
+from dgn_engine.training.watch_budget import WatchBudget, seconds_awake
 
 TOGETHER = 0.25  # of the time between two rounds: what is due so soon is read with what is due
 FIRST_LOOK = 0.5  # seconds that a reading may take where a process reads what takes more
@@ -330,11 +330,11 @@ class ProbeSchedule:
     ) -> None:
         """Read it now, each `quick`-th example or fewer, within `limit` seconds; `took`: those that
         it took elsewhere."""
-        began = time.monotonic()
+        began, busy = time.monotonic(), self._budget.busy()
         if self._refined is not None:
             self._refined.forget(name)
         every, reading = self._fitting(name, contexts, step, limit, quick)
-        seconds = time.monotonic() - began + took
+        seconds = took + seconds_awake(time.monotonic() - began, self._budget.busy() - busy)
         interval = self._budget.interval(name)
         if stands_for(self.readings.get(name), reading):
             return
@@ -462,7 +462,9 @@ class ProbeSchedule:
         if cost / max(assumed_flops(context.x.device), self._speed.get(name, 0.0)) > TOO_LONG:
             why = _too_long(probe, len(context.x), self._trouble)
             return Reading(name, step, absent=why, facts={"fault": "too long"})
+        busy = self._budget.busy()
         read = early or read_now(self._reader(name), context, time.monotonic)
+        worked = read.seconds if early else self._budget.busy() - busy
         if read.error is not None:
             error = read.error
             if is_out_of_memory(error):
@@ -470,7 +472,7 @@ class ProbeSchedule:
             return overflow_reading(context, name, step) or self._broke(name, step, error)
         result = read.result
         assert result is not None
-        self._measure(name, context, read.seconds)
+        self._measure(name, context, seconds_awake(read.seconds, worked))
         self._broken.discard(name)
         self._memory[name] = result.memory
         return Reading(

@@ -47,8 +47,23 @@ _HIGHEST = 0.95  # share of all time that can be spent
 _STEADY = 0.02  # change, at most, from one account to the next: its effect is seen seconds later
 _TRUST = 0.5  # standard error of what the ledger says, as a part of it, before it is measured
 _SCALES = (0.5, 8.0)  # seconds that training loses for one that is charged, within reason
+_STOPPED = 2.0  # seconds, and …
+_MOSTLY = 4.0  # … times as long as a thread has worked, after which it was stopped meanwhile
 DRAWING = "drawing"
 ROUNDS = ("readings", "test scores", DRAWING)  # expenses that are divided; the others come first
+
+
+def seconds_awake(wall: float, busy: float, usual: float = 0.0) -> float:
+    """Return how much of a time was spent awake: a machine that slept, or a process that was
+    stopped, has worked for no more than a small part of it.
+
+    Args:
+        wall: Seconds by the clock.
+        busy: Seconds that the thread has worked meanwhile.
+        usual: Seconds that it takes as a rule, where the thread also waits.
+    """
+    worked = max(busy, usual)
+    return worked if wall > max(_STOPPED, _MOSTLY * worked) else wall
 
 
 class _Rate:
@@ -93,6 +108,7 @@ class WatchBudget:
         self._open: dict[str, float] = {}  # charged since the last account
         self._own = 0.0  # of it by the thread that trains
         self._account: tuple[float, float] | None = None  # wall and busy then
+        self._between = 0.0  # seconds from the account before to the last one
         self._rates: dict[str, _Rate] = {}  # of each expense
         self._allowed, self._idle, self._trained = _Rate(), _Rate(), _Rate()
         self._cost: dict[str, float] = {}  # of the last readings of each
@@ -181,7 +197,8 @@ class WatchBudget:
         self._open, self._own = {}, 0.0
         if before is None or not running:
             return
-        wall = now - before[0]
+        wall = seconds_awake(now - before[0], busy - before[1], self._between)
+        self._between = now - before[0]
         trained = max(busy - before[1] - own, 0.0)
         idle = max(wall - (busy - before[1]), 0.0) if paced else 0.0
         share = min(self._share, _HIGHEST)
@@ -212,7 +229,7 @@ class WatchBudget:
         self._scaled_by = measured
         sure = (_TRUST * said) ** 2
         weight = sure / (sure + measured.noise**2)
-        lost = weight * measured.lost + (1.0 - weight) * said
+        lost = weight * max(measured.lost, 0.0) + (1.0 - weight) * said
         low, high = _SCALES
         scale = min(max(lost / said, low), high)
         self._scale += _NEWEST * (scale - self._scale)

@@ -15,6 +15,7 @@ from dgn_engine.training.watch_budget import (
     SHARED,
     SHORTEST,
     WatchBudget,
+    seconds_awake,
 )
 
 STEP = 0.01  # seconds
@@ -268,3 +269,24 @@ def test_a_debt_is_paid_back_in_full_where_the_budget_says_so() -> None:
         budget.settle(running=True)
         credit.append(budget.in_credit)
     assert credit.index(True) == pytest.approx(245, abs=2)
+
+
+@pytest.mark.parametrize("pace", [0.0, 20.0])
+def test_the_time_in_which_the_machine_slept_is_no_time_of_the_run(pace: float) -> None:
+    run = Simulation((0.01, 0.03), drawing=0.01, window=0.002, pace=pace).run(60.0)
+    before, taken = run.budget.every, run.budget.account.taken
+    asleep = 120.0
+    run.wall += asleep
+    run.run(1.0)
+    assert run.budget.every == pytest.approx(before, rel=0.3)
+    assert run.budget.account.taken == pytest.approx(taken, rel=0.3)
+    readings = [at for times in run.read_at.values() for at in times if at > 160.0]
+    assert len(readings) >= len(run.names)  # what was due meanwhile was read at once
+
+
+def test_only_a_thread_that_hardly_worked_was_stopped() -> None:
+    assert seconds_awake(9.0, 0.1) == 0.1
+    assert seconds_awake(9.0, 0.1, usual=0.3) == 0.3
+    assert seconds_awake(9.0, 3.0) == 9.0  # others had the processor, too
+    assert seconds_awake(9.0, 0.1, usual=5.0) == 9.0  # it waits as long as a rule
+    assert seconds_awake(1.5, 0.0) == 1.5
