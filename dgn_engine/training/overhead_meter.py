@@ -1,7 +1,7 @@
 """The viewer overhead: the share of a run's step rate that is lost because it is watched.
 
-It is an experiment, not an account. Twice a second comes a *quiet stretch*: for a tenth to
-a third of a second steps are taken, and nothing is read, published or recorded, so that the window
+It is an experiment, not an account. Nearly twice a second comes a *quiet stretch*: for about a
+seventh of a second steps are taken, and nothing is read, published or recorded, so that the window
 sleeps. The rate in these stretches is that of a run nobody watches; the rate over all time is what
 is left of it. Both come from the same seconds, so that the load of the machine is in both, and the
 spread from pair to pair says how far the difference can be trusted.
@@ -17,6 +17,7 @@ second.
 from __future__ import annotations
 
 import math
+import random
 import threading
 import time
 from collections import deque
@@ -30,12 +31,15 @@ from dgn_engine.protocol.frames import Array
 
 EVERY = 0.5  # seconds between two quiet stretches, and at least
 APART = 4.0  # … so many times what the last one took
-BUSY = 0.08  # processor seconds of a quiet stretch
-LONGEST_QUIET = 0.3  # seconds of it, on a machine that gives less
+QUIET = (
+    0.15  # seconds of a quiet stretch: of the clock, so that moments in which the machine is busy
+)
+# have as much weight in them as in all time
+LONGEST_QUIET = 0.3  # … where steps are long
 STEPS = 2  # … and at least so many steps, unless they take longer than that
 GUARD = 0.01  # seconds before it, in which the window falls asleep
 LONGEST_GUARD = 0.15  # … after which this one is put off
-RESTLESS = 0.05  # what other threads may take of a quiet stretch, as a share of the run's own time
+RESTLESS = 0.03  # part of a quiet stretch that other threads may take
 PAIRS = 80  # of a quiet stretch and the time since the one before it: the memory
 FEWEST = 16  # … before anything is said
 PRECISE = 0.01  # standard error with which the clock alone is good enough
@@ -128,6 +132,7 @@ class OverheadMeter:
         self._guarded = 0.0  # when the first such moment was
         self._quiet: Sample | None = None  # … and has begun
         self._quiet_left_out = _NOTHING
+        self._random = random.Random(0)  # its own: training draws nothing of it
         self._next = 0.0  # when the next one is due
         self.reason = TOO_FEW  # why nothing is said
         self.measured: Overhead | None = None
@@ -163,8 +168,8 @@ class OverheadMeter:
                 self._end_guard(self._guard)
             return self._guard is not None or self._quiet is not None
         assert self._quiet is not None
-        short = self.steps - self._quiet.steps < STEPS or self._busy() - self._quiet.busy < BUSY
-        if short and now - self._quiet.wall < LONGEST_QUIET:
+        least = QUIET if self.steps - self._quiet.steps >= STEPS else LONGEST_QUIET
+        if now - self._quiet.wall < least:
             return True
         self._end_quiet(self._quiet)
         return False
@@ -198,7 +203,7 @@ class OverheadMeter:
     def _end_guard(self, guard: Sample) -> None:
         now = self._sample()
         passed = now.since(guard)
-        if passed.others <= RESTLESS * max(passed.busy, passed.wall):
+        if passed.others <= RESTLESS * passed.wall:
             self._guard, self._quiet, self._quiet_left_out = None, now, _NOTHING
         elif now.wall - self._guarded > LONGEST_GUARD:
             self.disturb()
@@ -209,16 +214,14 @@ class OverheadMeter:
         now = self._sample()
         quiet, start = now.since(began).since(self._quiet_left_out), self._start
         self._quiet = None
-        if quiet.steps < 1.0 or start is None or quiet.others > RESTLESS * quiet.busy:
+        if quiet.steps < 1.0 or start is None or quiet.others > RESTLESS * quiet.wall:
             self._next = now.wall + EVERY / 4
             return
         self._pairs.append((now.since(start).since(self._left_out), quiet))
         self._start, self._left_out = now, _NOTHING
-        # Not in step with rounds, which come about as often.
-        golden = math.modf(0.618 * len(self._pairs) + 0.618 * now.wall)[0]
-        self._next = now.wall + (0.7 + 0.6 * golden) * max(
-            EVERY, APART * (now.wall - self._guarded)
-        )
+        # At random, so that they are not in step with rounds or with another program.
+        wait = max(EVERY, APART * (now.wall - self._guarded))
+        self._next = now.wall + self._random.uniform(0.2, 1.8) * wait
         if len(self._pairs) >= FEWEST:
             self.measured, self.reason = estimate(self._pairs), ""
 
@@ -226,9 +229,8 @@ class OverheadMeter:
 def estimate(pairs: Sequence[tuple[Sample, Sample]]) -> Overhead:
     """Estimate the share of the step rate that is lost.
 
-    Steps are added up over all pairs, and so are those that the rates of the quiet stretches would
-    have given: what costs much comes in few pairs, and a median would miss it. The standard error
-    is that of the jackknife, which leaves out one pair after the other.
+    Sums over all pairs are compared: what costs much comes in few of them, and a median would miss
+    it. The standard error is that of the jackknife, which leaves out one pair after the other.
 
     Args:
         pairs: All time since the pair before, and the quiet stretch at its end.
@@ -256,11 +258,10 @@ def _steps_unqueued(taken: Array) -> Array:
 
 
 def _jackknife(taken: Array, rate: Callable[[Array], Array]) -> Overhead:
-    """`taken`: (pairs, 2, 6). Each pair is compared with its own quiet stretch: a machine that is
-    less busy for a while has more steps in all, and no more quiet stretches."""
-    steps = taken[:, 0, 0]
-    expected = steps * rate(taken[:, 1]) / rate(taken[:, 0])
-    without = 1.0 - (steps.sum() - steps) / (expected.sum() - expected)
-    count = len(taken)
+    """`taken`: (pairs, 2, 6)."""
+    whole, count = taken.sum(axis=0), len(taken)
+    part, quiet = np.moveaxis(rate(whole - taken), -1, 0)
+    without = 1.0 - part / quiet
     variance = (count - 1) / count * float(((without - without.mean()) ** 2).sum())
-    return Overhead(float(1.0 - steps.sum() / expected.sum()), math.sqrt(variance))
+    both = rate(whole)
+    return Overhead(float(1.0 - both[0] / both[1]), math.sqrt(variance))

@@ -32,7 +32,7 @@ LONGEST = 5.0  # … where a processor is free for the run, even if the rest tak
 STARVED = 30.0  # … where the run gets a fraction of one; and never less than a round's own share
 SLOWEST = 6.0  # times as long may what comes by itself wait
 SHARED = 1.5  # seconds that training loses by one of another thread, as measured: 1 it waits, and
-# its own steps take longer afterwards (docs/performance.md, Watching)
+# its own steps take longer afterwards (docs/performance.md, Viewer overhead)
 SURE = 0.25  # of what may be spent goes to rounds, however much the rest takes
 IDLE_SHARE = 0.2  # of the time in which a paced run waits is free: nothing is delayed by it
 PAYBACK = 15.0  # seconds over which debts are paid back
