@@ -53,13 +53,15 @@ def diverging(**changes: Any) -> RunConfig:
         (replace(diverging(net=CNN), training=replace(SGD, learning_rate=1e8)), {}),
         (replace(diverging(), training=replace(SGD, pace=500.0)), {}),
         (small("DL"), {7: 1e30}),
-        (small("FR-II"), {7: 1e30}),
+        (small("FL"), {7: 1e30}),
     ],
-    ids=["dense", "cnn", "paced", "learning rate", "fixed gates"],
+    ids=["dense", "cnn", "paced", "learning rate", "gates of a file"],
 )
 def test_a_run_that_diverges_stops_and_says_at_which_step(
-    desk: Desk, config: RunConfig, changes: dict[int, float]
+    desk: Desk, trained: Path, config: RunConfig, changes: dict[int, float]
 ) -> None:
+    if config.gating.regime == "FL":
+        config = replace(config, gating=replace(config.gating, gates_from=str(trained)))
     step = first_bad_step(config, changes)
     assert step > 1
     desk.do(do.StartRun(config, paused=True))
