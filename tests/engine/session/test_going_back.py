@@ -143,6 +143,7 @@ def test_a_checkpoint_is_gone_back_to_where_it_is_newer(tmp_path: Path) -> None:
     said = diverge(desk)
     assert (said.back_to, said.stored) == (5, True)
     folder = recording.path
+    assert recording.mark().done.wait(60.0)  # what it said is on disk
     assert RunReader(folder).diverged_at == said.step
     desk.do(GoBack())
     desk.train(6)
