@@ -16,7 +16,7 @@ from dgn_viewer.scene.number_style import NUMBERS
 THEMES = ("light", "dark", "system")
 STARTS = ("default", "last", "none")  # which run the window begins with
 DEFAULT_BUDGET = 5  # as the engine has it
-BUDGETS = (1, 50)  # per cent of the time that watching may take
+BUDGETS = (1, 50)  # per cent of the step rate: the viewer overhead that is allowed
 _KINDS = ("checkpoint", "session", "configuration", "run")
 _REMEMBERED = 200
 LAYOUT_VERSION = 1  # raised when the docks change so much that an old layout is of no use
@@ -129,7 +129,7 @@ class Settings:
 
     @property
     def budget(self) -> int:
-        """Per cent of the time that watching may take; 0: as the engine has it."""
+        """The viewer overhead that is allowed, in per cent; 0: as the engine has it."""
         text = self._text("watching/budget")
         low, high = BUDGETS
         return int(text) if text.isdecimal() and low <= int(text) <= high else 0

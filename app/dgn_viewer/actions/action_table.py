@@ -294,7 +294,7 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Do again the change of the layout that was undone last",
             lambda _: parts.layouts.can_redo),
         row("edit.settings", "Settings…", parts.open_settings, ("Ctrl+,",), "settings",
-            "The run at start, theme, how much watching may cost, shortcuts"),
+            "The run at start, theme, viewer overhead, shortcuts"),
         row("experiments.gate_information", "Gate information of a checkpoint…",
             experiments.gate_information, (), "",
             "Train value networks with its gates and with random ones, on this run's data",
