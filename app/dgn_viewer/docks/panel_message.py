@@ -9,6 +9,7 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_readings import before, diverged, left_out, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
@@ -85,7 +86,7 @@ def in_seconds(seconds: float) -> str:
     """'33 ms', '0.25 s', '140 s'."""
     if seconds < 0.1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
+    return f"{number(seconds, 2)} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 class PanelMessage(QWidget):

@@ -18,6 +18,7 @@ from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 from dgn_engine.sweep.schedule import OVER
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.experiments.claim_list import ClaimList
@@ -247,7 +248,7 @@ def in_words(now: ReproductionProgress) -> str:
     if now.left is not None:
         parts.append(f"{formatting.duration(now.left)} left")
     if now.best is not None and now.best.score is not None:
-        parts.append(f"best {100 * now.best.score:.2f} %")
+        parts.append(f"best {percent(now.best.score, 2)}")
     return " · ".join(parts)
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.figures.figure_style import FigureStyle
 from dgn_viewer.figures.set_text import LINE, fitting, width_of, wrapped
 from dgn_viewer.scene.axes import Range, chart_range
 from dgn_viewer.scene.chart_layout import Box, ChartPlace, Margins, arrange
 from dgn_viewer.scene.elements import Axis, Chart
-from dgn_viewer.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, number, spaced
+from dgn_viewer.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, spaced
 
 BAR = 6.0  # points: width of a colour bar
 PAD = 3.0  # between an axis and its words

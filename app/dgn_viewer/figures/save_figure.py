@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dgn_engine.errors import UserError
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.figures.export_values import FORMATS as NUMBERS
 from dgn_viewer.figures.export_values import save_numbers, write_export
 from dgn_viewer.figures.figure_page import draw_page
@@ -76,7 +77,7 @@ def page_bytes(
         wide, high = figure.get_size_inches()
         if kind == "png" and wide * high * dots**2 > MOST_PIXELS:
             raise UserError(
-                f"{wide:.3g} × {high:.3g} in at {dots:g} dpi are too many pixels; "
+                f"{number(wide, 3)} × {number(high, 3)} in at {dots:g} dpi are too many pixels; "
                 "choose fewer dpi, or PDF, which has none."
             )
         figure.savefig(

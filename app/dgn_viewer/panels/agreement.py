@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels, example_rows, step_axis
 from dgn_viewer.scene.compared import b_in_words, b_name, pair_labels
 from dgn_viewer.scene.elements import (
@@ -171,9 +172,9 @@ def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
     layer = choice(view, LAYER)
     facts = []
     if (share := reading.scalars.get("equal")) is not None:
-        facts.append(Fact("equal", f"{share:.1%}", "Share of equal gates in all layers."))
+        facts.append(Fact("equal", percent(share), "Share of equal gates in all layers."))
     if (share := reading.scalars.get(f"equal_{layer}")) is not None:
-        facts.append(Fact(layer_name(view, int(layer)), f"{share:.1%}", "Share of equal gates."))
+        facts.append(Fact(layer_name(view, int(layer)), percent(share), "Share of equal gates."))
     return tuple(facts)
 
 

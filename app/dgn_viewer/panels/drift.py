@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.axes import class_names, example_axis, step_axis
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Dash, Empty, Fact, Role, Scene, Shown
 from dgn_viewer.scene.layer_curves import layer_axis, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import freeze_random_gates
 
 # Scalar, its name, its role, its dash.
@@ -98,7 +98,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         moved = reading.scalars.get(part, math.nan)
         if math.isfinite(moved):
             about = f"Distance of the path {words[part]} from the first reading, relative to them."
-            facts.append(Fact(f"{name} moved", number(float(f"{moved:.3g}")), about))
+            facts.append(Fact(f"{name} moved", number(moved, 3), about))
     return tuple(facts)
 
 

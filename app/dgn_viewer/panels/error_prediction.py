@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
@@ -101,7 +102,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     for name, words in (("one", "after 1"), ("all", f"after {steps}")):
         if (off := reading.scalars.get(name)) is not None:
             about = "‖predicted - measured‖/‖measured‖ of the change of all logits."
-            facts.append(Fact(words, f"{off:.2%}", about))
+            facts.append(Fact(words, percent(off, 2), about))
     return tuple(facts)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels, example_rows
 from dgn_viewer.scene.compared import (
     b_name,
@@ -234,14 +235,14 @@ def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
     facts = []
     active = reading.scalars.get(f"active_{layer}")
     if active is not None:
-        facts.append(Fact("open", f"{active:.1%}", "Mean gate of the layer over probe examples."))
+        facts.append(Fact("open", percent(active), "Mean gate of the layer over probe examples."))
     dead = reading.arrays.get(f"dead_{layer}")
     if dead is not None and dead.size:
         facts.append(Fact("dead", str(dead.size), "Units closed for every probe example."))
     churn = reading.scalars.get("churn")
     if churn is not None:
         facts.append(
-            Fact("churn", f"{churn:.2%}", "Share of gates that switched since the last probe.")
+            Fact("churn", percent(churn, 2), "Share of gates that switched since the last probe.")
         )
     return tuple(facts)
 

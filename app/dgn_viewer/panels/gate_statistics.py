@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.scene.axes import class_names, step_axis
 from dgn_viewer.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
 from dgn_viewer.scene.elements import (
@@ -142,13 +143,13 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     dead, stuck = (float(np.mean(reading.arrays[name])) for name in ("dead", "always"))
     mean = float(np.mean(reading.arrays["density"]))
     facts = [
-        Fact("open", f"{mean:.1%}", "Mean gate, layers counted alike."),
-        Fact("dead", f"{dead:.1%}", "Units open for no probe example, layers counted alike."),
-        Fact("always open", f"{stuck:.1%}", "Units open for every probe example."),
+        Fact("open", percent(mean), "Mean gate, layers counted alike."),
+        Fact("dead", percent(dead), "Units open for no probe example, layers counted alike."),
+        Fact("always open", percent(stuck), "Units open for every probe example."),
     ]
     churn = reading.scalars.get("churn")
     if churn is not None:
-        facts.append(Fact("churn", f"{churn:.2%}", "Share of gates that switched since the last "
+        facts.append(Fact("churn", percent(churn, 2), "Share of gates that switched since the last "
                           "reading."))  # fmt: skip
     return tuple(facts)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.scene.axes import class_names
 from dgn_viewer.scene.elements import (
     Array,
@@ -245,7 +246,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         share = reading.scalars.get(f"right_{name}")
         if share is not None:
             about = f"Right answers among {count} probe examples in this pass."
-            facts.append(Fact(title, f"{share:.0%} right" if not facts else f"{share:.0%}", about))
+            facts.append(Fact(title, percent(share, 0) + ("" if facts else " right"), about))
     return tuple(facts)
 
 

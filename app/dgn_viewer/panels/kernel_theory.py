@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.axes import example_pairs, step_axis
 from dgn_viewer.scene.compared import b_name, compared_reading, pair_labels, why_not_compared
 from dgn_viewer.scene.elements import (
@@ -20,7 +21,6 @@ from dgn_viewer.scene.elements import (
     finite_range,
 )
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import freeze_random_gates
 
 MEASURE = Option(
@@ -98,7 +98,7 @@ def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
         ("traces", "traces", "tr K^V / tr βH."),
     ):
         values = [one.scalars.get(name) for one in (reading, other) if one is not None]
-        words = (number(float(f"{value:.4g}")) for value in values if value is not None)
+        words = (number(value, 4) for value in values if value is not None)
         said = " | ".join(words)
         if said:
             facts.append(Fact(title, said, f"A | B. {about}" if other is not None else about))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number, percent
 from dgn_viewer.scene.axes import example_pairs
 from dgn_viewer.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
 from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
@@ -15,7 +16,6 @@ from dgn_viewer.scene.layer_curves import layer_axis, places
 from dgn_viewer.scene.matrix_colours import SPANS, ranged, span_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene.run_text import layer_name, layer_tag, layer_values, layers_in
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import reverse_layers
 
 _IN_A_ROW = 8  # overviews side by side before a second row begins
@@ -132,11 +132,11 @@ def _along(view: View, reading: Reading) -> Chart:
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
     mean = reading.scalars.get("product", float("nan"))
-    said = number(float(f"{mean:.3g}")) if math.isfinite(mean) else "–"
+    said = number(mean, 3) if math.isfinite(mean) else "–"
     facts = [Fact("mean product", said, "Mean of the product over two different examples.")]
     if (change := reading.scalars.get("change")) is not None:
         about = "‖Λ_π − Λ‖/‖Λ‖ of the whole network: in this order, and not permuted."
-        facts.append(Fact("$Λ$ changed by π", "0" if change < _SAME else f"{change:.2%}", about))
+        facts.append(Fact("$Λ$ changed by π", "0" if change < _SAME else percent(change, 2), about))
     return tuple(facts)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.axes import example_pairs, step_axis
 from dgn_viewer.scene.compared import (
     b_name,
@@ -43,7 +44,6 @@ from dgn_viewer.scene.panel_spec import (
     always,
     choice,
 )
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import freeze_random_gates, train_gates_alone
 
 # Part of the kernel, its name, its role (one colour everywhere), its dash.
@@ -283,13 +283,13 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         trace = reading.scalars.get(f"trace_{part}")
         if trace is not None and (trace != 0 or part in reading.arrays):
             about = f"Trace over the probe examples; norm {_norm(reading, part)}."
-            facts.append(Fact(f"tr {name}", number(float(f"{trace:.4g}")), about))
+            facts.append(Fact(f"tr {name}", number(trace, 4), about))
     return tuple(facts)
 
 
 def _norm(reading: Reading, part: str) -> str:
     norm = reading.scalars.get(f"norm_{part}")
-    return number(float(f"{norm:.4g}")) if norm is not None else "–"
+    return number(norm, 4) if norm is not None else "–"
 
 
 PANEL = PanelSpec(

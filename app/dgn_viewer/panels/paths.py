@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.axes import class_names
 from dgn_viewer.scene.elements import (
     Array,
@@ -26,7 +27,6 @@ from dgn_viewer.scene.layer_curves import layer_axis
 from dgn_viewer.scene.network_graph import MOST_LINES, network_graph
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_viewer.scene.scatter import lines, scattered
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import freeze_random_gates
 
 _MAPS = {
@@ -153,7 +153,7 @@ def _largest(reading: Reading) -> Chart:
     at = np.arange(1, layers + 1, dtype=np.float64)
     curves = [
         Curve(
-            f"{number(float(f'{part:+.2g}'))}",
+            f"{number(part, 2)}",
             at,
             units[place].astype(np.float64),
             "value" if part >= 0 else "feature",
@@ -304,7 +304,7 @@ def _counted(value: float) -> str:
     """A count in full as far as it is known exactly, else four digits."""
     if value.is_integer() and abs(value) < 1e12:
         return f"{int(value):,}"
-    return number(float(f"{value:.4g}"))
+    return number(value, 4)
 
 
 def _note(reading: Reading, graph: str) -> str:

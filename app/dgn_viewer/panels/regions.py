@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.axes import class_names, step_axis
 from dgn_viewer.scene.elements import (
     Array,
@@ -22,7 +23,6 @@ from dgn_viewer.scene.elements import (
 )
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.scatter import scattered
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import freeze_random_gates
 
 THIRD = Option("third", "Right", always(("points", "examples"), ("steps", "over steps")))
@@ -133,7 +133,7 @@ def _coordinates(at: Array) -> Array:
 
 
 def _ticks(places: Array, values: Array) -> tuple[tuple[float, str], ...]:
-    words = (number(float(f"{value:.6g}")) for value in values)
+    words = (number(value, 6) for value in values)
     return tuple(zip(places.tolist(), words, strict=True))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number, percent
 from dgn_viewer.scene.axes import example_pairs
 from dgn_viewer.scene.compared import (
     b_in_words,
@@ -35,7 +36,6 @@ from dgn_viewer.scene.estimates import errors_of, estimate_note, marked
 from dgn_viewer.scene.overlaid import spectrum_curves, spectrum_steps
 from dgn_viewer.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.readout import with_error
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import blind_value_network, freeze_random_gates
 
 SHOWN = ("spectrum", "alignment", "kernel")
@@ -258,9 +258,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
             Fact("ν", "not from an estimate", "ν and the rank hang on the smallest eigenvalues."),
         )
     return tuple(
-        Fact(name, number(float(f"{scalars[key]:.3g}")), about)
-        for name, key, about in wanted
-        if key in scalars
+        Fact(name, number(scalars[key], 3), about) for name, key, about in wanted if key in scalars
     )
 
 
@@ -271,10 +269,10 @@ def _note(reading: Reading) -> str:
     cutoff = reading.scalars.get("cutoff")
     text = "$H$ scaled to trace 1"
     if cutoff is not None:
-        text += f"; eigenvalues below {number(float(f'{cutoff:.2g}'))} are left out of ν"
+        text += f"; eigenvalues below {number(cutoff, 2)} are left out of ν"
     outside = reading.scalars.get("outside")
     if outside is not None:
-        text += f", with {outside:.2%} of the labels' energy"
+        text += f", with {percent(outside, 2)} of the labels' energy"
     twice = int(reading.scalars.get("contradictory", 0))
     if twice:
         text += f"; {twice} examples have the input of an example with another label"

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dgn_engine.text.written_numbers import number, percent
 from dgn_viewer.scene.axes import LOG, beyond, spanning_axis, step_axis
 from dgn_viewer.scene.compared import b_in_words, compared_view, pair_labels
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
@@ -102,7 +103,7 @@ def _facts(view: View) -> tuple[Fact, ...]:
     accuracy = _until_now(view, "test_accuracy")
     tested = accuracy is not None and bool(accuracy.values.size)
     if accuracy is not None and tested:
-        last = f"{accuracy.values[-1]:.2%} at step {accuracy.steps[-1]:,}"
+        last = f"{percent(accuracy.values[-1], 2)} at step {accuracy.steps[-1]:,}"
         last += _before(view, "test_accuracy")
         if view.tested:
             facts.append(Fact("test", last, "Accuracy on the whole test set."))
@@ -112,13 +113,13 @@ def _facts(view: View) -> tuple[Fact, ...]:
         at = accuracy.steps[accuracy.values == best][:1].tolist()
         where = f", at step {at[0]:,}" if at else ""
         about = f"Best test accuracy of this run so far{where}."
-        facts.append(Fact("best", f"{best:.2%}", about))
+        facts.append(Fact("best", percent(best, 2), about))
     elif not view.tested:
         facts.append(_no_test(view))
     loss = _until_now(view, "train_loss")
     if loss is not None and loss.values.size:
         about = "Mean loss over the training batches since the last measurement."
-        value = f"{loss.values[-1]:.4g}" if np.isfinite(loss.values[-1]) else "not finite"
+        value = number(loss.values[-1], 4) if np.isfinite(loss.values[-1]) else "not finite"
         facts.append(Fact("train loss", value + _before(view, "train_loss"), about))
     return tuple(facts)
 
@@ -144,7 +145,7 @@ def _note(view: View, losses: tuple[Curve, ...], axis: Axis) -> str:
     if view.run is None:
         return ""
     count, top = beyond(losses, axis)
-    above = f"{count:,} loss{'es' if count > 1 else ''} above the axis, up to {top:.3g}. "
+    above = f"{count:,} loss{'es' if count > 1 else ''} above the axis, up to {number(top, 3)}. "
     return (above if count else "") + _about_scores(view)
 
 

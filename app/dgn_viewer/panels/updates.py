@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number, percent
 from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.elements import (
     Array,
@@ -22,7 +23,6 @@ from dgn_viewer.scene.elements import (
 )
 from dgn_viewer.scene.layer_curves import layer_axis, layers_note, over_steps, places
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.trials import train_gates_alone
 
 # Network, its role, its dash.
@@ -128,18 +128,18 @@ def _over_steps(view: View, network: str, what: str, count: int) -> Chart:
 def _facts(gradients: Reading | None, updates: Reading | None) -> tuple[Fact, ...]:
     facts = []
     if gradients is not None and "loss" in gradients.scalars:
-        value = number(float(f"{gradients.scalars['loss']:.4g}"))
+        value = number(gradients.scalars["loss"], 4)
         facts.append(Fact("probe loss", value, "Mean loss of the probe examples."))
     for name in _of(gradients, ""):
         norm = float(np.linalg.norm(_of(gradients, "")[name]))
         about = f"Norm of the gradient by all weights of the {name} network."
-        facts.append(Fact(f"‖∂L‖ {name}", number(float(f"{norm:.3g}")), about))
+        facts.append(Fact(f"‖∂L‖ {name}", number(norm, 3), about))
     for name, moved in _of(updates, "_moved").items():
         if np.isfinite(moved).any():
             facts.append(
                 Fact(
                     f"moved {name}",
-                    f"{float(np.nanmean(moved)):.2%}",
+                    percent(float(np.nanmean(moved)), 2),
                     "‖Θ - Θ_0‖/‖Θ_0‖ since the first reading, layers counted alike.",
                 )
             )

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.elements import Chart, Curve, finite_range
-from dgn_viewer.scene.ticks import number
 from dgn_viewer.scene.typeset import plain
 
 
@@ -22,7 +22,7 @@ def _chart(chart: Chart) -> str:
         rows, columns = chart.matrix.values.shape
         low, high = finite_range(chart.matrix.values)
         of = f"{rows} {chart.matrix.row_name}s by {columns} {chart.matrix.column_name}s"
-        return f"{title}: {of}, {number(_round(low))} to {number(_round(high))}."
+        return f"{title}: {of}, {number(low, 3)} to {number(high, 3)}."
     curves = "; ".join(_curve(chart, curve) for curve in chart.curves if curve.x.size)
     return f"{title}: {curves}." if curves else f"{title}: no curve yet."
 
@@ -32,11 +32,7 @@ def _curve(chart: Chart, curve: Curve) -> str:
     low, high = finite_range(curve.y)
     over = plain(chart.x.label) or "x"
     name = f"{plain(curve.name)} " if curve.name else ""
-    reach = f"{number(_round(low))} to {number(_round(high))}"
+    reach = f"{number(low, 3)} to {number(high, 3)}"
     finite = curve.y[np.isfinite(curve.y)]
-    now = f", {number(_round(float(finite[-1])))} at the end" if finite.size else ""
+    now = f", {number(float(finite[-1]), 3)} at the end" if finite.size else ""
     return f"{name}over {over} {number(first)} to {number(last)}, {reach}{now}"
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.3g}")

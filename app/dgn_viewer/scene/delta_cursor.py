@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.elements import Chart, Curve, Scene
-from dgn_viewer.scene.ticks import number
 
 
 def with_delta(scene: Scene, marks: tuple[int, ...]) -> Scene:
@@ -31,7 +31,7 @@ def delta_lines(chart: Chart) -> tuple[str, ...]:
     if len(chart.delta) != 2:
         return ()
     first, second = chart.delta
-    lines = [f"Δ step {_signed(second - first)} ({number(first)} → {number(second)})"]
+    lines = [f"Δ step {number(second - first, signed=True)} ({number(first)} → {number(second)})"]
     for curve in chart.curves:
         if curve.smoothed or not curve.x.size:
             continue
@@ -41,8 +41,8 @@ def delta_lines(chart: Chart) -> tuple[str, ...]:
             lines.append(f"{name}  no value at both")
             continue
         times = ends[1] / ends[0] if chart.y.log and ends[0] else None
-        ratio = f" (×{number(float(f'{times:.3g}'))})" if times is not None else ""
-        lines.append(f"{name}  {_signed(float(f'{ends[1] - ends[0]:.4g}'))}{ratio}")
+        ratio = f" (×{number(times, 3)})" if times is not None else ""
+        lines.append(f"{name}  {number(ends[1] - ends[0], 4, signed=True)}{ratio}")
     return tuple(lines)
 
 
@@ -52,8 +52,3 @@ def value_at(curve: Curve, step: float) -> float | None:
     x, y = curve.x[known], curve.y[known]
     place = int(np.searchsorted(x, step, side="right"))
     return float(y[place - 1]) if place else None
-
-
-def _signed(value: float) -> str:
-    text = number(value)
-    return text if text.startswith("−") or value == 0 else f"+{text}"

@@ -14,6 +14,7 @@ import numpy as np
 
 from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.text import written_numbers
 from dgn_viewer.scene.panel_spec import Series, View, run_key
 
 _SCORES = {
@@ -325,8 +326,10 @@ def _at(series: Series, step: int) -> float:
 
 
 def _number(value: float, percent: bool) -> str:
-    return f"{value:.2%}".replace("%", " %") if percent else f"{value:.4g}"
+    return written_numbers.percent(value, 2) if percent else written_numbers.number(value, 4)
 
 
 def _change(value: float, percent: bool) -> str:
-    return (f"{100 * value:+.2f}" if percent else f"{value:+.3g}").replace("-", "−")
+    if percent:
+        return written_numbers.percent(value, 2, signed=True).removesuffix(" %")
+    return written_numbers.number(value, 3, signed=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.elements import Array, Chart
 from dgn_viewer.scene.readout import with_error
-from dgn_viewer.scene.ticks import number
 
 
 def marked(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
@@ -29,7 +29,7 @@ def mean_in_words(values: Array, errors: Array | None) -> str:
         return "–"
     mean = float(values.mean())
     if errors is None:
-        return number(float(f"{mean:.3g}"))
+        return number(mean, 3)
     return with_error(mean, float(errors.mean()))
 
 
@@ -38,7 +38,8 @@ def estimate_note(*readings: Reading) -> str:
     error = max((reading.error for reading in readings), default=0.0)
     if not error > 0.0:
         return ""
-    return f"Hatched corner: an estimate, one standard error ± {100 * error:.2g} % of the kernel."
+    share = number(100 * error, 2)
+    return f"Hatched corner: an estimate, one standard error ± {share} % of the kernel."
 
 
 def errors_of(reading: Reading, name: str) -> Array | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.axes import example_rows
 from dgn_viewer.scene.compared import compared_view
 from dgn_viewer.scene.elements import Array, Chart
@@ -102,7 +103,9 @@ def shown_example(pictures: ProbeExamples, place: int) -> ShownExample:
         return ShownExample(place, name, detail, why=f"{vectors.shape[1]:,} numbers")
     points = vectors[:, varying]
     x, y = (float(value) for value in points[place])
-    return ShownExample(place, name, f"({x:.3g}, {y:.3g})", point=(x, y), points=points)
+    return ShownExample(
+        place, name, f"({number(x, 3)}, {number(y, 3)})", point=(x, y), points=points
+    )
 
 
 def gate_rows(

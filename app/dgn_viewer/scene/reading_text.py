@@ -17,6 +17,7 @@ from dgn_engine.protocol.file_reading import (
     in_list,
 )
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.text.written_numbers import percent
 
 GEOMETRY_ABOUT = (
     "One word for each convolution, and behind it one for each pooling:\n"
@@ -67,7 +68,7 @@ def fitting_in_words(fitting: FittingReading) -> str:
     words = reading_in_words(fitting.reading)
     if fitting.accuracy is None:
         return words
-    return f"{fitting.accuracy:.1%}: {words}".replace("%", " %", 1)
+    return f"{percent(fitting.accuracy)}: {words}"
 
 
 def about_readings(readings: Sequence[FittingReading]) -> str:

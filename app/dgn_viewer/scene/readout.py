@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix
-from dgn_viewer.scene.ticks import number
 
 
 def describe(chart: Chart, x: float, y: float, near: float = 0.0) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ def with_error(value: float, error: float) -> str:
         return number(value)
     places = 1 - math.floor(math.log10(error))
     if not -3 <= places <= 6:
-        return f"{value:.3g} ± {error:.1e}"
+        return f"{number(value, 3)} ± {number(error, 2)}"
     return f"{value:.{max(places, 0)}f} ± {error:.{max(places, 0)}f}"
 
 

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import RunStarted
 from dgn_engine.protocol.run_branches import BranchStatus
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.panel_spec import Values, View
 
 _LONG = 18  # characters that there is room for
@@ -35,7 +36,7 @@ def data_in_words(data: DataConfig) -> str:
     words = f"{name} {PurePath(path).name}" if colon else name
     words = f"{words} {data.binary[0]}|{data.binary[1]}" if data.binary else words
     if data.label_noise:
-        words += f", {100 * data.label_noise:g} % label noise"
+        words += f", {number(100 * data.label_noise)} % label noise"
     if data.normalise != "none":
         words += f", normalised {data.normalise}"
     if data.image_channels:

@@ -6,37 +6,15 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from dgn_engine.text.written_numbers import number, power_of_ten
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.elements import Axis, Chart
 
 Tick = tuple[float, str]
 
 _REGULAR = 0.6  # of the labels that fit: with fewer, every second or third is no gain
-_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _FACTORS = ((1, 2, 5), (1, 3), (1, 2, 3, 5), (1, 1.5, 2, 3, 4, 6, 8))  # of each decade
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def power_of_ten(exponent: int) -> str:
-    """'10⁻³', with real raised figures."""
-    return "10" + str(exponent).translate(_RAISED)
-
-
-def number(value: float) -> str:
-    """A value for reading: four figures, true minus sign, powers of ten set as powers."""
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    size = abs(value)
-    if size and (size >= 1e6 or size < 1e-3):
-        mantissa, _, exponent = f"{value:.2e}".partition("e")
-        mantissa = mantissa.rstrip("0").rstrip(".")
-        return f"{mantissa}×{power_of_ten(int(exponent))}".replace("-", "−")
-    if float(value).is_integer():
-        return f"{int(value):,}".replace("-", "−")
-    text = f"{value:,.1f}" if size >= 1000 else f"{value:.4g}"
-    return text.replace("-", "−")
 
 
 def linear_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:

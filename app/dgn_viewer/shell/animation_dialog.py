@@ -11,6 +11,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWidget
 
 from dgn_engine.confinement.start_folder import find_program
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.figures.animation_format import waits
 from dgn_viewer.figures.figure_style import COLUMN, TEXT
 from dgn_viewer.shell.file_dialogs import ask_new_file
@@ -166,9 +167,9 @@ class AnimationDialog(QDialog):
         for field in (self.first, self.last):
             field.setKeyboardTracking(False)
             field.valueChanged.connect(lambda _: self.reach_chosen.emit(*self.reach()))
-        for number in (self.first, self.last, self.pages, self.rate):
-            number.valueChanged.connect(self._count)
-            number.refused.connect(self._count)
+        for typed in (self.first, self.last, self.pages, self.rate):
+            typed.valueChanged.connect(self._count)
+            typed.refused.connect(self._count)
         for box in self.panels.values():
             box.toggled.connect(self._count)
 
@@ -194,4 +195,4 @@ class AnimationDialog(QDialog):
             return f"{steps}: an animation needs two or more.", False
         pages = min(count, self.pages.value())
         seconds = sum(waits(pages, self.rate.value())) / 1000.0
-        return f"{steps}: {pages:,} pages, {seconds:.3g} s.", True
+        return f"{steps}: {pages:,} pages, {number(seconds, 3)} s.", True

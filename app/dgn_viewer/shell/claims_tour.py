@@ -12,6 +12,7 @@ from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, Tr
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.scene.differences import Measurement
 from dgn_viewer.scene.panel_spec import View, run_key
@@ -74,7 +75,7 @@ class _CardRun:
         """'random gates (FR-II): 93.0% so far'."""
         if self.reached is None:
             return f"{self.name}: not measured{'' if self.over else ' yet'}"
-        return f"{self.name}: {self.reached.value:.1%}{'' if self.over else ' so far'}"
+        return f"{self.name}: {percent(self.reached.value)}{'' if self.over else ' so far'}"
 
 
 _ACCURACY = (TRAINING, "test_accuracy")

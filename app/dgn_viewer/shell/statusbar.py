@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.scene.number_style import written
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
@@ -73,12 +74,12 @@ def _overhead(now: Watching | None) -> str:
         return ""
     if now.overhead is None or not now.is_measured:
         return "viewer overhead –"
-    return f"viewer overhead {_per_cent(now.overhead, now.noise)} %"
+    return f"viewer overhead {_per_cent(now.overhead, now.noise)}"
 
 
 def _per_cent(share: float, noise: float) -> str:
     """As many digits as are known: a decimal place where the noise is below half a per cent."""
-    return f"{100 * share:.{1 if noise < 0.005 else 0}f}"
+    return percent(share, 1 if noise < 0.005 else 0)
 
 
 def explain_overhead(now: Watching) -> str:
@@ -88,14 +89,14 @@ def explain_overhead(now: Watching) -> str:
         lines.append(f"Not measured: {now.unmeasured}")
     elif now.is_measured:
         error = _per_cent(now.noise, now.noise)
-        lines.append(f"Measured {_per_cent(now.overhead, now.noise)} % ± {error} %")
+        lines.append(f"Measured {_per_cent(now.overhead, now.noise)} ± {error}")
     else:
         lines.append(
-            f"Too small to measure here: the step rate itself varies by ± {100 * now.noise:.1f} %"
+            f"Too small to measure here: the step rate itself varies by ± {percent(now.noise)}"
         )
-    lines.append(f"At most {100 * now.share:.0f} % is allowed (Settings)")
+    lines.append(f"At most {percent(now.share, 0)} is allowed (Settings)")
     if now.parts:
-        parts = ", ".join(f"{name} {100 * share:.1f} %" for name, share in now.parts.items())
+        parts = ", ".join(f"{name} {percent(share)}" for name, share in now.parts.items())
         lines.append(f"By processor time: {parts}")
     lines.append(f"Panels are read and drawn about every {now.every:.1f} s")
     return "\n".join(lines)

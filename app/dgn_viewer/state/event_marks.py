@@ -5,6 +5,7 @@ from __future__ import annotations
 from dgn_engine.protocol import events
 from dgn_engine.protocol.run_branches import BranchBegan, BranchStatus
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.typeset import literal
 
@@ -79,10 +80,10 @@ def _dials(before: events.SettingChanged | None, now: events.SettingChanged) -> 
         marks.append(Mark(step, label, "dial", words))
 
     if old is None or now.beta != old.beta:
-        change(f"β {now.beta:g}", "β", f"{old.beta:g}" if old else "", f"{now.beta:g}")
+        change(f"β {number(now.beta)}", "β", number(old.beta) if old else "", number(now.beta))
     if old is None or now.learning_rate != old.learning_rate:
-        rate, was = f"{now.learning_rate:g}", f"{old.learning_rate:g}" if old else ""
-        change(f"lr {now.learning_rate:.3g}", "Learning rate", was, rate)
+        rate, was = number(now.learning_rate), number(old.learning_rate) if old else ""
+        change(f"lr {number(now.learning_rate, 3)}", "Learning rate", was, rate)
     if old is None or now.value_input != old.value_input:
         was = old.value_input if old else ""
         change(f"input {now.value_input}", "Value input", was, now.value_input)

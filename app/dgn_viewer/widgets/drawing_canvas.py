@@ -7,6 +7,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.plots.example_image import example_image
 from dgn_viewer.scene.elements import Array
 from dgn_viewer.style.theme import LIGHT, Theme
@@ -122,7 +123,7 @@ class DrawingCanvas(QWidget):
 
     def _name(self) -> None:
         row, column = self._cursor
-        level = self._levels[row, column]
+        level = percent(self._levels[row, column], 0)
         self.setAccessibleName(
-            f"Drawing, row {row + 1}, column {column + 1}: {level:.0%}. Space draws, Delete erases"
+            f"Drawing, row {row + 1}, column {column + 1}: {level}. Space draws, Delete erases"
         )

@@ -97,8 +97,8 @@ FIRST = difference(
 
 def test_the_share_of_equal_gates_stands_by_layer_beside_the_map_of_the_first_layer() -> None:
     facts = (
-        Fact("equal", "72.0%", "Share of equal gates in all layers."),
-        Fact("layer 1 ← G2", "80.0%", "Share of equal gates."),
+        Fact("equal", "72.0 %", "Share of equal gates in all layers."),
+        Fact("layer 1 ← G2", "80.0 %", "Share of equal gates."),
     )
     assert_same(drawn("agreement", VIEW), Scene((BY_LAYER, FIRST), facts, 6, NOTE))
 
@@ -126,8 +126,8 @@ def test_another_layer_and_the_share_over_steps_can_be_chosen() -> None:
     )
     second = difference("Layer 2 ← G1, A − B", "difference in layer 2 ← G1", SECOND)
     facts = (
-        Fact("equal", "72.0%", "Share of equal gates in all layers."),
-        Fact("layer 2 ← G1", "64.0%", "Share of equal gates."),
+        Fact("equal", "72.0 %", "Share of equal gates in all layers."),
+        Fact("layer 2 ← G1", "64.0 %", "Share of equal gates."),
     )
     assert_same(scene, Scene((steps, second), facts, 6, NOTE))
 

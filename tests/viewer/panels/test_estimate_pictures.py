@@ -129,7 +129,7 @@ def test_the_cursor_reads_value_and_error() -> None:
         (12.34, 1.26, "12.3 ± 1.3"),
         (1234.0, 56.0, "1234 ± 56"),
         (0.5, 0.0, "0.5"),
-        (2.0e-9, 1.0e-10, "2e-09 ± 1.0e-10"),
+        (2.0e-9, 1.0e-10, "2×10⁻⁹ ± 1×10⁻¹⁰"),
     ],
 )
 def test_a_value_is_told_as_far_as_its_error_reaches(

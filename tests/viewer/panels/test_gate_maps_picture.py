@@ -56,8 +56,8 @@ HARD = Matrix(
     row_labels=TAGS,
 )
 HARD_2 = replace(HARD, name="gates of layer 2 ← G1", values=SECOND, dead_columns=(2,))
-CHURN = Fact("churn", "1.25%", "Share of gates that switched since the last probe.")
-OPEN = Fact("open", "60.0%", "Mean gate of the layer over probe examples.")
+CHURN = Fact("churn", "1.25 %", "Share of gates that switched since the last probe.")
+OPEN = Fact("open", "60.0 %", "Mean gate of the layer over probe examples.")
 HATCHED = "Hatched: closed for every probe example."
 
 
@@ -99,7 +99,7 @@ def test_a_chosen_layer_is_outlined_and_its_dead_units_are_counted() -> None:
         replace(LARGE, title="Layer 2 ← G1", matrix=HARD_2),
     )
     facts = (
-        replace(OPEN, value="33.3%"),
+        replace(OPEN, value="33.3 %"),
         Fact("dead", "1", "Units closed for every probe example."),
         CHURN,
     )

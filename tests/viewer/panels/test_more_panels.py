@@ -211,7 +211,7 @@ def test_hidden_maps_stand_in_columns_of_layers_each_to_its_largest() -> None:
     scene = drawn("hidden_outputs", view)
     passes = ("as_is", "reversed", "ones")
     assert [one.key for one in scene.charts] == [f"maps_{name}" for name in passes]
-    assert [fact.value for fact in scene.facts] == ["50% right", "0%", "100%"]
+    assert [fact.value for fact in scene.facts] == ["50 % right", "0 %", "100 %"]
     assert scene.note.endswith(
         "As it is the value network sees the image. Reversed: gate layers 2 1 3."
     )

@@ -228,7 +228,7 @@ def test_what_is_left_out_of_nu_and_contradictory_inputs_are_said() -> None:
     reading = replace(READING, scalars={**READING.scalars, **more})
     scene = drawn("spectrum", with_reading(VIEW, reading))
     assert scene.note == (
-        f"{NOTE.removesuffix('.')}, with 41.57% of the labels' energy; "
+        f"{NOTE.removesuffix('.')}, with 41.57 % of the labels' energy; "
         "4 examples have the input of an example with another label."
     )
     assert (
@@ -241,7 +241,7 @@ def test_what_is_left_out_of_nu_and_contradictory_inputs_are_said() -> None:
     )
     none = replace(READING, scalars={**READING.scalars, "outside": 0.0, "contradictory": 0.0})
     plain = drawn("spectrum", with_reading(VIEW, none))
-    assert plain.note == f"{NOTE.removesuffix('.')}, with 0.00% of the labels' energy."
+    assert plain.note == f"{NOTE.removesuffix('.')}, with 0.00 % of the labels' energy."
 
 
 def test_the_spectra_of_both_networks_lie_in_one_chart() -> None:

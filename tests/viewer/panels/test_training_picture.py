@@ -64,8 +64,8 @@ ACCURACY = (
     Curve("test", np.array([3, 6]), np.array([40.0, 35.0]), "accent", thick=True),
 )
 FACTS = (
-    Fact("test", "35.00% at step 6", "Accuracy on the whole test set."),
-    Fact("best", "40.00%", "Best test accuracy of this run so far, at step 3."),
+    Fact("test", "35.00 % at step 6", "Accuracy on the whole test set."),
+    Fact("best", "40.00 %", "Best test accuracy of this run so far, at step 3."),
     Fact("train loss", "0.75", "Mean loss over the training batches since the last measurement."),
 )
 NOTE = "Cross entropy loss; train: mean over batches, test: the whole test set."
@@ -150,7 +150,7 @@ def test_a_lone_huge_loss_lies_beyond_the_axis_and_is_counted() -> None:
     assert not y.log
     assert y.limits is not None
     assert 2.0 < y.limits[1] < 3.0
-    assert scene.note.startswith("1 loss above the axis, up to 1e+09. ")
+    assert scene.note.startswith("1 loss above the axis, up to 1×10⁹. ")
     whole = drawn("training", chosen(losses(2.0, 1.5, 1.25, 1e9), scale="linear"))
     assert chart(whole, "loss").y.limits is None
     assert "above" not in whole.note
@@ -280,8 +280,8 @@ def test_a_score_of_another_network_says_what_came_after_it() -> None:
     undo = Mark(8.0, "undo", "undo")
     stale = replace(VIEW, outdated={"test_accuracy": undo})
     assert facts(stale) == {
-        "test": "35.00% at step 6, before undo",
-        "best": "40.00%",
+        "test": "35.00 % at step 6, before undo",
+        "best": "40.00 %",
         "train loss": "0.75",
     }
     assert facts(replace(VIEW, outdated={"train_loss": undo}))["train loss"] == "0.75, before undo"
@@ -294,7 +294,7 @@ def test_a_regime_without_test_examples_says_so_and_names_the_last_score() -> No
     )
     test = scene.facts[0]
     assert (test.name, test.value) == ("test", "none in FRG")
-    assert test.about.endswith("nothing is tested. The last one: 35.00% at step 6, before FRG.")
+    assert test.about.endswith("nothing is tested. The last one: 35.00 % at step 6, before FRG.")
     assert facts(replace(first_score(), regime="FRG", tested=False))["test"] == "none in FRG"
 
 

@@ -88,10 +88,10 @@ def test_the_accuracies_of_the_runs_so_far_stand_side_by_side(
     seen[0] = with_accuracy(seen[0], 0.5)  # of the run before
     assert steps[0].seen() == f"{words} not measured yet"
     seen[0] = with_accuracy(begun(seen[0], sent[-1]), 0.971)
-    assert steps[0].seen() == f"{words} 97.1% so far"
+    assert steps[0].seen() == f"{words} 97.1 % so far"
     steps[2].act()
     seen[0] = with_accuracy(begun(seen[0], sent[-1]), 0.93)
-    assert steps[2].seen() == f"{words} 97.1%\nrandom gates (FR-II): 93.0% so far"
+    assert steps[2].seen() == f"{words} 97.1 %\nrandom gates (FR-II): 93.0 % so far"
 
 
 def test_a_run_that_no_card_has_begun_gives_no_card_its_accuracy(
@@ -124,14 +124,14 @@ def test_a_swap_by_hand_ends_what_is_counted_for_a_card(
     steps = acts(seen, sent, [], qtbot).steps()
     steps[0].act()
     seen[0] = with_accuracy(begun(seen[0], sent[-1]), 0.97)
-    assert "97.0% so far" in steps[0].seen()
+    assert "97.0 % so far" in steps[0].seen()
     ours = seen[0]
     seen[0] = with_accuracy(replace(ours, regime="FR-II"), 0.3)
-    assert steps[0].seen().endswith(": 97.0%")
+    assert steps[0].seen().endswith(": 97.0 %")
     seen[0] = ours
     steps[1].act()
     assert isinstance(sent[-1], SwapRegime)
     assert steps[1].seen().endswith("not measured yet")  # the swap is to come
     seen[0] = with_accuracy(replace(ours, regime=sent[-1].regime), 0.95)
-    assert "97.0%" in steps[1].seen()
-    assert steps[1].seen().endswith("95.0% so far")
+    assert "97.0 %" in steps[1].seen()
+    assert steps[1].seen().endswith("95.0 % so far")

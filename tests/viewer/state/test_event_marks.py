@@ -69,7 +69,7 @@ def test_a_dial_says_from_what_to_what() -> None:
     now = SettingChanged(9, 0.000123456, 10.0, "ones", 0.0)
     assert marks_of(now, begun) == (
         Mark(9.0, "β 10", "dial", "β 4 → 10."),
-        Mark(9.0, "lr 0.000123", "dial", "Learning rate 0.001 → 0.000123456."),
+        Mark(9.0, "lr 1.23×10⁻⁴", "dial", "Learning rate 0.001 → 1.23×10⁻⁴."),
         Mark(9.0, "input ones", "dial", "Value input image → ones."),
     )
     assert [mark.sentence for mark in marks_of(DIALS, RunState())] == [

@@ -120,7 +120,7 @@ def marks(*pairs: tuple[float, str]) -> tuple[Mark, ...]:
             replace(
                 START,
                 step=8,
-                marks=marks((5.0, "β 4.5"), (7.0, "lr 0.0001"), (8.0, "β 6"), (8.0, "input image")),
+                marks=marks((5.0, "β 4.5"), (7.0, "lr 1×10⁻⁴"), (8.0, "β 6"), (8.0, "input image")),
             ),
         ),
         ((WeightsTaken(4, "x.pt", 2),), replace(START, step=4, marks=marks((4.0, "weights")))),

@@ -21,6 +21,7 @@ from dgn_engine.experiments.report.formatting import duration
 from dgn_engine.protocol.run_list import RecordedRun
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.printable import printable, printable_name
+from dgn_engine.text.written_numbers import percent
 from dgn_viewer.scene.elements import OVERLAYS
 from dgn_viewer.scene.number_style import written
 from dgn_viewer.scene.run_text import ago
@@ -47,7 +48,7 @@ class RunColumn:
 
 def best_in_words(run: RecordedRun) -> str:
     """'96.1 % at 1,200'; empty where no test accuracy is known."""
-    return "" if math.isnan(run.best) else f"{100 * run.best:.1f} % at {run.best_step:,}"
+    return "" if math.isnan(run.best) else f"{percent(run.best)} at {run.best_step:,}"
 
 
 COLUMNS: tuple[RunColumn, ...] = (
@@ -82,7 +83,7 @@ def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
         return run.name, f"damaged: {trouble_in_words(run)}"
     headline = f"{run.regime} · {run.net} · {run.data} · seed {run.seed}"
     total = f" of {run.total_steps:,}" if run.total_steps else ""
-    best = f" · best {100 * run.best:.1f} %" if run.best == run.best else ""
+    best = f" · best {percent(run.best)}" if run.best == run.best else ""
     when = "now" if run.status == "running" else ago(now - run.touched)
     lost = f" · {run.trouble}" if run.trouble else ""
     return headline, f"{run.status} at step {run.step:,}{total}{best} · {when}{lost}"
