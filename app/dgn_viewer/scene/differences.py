@@ -297,9 +297,8 @@ def _row(
     elif (only := a or b) is not None:
         where = f"{'A' if b is None else 'B'} {only.step:,}"
     texts = [NONE if one is None else _number(one.value, percent) for one in (a, b)]
-    return Difference(
-        *(words, texts[0], texts[1], change, where), (a, b), next(filter(None, reasons), "")
-    )
+    why = next(filter(None, reasons), "")
+    return Difference(words, texts[0], texts[1], change, where, (a, b), why)
 
 
 def _at_common_step(a: Series, b: Series) -> tuple[tuple[int, float], tuple[int, float]] | None:
@@ -313,10 +312,10 @@ def _at_common_step(a: Series, b: Series) -> tuple[tuple[int, float], tuple[int,
 
 def _newest(series: Series | None) -> tuple[int, float] | None:
     """Step and value at its newest step; None where it has nothing."""
-    last = np.flatnonzero(np.isfinite(series.values))[-1:] if series is not None else ()
-    if series is None or not len(last):
+    if series is None:
         return None
-    return int(series.steps[last[0]]), float(series.values[last[0]])
+    last = np.flatnonzero(np.isfinite(series.values))[-1:]
+    return (int(series.steps[last[0]]), float(series.values[last[0]])) if last.size else None
 
 
 def _at(series: Series, step: int) -> float:

@@ -94,6 +94,7 @@ def test_the_accuracies_of_the_runs_so_far_stand_side_by_side(
     assert steps[2].seen() == f"{words} 97.1 %\nrandom gates (FR-II): 93.0 % so far"
 
 
+@pytest.mark.discovery
 def test_a_run_that_no_card_has_begun_gives_no_card_its_accuracy(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_run_that_no_card_has_begun_gives_no_card_its_accuracy(
     assert after.count(":") == 2
 
 
+@pytest.mark.discovery
 def test_a_swap_by_hand_ends_what_is_counted_for_a_card(
     make_view: MakeView, sent: list[Command], qtbot: QtBot
 ) -> None:
