@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from dgn_engine.protocol.commands import Command, ListRuns, SetWatchShare
 from dgn_viewer.docks.panel_docks import PanelDocks
@@ -42,7 +43,9 @@ class InspectorPages:
         look: Appearance,
         go_to_step: Callable[[int], None],
         torch_version: Callable[[], str],
+        cursor: Callable[[], int | None],
     ) -> None:
+        """`cursor()`: the step that is looked back at; None: live."""
         self._inspector = inspector
         self._send = send
         self._history = history
@@ -52,6 +55,7 @@ class InspectorPages:
         self._look = look
         self._go_to_step = go_to_step
         self._torch_version = torch_version
+        self._cursor = cursor
 
     def settings(self) -> None:
         self._inspector.show_page(
@@ -73,7 +77,8 @@ class InspectorPages:
         self._inspector.show_page(page)
 
     def compare(self) -> None:
-        self._inspector.show_page(ComparePage(self._send, lambda: self._history.view({})))
+        view = partial(self._history.view, {})
+        self._inspector.show_page(ComparePage(self._send, view, self._cursor))
 
     def changes(self) -> None:
         self._inspector.show_page(ChangesPage(self._send, self._go_to_step))

@@ -28,6 +28,7 @@ from tests.viewer.display.x_user import XUser
 pytestmark = pytest.mark.display
 EPOCH, EPOCHS = 45, 6
 LAST = EPOCH * EPOCHS
+FROM = 31  # of which there is no checkpoint
 
 
 class Quiet:
@@ -66,6 +67,10 @@ def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_c
     user.type("FR-II")
     user.key("Return")
     qtbot.waitUntil(lambda: page.regime.value() == "FR-II")
+    user.press(page.origin.line)
+    user.key("ctrl+a")
+    user.type(str(FROM))
+    qtbot.waitUntil(lambda: f"Step {FROM}: " in page.origin_words.text())
     user.press(page.start)
     qtbot.waitUntil(lambda: window.run_state.branch is not None)
     window.setFocus()
@@ -81,7 +86,7 @@ def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_c
     qtbot.waitUntil(over)
     branch = window.run_state.branch
     assert branch is not None
-    assert (branch.from_step, branch.step) == (EPOCH, LAST)  # 225 steps apart
+    assert (branch.from_step, branch.step) == (FROM, LAST)
     parent = Path(branch.folder).parent / branch.parent
 
     def told() -> str:
@@ -120,7 +125,7 @@ def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_c
     HeadlessRun(Quiet(), lambda: False).train(config, RunFolder.create(alone, config))
     assert_bit_equal(parent, alone)
     changes = BranchChanges(regime="FR-II")
-    HeadlessRun(Quiet(), lambda: False).branch_off(parent, EPOCH, changes, changed, None)
+    HeadlessRun(Quiet(), lambda: False).branch_off(parent, FROM, changes, changed, None)
     assert_bit_equal(Path(branch.folder), changed)
 
 

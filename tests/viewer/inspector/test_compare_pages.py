@@ -16,6 +16,7 @@ from dgn_engine.protocol.run_branches import (
     BranchChanges,
     BranchStatus,
     CheckpointsListed,
+    HoldCheckpoint,
     ListCheckpoints,
     StartBranch,
     StopBranch,
@@ -66,7 +67,7 @@ def test_a_branch_is_sent_as_it_is_filled_in(page: ComparePage, sent: list[Comma
     page.order.setText("2 1")
     page.rate.setText("0,01")
     page.seed.setText("4")
-    page.origin.pick("3")
+    page.origin.setCurrentIndex(2)
     QTest.mouseClick(page.start, LEFT)
     asked = BranchChanges(regime="FL", wiring=(1, 0), learning_rate=0.01, seed=4)
     assert sent[-1] == StartBranch(asked, 3)
@@ -79,13 +80,60 @@ def test_a_branch_is_sent_as_it_is_filled_in(page: ComparePage, sent: list[Comma
     assert page.message.text() == "The learning rate is 'fast'; it must be a number."
 
 
-def test_a_checkpoint_that_went_is_not_exchanged_for_now_in_silence(page: ComparePage) -> None:
+def test_any_step_can_be_typed_and_what_it_begins_with_is_said(
+    page: ComparePage, sent: list[Command], seen: dict[str, View]
+) -> None:
     bench = Bench(page)
-    bench.tell(CheckpointsListed(1, ((3, "before FL"), (7, "")), "/runs/p"))
-    page.origin.pick("7")
-    bench.tell(CheckpointsListed(1, ((3, "before FL"), (9, "")), "/runs/p"))
-    assert page.origin.value() == ""
-    assert "The checkpoint of step 7 is gone" in page.message.text()
+    seen["view"] = View(step=12000)
+    listed = CheckpointsListed(1, ((3, "before FL"), (10_000, "")), "/runs/p", 0.013)
+    bench.tell(listed)
+    line = page.origin.line
+    words = {}
+    for text in ("10,154", "10000", "2", "12,000", "now", "step 3, before FL", "12001", "soon"):
+        line.selectAll()
+        QTest.keyClicks(line, text)
+        words[text] = page.origin_words.text(), page.start.isEnabled()
+        assert page.compare_step.isEnabled() == (text in ("10000", "step 3, before FL"))
+    assert words == {
+        "10,154": ("Step 10,154: checkpoint of step 10,000 and 154 steps again, about 2 s.", True),
+        "10000": ("Step 10,000: exactly a checkpoint.", True),
+        "2": ("Step 2: 2 steps again from the beginning, less than 1 s.", True),
+        "12,000": ("Now: the run as it is when the branch starts.", True),
+        "now": ("Now: the run as it is when the branch starts.", True),
+        "step 3, before FL": ("Step 3: exactly a checkpoint.", True),
+        "12001": ("The run has steps 0 to 12,000.", False),
+        "soon": ("'soon' is no step; type its number, or 'now'.", False),
+    }
+    line.selectAll()
+    QTest.keyClicks(line, "10154")
+    page.pace.pick("full")
+    bench.tell(CheckpointsListed(1, ((10_100, ""), (11_990, "")), "/runs/p"))
+    assert line.text() == "10154"  # what was typed stays when the list is another one
+    QTest.mouseClick(page.start, LEFT)
+    assert sent[-1] == StartBranch(BranchChanges(), 10_154, full_speed=True)
+
+
+def test_it_begins_at_the_step_that_is_looked_back_at_and_holds_its_checkpoint(
+    qtbot: QtBot, sent: list[Command]
+) -> None:
+    cursor: list[int | None] = [None]
+    page = ComparePage(sent.append, lambda: View(step=12), lambda: cursor[0])
+    qtbot.addWidget(page)
+    bench = Bench(page)
+    bench.tell(CheckpointsListed(1, ((3, ""), (7, "")), "/runs/p"))
+    page.show()
+    assert page.origin.step() is None
+    cursor[0] = 7
+    page.renew()
+    assert page.origin.step() == 7
+    page.origin.line.selectAll()
+    QTest.keyClicks(page.origin.line, "5")
+    cursor[0] = 11
+    page.renew()
+    assert page.origin.step() == 5  # somebody has chosen
+    page.hide()
+    held = [command.step for command in sent if isinstance(command, HoldCheckpoint)]
+    assert held == [7, 5, None]
 
 
 def test_checkpoints_are_listed_again_while_the_page_is_seen(

@@ -15,12 +15,14 @@ from dgn_engine.protocol.events import Event, Refused
 from dgn_engine.protocol.run_branches import (
     BranchChanges,
     BranchStatus,
+    HoldCheckpoint,
     ListCheckpoints,
     StartBranch,
     StopBranch,
 )
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.pages.difference_table import DifferenceTable
+from dgn_viewer.inspector.pages.origin_field import OriginField, origin_in_words
 from dgn_viewer.scene.differences import differences
 from dgn_viewer.scene.panel_spec import View
 from dgn_viewer.scene.run_text import branch_in_words
@@ -39,27 +41,33 @@ _NONE = (
     "choose a step of this run."
 )
 _A_STEP = "Compare with a step of this run"
-_GONE = (
-    "The checkpoint of step {:,} is gone: of those that no change asked for only the newest stay. "
-    "Chosen is 'now'."
-)
+_PACES = (("", "as the run"), ("full", "full speed"))
 
 
 class ComparePage(QFrame):
-    """Sends `StartBranch`, `StopBranch` and `CompareRun`; `view` gives what was seen so far."""
+    """Sends `StartBranch`, `StopBranch` and `CompareRun`; `view` gives what was seen so far, and
+    `cursor` the step that is looked back at, None where none is."""
 
     title = "Branch and compare"
 
-    def __init__(self, send: Callable[[Command], None], view: Callable[[], View]) -> None:
+    def __init__(
+        self,
+        send: Callable[[Command], None],
+        view: Callable[[], View],
+        cursor: Callable[[], int | None] = lambda: None,
+    ) -> None:
         super().__init__()
-        self._send, self._view = send, view
+        self._send, self._view, self._cursor = send, view, cursor
         self.state = RunState()
-        self.origin = PickBox()
+        self.origin = OriginField()
+        self.origin_words = plain_label("", "muted")
+        self._held: tuple[int, int | None] | None = None  # the run, the step that holds one
         self.regime = PickBox([("", "as it is")])
         self.order = ListField("the order of the gate layers", "as it is, or 2 1 3 …")
         self.value_input = PickBox(_INPUTS)
         self.rate = _line("learning rate", "as it is")
         self.seed = _line("seed", "as it is")
+        self.pace = PickBox(_PACES)
         self.start = push_button("Train a branch", self._start, "primary")
         about = "Stop training the branch; it stays recorded, and File, Open run… goes on with it"
         self.stop = push_button("Stop", lambda: send(StopBranch()), about=about)
@@ -105,6 +113,8 @@ class ComparePage(QFrame):
     def renew(self) -> None:
         """Show the numbers as they are now."""
         comparison, view = self.state.comparison, self._view()
+        self.origin.follow(self._cursor())
+        self._show_step()
         compared = comparison is not None and view.compared is not None
         self.table.setVisible(compared)
         self.sides.setVisible(compared)
@@ -124,6 +134,7 @@ class ComparePage(QFrame):
 
     def hideEvent(self, event: QHideEvent) -> None:
         self._timer.stop()
+        self._hold(None)
         super().hideEvent(event)
 
     def _start(self) -> None:
@@ -133,11 +144,29 @@ class ComparePage(QFrame):
             self._say(str(refusal))
             return
         self._say("")
-        self._send(StartBranch(changes, self._step()))
+        self._send(StartBranch(changes, self._step(), self.pace.value() == "full"))
 
     def _step(self) -> int | None:
-        chosen = self.origin.value()
-        return int(chosen) if chosen else None
+        """The chosen step; None: now. Raises `UserError` where it is no step of the run."""
+        step, now = self.origin.step(), self._now
+        if step is not None and step > now:
+            raise UserError(f"The run has steps 0 to {now:,}.")
+        return step
+
+    @property
+    def _now(self) -> int:
+        """The step that the run has reached, as far as is known."""
+        listed = self.state.checkpoints
+        kept = () if listed is None else (step for step, _ in listed.checkpoints)
+        return max(self.state.step, self._view().step, *kept)
+
+    def _hold(self, step: int | None) -> None:
+        """Have the checkpoint kept that a branch from `step` needs."""
+        run = 0 if self.state.run is None else self.state.run.run
+        before = None if self._held is None or self._held[0] != run else self._held[1]
+        if step != before and (self.state.has_run or step is None):
+            self._send(HoldCheckpoint(step))
+        self._held = run, step
 
     def _compare_branch(self) -> None:
         if self.state.branch is not None:
@@ -145,7 +174,7 @@ class ComparePage(QFrame):
 
     def _compare_step(self) -> None:
         step, listed = self._step(), self.state.checkpoints
-        if step is not None and listed is not None:
+        if step is not None and listed is not None and listed.nearest(step) == step:
             self._send(CompareRun(listed.folder, step))
 
     def _changes(self) -> BranchChanges:
@@ -169,10 +198,9 @@ class ComparePage(QFrame):
         self.message.setVisible(bool(refusal))
 
     def _show(self) -> None:
-        state, branch = self.state, self.state.branch
+        branch = self.state.branch
         self._offer()
         trains = branch is not None and branch.trains
-        self.start.setEnabled(state.has_run and not trains)
         self.stop.setEnabled(trains)
         self.copy.setEnabled(branch is not None)
         self.compare.setEnabled(branch is not None and branch.phase != "starting")
@@ -183,22 +211,7 @@ class ComparePage(QFrame):
         self.sharing.setVisible(trains)
 
     def _offer(self) -> None:
-        if self.origin.view().isVisible():
-            return  # somebody is choosing; the next list counts
-        listed = self.state.checkpoints
-        checkpoints = () if listed is None else listed.checkpoints
-        entries = [("", "now"), *(
-            (str(step), f"step {step:,}{f', {kept}' if kept else ''}")
-            for step, kept in reversed(checkpoints)
-        )]  # fmt: skip
-        if [self.origin.itemText(place) for place in range(self.origin.count())] != [
-            title for _, title in entries
-        ]:
-            chosen = self.origin.value()
-            self.origin.offer(entries)
-            self.origin.pick(chosen)
-            if self.origin.value() != chosen:
-                self._say(_GONE.format(int(chosen)))
+        self.origin.offer_checkpoints(self.state.checkpoints)
         catalogue = self.state.catalogue
         if catalogue is not None and self.regime.count() == 1:
             regimes = catalogue.regimes
@@ -209,14 +222,17 @@ class ComparePage(QFrame):
 
     def _lay_out(self) -> None:
         form = Section("A branch: the same run, something changed")
-        form.add("from", self.origin, "Now, or a step of which this run holds a checkpoint")
+        form.add("from", self.origin, "Now, or any step that the run has taken")
+        form.add("", self.origin_words)
         form.add("regime", self.regime)
         form.add("gate layers", self.order, "Which gate layer each value layer uses, from 1")
         form.add("value input", self.value_input)
         form.add("learning rate", self.rate)
         form.add("seed", self.seed, "Of the order of the batches and of all that is drawn from "
                  "there on; the probe examples stay the same")  # fmt: skip
-        self.origin.currentIndexChanged.connect(lambda _: self._show_step())
+        form.add("pace", self.pace, "Steps a second of the branch: no more than the run is set to, "
+                 "or as many as it can")  # fmt: skip
+        self.origin.moved.connect(self._show_step)
         buttons = row(self.start, self.stop, 1, spacing=8)
         more = row(self.compare, self.copy, 1, spacing=8)
         other = row(self.compare_step, 1, spacing=8)
@@ -228,9 +244,28 @@ class ComparePage(QFrame):
         self._say("")
 
     def _show_step(self) -> None:
-        step = self._step()
-        self.compare_step.setText(_A_STEP if step is None else f"Compare with step {step:,}")
-        self.compare_step.setEnabled(self.state.has_run and step is not None)
+        """What is chosen under 'from', and what can be done with it."""
+        state, listed = self.state, self.state.checkpoints
+        branch = state.branch
+        step: int | None = None
+        try:
+            step = self._step()
+            words = origin_in_words(step, self._now, listed) if state.has_run else ""
+            refused = False
+        except UserError as refusal:
+            words, refused = str(refusal), state.has_run
+        self.origin_words.setText(words)
+        role = "refused" if refused else "muted"
+        if self.origin_words.property("role") != role:
+            self.origin_words.setProperty("role", role)
+            self.origin_words.style().polish(self.origin_words)
+        trains = branch is not None and branch.trains
+        self.start.setEnabled(state.has_run and not trains and not refused)
+        if self.isVisible():
+            self._hold(step)
+        exact = step is not None and listed is not None and listed.nearest(step) == step
+        self.compare_step.setText(f"Compare with step {step:,}" if exact else _A_STEP)
+        self.compare_step.setEnabled(state.has_run and exact)
 
 
 def _line(name: str, hint: str) -> QLineEdit:

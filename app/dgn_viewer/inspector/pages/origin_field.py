@@ -1,0 +1,105 @@
+"""The step from which a branch begins: now, a checkpoint out of a list, or any step, typed."""
+
+from __future__ import annotations
+
+import re
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QComboBox, QLineEdit
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.run_branches import CheckpointsListed
+from dgn_viewer.widgets.form_fields import PickBox
+
+NOW = "now"
+# '3,314', 'step 3314' and what the list says of a checkpoint: 'step 3,314, before FR-II'
+_STEP = re.compile(r"(?:step )?\s*(\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:, [^\d,].*)?", re.IGNORECASE)
+
+
+class OriginField(PickBox):
+    """Follows the step that is looked back at until somebody chooses another one.
+
+    `moved`: what it says has changed.
+    """
+
+    moved = Signal()
+
+    def __init__(self) -> None:
+        super().__init__([("", NOW)])
+        self._chosen = False  # by somebody
+        self.setEditable(True)
+        self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self.line = QLineEdit()
+        self.setLineEdit(self.line)
+        self.line.setPlaceholderText(NOW)
+        self.line.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
+        self.line.textEdited.connect(self._choose)
+        # Without one '1' is step 1, not the 1,204 of the list.
+        self.setCompleter(None)  # type: ignore[arg-type]  # stub: None is allowed
+        self.activated.connect(self._choose)
+        self.editTextChanged.connect(lambda _: self.moved.emit())
+
+    def step(self) -> int | None:
+        """None: now. Raises `UserError` where it is neither that nor a step."""
+        text = self.currentText().strip()
+        if not text or text.lower() == NOW:
+            return None
+        found = _STEP.fullmatch(text)
+        if found is None:
+            raise UserError(f"'{text}' is no step; type its number, or '{NOW}'.")
+        return int(found[1].replace(",", ""))
+
+    def follow(self, cursor: int | None) -> None:
+        """Say the step that is looked back at (None: none is), unless somebody chose another."""
+        text = NOW if cursor is None else f"{cursor:,}"
+        if not self._chosen and self.currentText() != text:
+            self.setEditText(text)
+
+    def offer_checkpoints(self, listed: CheckpointsListed | None) -> None:
+        """List now and these; what is typed or chosen stays."""
+        if self.view().isVisible():
+            return  # somebody is choosing; the next list counts
+        titles = [NOW]
+        for step, kept in reversed(() if listed is None else listed.checkpoints):
+            titles.append(f"step {step:,}{f', {kept}' if kept else ''}")
+        if [self.itemText(place) for place in range(self.count())] != titles:
+            text, at = self.currentText(), self.line.cursorPosition()
+            self.blockSignals(True)
+            self.offer([(title, title) for title in titles])
+            self.setEditText(text)
+            self.line.setCursorPosition(at)
+            self.blockSignals(False)
+
+    def _choose(self) -> None:
+        self._chosen = True
+        self.moved.emit()
+
+
+def origin_in_words(step: int | None, now: int, listed: CheckpointsListed | None) -> str:
+    """What a branch from this step begins with: 'Step 10,154: checkpoint of step 10,000 and 154
+    steps again, about 2 s.'"""
+    if step is None or step == now:
+        return "Now: the run as it is when the branch starts."
+    nearest = None if listed is None else listed.nearest(step)
+    if nearest == step:
+        return f"Step {step:,}: exactly a checkpoint."
+    if step == 0:
+        return "Step 0: the run as it began."
+    again = step - (nearest or 0)
+    steps = f"{again:,} step{'' if again == 1 else 's'} again"
+    source = (
+        f"{steps} from the beginning"
+        if nearest is None
+        else f"checkpoint of step {nearest:,} and {steps}"
+    )
+    return f"Step {step:,}: {source}{_time(again, listed)}."
+
+
+def _time(steps: int, listed: CheckpointsListed | None) -> str:
+    """', about 2 s'; '' where it is not known what a step takes."""
+    seconds = steps * (0.0 if listed is None else listed.seconds_a_step)
+    if not seconds:
+        return ""
+    if seconds < 1.0:
+        return ", less than 1 s"
+    return f", about {seconds:,.0f} s" if seconds < 90.0 else f", about {seconds / 60.0:,.0f} min"
