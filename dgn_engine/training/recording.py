@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -73,6 +72,7 @@ class Recording:
         self._saved = self._framed = self._noted = time.monotonic()
         self._state: tuple[int, int] = (-1, 0)  # step, changes: what the last checkpoint shows
         self._changes = 0
+        self._due_at_once = False
         self._frame_due = True
         self._billed = 0.0  # processor seconds of the recorder
         self._framed_at = 0.0  # of these when the last frame was taken
@@ -111,7 +111,7 @@ class Recording:
             self._changes += 1
             self._frame_due = True
         if isinstance(event, events.RegimeSwapped) and event.undone:
-            self._saved = -math.inf  # a kill is not to bring back what was undone
+            self._due_at_once = True  # a kill is not to bring back what was undone
         if isinstance(event, events.Finished):
             self.checkpoint("final")
             self._frame_due = True
@@ -141,7 +141,9 @@ class Recording:
         if now - self._noted >= self._run.budget.unprompted(NOTES_EVERY):
             self._recorder.pass_on()
             self._noted = now
-        if now - self._saved >= self._every and not self._recorder.saving:
+        due = now - self._saved >= self._every and not self._recorder.saving
+        if due or self._due_at_once:
+            self._due_at_once = False
             if self._state != (self._run.step_count, self._changes):
                 self.checkpoint()
             self._saved = now

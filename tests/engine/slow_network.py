@@ -267,7 +267,7 @@ class SlowNetwork:
 
     def _train(self) -> None:
         state, training = self.state, self.config.training
-        epoch, batch = divmod(state.step, self.epoch_steps)
+        epoch, batch = divmod(state.step - state.undone, self.epoch_steps)
         examples = len(self.data.train_y)
         order = torch.randperm(examples, generator=stream("order", self.config.seed, epoch))
         places = order[batch * training.batch : (batch + 1) * training.batch].tolist()

@@ -19,6 +19,7 @@ from tests.engine.slow_table import Change, File, Refusal, SlowData, State, row_
 
 VALUE, FEATURE = "value weights", "feature weights"
 FROM_VALUE = f"{FEATURE} (from the value network)"
+SETTINGS = ("order", "rotation", "learning_rate", "beta", "value_input")
 
 
 class SlowRun(SlowNetwork):
@@ -57,6 +58,7 @@ class SlowRun(SlowNetwork):
             self._copy_to_feature()
         if gates is not None:
             self._put(gates, "feature")
+            self.state.source = gates.name
         self.begin()
         self.diverged = False
         self.running = False
@@ -72,7 +74,8 @@ class SlowRun(SlowNetwork):
 
     def reopened(self) -> None:
         """It goes on in another process: what is not in a checkpoint is forgotten."""
-        self.done, self.undone = [], []
+        self.done, self.undone, self.may_merge = [], [], False
+        self.save_due = False  # after an undo
         self.running, self.stop_at, self.diverged, self.chunks = False, None, False, 0
         self.state, self.saved_at = copy.deepcopy(self.saved), (-1, 0)
         self.changes = 0
@@ -137,8 +140,13 @@ class SlowRun(SlowNetwork):
         return bool(state.total) and state.awaited is None and state.step >= state.total
 
     def turn(self) -> None:
-        if not self.running:
-            return
+        if self.running:
+            self._go_on()
+        if self.save_due:
+            self.close()
+            self.save_due = False
+
+    def _go_on(self) -> None:
         if self.state.awaited is not None:
             self._measure_on()
         else:
@@ -232,6 +240,7 @@ class SlowRun(SlowNetwork):
         if gates is not None:
             self._put(gates, "feature")
             copied = [f"{FEATURE} (from {gates.name})"]
+        self.state.source = gates.name if gates is not None else ""
         row = self.row
         kept = [] if VALUE in redrawn else [VALUE]
         if not copied and FEATURE not in redrawn:
@@ -240,7 +249,7 @@ class SlowRun(SlowNetwork):
         self._tell_change(
             said.RegimeSwapped(
                 self.state.step, before, name, tuple(kept), self._frozen(), tuple(redrawn),
-                tuple(copied), gates.name if gates is not None else "", self.count("feature"),
+                tuple(copied), self.state.source, self.count("feature"),
             )
         )  # fmt: skip
 
@@ -250,12 +259,12 @@ class SlowRun(SlowNetwork):
         return tuple(stands + ([] if row.trains_value else [VALUE]))
 
     def swap(self, name: str, restart: bool) -> None:
-        with_undo = self._change(f"regime {name}", "swap", weights=True)
+        with_undo = self._change(f"regime {name}", "swap")
         self._swap(name, restart)
         self._remember(with_undo)
 
     def take_gates(self, file: File, restart: bool) -> None:
-        with_undo = self._change(f"gates of {file.name}", "gates", weights=True)
+        with_undo = self._change(f"gates of {file.name}", "gates")
         self._swap("FL", restart, file)
         self.events.append(said.FileClosed(0))
         self._remember(with_undo)
@@ -263,7 +272,7 @@ class SlowRun(SlowNetwork):
     def take_weights(self, file: File) -> None:
         if file.biases and "value.biases.0" not in self.state.tensors:
             raise Refusal("biases")
-        with_undo = self._change(f"weights of {file.name}", "weights", weights=True)
+        with_undo = self._change(f"weights of {file.name}", "weights")
         self._save()
         self._put(file, "value")
         self._network_changed()
@@ -341,20 +350,20 @@ class SlowRun(SlowNetwork):
 
     # Undo
 
-    def _change(self, what: str, kind: str, weights: bool = False) -> Change | None:
-        if weights and (self.diverged or not self.state.finite):
-            return None
-        return Change(what, kind, copy.deepcopy(self.state), weights, self._clock())
+    def _change(self, what: str, kind: str) -> Change:
+        finite = not self.diverged and self.state.finite
+        return Change(what, kind, copy.deepcopy(self.state), finite, self._clock())
 
-    def _remember(self, change: Change | None, merges: bool = False) -> None:
-        self.undone.clear()
-        if change is None:
-            self.done.clear()
-        else:
-            last = self.done[-1] if self.done else None
-            same = last is not None and merges and last.kind == change.kind
-            if not (same and last is not None and change.at - last.at < self.merged):
+    def _remember(self, change: Change, merges: bool = False) -> None:
+        last = self.done[-1] if self.done and self.may_merge else None
+        same = last is not None and merges and last.kind == change.kind
+        if not (same and last is not None and change.at - last.at < self.merged):
+            if change.kind in SETTINGS and _settings(change.before) == _settings(self.state):
+                return
+            if change.finite:
                 self.done.append(change)
+                self.may_merge = True
+        self.undone.clear()
         self._name_changes()
 
     def _name_changes(self) -> None:
@@ -371,46 +380,47 @@ class SlowRun(SlowNetwork):
         if not source:
             raise Refusal("nothing to undo")
         last = source[-1]
-        change = self._change(last.what, last.kind, last.weights)
-        if last.weights:
-            self._put_back(word, last)
-        else:
-            self._set_back(last.before)
+        change = self._change(last.what, last.kind)
+        self._put_back(word, last)
         source.pop()
-        if change is not None:
+        self.may_merge = False
+        if change.finite:
             target.append(change)
         self._name_changes()
 
     def _put_back(self, word: str, last: Change) -> None:
-        """Networks, optimiser, regime and settings of then; steps and scores go on."""
+        """All as it was then, the batches to come too; the count of steps goes on."""
         now, regime = self.state, self.state.regime
         self._save()
         self._network_changed()
         then = copy.deepcopy(last.before)
         then.awaited = None
         then.total = now.total
-        for name in ("step", "loss_sum", "right", "seen", "epoch_right", "epoch_seen", "scored"):
-            setattr(then, name, getattr(now, name))
+        then.step, then.scored = now.step, now.scored
+        then.undone = now.step - last.before.step + last.before.undone
         if then.pretrain:
             then.pretrain += now.step - last.before.step
-        if self.diverged:
-            then.loss_sum, then.right, then.seen = 0.0, 0.0, 0
         self.state, self.diverged = then, False
         row = self.row
         frozen = ([] if row.trains_feature else [FEATURE]) + ([] if row.trains_value else [VALUE])
         self._tell_change(
             said.RegimeSwapped(
-                then.step, regime, then.regime, (), tuple(frozen), (), (VALUE, FEATURE), "",
-                self.count("feature"), f"{word} {last.what}", last.before.step,
+                then.step, regime, then.regime, (), tuple(frozen), (), (VALUE, FEATURE),
+                then.source, self.count("feature"), f"{word} {last.what}", last.before.step,
             )
         )  # fmt: skip
+        if _turns(then) != _turns(now):
+            rotation = then.rotation if any(then.rotation) else ()
+            shift = then.shift if any(then.shift) else ()
+            self._tell_change(said.Rewired(then.step, then.wiring, rotation, shift))
+        if _settings(then)[1:] != _settings(now)[1:]:
+            self.tell_settings()
+        self.save_due = True
 
-    def _set_back(self, to: State) -> None:
-        if self.state.wiring != to.wiring:
-            self._rewire(to.wiring)
-        if (self.state.rotation, self.state.shift) != (to.rotation, to.shift):
-            self.state.rotation, self.state.shift = to.rotation, to.shift
-            self._rewired()
-        for name in ("learning_rate", "beta", "value_input"):
-            if getattr(self.state, name) != getattr(to, name):
-                self._setting(name, getattr(to, name))
+
+def _turns(state: State) -> tuple[object, ...]:
+    return state.wiring, state.rotation, state.shift
+
+
+def _settings(state: State) -> tuple[object, ...]:
+    return _turns(state), state.learning_rate, state.beta, state.value_input

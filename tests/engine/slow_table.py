@@ -102,11 +102,13 @@ class State:
     moments: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     draws: int = 0
     step: int = 0
+    undone: int = 0  # of these steps: their batches come again
     loss_sum: float = 0.0
     right: float = 0.0
     seen: int = 0
     epoch_right: float = 0.0
     epoch_seen: int = 0
+    source: str = ""  # the file whose gates are in force
     awaited: said.Measured | None = None
     scored: tuple[int, ...] = ()  # the steps of all scores that were told
 
@@ -121,12 +123,12 @@ class State:
 
 @dataclass(frozen=True)
 class Change:
-    """A change that can be undone: the whole state before it, or only the settings of it."""
+    """A change with the whole state before it, which is worth having back where it is `finite`."""
 
     what: str
     kind: str
     before: State
-    weights: bool
+    finite: bool
     at: float
 
 

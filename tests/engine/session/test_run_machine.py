@@ -192,6 +192,8 @@ class RunMachine(RuleBasedStateMachine):
     def _same_event(self, ours: said.Event, theirs: said.Event) -> None:
         for field in dataclasses.fields(theirs):
             a, b = getattr(ours, field.name), getattr(theirs, field.name)
+            if isinstance(theirs, said.Diverged) and field.name != "step":  # test_going_back
+                continue
             if (type(theirs), field.name) in (
                 (said.Refused, "reason"),
                 (said.FileClosed, "ticket"),
