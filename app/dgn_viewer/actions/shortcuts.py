@@ -44,6 +44,7 @@ class ShortcutSheet(QFrame):
         )
 
     def open(self) -> None:
+        self.hide()  # rows that are added to a visible sheet would not be measured
         room = self._window.size() - QSize(2 * _AROUND, 2 * _AROUND)
         rows, columns = self.rows(), ceil(len(self.rows()) / _ROWS)
         while self._fill(rows, columns).width() > room.width() and columns > 1:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QPointF, QRectF
-from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QTransform
 from PySide6.QtWidgets import QScrollBar, QTabBar, QWidget
 
 from dgn_viewer.plots.chart_frame import FramePicture, paint_frame
@@ -45,9 +45,11 @@ class PaintedTexts:
     def add(self, painter: QPainter, text: str, box: QRectF, fits: bool, whole: str = "") -> None:
         canvas = painter.device()
         if isinstance(canvas, QWidget) and text.strip():
-            mapped = painter.combinedTransform().mapRect(box)
+            scale = 1 / canvas.devicePixelRatioF()
+            to_canvas = painter.combinedTransform() * QTransform.fromScale(scale, scale)
+            mapped = to_canvas.mapRect(box)
             if painter.hasClipping():
-                clip = painter.combinedTransform().mapRect(painter.clipBoundingRect())
+                clip = to_canvas.mapRect(painter.clipBoundingRect())
                 if not clip.intersects(mapped):
                     return  # scrolled away
             self.by_canvas.setdefault(canvas, []).append(PaintedText(text, mapped, fits, whole))
