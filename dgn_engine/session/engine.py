@@ -23,7 +23,7 @@ from dgn_engine.protocol.divergence import GoBack
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.discard_question import discard_question
 from dgn_engine.session.file_commands import FileCommands, Shown
-from dgn_engine.session.finite_state import FiniteState, find_finite_state, put_back
+from dgn_engine.session.finite_state import FiniteState, find_finite_state
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.known_plug_ins import catalogue_here
@@ -42,6 +42,7 @@ from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import MAKING, Run
+from dgn_engine.training.run_snapshot import put_back
 
 MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
 LOOK_EVERY = 0.005  # seconds between two looks at what is due, where steps are quicker
@@ -420,7 +421,8 @@ class Engine:
         if not run.diverged or self._finite is None:
             why = "no earlier state of it is kept" if run.diverged else "it has not diverged"
             raise UserError(f"The run cannot go back: {why}.")
-        put_back(run, self._finite, self._emit)
+        words = "going back", "Back from divergence"
+        put_back(run, self._finite.snapshot, *words, self._emit)
         # A checkpoint of this step would be the same state once more.
         self._tried |= {self._finite.step, run.step_count}
         self._finite = None

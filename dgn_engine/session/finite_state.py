@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.regime_entry import FEATURE, VALUE
-from dgn_engine.model.wiring import turned
-from dgn_engine.protocol.events import Event, RegimeSwapped, Rewired
 from dgn_engine.storage.runs import folder_layout, run_checkpoints
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import go_back
 
 
 @dataclass(frozen=True)
@@ -47,37 +43,6 @@ def find_finite_state(
         if found is not None and found.snapshot.all_finite():
             return found
     return None
-
-
-def put_back(run: Run, state: FiniteState, emit: Callable[[Event], None]) -> None:
-    """Put a diverged run back to this state; its steps and its record go on."""
-    trainer, network = run.trainer, run.trainer.network
-    before, wires = trainer.regime.name, (network.wiring, *turned(network.routes))
-    run.announce_change("going back")
-    run.evaluation.restart()  # it emits the scores that wait for a test pass
-    go_back(run, state.snapshot)
-    run.invalidate_readings()
-    regime, network = trainer.regime, trainer.network
-    trained = ((FEATURE, regime.trains_feature), (VALUE, regime.trains_value))
-    emit(
-        RegimeSwapped(
-            step=run.step_count,
-            before=before,
-            after=regime.name,
-            kept=(),
-            frozen=tuple(name for name, trains in trained if not trains),
-            redrawn=(),
-            copied=(VALUE, FEATURE),
-            source=run.gates_source,
-            parameters_feature=sum(one.numel() for one in network.feature.parameters()),
-            undone="Back from divergence",
-            of_step=state.step,
-        )
-    )
-    now = (network.wiring, *turned(network.routes))
-    if now != wires:
-        emit(Rewired(run.step_count, *now))
-    run.emit_settings()
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,14 @@ from typing import Any
 
 from dgn_engine.config import ValueInput
 from dgn_engine.errors import UserError
-from dgn_engine.model.regime_entry import FEATURE, VALUE
 from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
-from dgn_engine.protocol.events import Event, RegimeSwapped, Rewired, UndoChanged
+from dgn_engine.protocol.events import Event, UndoChanged
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, go_back
+from dgn_engine.training.run_snapshot import capture, put_back
 
 MOST = 50  # changes that are kept
 MOST_BYTES = 512 << 20  # of their weights; the newest change is always kept
@@ -35,7 +34,7 @@ MERGED = 1.0  # seconds between two changes of one setting that count as one
 
 
 @dataclass(frozen=True)
-class _Settings:
+class _UndoneSettings:
     order: tuple[int, ...]
     rotation: tuple[int, ...]
     shift: tuple[int, ...]
@@ -52,7 +51,7 @@ class _Change:
     `what` it was, in words: 'gates of x.pt', at which `step` it was made first."""
 
     what: str
-    settings: _Settings
+    settings: _UndoneSettings
     before: Snapshot | None
     kind: type[do.Command]
     policy: do.UndoPolicy
@@ -170,7 +169,8 @@ class UndoHistory:
             change = _change(run, last.what, last.kind, last.policy, last.step)
             change = None if change is None else replace(change, detail=last.detail)
             with _shared(run, None if change is None else change.before):
-                _put_back(run, last.before, (word, last.what), self._emit)
+                undone = f"{word.capitalize()} {last.what}"
+                put_back(run, last.before, f"{word} of {last.what}", undone, self._emit)
         source.pop()
         self._may_merge = False
         if change is not None:
@@ -237,7 +237,7 @@ def _detail(change: _Change, run: Run) -> str:
     return ", ".join(words) or change.what
 
 
-def _examples(settings: _Settings) -> str:
+def _examples(settings: _UndoneSettings) -> str:
     """'64 examples, class 3, 8'."""
     chosen = ProbeChoice.parse(settings.probe_set)
     count = "" if chosen.rows else f"{settings.probe_examples:,} examples, "
@@ -268,53 +268,15 @@ def _trim(changes: list[_Change]) -> None:
         del changes[0]
 
 
-def _settings_of(run: Run) -> _Settings:
+def _settings_of(run: Run) -> _UndoneSettings:
     network = run.trainer.network
     turns = turned(network.routes)
     beta, value_input = network.gate.beta, network.value_input
     chosen = run.config.probe_examples, run.config.probe_set
-    return _Settings(network.wiring, *turns, run.learning_rate, beta, value_input, *chosen)
+    return _UndoneSettings(network.wiring, *turns, run.learning_rate, beta, value_input, *chosen)
 
 
-def _put_back(
-    run: Run, snapshot: Snapshot, what: tuple[str, str], emit: Callable[[Event], None]
-) -> None:
-    before, was_set = run.trainer.regime.name, _settings_of(run)
-    run.announce_change(" of ".join(what))
-    run.evaluation.restart()  # it emits the scores that wait for a test pass
-    go_back(run, snapshot)
-    run.invalidate_readings()
-    trainer = run.trainer
-    regime, feature = trainer.regime, trainer.network.feature
-    frozen = [
-        name
-        for name, trains in ((FEATURE, regime.trains_feature), (VALUE, regime.trains_value))
-        if not trains
-    ]
-    emit(
-        RegimeSwapped(
-            step=run.step_count,
-            before=before,
-            after=regime.name,
-            kept=(),
-            frozen=tuple(frozen),
-            redrawn=(),
-            copied=(VALUE, FEATURE),
-            source=run.gates_source,
-            parameters_feature=sum(parameter.numel() for parameter in feature.parameters()),
-            undone=f"{what[0].capitalize()} {what[1]}",
-            of_step=snapshot.step,
-        )
-    )
-    now = _settings_of(run)
-    turns = now.order, now.rotation, now.shift
-    if turns != (was_set.order, was_set.rotation, was_set.shift):
-        emit(Rewired(run.step_count, *turns))
-    if now != replace(was_set, order=now.order, rotation=now.rotation, shift=now.shift):
-        run.emit_settings()
-
-
-def _turn_back(run: Run, to: _Settings) -> None:
+def _turn_back(run: Run, to: _UndoneSettings) -> None:
     """Put order, rotation and settings back, only what is different now."""
     now = _settings_of(run)
     if now.order != to.order:

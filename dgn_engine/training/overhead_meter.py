@@ -56,7 +56,7 @@ class Overhead(NamedTuple):
     noise: float
 
 
-class Sample(NamedTuple):
+class StepCosts(NamedTuple):
     """What the run has taken so far, or between two moments; seconds but for the steps."""
 
     steps: float
@@ -66,15 +66,15 @@ class Sample(NamedTuple):
     others: float  # all other threads, on a processor
     charged: float  # by the ledger of watching
 
-    def since(self, before: Sample) -> Sample:
-        return Sample(*(now - then for now, then in zip(self, before, strict=True)))
+    def since(self, before: StepCosts) -> StepCosts:
+        return StepCosts(*(now - then for now, then in zip(self, before, strict=True)))
 
-    def plus(self, other: Sample) -> Sample:
-        return Sample(*(one + more for one, more in zip(self, other, strict=True)))
+    def plus(self, other: StepCosts) -> StepCosts:
+        return StepCosts(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
-_NOTHING = Sample(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+_NOTHING = StepCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def queued_seconds() -> float:
@@ -125,12 +125,14 @@ class OverheadMeter:
         self.others = others
         self.steps = 0  # counted by whoever takes them
         self.charged = 0.0  # processor seconds, by the ledger
-        self._pairs: deque[tuple[Sample, Sample]] = deque(maxlen=PAIRS)  # all time, the quiet part
-        self._start: Sample | None = None  # of the pair that is open
+        self._pairs: deque[tuple[StepCosts, StepCosts]] = deque(
+            maxlen=PAIRS
+        )  # all time, the quiet part
+        self._start: StepCosts | None = None  # of the pair that is open
         self._left_out = _NOTHING  # of it
-        self._guard: Sample | None = None  # a quiet stretch is about to begin: since when
+        self._guard: StepCosts | None = None  # a quiet stretch is about to begin: since when
         self._guarded = 0.0  # when the first such moment was
-        self._quiet: Sample | None = None  # … and has begun
+        self._quiet: StepCosts | None = None  # … and has begun
         self._quiet_left_out = _NOTHING
         self._random = random.Random(0)  # its own: training draws nothing of it
         self._next = 0.0  # when the next one is due
@@ -198,12 +200,12 @@ class OverheadMeter:
         busy = sum(all_time.busy for all_time, _ in self._pairs)
         return charged / (busy + charged) if busy + charged > 0.0 else 0.0
 
-    def _sample(self) -> Sample:
-        return Sample(
+    def _sample(self) -> StepCosts:
+        return StepCosts(
             self.steps, self._clock(), self._busy(), self._queued(), self.others(), self.charged
         )
 
-    def _end_guard(self, guard: Sample) -> None:
+    def _end_guard(self, guard: StepCosts) -> None:
         now = self._sample()
         passed = now.since(guard)
         if passed.others <= RESTLESS * passed.wall:
@@ -213,7 +215,7 @@ class OverheadMeter:
         else:
             self._guard = now
 
-    def _end_quiet(self, began: Sample) -> None:
+    def _end_quiet(self, began: StepCosts) -> None:
         now = self._sample()
         quiet, start = now.since(began).since(self._quiet_left_out), self._start
         self._quiet = None
@@ -229,7 +231,7 @@ class OverheadMeter:
             self.measured, self.reason = estimate(self._pairs), ""
 
 
-def estimate(pairs: Sequence[tuple[Sample, Sample]]) -> Overhead:
+def estimate(pairs: Sequence[tuple[StepCosts, StepCosts]]) -> Overhead:
     """Estimate the share of the step rate that is lost.
 
     Sums over all pairs are compared: what costs much comes in few of them, and a median would miss

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.regime_entry import configure_for
-from dgn_engine.protocol.events import Measured
+from dgn_engine.model.regime_entry import FEATURE, VALUE, configure_for
+from dgn_engine.model.wiring import turned
+from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, Rewired
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot
@@ -111,6 +112,57 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
     }
     _restore(run, snapshot.tensors, state)
     run.diverged = False
+
+
+def put_back(
+    run: Run, snapshot: Snapshot, announced: str, undone: str, emit: Callable[[Event], None]
+) -> None:
+    """Put a run back to this state while it goes on, and emit what changed by it.
+
+    Args:
+        run: The run, which may have diverged.
+        snapshot: A state that it had at an earlier step.
+        announced: What happens, for the checkpoint right before it: 'undo of regime FL'.
+        undone: The same as a title, for the record: 'Undo regime FL'.
+        emit: Takes the events: of the regime always, of order and settings where they changed.
+    """
+    trainer = run.trainer
+    before, wires, dials = trainer.regime.name, _wires(run), _dials(run)
+    run.announce_change(announced)
+    run.evaluation.restart()  # it emits the scores that wait for a test pass
+    go_back(run, snapshot)
+    run.invalidate_readings()
+    regime, network = trainer.regime, trainer.network
+    trained = ((FEATURE, regime.trains_feature), (VALUE, regime.trains_value))
+    emit(
+        RegimeSwapped(
+            step=run.step_count,
+            before=before,
+            after=regime.name,
+            kept=(),
+            frozen=tuple(name for name, trains in trained if not trains),
+            redrawn=(),
+            copied=(VALUE, FEATURE),
+            source=run.gates_source,
+            parameters_feature=sum(one.numel() for one in network.feature.parameters()),
+            undone=undone,
+            of_step=snapshot.step,
+        )
+    )
+    if _wires(run) != wires:
+        emit(Rewired(run.step_count, *_wires(run)))
+    if _dials(run) != dials:
+        run.emit_settings()
+
+
+def _wires(run: Run) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    network = run.trainer.network
+    return (network.wiring, *turned(network.routes))
+
+
+def _dials(run: Run) -> tuple[float, float, str]:
+    network = run.trainer.network
+    return run.learning_rate, network.gate.beta, network.value_input
 
 
 def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:

@@ -36,7 +36,7 @@ class History:
         )
         monkeypatch.setattr(undo, "capture", self.capture)
         monkeypatch.setattr(undo, "_settings_of", lambda _: self.settings())
-        monkeypatch.setattr(undo, "_put_back", lambda *given: self.back.append(given))
+        monkeypatch.setattr(undo, "put_back", lambda *given: self.back.append(given))
         monkeypatch.setattr(undo, "_turn_back", lambda *given: self.back.append(given))
         monkeypatch.setattr(undo, "time", SimpleNamespace(monotonic=lambda: self.now))
 
@@ -50,7 +50,7 @@ class History:
 
     def settings(self) -> Any:
         self.state += 1
-        return undo._Settings((), (), (), float(self.state), 1.0, "image")
+        return undo._UndoneSettings((), (), (), float(self.state), 1.0, "image")
 
     def do(self, *commands: do.Command) -> str:
         """What is undone next, in words."""
@@ -166,8 +166,8 @@ def test_undo_and_redo_go_to_and_fro(history: History) -> None:
     assert history.names == told.UndoChanged("", "β")
     history.history.redo(history.run)
     assert history.names == told.UndoChanged("β", "regime DL")
-    words = [given[2] for given in history.back if len(given) == 4]  # type: ignore[arg-type,index]
-    assert words == [("undo", "regime DL"), ("undo", "β"), ("redo", "β")]
+    words = [given[2] for given in history.back if len(given) == 5]  # type: ignore[arg-type,index]
+    assert words == ["undo of regime DL", "undo of β", "redo of β"]
     history.history.redo(history.run)
     assert history.names == told.UndoChanged("regime DL", "")
     with pytest.raises(Exception, match=r"There is nothing to redo\."):
