@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
-from dgn_engine.training.probes import Probe
 from dgn_engine.training.overflow import stands_for
+from dgn_engine.training.probes import Probe
 from dgn_engine.training.reading_process.reading_messages import (
     JobOver,
     JobSlice,
