@@ -101,13 +101,13 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     ]
     for name, words in (("one", "after 1"), ("all", f"after {steps}")):
         if (off := reading.scalars.get(name)) is not None:
-            about = "‖predicted - measured‖/‖measured‖ of the change of all logits."
+            about = "‖predicted − measured‖/‖measured‖ of the change of all logits."
             facts.append(Fact(words, percent(off, 2), about))
     return tuple(facts)
 
 
 def _note(view: View, reading: Reading) -> str:
-    errors = "e = p - y (cross entropy)" if reading.facts.get("loss") != "squared" else "e = f - y"
+    errors = "e = p − y (cross entropy)" if reading.facts.get("loss") != "squared" else "e = f − y"
     own = literal(reading.facts.get("run", ""))
     parts = [
         f"Full gradient descent on the probe examples, on a copy of the network; {errors}.",
@@ -130,7 +130,7 @@ PANEL = PanelSpec(
             "on the probe examples, all at once (measured), and the same ten are predicted with "
             "the kernel held as it is now. Left the loss along both; in the middle each logit's "
             "change in the first step, which lies on the dashed line where the prediction is "
-            "right. With the cross entropy the errors are p - y. It holds for plain gradient "
+            "right. With the cross entropy the errors are p − y. It holds for plain gradient "
             "descent: Adam, momentum and batches take other steps, as the line below says. Raise "
             "the rate in the header and see where the prediction breaks down; then try a wider "
             "network, whose kernel moves less."
@@ -150,8 +150,8 @@ PANEL = PanelSpec(
         ),
         computed=(
             "Exactly: JJᵀ is applied to the errors of all logits by two products with the "
-            "gradients, in the precision of the network; the copy takes real steps and is thrown "
-            "away."
+            "gradients, in float64, which resolves the small steps of a network that has learned; "
+            "the copy takes real steps and is thrown away."
         ),
         trials=(
             freeze_random_gates(

@@ -115,3 +115,13 @@ def test_a_small_rate_is_predicted_well_and_a_large_one_is_not(
     small, large = (PROBE.read(context, {"times": times}, None) for times in (1, 1000))
     assert small.scalars["one"] < 1e-2
     assert large.scalars["one"] > 10 * small.scalars["one"]
+
+
+@pytest.mark.parametrize("regime", ["DL", "ReLU", "FRG"])
+def test_a_step_that_float32_does_not_resolve_is_predicted_too(
+    make_run: Callable[..., Run], regime: str
+) -> None:
+    tiny = config("fc", loss="cross-entropy", learning_rate=1e-8)
+    found = PROBE.read(make_run(regime, tiny).context(), {}, None)
+    assert found.scalars["one"] < 1e-5
+    assert found.arrays["measured"][STEPS] < found.arrays["measured"][0]
