@@ -44,16 +44,18 @@ def overflow_reading(context: ProbeContext, probe: str, step: int) -> Reading | 
 
 def stands_for(known: Reading | None, new: Reading) -> bool:
     """Whether a picture stays, with its own step, because the new one has nothing to draw: the
-    network's numbers overflowed, or all entries of a matrix did."""
+    network's numbers overflowed, or all entries of its matrices did."""
     if known is None or known.absent or not _is_drawable(known):
         return False
     return new.facts.get("fault") == OVERFLOW or not (new.absent or _is_drawable(new))
 
 
 def _is_drawable(reading: Reading) -> bool:
-    """Whether each matrix has a finite entry."""
-    matrices = (array for array in reading.arrays.values() if array.ndim > 1 and array.size)
-    return all(array.dtype.kind != "f" or bool(np.isfinite(array).any()) for array in matrices)
+    """Whether a matrix has a finite entry. That another one has none is no overflow: the overlap
+    of gates that are all closed, or far from switching, is 0/0."""
+    matrices = [array for array in reading.arrays.values() if array.ndim > 1 and array.size]
+    finite = (array.dtype.kind != "f" or bool(np.isfinite(array).any()) for array in matrices)
+    return not matrices or any(finite)
 
 
 def _finite(numbers: Tensor) -> bool:

@@ -16,6 +16,7 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.regimes import Regime
 from dgn_engine.setting import OptionValue
 
+NO_GATE_OPEN = "No gate is open for any probe example: every overlap is 0, and none has a scale."
 ASSUMED_FLOPS = 2e10  # a second of one CPU core, before anything was measured; of …
 ASSUMED_CARD_FLOPS = 1e12  # … a card
 ComparedGates = Callable[[], tuple[Tensor, ...] | None]
@@ -150,6 +151,12 @@ class ProbeResult:
     facts: Mapping[str, str] = field(default_factory=dict)
     absent: str = ""
     memory: object = None
+
+
+def no_gate_is_open(context: ProbeContext) -> bool:
+    """Return whether every layer is closed for every probe example, as in a ReLU network whose
+    units have all died."""
+    return not any(bool(gates.any()) for gates in context.gates)
 
 
 def no_cost(architecture: Architecture, examples: int) -> float:

@@ -24,7 +24,14 @@ from dgn_engine import kernels as k
 from dgn_engine.model.architecture import Architecture, Dense, Flatten
 from dgn_engine.protocol.frames import Array
 from dgn_engine.setting import OptionValue
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import (
+    NO_GATE_OPEN,
+    Probe,
+    ProbeContext,
+    ProbeResult,
+    no_gate_is_open,
+    numpy,
+)
 
 FACTORS = "Λ is the product of all τ: no order of the layers changes it."
 MAPS = "Λ of this network is not the product of the τ: it depends on the order of the layers."
@@ -34,6 +41,8 @@ UNEQUAL = "In another order the layers would have other widths, so there is noth
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     if not context.gates:
         return ProbeResult(absent="This network has no gate layer.")
+    if no_gate_is_open(context):
+        return ProbeResult(absent=NO_GATE_OPEN)
     taus = [k.unit_diagonal(k.layer_overlap(gates.double())) for gates in context.gates]
     along = _products(taus)
     arrays: dict[str, Array] = {"labels": numpy(context.labels)}

@@ -19,11 +19,13 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import (
+    NO_GATE_OPEN,
     Probe,
     ProbeContext,
     ProbeResult,
     Refinement,
     assumed_flops,
+    no_gate_is_open,
     numpy,
 )
 from dgn_engine.training.probes._refinement import (
@@ -38,6 +40,8 @@ from dgn_engine.training.probes._refinement import (
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    if no_gate_is_open(context):
+        return ProbeResult(absent=NO_GATE_OPEN)
     shared = context.kernels
     arrays = {
         "active": numpy(shared.overlap("cosine")),
@@ -52,7 +56,8 @@ def refine(
 ) -> Iterator[Refinement]:
     """Λ and S from random value networks, then pair by pair."""
     device = context.x.device
-    if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
+    at_once = AT_ONCE * assumed_flops(device)
+    if no_gate_is_open(context) or cost(context.architecture, len(context.x)) <= at_once:
         yield Refinement(read(context, options, None), 1.0)
         return
     layers: dict[int, dict[str, Array]] = {}  # by the number of examples

@@ -145,6 +145,27 @@ def test_a_network_without_an_open_path_has_no_npk_and_is_no_fault(make_run: Mak
     assert not found.arrays
 
 
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_picture_of_living_gates_does_not_stay_over_gates_that_have_died(
+    make_run: Make, events: list[Event], layers: int
+) -> None:
+    names = ("overlap", "layer_kernels")
+    run, schedule = make_run("ReLU"), watching(events, *names)
+    schedule.read(names, run.context(), 7)
+    with torch.no_grad():  # digits have no negative pixel
+        for layer in range(3 - layers, 3):
+            run.trainer.network.value.weights[layer].fill_(-1.0)
+    run.invalidate_readings()
+    schedule.read(names, run.context(), 9)
+    for name in names:
+        found = schedule.readings[name]
+        assert found.step == 9
+        assert bool(found.absent) == (layers == 3)
+    if layers == 1:
+        assert np.isnan(schedule.readings["overlap"].arrays["active"]).all()
+        assert np.isfinite(schedule.readings["overlap"].arrays["active_0"]).any()
+
+
 def test_the_npk_of_the_probe_set_is_inputs_times_overlaps(make_run: Make) -> None:
     run = make_run("FR-II")
     context = run.context()
