@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_SPACES = " \u00a0"
+_SPACES = " \u00a0\u202f"  # the last is in numbers of the window: 12 480
 _LONGEST = 300  # characters of a word that is shown, where nothing else is said
 _MARKS = 4  # accents on one letter; more of them cover the lines above and below
 # letters and marks that are drawn as nothing, or as a space

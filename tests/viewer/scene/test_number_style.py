@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dgn_engine.text.printable import printable
 from dgn_viewer.scene.number_style import NUMBERS, written
+from dgn_viewer.scene.typeset import runs
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
 
@@ -29,3 +31,9 @@ def test_a_text_is_written_as_in_the_example(text: str, spaced: str, plain: str)
     assert written(text, NUMBERS[1]) == spaced
     assert written(text, NUMBERS[2]) == plain
     assert written(text, "nonsense") == text
+
+
+def test_a_narrow_space_between_figures_is_drawn_and_no_escape() -> None:
+    text = written("step 12,480", NUMBERS[1])
+    assert "".join(run.text for run in runs(text)) == f"step 12{THIN}480"
+    assert printable(text) == text
