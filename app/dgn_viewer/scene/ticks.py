@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from dgn_engine.text.written_numbers import number, power_of_ten
+from dgn_engine.text.written_numbers import decimals, number, power_of_ten
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.elements import Axis, Chart
 
@@ -86,9 +86,18 @@ def _round_step(low: float, high: float, most: int) -> float:
     return 50.0 * scale
 
 
+def _prefix(largest: float) -> tuple[float, str]:
+    """The unit of an axis up to `largest` and its prefix: thousands stand as '8,000' up to 10k,
+    and no label has more than three figures before its point from there on."""
+    for unit, prefix in _PREFIXES:
+        if largest >= (unit if prefix != "k" else 10 * unit):
+            return unit, prefix
+    return 1.0, ""
+
+
 def _short(value: float) -> str:
     """'50k' where a prefix is shorter."""
-    unit, prefix = next(((u, p) for u, p in _PREFIXES if value >= u * 10), (1.0, ""))
+    unit, prefix = _prefix(value)
     return number(value / unit) + prefix
 
 
@@ -101,22 +110,18 @@ def _labels(values: Sequence[float], step: float) -> list[str]:
         tail = f"×{power_of_ten(exponent)}"
         unit = 10.0**exponent
         digits = _decimals(step / unit)
-        return ["0" if abs(v) < step / 2 else _minus(v / unit, digits) + tail for v in values]
-    unit, prefix = next(((u, p) for u, p in _PREFIXES if largest >= u * 10), (1.0, ""))
+        return ["0" if abs(v) < step / 2 else decimals(v / unit, digits) + tail for v in values]
+    unit, prefix = _prefix(largest)
     if largest >= 1e15:
         return [number(value) for value in values]
     digits = _decimals(step / unit)
-    words = [_minus(value / unit, digits) for value in values]
+    words = [decimals(value / unit, digits) for value in values]
     if prefix:  # '5k' beside '7.5k'
         words = [word.rstrip("0").rstrip(".") if "." in word else word for word in words]
     return [
         "0" if abs(value) < step / 2 else word + prefix
         for value, word in zip(values, words, strict=True)
     ]
-
-
-def _minus(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def _decimals(step: float) -> int:
