@@ -13,6 +13,8 @@ from dgn_viewer.plots.pointer_overlay import PointerPart
 from dgn_viewer.scene.example_readout import ExampleReadout
 from dgn_viewer.style.theme import LIGHT
 
+_PAD = 6  # left and right of the lines
+
 
 class ReadoutCard:
     """Next to the cursor; nothing while it has no lines."""
@@ -34,6 +36,11 @@ class ReadoutCard:
         """Show these lines next to a place; none hides the card."""
         self.place, self.lines, self.examples, self.pinned = place, lines, None, False
 
+    @property
+    def letters(self) -> int:
+        """How many letters of running text have room in one line."""
+        return int((self.room.width() - 2 * _PAD) // self.style.label.width("n"))
+
     def parts(self) -> list[PointerPart]:
         """What there is to paint: the card, or nothing."""
         style, room, examples, pinned = self.style, self.room, self.examples, self.pinned
@@ -45,6 +52,8 @@ class ReadoutCard:
             return [PointerPart(shown, card, paint)]
         if self.lines:
             lines = _fitting(self.lines, int((room.height() - 8) // style.label.height))
+            wide = room.width() - 2 * _PAD  # a wider card would lose the beginnings of its lines
+            lines = tuple(style.label.shortened(line, wide) for line in lines)
             card = _beside(self.place, _size(style, lines), room)
             key = ("lines", card.getRect(), lines, style)
             return [PointerPart(key, card, partial(_paint_lines, style, card, lines))]
@@ -69,7 +78,7 @@ def _beside(place: QPointF, size: QSizeF, room: QRectF) -> QRectF:
 
 
 def _size(style: ChartStyle, lines: tuple[str, ...]) -> QSizeF:
-    wide = max(style.label.width(line) for line in lines) + 12
+    wide = max(style.label.width(line) for line in lines) + 2 * _PAD
     return QSizeF(wide, style.label.height * len(lines) + 8)
 
 
@@ -90,6 +99,6 @@ def _paint_lines(
     painter.setBrush(style.colour("window", 0.96))
     painter.drawRoundedRect(card, 4, 4)
     for index, line in enumerate(lines):
-        base = QPointF(card.left() + 6, card.top() + 4 + type_.ascent + index * type_.height)
+        base = QPointF(card.left() + _PAD, card.top() + 4 + type_.ascent + index * type_.height)
         strong = index == len(lines) - 1 or len(lines) > 3
         type_.paint(painter, base, line, style.colour("text" if strong else "muted"))

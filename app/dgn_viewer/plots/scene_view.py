@@ -463,7 +463,8 @@ class SceneView(QWidget):
         if chip is None and self.links.tell(under, place):
             self._show_pointer()
             return
-        lines: tuple[str, ...] = () if chip is None else chip_lines(chip)
+        letters = self._readout.letters
+        lines: tuple[str, ...] = () if chip is None else chip_lines(chip, letters)
         if under is not None and place is not None and not under.over_follow(place):
             x, y = under.data_at(place)
             near = abs(under.data_at(place + QPointF(4.0, 0.0))[0] - x)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from dgn_viewer.scene.elements import Mark
 
 GAP = 4.0
-MOST = 4  # names in one; older ones of a crowd become an ellipsis
 LANE = 18.0  # height of the lane
 _PAD = 4.0  # inside a chip, left and right of its text
 _SPARSE = 12  # epochs that are named, where there is room
 _NEAREST = 5.0  # between two epoch ticks
-_LINE = 72  # letters of a sentence in one line
+LINE = 74  # letters of a sentence in one line, its indent counted
+_SHORTEST = 20  # letters of a line in the narrowest panel
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def mark_names(
     """Place the labels of (position, label) within 0…room; lengths in the drawer's own unit.
 
     Where two would overlap they are joined, oldest first: 'FR-II, π'. For paper, where nothing can
-    be pointed at.
+    be pointed at: of a crowd the oldest become an ellipsis only where all have no room.
     """
     placed: list[MarkName] = []
     names: list[str] = []
@@ -67,7 +67,7 @@ def mark_names(
         left = _left(position, width_of(label), end, room)
         if names and left + width_of(label) + GAP > placed[-1].left:
             names = [label, *names] if label != names[0] else names
-            text = ", ".join(names if len(names) <= MOST else ["…", *names[-MOST:]])
+            text = _joined(names, width_of, end)
             placed[-1] = MarkName(_left(anchor, width_of(text), end, room), text)
             continue
         if names:
@@ -75,6 +75,16 @@ def mark_names(
         names, anchor = [label], position
         placed.append(MarkName(_left(position, width_of(label), end, room), label))
     return placed
+
+
+def _joined(names: Sequence[str], width_of: Callable[[str], float], room: float) -> str:
+    """As many of the names as have room, the newest in any case."""
+    text = ", ".join(names)
+    for dropped in range(1, len(names)):
+        if width_of(text) <= room:
+            break
+        text = ", ".join(("…", *names[dropped:]))
+    return text
 
 
 def _left(position: float, wide: float, end: float, room: float) -> float:
@@ -148,14 +158,22 @@ def epoch_ticks(
     return ticks
 
 
-def chip_lines(chip: Chip) -> tuple[str, ...]:
-    """What a chip says to the pointer: step, time and the whole sentence of each of its events."""
+def chip_lines(chip: Chip, letters: int = LINE) -> tuple[str, ...]:
+    """What a chip says to the pointer: step, time and the whole sentence of each of its events.
+
+    Args:
+        chip: The chip pointed at.
+        letters: How many letters of a sentence have room in one line.
+    """
+    letters = max(min(letters, LINE), _SHORTEST)
     lines: list[str] = []
     for mark in chip.marks:
         when = f" · {mark.time}" if mark.time else ""
         words = f"step {int(mark.x):,}{when} · {mark.label}"
         if mark.sentence:
-            lines.extend((words, *(f"  {one}" for one in textwrap.wrap(mark.sentence, _LINE))))
+            lines.extend(
+                (words, *(f"  {one}" for one in textwrap.wrap(mark.sentence, letters - 2)))
+            )
         else:
             lines.append(words)
     return tuple(lines)

@@ -9,6 +9,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
+from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
 from dgn_viewer.style.theme import DARK, LIGHT
@@ -153,6 +154,17 @@ def test_long_sentences_of_many_events_end_with_how_many_more_there_are(
     qtbot.mouseMove(view.canvas(), _at(view, "c", 0))
     assert len(view.readout()) > 60
     assert not view.grab().isNull()
+
+
+def test_sentences_are_whole_in_a_narrow_chart(view: SceneView, qtbot: QtBot) -> None:
+    sentence = "Undo regime: networks, optimiser and dials are those of step 3,079."
+    view.resize(260, 320)
+    view.show_scene(Scene((_chart(Mark(500.0, "undo", "undo", sentence)),)))
+    qtbot.mouseMove(view.canvas(), _at(view, "c", 0))
+    lines = view.readout()
+    assert " ".join(line.strip() for line in lines[1:]) == sentence
+    label = ChartStyle(LIGHT).label
+    assert max(label.width(line) for line in lines) <= view.canvas().width()
 
 
 def test_the_lane_is_drawn_in_light_and_dark_with_epochs(view: SceneView) -> None:

@@ -10,7 +10,7 @@ import pytest
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.mark_labels import (
     GAP,
-    MOST,
+    LINE,
     Chip,
     EpochTick,
     MarkName,
@@ -45,9 +45,14 @@ def test_no_name_leaves_the_frame_or_covers_another() -> None:
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
 
 
-def test_a_crowd_is_cut_to_its_newest() -> None:
-    (name,) = mark_names([(50.0 + n / 10, f"π{n}") for n in range(9)], width, 400.0)
-    assert name.text == "…, " + ", ".join(f"π{n}" for n in range(9 - MOST, 9))
+def test_a_crowd_is_cut_to_its_newest_only_where_all_have_no_room() -> None:
+    crowd = [(50.0 + n / 10, f"π{n}") for n in range(9)]
+    (name,) = mark_names(crowd, width, 400.0)
+    assert name.text == ", ".join(f"π{n}" for n in range(9))
+    (name,) = mark_names(crowd, width, 120.0)  # 20 letters
+    assert name == MarkName(0.0, "…, π5, π6, π7, π8")
+    (newest, before) = mark_names([*crowd, (110.0, "FL")], width, 120.0)
+    assert before.left + width(before.text) <= newest.left
 
 
 def test_a_name_stays_within_the_frame_and_clear_of_the_name_on_its_right() -> None:
@@ -62,8 +67,6 @@ def test_a_name_stays_within_the_frame_and_clear_of_the_name_on_its_right() -> N
 def test_a_shared_name_stands_over_the_newest_mark_and_says_nothing_twice() -> None:
     (name,) = mark_names([(50.0, "FL"), (51.0, "DL"), (52.0, "DL")], width, 200.0)
     assert name == MarkName(34.0, "FL, DL")  # 36 wide around 52
-    (exactly,) = mark_names([(50.0 + n, f"π{n}") for n in range(MOST)], width, 400.0)
-    assert exactly.text == "π0, π1, π2, π3"
 
 
 def test_without_marks_there_is_no_name() -> None:
@@ -144,7 +147,8 @@ def test_a_chip_says_step_time_and_sentence_of_each_event() -> None:
     assert lines[0] == "step 12,480 · 14:03:20 · FR-II"
     assert " ".join(line.strip() for line in lines[1:-1]) == long
     assert lines[-1] == "step 12,500 · π"
-    assert max(map(len, lines)) <= 74
+    assert max(map(len, lines)) <= LINE
+    assert max(map(len, chip_lines(Chip(0.0, 20.0, "2", both), 40))) <= 40
 
 
 @pytest.mark.parametrize(
