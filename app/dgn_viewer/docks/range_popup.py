@@ -12,6 +12,7 @@ from dgn_engine.errors import UserError
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.chart_choices import typed_range
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.message_line import MessageLine
 
 _FIELD = 84  # pixels wide
 
@@ -32,8 +33,9 @@ class RangePopup(QFrame):
         for field, name in ((self.low, "Lower end"), (self.high, "Upper end")):
             field.setAccessibleName(name)
             field.setFixedWidth(_FIELD)
-            field.textEdited.connect(lambda _: self._say(""))
-        self.refusal = plain_label(role="refused")
+        self.refusal = MessageLine()
+        self.refusal.end_with(self.low.textEdited, self.high.textEdited)
+        self.refusal.changed.connect(self._make_room)
         heading = plain_label(title, role="heading")
         apply = push_button("Apply", self.apply, role="primary")
         close = push_button("Cancel", self.close)
@@ -42,7 +44,6 @@ class RangePopup(QFrame):
         parts = (heading, fields, self.refusal, buttons)
         self._layout = column(*parts, into=self, margins=(12, 8, 12, 8), spacing=8)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._say("")
 
     def open(self, place: QPoint) -> None:
         """Show it near a place of the screen, inside the window."""
@@ -59,7 +60,7 @@ class RangePopup(QFrame):
         try:
             reach = typed_range(self.low.text(), self.high.text(), self._log)
         except UserError as refusal:
-            self._say(str(refusal))
+            self.refusal.refuse(str(refusal))
             return
         self.close()
         self._take(reach)
@@ -78,9 +79,7 @@ class RangePopup(QFrame):
             case Qt.Key.Key_Return | Qt.Key.Key_Enter:
                 self.apply()
 
-    def _say(self, refusal: str) -> None:
-        self.refusal.setText(refusal)
-        self.refusal.setVisible(bool(refusal))
+    def _make_room(self) -> None:
         if self.isVisible():
             self._fit()
             self._keep_inside()

@@ -11,14 +11,15 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWidget
 
 from dgn_engine.confinement.start_folder import find_program
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import duration
 from dgn_viewer.figures.animation_format import waits
 from dgn_viewer.figures.figure_style import COLUMN, TEXT
 from dgn_viewer.shell.file_dialogs import ask_new_file
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import column, open_at, push_button, row, scrolling
+from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_field import NumberField
 
 PAGES, MOST_PAGES = 100, 1000
@@ -68,7 +69,7 @@ class AnimationDialog(QDialog):
         self.pages = IntegerField(2, MOST_PAGES)
         self.rate = NumberField(0.5, 50.0, rungs=_RATES, unit="a second")
         self.width_ = PickBox(_WIDTHS)
-        self.said = plain_label(role="muted")
+        self.said = MessageLine()
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)
         self.bar.setAccessibleName("How much of the animation is drawn")
@@ -107,14 +108,12 @@ class AnimationDialog(QDialog):
         self.bar.setRange(0, max(of, 1))
         self.bar.setValue(done)
         if self.writing:
-            self.say(words)
+            self.said.say(words)
 
-    def say(self, words: str, role: str = "muted") -> None:
-        self.said.setText(words)
-        if self.said.property("role") != role:
-            self.said.setProperty("role", role)
-            self.said.style().unpolish(self.said)
-            self.said.style().polish(self.said)
+    def refuse(self, why: str) -> None:
+        """Say why no animation was written, in the place of what it would be."""
+        self._count()
+        self.said.refuse(why)
 
     def ask(self) -> QFileDialog:
         """Ask for a name."""
@@ -179,7 +178,7 @@ class AnimationDialog(QDialog):
             return
         words, possible = self._forecast()
         self.save_button.setEnabled(possible)
-        self.say(words, "muted" if possible or self._steps is None else "refused")
+        self.said.say(words, "muted" if possible or self._steps is None else "refused")
 
     def _forecast(self) -> tuple[str, bool]:
         if self._steps is None:
@@ -195,4 +194,4 @@ class AnimationDialog(QDialog):
             return f"{steps}: an animation needs two or more.", False
         pages = min(count, self.pages.value())
         seconds = sum(waits(pages, self.rate.value())) / 1000.0
-        return f"{steps}: {pages:,} pages, {number(seconds, 3)} s.", True
+        return f"{steps}: {pages:,} pages, {duration(seconds)}.", True

@@ -181,12 +181,12 @@ class AnimationExport:
 
     def _say(self, words: str) -> None:
         if self.dialog is not None:
-            self.dialog.say(words)
+            self.dialog.said.say(words)
         self._tell(Notice("info", words))
 
     def _refuse(self, words: str) -> None:
         if self.dialog is not None:
-            self.dialog.say(words, "refused")
+            self.dialog.refuse(words)
         self._tell(Notice("refused", words))
 
     def _on_closed(self) -> None:

@@ -67,6 +67,7 @@ class ExperimentRunner(QObject):
         self._process = DgnProcess(self)
         self._process.progressed.connect(panel.show_progress)
         self._process.ended.connect(self._on_ended)
+        self.changed.connect(self._follow)
         panel.stop_wanted.connect(self.stop)
         panel.go_on_wanted.connect(self._go_on)
         panel.watch_wanted.connect(self.watch)
@@ -90,8 +91,15 @@ class ExperimentRunner(QObject):
     def open_page(self, entry: ExperimentEntry) -> None:
         """Open the page of the inspector on which this experiment is begun."""
         catalogue = self._run_state().catalogue or Catalogue((), (), (), (), ())
-        busy = BUSY if self.running else ""
-        self._inspector.show_page(ExperimentPage(entry, catalogue, self.begin, busy))
+        self._inspector.show_page(ExperimentPage(entry, catalogue, self.begin, self._busy()))
+
+    def _busy(self) -> str:
+        return BUSY if self.running else ""
+
+    def _follow(self) -> None:
+        """Let an open page know that an experiment began or ended."""
+        if isinstance(self._inspector.page, ExperimentPage):
+            self._inspector.page.show_busy(self._busy())
 
     def begin(self, entry: ExperimentEntry, request: ReproduceRequest) -> str:
         """Start it and close its page; why not, in one sentence, or ''."""

@@ -14,6 +14,7 @@ from PySide6.QtGui import QGuiApplication, QImage, QPixmap
 from PySide6.QtWidgets import QDialog, QFileDialog, QScrollArea, QWidget
 
 from dgn_engine.errors import UserError
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.figures.figure_style import TEXT, FigureStyle
 from dgn_viewer.figures.provenance import FigurePanel
 from dgn_viewer.notices import Notice
@@ -23,11 +24,11 @@ from dgn_viewer.widgets.layouts import (
     PlainLabel,
     column,
     open_at,
-    plain_label,
     push_button,
     row,
     scrolling,
 )
+from dgn_viewer.widgets.message_line import MessageLine
 
 _PAUSE_MS = 150  # without a change before the preview is drawn
 _DPI = 96.0  # of a screen at 100 %: an inch of the figure is about an inch there
@@ -74,7 +75,8 @@ class ExportDialog(QDialog):
         self.picture = PlainLabel()
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.picture.setAccessibleName("Preview of the figure")
-        self.said = plain_label(selectable=True)
+        self.said = MessageLine(selectable=True)
+        self._about = ""  # the figure in the preview
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(_PAUSE_MS)
@@ -88,7 +90,7 @@ class ExportDialog(QDialog):
         try:
             self._panels = self._capture()
         except UserError as refusal:
-            self._say(str(refusal), "refused")
+            self._refuse(str(refusal))
             return
         self.form.offer(self._panels, self.form.chosen() or self._chosen)
         self._named = ()
@@ -106,11 +108,11 @@ class ExportDialog(QDialog):
         try:
             panels, style = self._wanted()
         except UserError as refusal:
-            self._say(str(refusal), "refused")
+            self._refuse(str(refusal))
             return
 
         def done(result: Any) -> None:
-            if self._took(result):
+            if self._took(result, asked=True):
                 QGuiApplication.clipboard().setImage(QImage.fromData(result))
                 self._say("The figure is on the clipboard.")
 
@@ -180,7 +182,8 @@ class ExportDialog(QDialog):
                 pixmap.loadFromData(result, "PNG")
                 pixmap.setDevicePixelRatio(ratio)
                 self.picture.setPixmap(pixmap)
-                self._say(self._in_words(panels, style, pixmap))
+                self._about = self._in_words(panels, style, pixmap)
+                self._say(self._about)
 
         self._thread.ask(lambda: _png(panels, style, _DPI * ratio), done, _PREVIEW)
 
@@ -188,9 +191,10 @@ class ExportDialog(QDialog):
         if self.form.kind in NUMBERS:
             return "The file holds the numbers of the panels, whatever the figure looks like."
         high = shown.height() / shown.devicePixelRatio() / _DPI
-        words = f"{style.width:g} × {high:.2f} in, words of {style.size:g} and {style.small:g} pt."
+        sizes = f"{number(style.size)} and {number(style.small)} pt"
+        words = f"{number(style.width)} × {number(high, 3)} in, words of {sizes}."
         if high > _PAGE:
-            words += f" That is higher than a page; a width of {TEXT:g} in needs less."
+            words += f" That is higher than a page; a width of {number(TEXT)} in needs less."
         if self.form.apart and len(self.form.chosen()) > 1:
             words += f" The first of {len(self.form.chosen())} files is shown."
         return f"{words} Nothing to show in {', '.join(self._empty)}." if self._empty else words
@@ -199,7 +203,7 @@ class ExportDialog(QDialog):
         try:
             panels, style = self._wanted()
         except UserError as refusal:
-            self._say(str(refusal), "refused")
+            self._refuse(str(refusal))
             return None
         apart = self.form.apart
         step = max(panel.context.step for panel in panels)
@@ -221,7 +225,7 @@ class ExportDialog(QDialog):
         self, panels: Sequence[FigurePanel], path: Path, style: FigureStyle, apart: bool
     ) -> None:
         def done(result: Any) -> None:
-            if self._took(result, tell=True):
+            if self._took(result, asked=True, tell=True):
                 self._settings.export_folder = str(path.parent)
                 words = _saved(result, self._empty)
                 self._say(words)
@@ -230,10 +234,15 @@ class ExportDialog(QDialog):
         self._say(f"{path.name} is being written …")
         self._thread.ask(lambda: self._write(panels, path, style, apart), done)
 
-    def _took(self, result: Any, tell: bool = False) -> bool:
-        """Whether there is a result; what the user can mend is said, a fault is raised here."""
+    def _took(self, result: Any, asked: bool = False, tell: bool = False) -> bool:
+        """Whether there is a result; what the user can mend is said, a fault is raised here.
+
+        `asked`: it was asked for once; else it is wrong for as long as the fields are as they are.
+        """
         if isinstance(result, UserError):
-            self._say(str(result), "refused")
+            self._say(self._about if asked else str(result), "muted" if asked else "refused")
+            if asked:
+                self._refuse(str(result))
             if tell:
                 self._tell(Notice("refused", str(result)))
             return False
@@ -242,13 +251,12 @@ class ExportDialog(QDialog):
         return True
 
     def _say(self, words: str, role: str = "muted") -> None:
-        if self._closed:
-            return
-        self.said.setText(words)
-        if self.said.property("role") != role:
-            self.said.setProperty("role", role)
-            self.said.style().unpolish(self.said)
-            self.said.style().polish(self.said)
+        if not self._closed:
+            self.said.say(words, role)
+
+    def _refuse(self, why: str) -> None:
+        if not self._closed:
+            self.said.refuse(why)
 
 
 def _png(panels: Sequence[FigurePanel], style: FigureStyle, dpi: float) -> bytes:

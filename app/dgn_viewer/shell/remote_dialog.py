@@ -10,6 +10,7 @@ from dgn_engine.storage.remote import LOCAL, SCHEME
 from dgn_engine.storage.remote.served_address import address_of
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row
+from dgn_viewer.widgets.message_line import MessageLine
 
 BEGINNING = f"{SCHEME}{LOCAL}:"
 HOW = (
@@ -32,7 +33,8 @@ class RemoteDialog(QDialog):
         self.setWindowTitle("Follow a run over ssh")
         self.address, self.token = QLineEdit(BEGINNING), QLineEdit()
         self.token.setEchoMode(QLineEdit.EchoMode.Password)
-        self.said = plain_label(role="muted")
+        self.said = MessageLine()
+        self.said.end_with(self.address.textEdited, self.token.textEdited)
         self.stop_button = push_button("Stop following", self.stopped, about="Fetch no more of it")
         self.follow_button = push_button("Follow", self.ask, role="primary")
         self.follow_button.setDefault(True)
@@ -57,16 +59,9 @@ class RemoteDialog(QDialog):
 
     def want_token(self, why: str = "") -> None:
         """Ask for the token, once more where one was refused."""
-        self.say(why, "refused" if why else "muted")
+        self.said.refuse(why)
         self.token.selectAll()
         self.token.setFocus()
-
-    def say(self, words: str, role: str = "muted") -> None:
-        self.said.setText(words)
-        if self.said.property("role") != role:
-            self.said.setProperty("role", role)
-            self.said.style().unpolish(self.said)
-            self.said.style().polish(self.said)
 
     def ask(self) -> None:
         """Follow what the fields say; an address that is none is said."""
@@ -74,7 +69,7 @@ class RemoteDialog(QDialog):
         try:
             address_of(address)
         except UserError as refusal:
-            self.say(str(refusal), "refused")
+            self.said.refuse(str(refusal))
             self.address.setFocus()
             return
         self.wanted.emit(address, self.token.text().strip())

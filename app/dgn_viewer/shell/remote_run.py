@@ -176,7 +176,7 @@ class RemoteRun(QObject):
             self._say(MirrorWords(str(refusal), "refused", lost=True))
             return
         if self.dialog is not None:
-            self.dialog.say(f"Asking {address} …")
+            self.dialog.said.say(f"Asking {address} …")
             self.dialog.show_following(True)
         self._thread.start()
         self._look.start()
@@ -191,7 +191,7 @@ class RemoteRun(QObject):
             thread.join(_PATIENCE)
         if self.dialog is not None:
             self.dialog.show_following(False)
-            self.dialog.say("")
+            self.dialog.said.say("")
 
     def close(self) -> None:
         self.stop()
@@ -215,9 +215,13 @@ class RemoteRun(QObject):
 
     def _say(self, told: MirrorWords) -> None:
         """In the dialog where it is open, and as a notice."""
-        if self.dialog is not None:
-            self.dialog.say(told.text, "refused" if told.lost else "muted")
         self._dropped = told.lost and self.following
+        if self.dialog is not None:
+            if told.lost and not self._dropped:
+                self.dialog.said.say("")
+                self.dialog.said.refuse(told.text)
+            else:  # so for as long as the line is dropped
+                self.dialog.said.say(told.text, "refused" if told.lost else "muted")
         offers = (NoticeButton("Stop following", self.stop, lambda: self._dropped),)
         words = told.text if not told.lost or not self._dropped else f"{self._address}: {told.text}"
         lasting = offers if self._dropped else ()

@@ -264,9 +264,14 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     folder = tmp_path / "results" / "npf-nu-quick"
     qtbot.waitUntil(lambda: (folder / "progress.json").exists())
     assert document.read(folder).state == "running", "a folder that is killed can be opened"
+    window.registry["experiment.npf-nu"].trigger()
+    busy = window.inspector.page
+    assert isinstance(busy, ExperimentPage)
+    assert (busy.message.isHidden(), busy.begin.isEnabled()) == (False, False)
     run = window.run_state.run
     results.panel.stop.click()
     qtbot.waitUntil(lambda: not experiments.running)
+    assert (busy.message.isHidden(), busy.begin.isEnabled()) == (True, True)
     assert document.read(folder).state == "interrupted"
     assert results.panel.go_on.isVisible()
     assert window.run_state.run is run, "the live run is untouched"

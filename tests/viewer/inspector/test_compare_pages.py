@@ -78,6 +78,8 @@ def test_a_branch_is_sent_as_it_is_filled_in(page: ComparePage, sent: list[Comma
     QTest.mouseClick(page.start, LEFT)
     assert sent[-1] == CompareRun("/runs/p", 3)
     assert page.message.text() == "The learning rate is 'fast'; it must be a number."
+    page.rate.setText("0.1")  # what was wrong is edited
+    assert page.message.isHidden()
 
 
 def test_any_step_can_be_typed_and_what_it_begins_with_is_said(

@@ -239,9 +239,16 @@ def test_what_is_exported_is_what_is_seen_with_its_settings(desk: Desk) -> None:
     assert any(curve.smoothed for curve in panel.scene.charts[0].curves)
 
 
-def test_copy_puts_the_figure_on_the_clipboard(desk: Desk) -> None:
+def test_a_refusal_to_save_ends_and_copy_puts_the_figure_on_the_clipboard(
+    desk: Desk, tmp_path: Path
+) -> None:
     desk.export.panel("training")
     dialog = desk.drawn()
+    seen = dialog.said.text()
+    desk.answer(dialog.save(), tmp_path / "gone" / "a.svg")
+    assert dialog.said.refusal == desk.told[-1].text
+    dialog.said.end_refusal()  # as its time does: the figure is there, and nothing is being written
+    assert dialog.said.text() == seen
     dialog.copy()
     desk.qtbot.waitUntil(lambda: dialog.said.text() == "The figure is on the clipboard.")
     image = QGuiApplication.clipboard().image()

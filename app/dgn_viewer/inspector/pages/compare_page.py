@@ -30,6 +30,7 @@ from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.form_fields import ListField, PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.message_line import MessageLine
 
 RENEW = 500  # milliseconds between two looks at the numbers, while the page is seen
 LIST = 4  # looks at the numbers for each look at the checkpoints, which come and go
@@ -60,7 +61,7 @@ class ComparePage(QFrame):
         self._send, self._view, self._cursor = send, view, cursor
         self.state = RunState()
         self.origin = OriginField()
-        self.origin_words = plain_label("", "muted")
+        self.origin_words = MessageLine()
         self._held: tuple[int, int | None] | None = None  # the run, the step that holds one
         self.regime = PickBox([("", "as it is")])
         self.order = ListField("the order of the gate layers", "as it is, or 2 1 3 …")
@@ -76,7 +77,7 @@ class ComparePage(QFrame):
         about = "Show the step chosen under 'from' as B, in the place of what is B now"
         self.compare_step = push_button(_A_STEP, self._compare_step, about=about)
         self.copy = push_button("Copy the command", self._copy, about="It does the same by itself")
-        self.message = plain_label(role="refused")
+        self.message = MessageLine()
         self.status = plain_label()
         self.sharing = plain_label("", "muted")
         self.sides = plain_label("", "muted")
@@ -94,9 +95,9 @@ class ComparePage(QFrame):
         self.state = state
         match event:
             case Refused(what=what, reason=reason) if what == StartBranch.title:
-                self._say(reason)
+                self.message.refuse(reason)
             case BranchStatus():
-                self._say("")
+                self.message.end_refusal()
                 if event.phase == "starting":
                     self._send(ListCheckpoints())
         self._show()
@@ -141,9 +142,9 @@ class ComparePage(QFrame):
         try:
             changes = self._changes()
         except UserError as refusal:
-            self._say(str(refusal))
+            self.message.refuse(str(refusal))
             return
-        self._say("")
+        self.message.end_refusal()
         self._send(StartBranch(changes, self._step(), self.pace.value() == "full"))
 
     def _step(self) -> int | None:
@@ -193,10 +194,6 @@ class ComparePage(QFrame):
         if self.state.branch is not None:
             QApplication.clipboard().setText(self.state.branch.command)
 
-    def _say(self, refusal: str) -> None:
-        self.message.setText(refusal)
-        self.message.setVisible(bool(refusal))
-
     def _show(self) -> None:
         branch = self.state.branch
         self._offer()
@@ -241,7 +238,7 @@ class ComparePage(QFrame):
             form, self.message, buttons, more, self.status, self.sharing, other, table,
             self.nothing, self.sides, self.table, 1, into=self, margins=(16, 8, 16, 12), spacing=8,
         )  # fmt: skip
-        self._say("")
+        self.message.end_with_edits_in(self)
 
     def _show_step(self) -> None:
         """What is chosen under 'from', and what can be done with it."""
@@ -254,11 +251,7 @@ class ComparePage(QFrame):
             refused = False
         except UserError as refusal:
             words, refused = str(refusal), state.has_run
-        self.origin_words.setText(words)
-        role = "refused" if refused else "muted"
-        if self.origin_words.property("role") != role:
-            self.origin_words.setProperty("role", role)
-            self.origin_words.style().polish(self.origin_words)
+        self.origin_words.say(words, "refused" if refused else "muted")
         trains = branch is not None and branch.trains
         self.start.setEnabled(state.has_run and not trains and not refused)
         if self.isVisible():

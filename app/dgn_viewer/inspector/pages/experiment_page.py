@@ -19,6 +19,7 @@ from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_entry import NumberEntry
 
 Start = Callable[[ExperimentEntry, ReproduceRequest], str]
@@ -52,13 +53,13 @@ class ExperimentPage(QWidget):
         self.workers = IntegerField(0, 64, zero="as many as fit")
         self.advanced = ExperimentAdvanced(entry, catalogue)
         self.begin = push_button("Start", self._begin, "primary")
-        self.message = plain_label(busy, "refused")
-        self.message.setVisible(bool(busy))
-        self._busy = bool(busy)
+        self.message = MessageLine()
+        self._busy = ""
         self._lay_out()
+        self.message.end_with_edits_in(self)
         for field in self.findChildren(NumberEntry):
             field.refused.connect(self._allow)
-        self._allow()
+        self.show_busy(busy)
 
     def request(self) -> ReproduceRequest:
         request = ReproduceRequest(
@@ -73,6 +74,12 @@ class ExperimentPage(QWidget):
         )
         return self.advanced.put_into(request)
 
+    def show_busy(self, busy: str) -> None:
+        """Show why no experiment can begin now; '': one can."""
+        self._busy = busy
+        self.message.say(busy, "refused")
+        self._allow()
+
     def set_theme(self, theme: Theme) -> None:
         self.advanced.set_theme(theme)
 
@@ -84,8 +91,7 @@ class ExperimentPage(QWidget):
             trouble = self._start(self.entry, self.request())
         except UserError as refusal:
             trouble = str(refusal)
-        self.message.setText(trouble)
-        self.message.setVisible(bool(trouble))
+        self.message.refuse(trouble)
 
     def _lay_out(self) -> None:
         rows = Section("Settings")

@@ -34,6 +34,7 @@ from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.message_line import MessageLine, set_role
 
 _MOST_LINES = 2000
 _MOST_CALLS = 6  # named one by one in the warning; the list below has them all
@@ -60,7 +61,7 @@ class FilePage(QWidget):
         self._send = send
         self.uses = {use.purpose: QRadioButton(f"{use.title} {use.where}") for use in USES}
         self.warning = plain_label(_warning(listed), "refused", selectable=True)
-        self.verdict, self.hint = plain_label(), plain_label(role="small")
+        self.verdict, self.hint = MessageLine(), plain_label(role="small")
         self.table = MatchTable(listed.matches, theme, listed.tensors)
         self.table.picked.connect(self._pick)
         self.pick = QCheckBox("pick the tensors")
@@ -194,7 +195,7 @@ class FilePage(QWidget):
         self.data.setVisible(purpose == "network")
         self.with_biases.setVisible(copies and offer.with_biases)
         alone = offer.with_biases and not offer.fits
-        _set_role(self.with_biases, "primary" if alone else "")
+        set_role(self.with_biases, "primary" if alone else "")
         self.go.setVisible(not alone)
         self.go.setText(use.button)
         self.go.setEnabled(offer.fits)
@@ -203,8 +204,7 @@ class FilePage(QWidget):
         self.hint.setVisible(bool(self.hint.text()))
 
     def _say(self, verdict: str, fits: bool) -> None:
-        self.verdict.setText(verdict)
-        _set_role(self.verdict, "" if fits else "refused")
+        self.verdict.say(verdict, "" if fits else "refused")
 
     def _pick(self, names: tuple[str, ...]) -> None:
         missing = next((place for place, name in enumerate(names[:-1]) if not name), None)
@@ -268,12 +268,6 @@ class FilePage(QWidget):
         self.warning.setVisible(bool(self.warning.text()))
         whole.insertSpacing(whole.indexOf(self.data), 4)
         whole.insertSpacing(whole.indexOf(count), 8)
-
-
-def _set_role(widget: QWidget, role: str) -> None:
-    if widget.property("role") != role:
-        widget.setProperty("role", role)
-        widget.style().polish(widget)  # the role is read when it is polished
 
 
 def _warning(listed: FileListed) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QLabel, QSizePolicy
+from PySide6.QtWidgets import QFrame, QSizePolicy
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
@@ -17,7 +17,8 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.notices import in_form_words
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import column, push_button, row, scrolling
+from dgn_viewer.widgets.message_line import MessageLine
 
 PAUSE = 300  # milliseconds without a change, after which it is asked what the run would take
 
@@ -36,8 +37,9 @@ class RunPage(QFrame):
         self.start = push_button("Start run", self._start, "primary")
         about = "Fill in the settings of the run on show, as they are at the step on show"
         self.as_now = push_button("As now", self._fill_as_now, about=about)
-        self.message = plain_label()
-        self.estimate = plain_label(role="muted")  # what the filled-in run would take
+        self.message = MessageLine()
+        self.message.end_with(self.form.changed)
+        self.estimate = MessageLine()  # what the filled-in run would take
         self._estimated: RunConfig | None = None  # what was asked about
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
@@ -62,14 +64,14 @@ class RunPage(QFrame):
             case Refused(reason=reason) if self.awaiting:
                 self._answered(in_form_words(reason))
                 if self.estimate.property("role") == "refused":  # the same, said before
-                    _show_text(self.estimate, "", "muted")
+                    self.estimate.say("")
             case Failed(what=what) if self.awaiting:
                 self._answered(f"{what}.")
             case Working() if self.awaiting:
-                self._say(event.sentence, "muted")
+                self.message.say(event.sentence)
             case RunEstimated(config=config) if config is not None and config == self._estimated:
-                _show_text(self.estimate, in_form_words(event.sentence),
-                           "refused" if event.refusal else "muted")  # fmt: skip
+                role = "refused" if event.refusal else "muted"
+                self.estimate.say(in_form_words(event.sentence), role)
         self._show()
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
@@ -97,7 +99,7 @@ class RunPage(QFrame):
             self._estimated = self.form.config()
         except UserError:  # which Start, or the field, says
             self._estimated = None
-            _show_text(self.estimate, "", "muted")
+            self.estimate.say("")
             return
         if self.state.ready:
             self._send(EstimateRun(self._estimated))
@@ -109,22 +111,23 @@ class RunPage(QFrame):
         try:
             config = self.form.config()
         except UserError as refusal:
-            self._say(in_form_words(str(refusal)), "refused")
+            self.message.refuse(in_form_words(str(refusal)))
             return
         self.awaiting = True
-        self._say("Starting…", "muted")
+        self.message.say("Starting…")
         self._show()
         self._send(StartRun(config))
 
     def _answered(self, complaint: str) -> None:
         self.awaiting = False
-        self._say(complaint, "refused")
+        self.message.say("")
+        self.message.refuse(complaint)
 
     def _fill_as_now(self) -> None:
         config = self.state.current_config()
         if config is not None:
             self.form.fill(config)
-            self._say("", "muted")
+            self.message.say("")
 
     def _show(self) -> None:
         self.form.setEnabled(self.state.ready)
@@ -132,12 +135,9 @@ class RunPage(QFrame):
         self.start.setEnabled(self.state.ready and not self.awaiting and mended)
         self.as_now.setEnabled(self.state.run is not None)
         if not self.state.ready:
-            self._say("loading torch…" if self.state.phase == "starting" else "", "muted")
+            self.message.say("loading torch…" if self.state.phase == "starting" else "")
         elif self.message.text() == "loading torch…":
-            self._say("", "muted")
-
-    def _say(self, text: str, role: str) -> None:
-        _show_text(self.message, text, role)
+            self.message.say("")
 
     def _lay_out(self) -> None:
         buttons = row(self.start, self.as_now, 1, spacing=8)
@@ -146,11 +146,3 @@ class RunPage(QFrame):
         # It gives way to what is said below it, so that Start stays in sight.
         form.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Ignored)
         column((form, 1), foot, into=self, spacing=0)
-
-
-def _show_text(label: QLabel, text: str, role: str) -> None:
-    if label.property("role") != role:
-        label.setProperty("role", role)
-        label.style().polish(label)  # a style sheet reads roles only then
-    label.setText(text)
-    label.setVisible(bool(text))

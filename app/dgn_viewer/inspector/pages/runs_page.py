@@ -35,6 +35,7 @@ from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+from dgn_viewer.widgets.message_line import MessageLine
 
 _ROW = 26
 
@@ -65,7 +66,7 @@ class RunsPage(QWidget):
         for clear in self.search.findChildren(QToolButton):
             clear.setAccessibleName("Clear the filter")
         self.table = _table(self.shown)
-        self.message = plain_label("Reading the folder of runs…", "muted")
+        self.message = MessageLine("Reading the folder of runs…")
         self.notes = QPlainTextEdit()
         self.notes.setAccessibleName("Notes on the chosen run")
         self.notes.setPlaceholderText("Notes on the chosen run")
@@ -165,13 +166,13 @@ class RunsPage(QWidget):
             return
         if not self.runs.runs:
             where = f"There are no runs in {self._root}."
-            self.message.setText(where if self._root else "Runs are not recorded.")
+            self.message.say(where if self._root else "Runs are not recorded.")
         elif run is None:
-            self.message.setText("No run has all of these words.")
+            self.message.say("No run has all of these words.")
         elif many:
-            self.message.setText(f"{len(self.selected())} runs are selected.")
+            self.message.say(f"{len(self.selected())} runs are selected.")
         else:
-            self.message.setText(why or ", ".join(words_of(run, time.time())))
+            self.message.say(why or ", ".join(words_of(run, time.time())))
 
     # What is done
 
@@ -241,7 +242,7 @@ class RunsPage(QWidget):
     def _ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
         written = [run for run in runs if run.status == "running"]
         if written:
-            self.message.setText(f"{written[0].shown_name} is being written; nothing was deleted.")
+            self.message.refuse(f"{written[0].shown_name} is being written; nothing was deleted.")
             return
         if not runs:
             return
@@ -286,7 +287,7 @@ class RunsPage(QWidget):
         self.runs.ticked_changed.connect(lambda folders: self._send(do.ReadCurves(folders)))
         self.runs.ticked_changed.connect(self._refresh)
         self.runs.renamed.connect(self._note)
-        self.runs.refused.connect(self.message.setText)
+        self.runs.refused.connect(self.message.refuse)
 
     def _on_search(self, text: str) -> None:
         self.shown.search(text)

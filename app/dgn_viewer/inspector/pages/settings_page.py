@@ -26,7 +26,8 @@ from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button, row, scrolling
+from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
+from dgn_viewer.widgets.message_line import MessageLine
 
 _STARTS = (
     ("default", "the default network"),
@@ -96,7 +97,8 @@ class SettingsPage(QWidget):
         self.own_keys = push_button("Default", lambda: self._say(self._keys.reset(self._id())))
         self.own_keys.setToolTip("The keys that this action has of itself")
         self.all_own = push_button("All defaults", lambda: self._say(self._keys.reset("*")))
-        self.message = plain_label(role="refused")
+        self.message = MessageLine()
+        self.message.end_with(self.table.itemSelectionChanged, self.keys.keySequenceChanged)
         self._lay_out()
         self._fill()
 
@@ -150,12 +152,10 @@ class SettingsPage(QWidget):
             self._say(self._keys.assign(name, keys))
 
     def _say(self, refusal: str) -> None:
-        self.message.setText(refusal)
-        self.message.setVisible(bool(refusal))
         self._fill()
+        self.message.refuse(refusal)
 
     def _lay_out(self) -> None:
-        self.message.hide()
         window = Section("Window")
         window.add("run at start", self.start, "Unless the command line names a configuration")
         window.add("theme", self.theme)

@@ -16,10 +16,10 @@ from dgn_engine.storage.runs.storage_limits import (
     write_limits,
 )
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.printable import printable
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import plain_label
+from dgn_viewer.widgets.message_line import MessageLine
 from dgn_viewer.widgets.number_field import NumberField
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -42,9 +42,8 @@ class StorageSection(Section):
         self.run.setSingleStep(64)
         self.run.setKeyboardTracking(False)
         self.all = NumberField(SMALLEST_RUN / _GIB, _MOST, unit="GiB")
-        self.message = plain_label(role="refused")
+        self.message = MessageLine()
         self._lay_out()
-        self.message.hide()
         self._show()
         self.run.valueChanged.connect(lambda mebibytes: self._keep(run=round(mebibytes) * _MIB))
         self.all.chosen.connect(lambda gibibytes: self._keep(all=round(gibibytes * _GIB)))
@@ -54,25 +53,21 @@ class StorageSection(Section):
             limits = read_limits(self._root)
         except UserError as refusal:
             limits = _USUAL
-            self._say(str(refusal))
+            self.message.say(str(refusal), "refused")
         self.run.blockSignals(True)
         self.run.setValue(round(limits.run / _MIB))
         self.run.blockSignals(False)
         self.all.show_value(limits.all / _GIB)
 
     def _keep(self, **chosen: int) -> None:
-        self._say("")
         try:
             write_limits(self._root, replace(limits_that_hold(self._root), **chosen))
         except UserError as refusal:
-            self._say(f"Nothing was changed: {refusal}")
             self._show()
+            self.message.refuse(f"Nothing was changed: {refusal}")
         else:
+            self.message.say("")
             self._changed()
-
-    def _say(self, refusal: str) -> None:
-        self.message.setText(printable(refusal))
-        self.message.setVisible(bool(refusal))
 
     def _lay_out(self) -> None:
         run, everything = binary_size_in_words(_USUAL.run), binary_size_in_words(_USUAL.all)
