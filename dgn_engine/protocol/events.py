@@ -11,6 +11,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.commands import Purpose
 from dgn_engine.protocol.file_reading import FileReading, OpenQuestion
+from dgn_engine.text.byte_counts import binary_size_in_words
+from dgn_engine.text.written_numbers import percent
 
 ReadOn = tuple[int, int, str]  # probe examples, out of how many, of which set
 
@@ -227,6 +229,8 @@ class RegimeSwapped(Event):
     parameters_feature: int = 0
     undone: str = ""  # 'Undo gates of resnet18.pth': both networks as they were …
     of_step: int = 0  # … at this step
+    undone_steps: int | None = None  # that no longer count for the order of the data since; None:
+    # not recorded (the versions before put only the networks back)
 
     @property
     def sentence(self) -> str:
@@ -323,7 +327,7 @@ class Working(Event):
         """'Reading mnist, 40 %'."""
         if self.fraction is None:
             return self.what
-        return f"{self.what}, {self.fraction:.0%}".replace("%", " %")
+        return f"{self.what}, {percent(self.fraction, 0)}"
 
 
 @dataclass(frozen=True)
@@ -509,7 +513,7 @@ class RecordThinned(Event):
         what = "frames" if self.frames else "checkpoints"
         what += " and checkpoints" if self.frames and self.checkpoints else ""
         return (
-            f"The run's folder has reached its limit of {self.limit / 2**20:,.0f} MiB at step "
+            f"The run's folder has reached its limit of {binary_size_in_words(self.limit)} at step "
             f"{self.step:,}: old {what} thin out from now on, the log stays whole. "
             "'dgn runs limits' and the settings of the window change the limit."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ def find_finite_state(
 ) -> FiniteState | None:
     """Return the newest state of `run` all of whose numbers are finite; None where none is kept.
 
+    A state that an undo left behind is none of them: it is not one that the run came from.
+
     Args:
         run: A run that has diverged.
         recording: Its recording, whose checkpoints are states, too.
@@ -38,11 +41,27 @@ def find_finite_state(
     """
     states = [one for one in _states(run, recording) if one.step <= run.step_count]
     newest = sorted(states, key=lambda one: (one.step not in tried, one.step, not one.stored))
+    earliest = None
     for state in reversed(newest):
         found = _loaded(state)
-        if found is not None and found.snapshot.all_finite():
+        if found is None or not found.snapshot.all_finite():
+            continue
+        left_at = _left_at(found.snapshot, run)
+        if found.step < left_at:
             return found
-    return None
+        if found.step == left_at:  # before or after what was undone there: the first is before it
+            earliest = found
+    return earliest
+
+
+def _left_at(snapshot: Snapshot, run: Run) -> float:
+    """Return the last step that leads from the steps of this state to where `run` is now; infinite
+    where it was put back no more, and -1 where no step does."""
+    pairs = snapshot.state.get("put_backs", ())
+    then, now = tuple((int(at), int(of)) for at, of in pairs), run.put_backs
+    if then != now[: len(then)]:
+        return -1
+    return now[len(then)][1] if len(now) > len(then) else math.inf
 
 
 @dataclass(frozen=True)

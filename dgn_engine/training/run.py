@@ -161,6 +161,7 @@ class Run:
         )
         self._first_probe_set = self.probe_set
         self.diverged = False
+        self.put_backs: tuple[tuple[int, int], ...] = ()  # at a step, to the state of which step
         self._copies: list[weakref.ref[Snapshot]] = []
         self.before_change: Callable[[str], None] = lambda _change: None  # of weights, by a user
         self.snapshot: Snapshot | None = None  # of this moment, while a change is carried out

@@ -57,6 +57,7 @@ def capture(run: Run) -> Snapshot | None:
         "train_peaks": list(run.evaluation.peaks),
         "awaited": None if awaited is None else dataclasses.asdict(awaited),
         "finished": run.finished,
+        "put_backs": [list(pair) for pair in run.put_backs],
         "config": run.config.to_dict(),
     }
     copies = {
@@ -98,6 +99,7 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
         **then,
         "step": run.step_count,
         "undone_steps": run.step_count - snapshot.step + int(then.get("undone_steps", 0)),
+        "put_backs": (*then.get("put_backs", ()), (run.step_count, snapshot.step)),
         "seed": trainer.seed,
         "dials": {
             **then["dials"],
@@ -147,6 +149,7 @@ def put_back(
             parameters_feature=sum(one.numel() for one in network.feature.parameters()),
             undone=undone,
             of_step=snapshot.step,
+            undone_steps=trainer.undone_steps,
         )
     )
     if _wires(run) != wires:
@@ -190,6 +193,7 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     )
     run.pretrain_steps = int(state["pretrain_steps"])
     run.total_steps = int(state["total_steps"])
+    run.put_backs = tuple((int(at), int(of)) for at, of in state.get("put_backs", ()))
     awaited = state["awaited"]
     right, seen = state.get("epoch_train", (0.0, 0))
     run.evaluation.peaks = [float(peak) for peak in state.get("train_peaks", ())]

@@ -93,7 +93,8 @@ def _check_probe_set(event: events.ProbeSetChanged) -> None:
 
 
 def _check_swap(event: events.RegimeSwapped) -> None:
-    if not (is_count(event.parameters_feature) and is_count(event.of_step)):
+    counts = event.parameters_feature, event.of_step, event.undone_steps or 0
+    if not all(map(is_count, counts)):
         raise ValueError("numbers of a change of regime")
     _check_words(event.before, event.after, event.source, event.undone)
 

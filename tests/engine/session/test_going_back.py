@@ -131,6 +131,25 @@ def test_going_back_once_more_goes_further_back(desk: Desk) -> None:
     assert diverge(desk, 1e31).back_to == 5
 
 
+def test_what_was_undone_is_not_gone_back_to(desk: Desk) -> None:
+    desk.do(do.StartRun(small("FR-II"), paused=True))
+    desk.train(3)
+    desk.do(do.SetBeta(6.0))
+    desk.train(2)
+    desk.do(do.SwapRegime("FR-DI"))
+    desk.train(2)
+    desk.do(do.Undo())  # what could be redone is a finite copy, too, of step 7
+    run = desk.engine.run
+    assert run is not None
+    run.trainer.network.value.weights[0].data.fill_(math.inf)
+    desk.train(1)
+    said = desk.last(Diverged)
+    assert isinstance(said, Diverged)
+    assert said.back_to == 3
+    desk.do(GoBack())
+    assert (run.trainer.regime.name, run.step_count) == ("FR-II", 8)
+
+
 def test_a_checkpoint_is_gone_back_to_where_it_is_newer(tmp_path: Path) -> None:
     desk = Desk(str(tmp_path))
     desk.do(do.StartRun(small("DL"), paused=True))
