@@ -292,6 +292,9 @@ class _Replay:
     def _undo(self, change: RegimeSwapped, place: int, run: Run) -> None:
         """Go back to the state before what was undone: a copy that was made on the way, or the
         checkpoint that was written then; refused where there are several that differ."""
+        if change.undone_steps is None:
+            why = f"the undo at step {change.step:,} is of an earlier version, which kept the order"
+            raise self._refusal(f"{why} of the data as it was", change.step)
         made = [one for at, one in self._kept if at < place and _fits(one, change)]
         written = [one for one in self._written_before(change) if _fits(one[1], change)]
         states = made or [one for kept, one in written if kept] or [one for _, one in written]
@@ -349,7 +352,10 @@ class _RefusedStepError(UserError):
 
 
 def _fits(snapshot: Snapshot, undo: RegimeSwapped) -> bool:
-    return snapshot.step == undo.of_step and snapshot.state["regime"] == undo.after
+    state = snapshot.state
+    undone = undo.step - snapshot.step + state.get("undone_steps", 0)
+    same = snapshot.step == undo.of_step and undone == undo.undone_steps
+    return same and state["regime"] == undo.after
 
 
 def _settings_of(snapshot: Snapshot) -> tuple[object, ...]:
@@ -366,7 +372,7 @@ def _same_state(one: Snapshot, other: Snapshot) -> bool:
     names = ("draws", "seed", "undone_steps", "wiring", "rotation", "shift", "pretrain_steps")
     dials = ("learning_rate", "beta", "epsilon", "value_input")
     return (
-        all(one.state.get(name) == other.state.get(name) for name in names)
+        all(one.state.get(name, 0) == other.state.get(name, 0) for name in names)
         and all(one.state["dials"][name] == other.state["dials"][name] for name in dials)
         and one.tensors.keys() == other.tensors.keys()
         and all(torch.equal(one.tensors[name], other.tensors[name]) for name in one.tensors)

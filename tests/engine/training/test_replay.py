@@ -219,3 +219,17 @@ def test_gates_of_a_file_are_not_repeated_and_the_steps_around_them_are_named(
     assert same(state_at(copy, 8), twin_at(8, DENSE))
     with pytest.raises(UserError, match=r"gates\.pt .* at step 8\. .* can be had: 8 and 20"):
         state_at(copy, 9)
+
+
+def test_an_undo_of_an_earlier_version_is_not_repeated(parent: Path, tmp_path: Path) -> None:
+    """It put the networks back and kept the order of the data."""
+
+    def undone(name: str, fields: dict[str, Any]) -> None:
+        if name == "RegimeSwapped":
+            fields |= {"after": "DL", "undone": "Undo regime DL", "of_step": 4}
+            del fields["undone_steps"]
+
+    copy = changed_copy(parent, tmp_path / "c", undone)
+    assert same(state_at(copy, 8), twin_at(8, DENSE))
+    with pytest.raises(UserError, match=r"earlier version, .* can be had: 8 and 20"):
+        state_at(copy, 9)
