@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent, QValidator, QWheelEvent
+from PySide6.QtCore import QEvent, QPoint, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QHelpEvent, QKeyEvent, QValidator, QWheelEvent
 from PySide6.QtWidgets import QDoubleSpinBox, QToolTip, QWidget
 
 # '1,000' is a thousand or one, by the language: neither is taken for the other. '0,001' is clear.
@@ -34,8 +34,8 @@ class NumberEntry(QDoubleSpinBox):
 
     What is typed and cannot be taken stays as it was typed, while `value` is the last number that
     could; `problem` says what is wrong, and `refused` passes it on ('' once it is mended). Where
-    nobody shows it beside the field (`shown_beside`), it pops up below. Escape brings the value
-    back.
+    nobody shows it beside the field (`shown_beside`), it pops up below, again at Enter, and is the
+    field's tip as long as it stands. Escape brings the value back.
     """
 
     refused = Signal(str)
@@ -115,6 +115,13 @@ class NumberEntry(QDoubleSpinBox):
         else:
             event.ignore()
 
+    def event(self, event: QEvent) -> bool:
+        """A field in red says why it is."""
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip and self._pops_up:
+            QToolTip.showText(event.globalPos(), self.problem, self)
+            return True
+        return super().event(event)
+
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
         self._announce_problem()
@@ -127,6 +134,8 @@ class NumberEntry(QDoubleSpinBox):
         super().keyPressEvent(event)
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self._announce_problem()
+            if self._pops_up:  # the key, or the focus that it has moved, has closed what popped up
+                self._pop_up()
 
     def number_text(self, value: float) -> str:
         """A number as it is shown and may be typed."""
@@ -197,8 +206,15 @@ class NumberEntry(QDoubleSpinBox):
         self.style().polish(self)  # a style sheet reads properties only then
         self.setAccessibleDescription(problem)
         if not self.shown_beside:
-            if problem and self.isVisible():
-                QToolTip.showText(self.mapToGlobal(QPoint(0, self.height())), problem, self)
+            if self._pops_up:
+                self._pop_up()
             else:
                 QToolTip.hideText()
         self.refused.emit(problem)
+
+    @property
+    def _pops_up(self) -> bool:
+        return bool(self._problem) and not self.shown_beside and self.isVisible()
+
+    def _pop_up(self) -> None:
+        QToolTip.showText(self.mapToGlobal(QPoint(0, self.height())), self.problem, self)

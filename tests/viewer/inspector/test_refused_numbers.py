@@ -4,10 +4,10 @@ nothing."""
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtGui import QHelpEvent, QKeyEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QToolTip
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import RunConfig
@@ -50,6 +50,23 @@ def rate(qtbot: QtBot) -> NumberField:
     field.show()
     field.show_value(0.0)
     return field
+
+
+def test_a_field_in_red_says_why_at_enter_and_under_the_pointer(rate: NumberField) -> None:
+    rate.setToolTip("At most this many steps a second")
+    fill(rate, "1e9")
+    said = []
+    for field in (rate, rate.lineEdit()):
+        QToolTip.showText(QPoint(), "the tip of another control")
+        asked = QHelpEvent(QEvent.Type.ToolTip, QPoint(5, 5), rate.mapToGlobal(QPoint(5, 5)))
+        QApplication.sendEvent(field, asked)
+        said.append(QToolTip.text())
+    QToolTip.showText(QPoint(), "the tip of another control")
+    QTest.keyClick(rate, Qt.Key.Key_Return)
+    assert [*said, QToolTip.text()] == 3 * [rate.problem]
+    fill(rate, "40")
+    QApplication.sendEvent(rate, asked)
+    assert QToolTip.text() == "At most this many steps a second"
 
 
 @pytest.mark.parametrize(
