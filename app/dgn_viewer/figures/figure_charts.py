@@ -31,7 +31,7 @@ CORNER = 9.0  # points: the hatched corner of an estimate
 
 def draw_chart(paper: Paper, name: str, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
     """Draw at a place measured from the paper's left top; `name`: of its axes in the file."""
-    box, room, style = place.box, place.room, paper.style
+    box, style = place.box, paper.style
     axes = paper.axes(box, name)
     _draw_title(paper, chart, place, fit)
     if chart.matrix is not None:
@@ -44,7 +44,7 @@ def draw_chart(paper: Paper, name: str, chart: Chart, place: ChartPlace, fit: Ch
         return
     _set_axes(axes, chart, box, fit, style)
     if fit.key:
-        _draw_key(paper, chart, Box(box.x, box.y - room.top, box.width, room.top), fit)
+        _draw_key(paper, chart, place, fit)
     _draw_marks(axes, chart, place, style)
 
 
@@ -60,13 +60,16 @@ def _draw_title(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) ->
         paper.text(left, y, line, size, LIGHT.text, weight=weight)
 
 
-def _draw_key(paper: Paper, chart: Chart, room: Box, fit: ChartFit) -> None:
-    """Names of curves above the frame, each behind a piece of its line."""
-    small = paper.style.small
+def _draw_key(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
+    """Names of curves above the frame, each behind a piece of its line; a row that is wider begins
+    further left, at most where the title does."""
+    box, room, small = place.box, place.room, paper.style.small
     curves = {curve.name: curve for curve in chart.curves if not curve.faint}
-    y = room.y + len(fit.title) * paper.style.size * LINE + small
+    y = box.y - room.top + len(fit.title) * paper.style.size * LINE + small
+    widest = max(sum(KEY + width_of(name, small) + 8.0 for name in row) - 8.0 for row in fit.key)
+    left = min(box.x, max(box.x - room.left, box.x + box.width + room.right - widest))
     for row in fit.key:
-        x = room.x
+        x = left
         for name in row:
             curve, height = curves[name], 1.0 - (y - small * 0.35) / paper.height
             ends = [x / paper.width, (x + KEY - 4.0) / paper.width]

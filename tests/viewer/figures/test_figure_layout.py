@@ -174,6 +174,21 @@ def test_long_names_stand_in_a_key_above_the_chart() -> None:
     assert all(text.get_position()[1] > axes.y1 for text in above)
 
 
+def test_a_key_that_is_wider_than_its_narrow_chart_stays_on_the_page() -> None:
+    """Two charts in a column, as in Predicted errors: the right one ends at the page's edge."""
+    steps, ends = np.arange(11.0), np.array([-1.1e-5, 1.2e-5])
+    slow = 2.3e-6 + 1e-9 * steps
+    losses = (Curve("measured", steps, slow), Curve("predicted", steps, slow))
+    changes = (Curve("as predicted", ends, ends), Curve("measured", ends, ends[::-1]))
+    reach = Axis("predicted", limits=(-1.1e-5, 1.2e-5))
+    charts = (
+        Chart("losses", "Loss on the probe examples", Axis("virtual step"), Axis(), losses),
+        Chart("changes", "Change of each logit, first step", reach, reach, changes, column=1),
+    )
+    figure = page([FigurePanel("p", Scene(charts), Provenance("P"))], FigureStyle(COLUMN))
+    assert collisions(figure) == []
+
+
 def test_letters_name_the_charts_of_one_panel(make_view: MakeView) -> None:
     figure = page([panel("training", make_view("hard"))], FigureStyle(TEXT, letters=True))
     said = {text.get_text() for text in words(figure)}
