@@ -94,7 +94,8 @@ class Palette(QFrame):
         self.adjustSize()
 
     def _text(self, spec: ActionSpec) -> str:
-        return f"{menu_of(spec.id)}: {self._actions[spec.id].text()}"
+        menu, title = menu_of(spec.id), self._actions[spec.id].text()
+        return title if title.startswith(f"{menu}:") else f"{menu}: {title}"
 
     def _item(self, spec: ActionSpec) -> QTreeWidgetItem:
         action = self._actions[spec.id]

@@ -177,6 +177,16 @@ def test_the_palette_lists_names_before_tips_and_leaves_itself_out(bench: Bench)
     )
 
 
+def test_the_palette_says_the_menu_of_an_action_once(bench: Bench) -> None:
+    bench.actions.add((ActionSpec("playground.xor", "Playground: XOR (2-D)", lambda: None),))
+    palette = Palette(bench.actions, bench.window)
+    palette.open()
+    palette.query.setText("xor")
+    item = palette.list.topLevelItem(0)
+    assert item is not None
+    assert item.text(0) == "Playground: XOR (2-D)"
+
+
 def test_the_sheet_lists_every_shortcut_with_its_name(bench: Bench) -> None:
     sheet = ShortcutSheet(bench.actions, bench.window)
     rows = sheet.rows()
