@@ -205,6 +205,9 @@ def test_changes_are_listed_and_undone_back_to_one(qtbot: QtBot, sent: list[Comm
         "step 8  β 8 → 4",
         "step 3  regime DL → FL",
     ]
+    assert (
+        page.list.horizontalScrollBarPolicy() == Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+    )  # it wraps
     page.list.itemClicked.emit(page.list.item(2))
     assert steps == [3]
     page.list.setCurrentRow(2)

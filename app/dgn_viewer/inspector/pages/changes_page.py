@@ -37,6 +37,7 @@ class ChangesPage(QFrame):
         self.list.setAccessibleName("Changes of the run, the newest first")
         self.list.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.list.setWordWrap(True)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.list.itemClicked.connect(lambda item: self._go_to_step(item.data(_STEP)))
         self.list.currentItemChanged.connect(lambda *_: self._show())
         self.back = push_button("Undo back to before it", self._back, "primary")
