@@ -563,6 +563,7 @@ class Engine:
         if sound and self.run is not None and self.running:
             self._see_the_end(self.run)
         recording, self._recording = self._recording, None
+        self._branches.release()
         if recording is not None:
             recording.close(sound, PATIENCE)
 

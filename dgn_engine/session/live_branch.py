@@ -42,6 +42,7 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log_tail import LogTail
 from dgn_engine.storage.runs.recorder import WriteMarker
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.text.written_numbers import decimals, rate
 from dgn_engine.training.branch import branch_name
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
@@ -309,6 +310,10 @@ class Branches:
         if compared and (scalars := self._comparison.take_scalars()):
             self._emit(ComparedMoved(scalars[-1].step, scalars))
 
+    def release(self) -> None:
+        """Hold no checkpoint any more: the run is recorded no longer, and its memory is let go."""
+        self._held = _HeldCheckpoints()
+
     def close(self) -> None:
         """End the process, its run saved."""
         self._waiting = None
@@ -448,7 +453,7 @@ def in_words(threads: int, cores: float | None, pace: float = 0.0) -> str:
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     have = f"{threads} thread{'s' if threads > 1 else ''}"
     places = f"the same {count} cores" if count and count > 1 else "the same core"
-    share = "less than 0.1" if cores is not None and cores < 0.095 else f"{cores or 0.0:.1f}"
+    share = "less than 0.1" if cores is not None and cores < 0.095 else decimals(cores or 0.0, 1)
     now = "" if cores is None else f"; it has {share} of them now"
-    at = f", at its {pace:g} steps/s" if pace else ""
+    at = f", at its {rate(pace)}" if pace else ""
     return f"low priority, {have} on {places} as the run{at}{now}"

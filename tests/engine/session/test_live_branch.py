@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -338,6 +340,20 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
     children[0].code = 2
     until(desk, lambda: status(desk).phase == "failed")
     assert kept_after(1) == {10, 11}
+
+
+def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(desk: Desk) -> None:
+    desk.do(do.StartRun(small(), paused=True))
+    desk.train(2)
+    recording = desk.engine._recording
+    assert recording is not None
+    assert recording.mark().done.wait(LIMIT)
+    desk.do(HoldCheckpoint(2))
+    left = weakref.ref(recording)
+    del recording
+    desk.do(do.StartRun(small(), paused=True))
+    gc.collect()
+    assert left() is None
 
 
 def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(desk: Desk) -> None:
