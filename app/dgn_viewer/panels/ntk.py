@@ -127,20 +127,26 @@ def _nothing_in_common(view: View, other: Reading | None) -> str:
 
 
 def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart:
+    known = {part: view.series.get(("ntk", f"{measure}_{part}")) for part, _, _, _ in _PARTS}
+    read = [series.steps for series in known.values() if series is not None]
+    steps = np.unique(np.concatenate(read)) if read else np.empty(0)
     curves = []
     for part, name, role, dash in _PARTS:
-        series = view.series.get(("ntk", f"{measure}_{part}"))
+        series = known[part]
         if series is None or not series.steps.size:
             continue
+        # Where other parts were read and this one was not, in another regime, it has a gap.
+        found = np.full(len(steps), np.nan)
+        found[np.searchsorted(steps, series.steps)] = series.values
         # A logarithmic axis shows sizes: K^X may be negative, and 0 has no place on it.
-        size = np.abs(series.values)
+        size = np.abs(found)
         values = np.where(size > 0, size, np.nan)
         if not np.isfinite(values).any():
             continue
         signed = part == "cross" and measure == "trace" and bool((series.values < 0).any())
         label = f"|{name}|" if signed else name
         marker = bool(series.steps.size == 1)
-        curves.append(Curve(label, series.steps, values, role, dash, marker=marker))
+        curves.append(Curve(label, steps, values, role, dash, marker=marker))
     shown = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
     curves = [*kernel_curves(alike(view, "ntk")[0], measure, shown), *curves]
     return Chart(

@@ -164,6 +164,17 @@ def test_a_small_cross_part_is_not_called_signed() -> None:
     assert curve.name == "$K^X$"
 
 
+def test_a_part_that_a_regime_lacks_has_a_gap_there() -> None:
+    recorded = {
+        ("ntk", "trace_value"): series([2, 6, 8, 9], [50.0, 55.0, 60.0, 65.0]),
+        ("ntk", "trace_feature"): series([2, 9], [165.0, 170.0]),  # FL between them
+    }
+    value, feature = chart(drawn("ntk", replace(VIEW, series=recorded)), "over_steps").curves
+    assert value.y.tolist() == [50.0, 55.0, 60.0, 65.0]
+    assert feature.x.tolist() == [2, 6, 8, 9]
+    assert np.isfinite(feature.y).tolist() == [True, False, False, True]
+
+
 def test_norms_over_steps_are_never_signed() -> None:
     norms = (
         Curve("$K^V$", STEPS, np.array([60.0, 61.237]), "value"),
