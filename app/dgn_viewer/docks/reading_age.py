@@ -9,6 +9,13 @@ from dataclasses import dataclass
 FRESH = 2.0  # seconds: a reading of a step since then is new, however short the run is
 INTERVALS = 2  # between its readings, and …
 SHARE = 0.2  # … of the steps of the run, that a reading may be behind
+# On a busy machine readings come every ten seconds or more, and early in a run that is a fifth of
+# it: panels would pale and clear between any two. So a reading is left alone until its next one
+# is overdue by half of the longest time between the last few.
+OVERDUE = 1.5
+_GAPS = 4  # times between readings that are remembered
+PATIENCE = 15.0  # seconds for the next reading of a probe that was read once
+_STEP = 10.0  # seconds: a longer one is a pause, or the machine slept
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,9 @@ class Age:
         return f"{self.behind:,} behind"
 
 
-def is_stale(step: int, newest: int, interval: int | None, recent: int | None) -> bool:
+def is_stale(
+    step: int, newest: int, interval: int | None, recent: int | None, overdue: bool = True
+) -> bool:
     """Return whether a reading is too far behind a run that trains.
 
     Args:
@@ -36,8 +45,9 @@ def is_stale(step: int, newest: int, interval: int | None, recent: int | None) -
         newest: Step of the run, which is as long as that.
         interval: Steps between the last two readings of the probe; None: there was one only.
         recent: A step of the run at least `FRESH` seconds ago; None: it has not trained so long.
+        overdue: The next reading should have come by now, as readings of this probe usually do.
     """
-    if recent is None or step >= recent:
+    if recent is None or step >= recent or not overdue:
         return False
     behind = newest - step
     late = interval is not None and behind > INTERVALS * interval
@@ -51,17 +61,28 @@ class ReadingAges:
         self._steps: deque[tuple[float, int]] = deque()  # when the run was at which step
         self._read: dict[str, int] = {}  # step of the newest reading of each probe
         self._intervals: dict[str, int] = {}  # steps between that and the one before it
+        self._trained = 0.0  # seconds that the run has trained
+        self._progress: float | None = None  # when it made its newest step
+        self._taken: dict[str, float] = {}  # seconds trained when the newest reading came
+        self._gaps: dict[str, deque[float]] = {}  # seconds trained between the last readings
 
     def forget(self) -> None:
         """Another run begins."""
         self._steps.clear()
         self._read.clear()
         self._intervals.clear()
+        self._trained, self._progress = 0.0, None
+        self._taken.clear()
+        self._gaps.clear()
 
     def reach(self, step: int, now: float) -> None:
         """The run is at this step, at this time in seconds."""
         if self._steps and step < self._steps[-1][1]:
             self.forget()
+        if not self._steps or step > self._steps[-1][1]:
+            if self._progress is not None:
+                self._trained += min(now - self._progress, _STEP)
+            self._progress = now
         self._steps.append((now, step))
         while len(self._steps) > 1 and self._steps[1][0] <= now - FRESH:
             self._steps.popleft()
@@ -72,6 +93,10 @@ class ReadingAges:
             before = self._read.get(probe)
             if before is not None and step > before:
                 self._intervals[probe] = step - before
+                gaps = self._gaps.setdefault(probe, deque(maxlen=_GAPS))
+                gaps.append(self._trained - self._taken[probe])
+            if step != before:
+                self._taken[probe] = self._trained
         self._read = dict(read)
 
     def age(self, now: float) -> Age | None:
@@ -83,6 +108,11 @@ class ReadingAges:
         stale = [
             read
             for probe, read in self._read.items()
-            if is_stale(read, newest, self._intervals.get(probe), recent)
+            if is_stale(read, newest, self._intervals.get(probe), recent, self._is_overdue(probe))
         ]
         return Age(min(stale), newest - min(stale)) if stale else None
+
+    def _is_overdue(self, probe: str) -> bool:
+        gaps = self._gaps.get(probe)
+        usual = PATIENCE if gaps is None else OVERDUE * max(gaps)
+        return self._trained - self._taken[probe] > usual

@@ -112,7 +112,10 @@ def test_a_picture_that_stays_behind_is_pale_and_says_its_step_until_the_next_re
     clock.now = 2.1
     host.reach(view.step + 240)
     assert (host.state(), ages) == ("live", [])
-    clock.now = 5.0
+    clock.now = 12.0
+    host.reach(view.step + 300)
+    assert (host.state(), ages) == ("live", [])  # the next reading is not overdue
+    clock.now = 17.0
     host.reach(view.step + 400)
     assert host.state() == "stale"
     assert ages == [Age(1200, 400)]
@@ -121,19 +124,23 @@ def test_a_picture_that_stays_behind_is_pale_and_says_its_step_until_the_next_re
     assert all(one != other for one, other in zip(picture, pale, strict=True))
     host.reach(view.step + 401)  # at once: it is counted once a second
     assert len(ages) == 1
-    clock.now = 6.1
+    clock.now = 18.1
     host.reach(view.step + 500)
     assert ages[1:] == [Age(1200, 500)]
     assert len(said) == 1
-    host.show_view(replace(view, step=1700, paused=True))
-    assert (host.state(), ages[-1]) == ("paused", None)
-    host.show_view(replace(view, step=1700))
+    host.show_view(replace(view, step=1700, paused=True))  # nothing newer was read yet
     assert (host.state(), ages[-1]) == ("stale", Age(1200, 500))
-    host.show_view(replace(view, step=1700, cursor=1200))
+    host.show_view(replace(make_view("hard", step=1700), run=view.run, paused=True))
+    assert (host.state(), ages[-1]) == ("paused", None)
+    for tenth in range(2, 6):  # the next one is overdue when it is half as late again as the last
+        clock.now = 10.0 * tenth
+        host.show_view(replace(view, step=1700 + tenth))
+    assert (host.state(), ages[-1]) == ("stale", Age(1200, 505))
+    host.show_view(replace(view, step=1705, cursor=1200))
     assert (host.state(), ages[-1]) == ("past", None)
-    host.show_view(replace(view, step=1700))
+    host.show_view(replace(view, step=1705))
     assert host.state() == "stale"
-    host.show_view(replace(make_view("hard", step=1700), run=view.run))
+    host.show_view(replace(make_view("hard", step=1705), run=view.run))
     assert (host.state(), ages[-1], host.accessibleDescription()) == ("live", None, "")
     assert facts.grab().toImage() == picture[0]
 

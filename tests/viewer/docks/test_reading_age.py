@@ -25,6 +25,7 @@ def test_a_reading_is_stale_two_intervals_or_a_fifth_of_the_run_behind(
     step: int, newest: int, interval: int | None, recent: int | None, stale: bool
 ) -> None:
     assert is_stale(step, newest, interval, recent) is stale
+    assert not is_stale(step, newest, interval, recent, overdue=False)
 
 
 def test_the_interval_is_that_of_the_last_two_readings_and_a_rewound_run_is_another() -> None:
@@ -36,15 +37,37 @@ def test_the_interval_is_that_of_the_last_two_readings_and_a_rewound_run_is_anot
         return ages.age(now)
 
     assert at(0, 0.0, 0) is None
-    assert at(900, 7.0, 0) is None  # the run is not known to have been further before
-    assert at(1000, 10.0, 0) == Age(0, 1000)
-    assert at(1000, 10.0, 1000) is None
-    assert at(1101, 13.0, 1100) is None
-    assert at(1300, 15.5, 1100) is None
-    assert at(1301, 18.0, 1100) == Age(1100, 201)
+    assert at(450, 7.0, 0) is None  # the run is not known to have been further before
+    assert at(900, 14.0, 0) is None  # a second reading may still come
+    assert at(1000, 16.0, 0) == Age(0, 1000)
+    assert at(1000, 16.0, 1000) is None
+    for reading in range(1100, 1500, 100):  # every two seconds
+        assert at(reading, 16.0 + (reading - 1000) / 50, reading) is None
+    assert at(1600, 26.0, 1400) is None
+    assert at(1601, 27.1, 1400) is None  # it came this second
+    assert at(1610, 29.2, 1400) == Age(1400, 210)
     # The oldest of two is what is said of a panel.
-    assert at(1301, 18.0, 1100, ntk=7) == Age(7, 1294)
-    assert at(12, 18.1, 0) is None
+    assert at(1610, 29.2, 1400, ntk=7) == Age(1400, 210)
+    for step in (1620, 1630):
+        assert at(step, 29.2 + (step - 1610) * 0.8, 1400, ntk=7) is not None
+    assert at(1640, 53.2, 1400, ntk=7) == Age(7, 1633)
+    assert at(12, 53.3, 0) is None
+
+
+def test_a_panel_does_not_blink_between_readings_that_are_always_slow() -> None:
+    """A run of 6 steps a second that is read every 11 s or so, as on a busy machine."""
+    ages = ReadingAges()
+    due, reading = 11.0, 0
+    for tick in range(600):  # a minute
+        now = tick / 10
+        ages.reach(round(6 * now), now)
+        if now >= due:
+            reading, due = round(6 * (now - 4)), now + (13.0 if tick % 2 else 9.0)
+        ages.take({"overlap": reading})
+        assert ages.age(now) is None, now
+    for tick in range(600, 900):  # and then no more
+        ages.reach(round(6 * tick / 10), tick / 10)
+    assert ages.age(90.0) == Age(reading, round(6 * 89.9) - reading)
 
 
 def test_the_time_in_which_the_process_was_stopped_makes_no_reading_stale() -> None:
