@@ -25,6 +25,7 @@ from dgn_engine.protocol.run_list import RunExported, RunsThinned
 from dgn_engine.session.followed_run import LIVE, FollowedRun
 from dgn_engine.session.recorded_examples import recorded_examples
 from dgn_engine.storage.runs import thin_runs
+from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.storage.runs.index import list_runs
 from dgn_engine.storage.runs.recorded_curves import read_curves
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
@@ -88,7 +89,7 @@ class RunLibrary:
     def delete(self, command: do.DeleteRun) -> None:
         """The run that is shown stays, and so does one that is being written."""
         folder = Path(command.folder)
-        if self.shown is not None and folder == self.shown.folder:
+        if self.shown is not None and is_same_folder(folder, self.shown.folder):
             raise UserError(f"{folder.name} is shown now: show another run first.")
         check_removable(folder)
 
@@ -131,7 +132,7 @@ class RunLibrary:
     def read(self, command: do.ShowRun, recording: Recording | None) -> None:
         """Read a folder; `recording` is that of the run in progress, which is not shown."""
         folder = Path(command.folder)
-        if recording is not None and folder == recording.path:
+        if recording is not None and is_same_folder(folder, recording.path):
             raise UserError(f"{folder.name} is the run in progress.")
         self._begin(command, lambda: self._found(_read(folder)))
 

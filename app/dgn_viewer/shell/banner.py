@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_viewer.notices import Notices, Told
 from dgn_viewer.scene.run_text import branch_in_words, data_in_words, middle_cut, reading_of
 from dgn_viewer.shell.notice_line import AnswerRow, answers
@@ -63,7 +64,8 @@ def inspection(now: RunState, shown: ShownSteps = ShownSteps()) -> Message | Non
         theirs, about = f"{compared.name} · {compared.about}", ""
         stops: tuple[str, ...] = ()
         branch = now.branch
-        if branch is not None and (branch.folder, None) == (compared.folder, compared.at_step):
+        now_of_it = compared.at_step is None
+        if branch is not None and now_of_it and is_same_folder(branch.folder, compared.folder):
             theirs, about = branch_in_words(branch), f" ({branch.name}; {branch.sharing})"
             stops = ("run.stop_branch",) if branch.trains else ()
         tip_b = f"B, what is compared with: {theirs}{about}"

@@ -72,10 +72,11 @@ class Pairing:
 
 
 def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
-    """B as it was recorded at a step, with the curves of its whole run; `run`: which one it is."""
+    """B as it was recorded at a step, with its curves up to there; `run`: which one it is."""
     past, frames = step.past, step.frames
     frame = past.frame
     then = past.state_in(RunChanges(frames.started, frames.changes))
+    series = {key: one.until(past.step) for key, one in compared.series.items()}
     if past.trouble:
         readings = {name: Reading(name, past.step, absent=past.trouble) for name in past.probes}
     else:
@@ -87,7 +88,7 @@ def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
         wiring=then.wiring,
         step=past.step,
         readings=readings,
-        series={} if step.own else compared.series,  # A draws its own curves
+        series={} if step.own else series,  # A draws its own curves
         own=step.own,
         run=run,
         at=past.step,

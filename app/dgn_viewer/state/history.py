@@ -16,6 +16,7 @@ from dgn_engine.protocol.run_branches import ComparedMoved
 from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
 from dgn_engine.protocol.run_state import Change, RunChanges, RunState
 from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
+from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.gate_agreement import AGREEMENT
 from dgn_viewer.scene.overlaid import overlaid_runs
@@ -175,7 +176,7 @@ class History:
                 self._begin_compared()
             case FramesRecorded(folder=folder):
                 self._folder = folder
-                if self._opened is not None and self._opened.folder == folder:
+                if self._opened is not None and is_same_folder(self._opened.folder, folder):
                     readings = {} if self._compared is None else self._compared.readings
                     self._begin_compared(readings)  # B is the run on show itself
             case ComparedMoved():
@@ -342,7 +343,7 @@ class History:
         opened = self._opened
         # Of a run that is not recorded only its own steps can be B: whoever shows it holds them.
         named = bool(opened.folder) or opened.at_step is not None
-        own = named and opened.folder == self._folder
+        own = named and is_same_folder(opened.folder, self._folder)
         self._curves_of_b = {} if own else compared_curves(opened)
         compared = replace(compared_run(opened, self._curves_of_b), readings=readings)
         if own:

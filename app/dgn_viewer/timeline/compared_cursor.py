@@ -11,6 +11,7 @@ from dgn_engine.protocol.commands import Command, CompareRun
 from dgn_engine.protocol.compared_frames import ComparedFrames, CompareHeld
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_viewer.state.compared_step import ComparedStep
 from dgn_viewer.state.frame_source import Source
 from dgn_viewer.state.history import History
@@ -158,13 +159,14 @@ class ComparedCursor(QObject):
 
     @property
     def _is_own(self) -> bool:
-        return self._frames is not None and self._frames.folder == self._ours
+        return self._frames is not None and is_same_folder(self._frames.folder, self._ours)
 
     def _begin(self, frames: ComparedFrames) -> None:
         """A comparison that begins anew, of other examples, goes on where it was."""
         self._frames = frames
         folder, kept = self._kept
-        wanted = kept if folder == frames.folder and frames.step is None else frames.step
+        same = is_same_folder(folder, frames.folder)
+        wanted = kept if same and frames.step is None else frames.step
         self._kept = ("", None)
         if wanted is not None:
             self._ask(wanted, 0)

@@ -139,6 +139,13 @@ def is_mirror(folder: FilePath) -> bool:
     return (inside(folder) / MIRROR).is_file()
 
 
+def is_same_folder(a: str | Path, b: str | Path) -> bool:
+    """Return whether two paths lead to one folder, by whatever links; '' leads to none."""
+    if not (str(a) and str(b)):
+        return str(a) == str(b)
+    return str(a) == str(b) or os.path.realpath(a) == os.path.realpath(b)
+
+
 def runs_root() -> Path:
     """The user's folder of runs: `DGN_RUNS_ROOT`, else in the user's data folder."""
     named = os.environ.get("DGN_RUNS_ROOT", "")
