@@ -174,6 +174,8 @@ class Inspector(QFrame):
                 self.page.on_event(event)
             case RunsListed():
                 self.runs_page.show_runs(event)
+            case events.Working() if isinstance(self.page, RunsPage):
+                self.page.show_work(event.sentence)
             case (
                 ProbeExamples() | ExamplesListed() | events.ProbeSetChanged() | events.RunStarted()
             ) if isinstance(self.page, ExamplesPage):

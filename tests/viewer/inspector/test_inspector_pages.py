@@ -23,6 +23,7 @@ from dgn_engine.protocol.events import (
     SettingChanged,
     Working,
 )
+from dgn_engine.protocol.run_list import RunsListed
 from dgn_viewer.inspector.formula import typeset
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.about_page import AboutPage
@@ -148,6 +149,18 @@ def test_bad_input_is_one_sentence_beside_the_form(form: RunPage, sent: list[Com
     assert sent == []
     assert form.message.isVisible()
     assert "two different classes" in form.message.text()
+
+
+def test_a_list_of_runs_that_waits_for_the_engine_says_for_what(inspector: Inspector) -> None:
+    inspector.show_runs()
+    message = inspector.runs_page.message
+    assert message.isVisible()
+    tell(inspector, Working("Reading mnist", 0.4))
+    assert "Reading mnist, 40 %" in message.text()
+    tell(inspector, RunsListed("runs", ()))
+    assert "Reading mnist" not in message.text()
+    tell(inspector, Working("Reading mnist", 0.6))  # the list is there
+    assert "Reading mnist" not in message.text()
 
 
 def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: Inspector) -> None:

@@ -104,6 +104,11 @@ class RunsPage(QWidget):
             self.table.setCurrentIndex(self.shown.index(0, NAME))
         self._refresh()
 
+    def show_work(self, sentence: str) -> None:
+        """Say what the engine is busy with while the first list waits for it."""
+        if self._root is None:
+            self.message.say(f"The runs are listed when the engine has done this: {sentence}.")
+
     def set_theme(self, theme: Theme) -> None:
         self.runs.set_theme(theme)
         self.more.setIcon(icon("more", theme))
