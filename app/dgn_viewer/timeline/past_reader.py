@@ -27,11 +27,12 @@ _MOST = 5.0  # at most: a computer that slept during a look has not looked all t
 @dataclass(frozen=True)
 class StepRequest:
     """The last recorded step at or before `step`, or, `moved`, so many recorded steps later than
-    it, earlier where that is negative."""
+    it, earlier where that is negative; not its `frame`: which steps there are."""
 
     source: Source
-    step: int
+    step: int = 0
     moved: int = 0
+    frame: bool = True
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,8 @@ class PastReader(QObject):
         began = time.thread_time()
         try:
             steps = self._look(request.source)
+            if not request.frame:
+                return StepFound(request, steps.steps)
             step = _moved(steps.steps, request.step, request.moved)
             frame = steps.at(step)
         except UserError as error:

@@ -20,6 +20,7 @@ from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 
 SPEEDS = (1, 2, 5, 10, 20)  # recorded steps a second
 USUAL_SPEED = 5
+LIST = 5000  # milliseconds between two looks at which steps are recorded
 REST = 0.4  # seconds without another step asked for, after which one is shown in any case
 _LATEST = 1 << 62  # beyond every step
 
@@ -29,12 +30,14 @@ class StepCursor(QObject):
 
     `changed`: another step is shown, or it plays, or what can be done is another.
     `acts_changed`: only the last two, which menus and buttons show.
+    `steps_changed`: there are other recorded steps, which is seen within five seconds.
     """
 
     changed = Signal()
     acts_changed = Signal()
     thinned = Signal(str)  # frames that are held in memory thin out from now on, in a sentence
     reach_changed = Signal()
+    steps_changed = Signal()
 
     def __init__(
         self,
@@ -75,6 +78,9 @@ class StepCursor(QObject):
         self._played = 0.0  # when the last one was shown
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._play_on)
+        self._lists = QTimer(self)
+        self._lists.timeout.connect(self.list_steps)
+        self._lists.start(LIST)
 
     # What it is
 
@@ -188,6 +194,7 @@ class StepCursor(QObject):
     def close(self) -> None:
         self.stop()
         self._later.stop()
+        self._lists.stop()
         self._reader.close()
 
     # What it hears
@@ -213,6 +220,11 @@ class StepCursor(QObject):
     def on_frame(self, frame: Frame) -> None:
         """A frame of the run on show: held in memory now and then where it is not recorded."""
         self._keeper.on_frame(frame)
+
+    def list_steps(self) -> None:
+        """See which steps are recorded by now; a step that is wanted comes first."""
+        if self._waiting is None and self._source is not None and self._source.held is None:
+            self._reader.ask(StepRequest(self._source, frame=False))
 
     # Inside
 
@@ -267,7 +279,9 @@ class StepCursor(QObject):
 
     def _found(self, found: StepFound) -> None:
         """Show what was read, unless something else is wanted by now."""
-        self.steps = found.steps
+        if found.request.source == self._source and found.steps != self.steps:
+            self.steps = found.steps
+            self.steps_changed.emit()
         if found.request is not self._waiting or self._asked is None:
             return
         self._waiting = None

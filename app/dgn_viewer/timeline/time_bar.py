@@ -63,6 +63,7 @@ class TimeBar(QToolBar):
         self.addWidget(line)
         cursor.changed.connect(self.renew)
         cursor.reach_changed.connect(self.renew)
+        cursor.steps_changed.connect(self.renew)
         self.set_theme(LIGHT)
         self.renew()
 

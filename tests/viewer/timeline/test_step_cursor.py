@@ -115,6 +115,20 @@ def test_training_goes_on_below_what_is_looked_back_at(desk: Desk, arrives: Goes
     assert desk.seen == 60.0
 
 
+def test_steps_that_are_recorded_while_nobody_looks_back_are_known(
+    desk: Desk, tmp_path: Path, qtbot: QtBot
+) -> None:
+    assert desk.cursor._lists.isActive()
+    desk.cursor._lists.timeout.emit()
+    qtbot.waitUntil(lambda: desk.cursor.steps == STEPS)
+    record(tmp_path, *STEPS, 45)
+    with qtbot.waitSignal(desk.cursor.steps_changed, timeout=5000):
+        desk.cursor._reader._next_look = 0.0
+        desk.cursor.list_steps()
+    assert desk.cursor.steps == (*STEPS, 45)
+    assert (desk.cursor.step, desk.drawn) == (None, 0)
+
+
 def test_what_was_not_recorded_is_a_sentence_and_no_other_steps_numbers(
     desk: Desk, arrives: Goes
 ) -> None:
