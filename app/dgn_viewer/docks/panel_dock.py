@@ -187,7 +187,7 @@ class PanelDock(QWidget):
 
     def reach(self, step: int) -> None:
         """The run is at this step: a picture that stays far behind pales until the next one."""
-        if self._state in ("live", "stale") and isinstance(self._shown, Scene):
+        if self._state in ("live", "paused", "stale") and isinstance(self._shown, Scene):
             self._ages.reach(step, self._clock())
             before, self._state = self._state, self._state_of(self._shown)
             if "stale" in (before, self._state):
@@ -363,11 +363,11 @@ class PanelDock(QWidget):
             return "unavailable" if any(reading.absent for reading in readings) else "waiting"
         if self._view.cursor is not None:
             return "past"
-        if self._view.paused:
-            return "paused"
         run = self._view.run
         trains = run is not None and not run.inspected and self._view.diverged is None
-        return "stale" if trains and self._ages.age(self._clock()) else "live"
+        if trains and self._age_now():
+            return "stale"  # of a run that pauses, too, until its last step is read
+        return "paused" if self._view.paused else "live"
 
     def _show_age(self, shown: Scene) -> None:
         """Pale what is not of the network as it is, and say of which step it is."""
@@ -376,7 +376,10 @@ class PanelDock(QWidget):
         stands = self._view.diverged is not None and state != "past" and bool(self.spec.probes)
         self.charts.view.dim(stands or state == "stale")
         self._facts.set_dimmed(stands or state == "stale")
-        self._say_age(self._ages.age(self._clock()) if state == "stale" else None)
+        self._say_age(self._age_now() if state == "stale" else None)
+
+    def _age_now(self) -> Age | None:
+        return self._ages.age(self._clock(), self._view.paused)
 
     def _say_age(self, age: Age | None) -> None:
         """Where the picture stays the same, the steps are counted once a second."""

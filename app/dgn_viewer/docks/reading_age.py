@@ -99,8 +99,11 @@ class ReadingAges:
                 self._taken[probe] = self._trained
         self._read = dict(read)
 
-    def age(self, now: float) -> Age | None:
-        """The age of the oldest reading that is stale; None where none is."""
+    def age(self, now: float, paused: bool = False) -> Age | None:
+        """The age of the oldest reading that is stale; None where none is.
+
+        Of a run that is paused none is overdue, and what is behind its last step is stale at once.
+        """
         if not self._steps:
             return None
         (when, step), newest = self._steps[0], self._steps[-1][1]
@@ -108,7 +111,8 @@ class ReadingAges:
         stale = [
             read
             for probe, read in self._read.items()
-            if is_stale(read, newest, self._intervals.get(probe), recent, self._is_overdue(probe))
+            for overdue in [paused or self._is_overdue(probe)]
+            if is_stale(read, newest, self._intervals.get(probe), recent, overdue)
         ]
         return Age(min(stale), newest - min(stale)) if stale else None
 

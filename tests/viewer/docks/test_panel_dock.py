@@ -145,6 +145,22 @@ def test_a_picture_that_stays_behind_is_pale_and_says_its_step_until_the_next_re
     assert facts.grab().toImage() == picture[0]
 
 
+def test_a_run_that_pauses_before_it_is_read_again_has_a_picture_of_before(
+    make_host: MakeHost, make_view: MakeView, clock: Clock
+) -> None:
+    host = make_host("spectrum")
+    view = make_view("hard")
+    host.show_view(view)
+    clock.now = 4.0
+    host.reach(view.step + 400)
+    assert host.state() == "live"
+    clock.now = 6.1
+    host.show_view(replace(view, step=1600, paused=True))
+    assert (host.state(), host.accessibleDescription()) == ("stale", Age(1200, 400).words)
+    host.show_view(replace(make_view("hard", step=1600), run=view.run, paused=True))
+    assert (host.state(), host.accessibleDescription()) == ("paused", "")
+
+
 def test_a_pause_is_not_stale(make_host: MakeHost, make_view: MakeView, clock: Clock) -> None:
     host = make_host("spectrum")
     host.show_view(make_view("hard"))
