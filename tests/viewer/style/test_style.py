@@ -4,7 +4,16 @@ import re
 
 import pytest
 from PySide6.QtCore import QEvent, QObject, QSize
-from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QStatusBar, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QLabel,
+    QPushButton,
+    QStatusBar,
+    QStyle,
+    QStyleOptionButton,
+    QWidget,
+)
 
 from dgn_viewer.style import appearance, stylesheet
 from dgn_viewer.style.theme import DARK, LIGHT, Theme
@@ -52,6 +61,23 @@ def test_an_icon_is_drawn_in_the_colour_of_the_theme(qapp, name: str) -> None:
 def test_an_icon_is_rendered_for_dense_screens(qapp) -> None:
     pixmap = stylesheet.icon("run", LIGHT, 16).pixmap(QSize(16, 16), 2.0)
     assert pixmap.size() == QSize(32, 32)
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_the_text_of_a_check_box_has_as_much_room_with_the_focus(qtbot, checked: bool) -> None:
+    box = QCheckBox("with A")
+    qtbot.addWidget(box)
+    box.setStyleSheet(stylesheet.stylesheet())
+    box.setChecked(checked)
+    box.resize(box.sizeHint())
+    rooms = []
+    for focus in (QStyle.StateFlag.State_None, QStyle.StateFlag.State_HasFocus):
+        option = QStyleOptionButton()
+        box.initStyleOption(option)
+        option.state |= focus
+        part = QStyle.SubElement.SE_CheckBoxContents
+        rooms.append(box.style().subElementRect(part, option, box))
+    assert rooms[0] == rooms[1]
 
 
 def test_the_style_sheet_is_understood_by_qt(qtbot) -> None:
