@@ -29,13 +29,13 @@ from dgn_engine.experiments.report.formatting import (
     ROW_HEADS,
     ROW_NOTE,
     claim_cells,
-    duration,
     number,
     row_cells,
     table,
 )
 from dgn_engine.protocol.results import Claim
 from dgn_engine.statistics import holm
+from dgn_engine.text.written_numbers import duration
 
 ROOT = Path(__file__).parents[1]
 PAGE, KEPT = ROOT / "docs" / "results.md", ROOT / "docs" / "results"

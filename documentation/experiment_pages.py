@@ -17,18 +17,16 @@ from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.experiments.report.formatting import (
     ROW_HEADS,
-    duration,
     interval,
     number,
     replicates,
     row_cells,
     verdict,
 )
-from dgn_engine.experiments.report.formatting import (
-    table as columns,
-)
+from dgn_engine.experiments.report.formatting import table as columns
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.protocol.results import Claim
+from dgn_engine.text.written_numbers import duration
 from documentation.generated_page import GeneratedPage, GeneratedPicture, table
 
 FOLDER = "experiments"

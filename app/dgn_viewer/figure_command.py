@@ -13,6 +13,7 @@ from dgn_engine.cli import Subcommand
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.storage.atomic_write import check_output
 from dgn_engine.text.printable import say
+from dgn_engine.text.written_numbers import number
 
 if TYPE_CHECKING:
     from dgn_engine.storage.session_file.loaded_run import LoadedRun
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--per-second", type=float, default=PER_SECOND, metavar="N",
-        help=f"pages of an animation a second (default {PER_SECOND:g})",
+        help=f"pages of an animation a second (default {number(PER_SECOND)})",
     )  # fmt: skip
 
 

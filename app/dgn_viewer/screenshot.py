@@ -20,6 +20,7 @@ from dgn_engine.protocol.commands import Advance
 from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
 from dgn_engine.storage.atomic_write import require_replaceable, write_file
 from dgn_engine.text.printable import complain, say, say_lines
+from dgn_engine.text.written_numbers import duration
 from dgn_viewer.application import Options, Viewer, build, leave
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.interruption import interrupted_by
@@ -101,7 +102,7 @@ class Screenshot:
             if self._trouble:
                 raise UserError(self._trouble)
             if time.monotonic() - self._heard > SILENCE:
-                raise UserError(f"The engine has said nothing for {SILENCE:.0f} s; given up.")
+                raise UserError(f"The engine has said nothing for {duration(SILENCE)}; given up.")
 
     def _interrupt(self) -> None:
         self._interrupted = True

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from dgn_engine.kernels.empirical import module_kernel
 from dgn_engine.kernels.jacobian_rows import differentiable, logits_of
 from dgn_engine.protocol.frames import Reading, freeze
+from dgn_engine.text.written_numbers import duration
 
 FEWEST = 4  # probe examples
 LIMIT = 1.5  # seconds that a reading may take
@@ -98,7 +99,7 @@ def first_count(seconds: float, most: int) -> int:
         count //= 2
     if count * seconds > TOO_LONG:
         raise ValueError(
-            f"K is left out: of two probe examples it would take about {2 * seconds:,.0f} s, in "
+            f"K is left out: of two probe examples it would take about {duration(2 * seconds)}, in "
             "which your training would stand still."
         )
     return count

@@ -19,6 +19,7 @@ from dgn_engine.confinement.start_folder import unsafe_variables
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import results_root, runs_root
 from dgn_engine.storage.user_folders import user_cache, user_config, user_log
+from dgn_engine.text.byte_counts import bytes_in_words
 
 CHECKS = "dgn.checks"  # entry points: a function of os.environ that returns what is wrong, or ''
 OLDEST = (3, 11)
@@ -148,7 +149,7 @@ def _folders() -> Iterator[HealthFinding]:
             "folders", "free", "note", f"cannot be told of {there}: {error.strerror}"
         )
         return
-    words = f"{free / 1e9:,.1f} GB where runs are recorded"
+    words = f"{bytes_in_words(free)} where runs are recorded"
     yield HealthFinding("folders", "free", "ok" if free >= LITTLE else "note", words)
 
 

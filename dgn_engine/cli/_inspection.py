@@ -21,6 +21,7 @@ from dgn_engine.cli._reader_options import (
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import check_output_folder
 from dgn_engine.text.printable import console
+from dgn_engine.text.written_numbers import decimals, number, percent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -314,7 +315,7 @@ def print_inspection(inspection: dict[str, Any]) -> None:
         shape = "×".join(str(side) for side in layer["shape"])
         units = [f"{layer[name]:,}" for name in ("never", "always")]
         means = [*_pair(layer["overlap"]), *_pair(layer["sensitive"])]
-        table.add_row(layer["name"], shape, f"{layer['open']:.1%}", *units, *means)
+        table.add_row(layer["name"], shape, percent(layer["open"]), *units, *means)
     out.print(table)
     out.print("Means over pairs of one class and of two, each kernel with unit diagonal.")
     out.print(_overlaps(kernels, assuming))
@@ -325,7 +326,7 @@ def print_inspection(inspection: dict[str, Any]) -> None:
 
 
 def _pair(likeness: dict[str, float | None]) -> list[str]:
-    return ["–" if value is None else f"{value:.3f}" for value in likeness.values()]
+    return ["–" if value is None else decimals(value, 3) for value in likeness.values()]
 
 
 def _overlaps(kernels: dict[str, Any], assuming: str) -> str:
@@ -335,7 +336,7 @@ def _overlaps(kernels: dict[str, Any], assuming: str) -> str:
         return f"{words} The sensitive overlap S needs the exact kernels and was left out."
     same, other = _pair(kernels["sensitive"])
     kappa = kernels["kappa"]
-    how = "D = ∂γ" if kappa is None else f"|q| below {kappa:g}·rms"
+    how = "D = ∂γ" if kappa is None else f"|q| below {number(kappa)}·rms"
     return f"{words} Sensitive overlap S ({how}): {same} same, {other} other."
 
 
@@ -344,14 +345,14 @@ def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
     if kernels["relative"] is not None:
         how = (
             f"estimated from {kernels['draws']} random value networks, "
-            f"standard error {kernels['relative']:.1%}"
+            f"standard error {percent(kernels['relative'])}"
         )
         how += ", weighted by width" if kernels["weighted"] else ""
     alignment = kernels["target_alignment"]
-    words = [f"NPK ({how}{assuming}): effective rank {kernels['effective_rank']:.3g}"]
-    words += [] if alignment is None else [f"alignment with the classes {alignment:.3f}"]
+    words = [f"NPK ({how}{assuming}): effective rank {number(kernels['effective_rank'], 3)}"]
+    words += [] if alignment is None else [f"alignment with the classes {decimals(alignment, 3)}"]
     if kernels["nu"] is not None:
-        words.append(f"ν {kernels['nu']:.5g} ({cut_in_words(kernels)})")
+        words.append(f"ν {number(kernels['nu'], 5)} ({cut_in_words(kernels)})")
     else:
         words.append("ν needs the exact kernel")
     return ", ".join(words) + "."
@@ -360,8 +361,8 @@ def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
 def cut_in_words(nu: dict[str, Any]) -> str:
     """What was left out of ν, of its `rank`, `cutoff` and `outside` (see `kernels.Nu`)."""
     return (
-        f"rank {nu['rank']}, cut-off {nu['cutoff']:.3g}, "
-        f"{nu['outside']:.2%} of the targets' energy left out"
+        f"rank {nu['rank']}, cut-off {number(nu['cutoff'], 3)}, "
+        f"{percent(nu['outside'], 2)} of the targets' energy left out"
     )
 
 
@@ -380,6 +381,6 @@ def _scored(accuracy: dict[str, Any], assuming: str) -> str:
         return f"Test accuracy: not measured, {accuracy['why']}."
     doubt = f" {IF_NOT}" if assuming else ""
     return (
-        f"Test accuracy{assuming}: {accuracy['test']:.1%} of {accuracy['examples']:,} of "
+        f"Test accuracy{assuming}: {percent(accuracy['test'])} of {accuracy['examples']:,} of "
         f"{accuracy['of']:,} test examples.{doubt}"
     )

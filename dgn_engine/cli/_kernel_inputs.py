@@ -26,6 +26,7 @@ from dgn_engine.cli._reader_options import (
 )
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.text.written_numbers import percent
 
 if TYPE_CHECKING:
     import torch
@@ -213,7 +214,7 @@ def with_accuracy(
     share, file = right / len(x), arguments.network.name
     check_expected(file, share, arguments.expect_accuracy, f"the {len(x):,} inputs")
     assuming = opened.found.assuming if opened.found is not None else ""
-    said = f"It is right on {share:.1%} of the {len(x):,} inputs"
+    said = f"It is right on {percent(share)} of the {len(x):,} inputs"
     said += f", assuming {assuming}. {IF_NOT}" if assuming else "."
     return replace(opened, notes=[*opened.notes, said], accuracy=share)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.text.written_numbers import number
 
 if TYPE_CHECKING:
     from dgn_engine.model.importing.saved_network import NetworkState
@@ -185,11 +186,11 @@ def in_words(network: GatedNetwork, state: NetworkState) -> str:
     found = network_settings(network)
     words = [state.regime.name, f"step {state.step:,}"]
     if found["beta"] is not None:
-        words.append(f"β {found['beta']:g}")
+        words.append(f"β {number(found['beta'])}")
     if found["eps"]:
-        words.append(f"ε {found['eps']:g}")
+        words.append(f"ε {number(found['eps'])}")
     if network.drawn_gates:
-        words.append(f"p {state.config.gating.gate_probability:g}")
+        words.append(f"p {number(state.config.gating.gate_probability)}")
     for name, word, usual in (
         ("permute", "order", list(range(len(network.wiring)))),
         ("rotation", "rotated by", [0] * len(network.wiring)),

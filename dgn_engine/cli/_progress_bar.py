@@ -20,6 +20,7 @@ from rich.text import Text
 from dgn_engine.protocol import events
 from dgn_engine.protocol.engine_events import RunEstimated, StepsNotCaptured
 from dgn_engine.text.printable import console, printable
+from dgn_engine.text.written_numbers import decimals, duration, percent, rate
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
@@ -69,13 +70,13 @@ class TrainProgressBar(_ProgressBar):
         super().__init__(
             stream,
             quiet,
-            _Words("{task.percentage:>3.0f}%  {task.fields[rate]:,.0f} steps/s"),
+            _Words("{task.percentage:>3.0f} %  {task.fields[rate]}"),
             TimeElapsedColumn(),
             _Words("left"),
             TimeRemainingColumn(),
             _Words("{task.fields[scores]}"),
         )
-        self._task = self._bar.add_task("reading data", total=None, rate=0.0, scores="")
+        self._task = self._bar.add_task("reading data", total=None, rate=rate(0.0), scores="")
         self._began = self._shown = time.monotonic()
         self._first = 0  # steps of an earlier part of the run
         self._train = ""
@@ -84,14 +85,14 @@ class TrainProgressBar(_ProgressBar):
         now = time.monotonic()
         if now - self._shown >= REFRESH:
             self._shown = now
-            rate = (step - self._first) / max(now - self._began, 1e-9)
-            self._bar.update(self._task, completed=step, rate=rate)
+            pace = rate((step - self._first) / max(now - self._began, 1e-9))
+            self._bar.update(self._task, completed=step, rate=pace)
 
     def on_event(self, event: events.Event) -> None:
         match event:
             case events.Working():
-                percent = "" if event.fraction is None else f" {event.fraction:.0%}"
-                self._bar.update(self._task, description=f"{event.what}{percent}")
+                share = "" if event.fraction is None else f", {percent(event.fraction, 0)}"
+                self._bar.update(self._task, description=f"{event.what}{share}")
             case events.RunStarted():
                 self._began = time.monotonic()
                 total = event.total_steps or None
@@ -124,22 +125,23 @@ class TrainProgressBar(_ProgressBar):
                     self._console.print(f"Not exact to the last bit: {event.remark}.")
 
     def _scores(self, event: events.Measured) -> None:
-        self._train = f"loss {event.train_loss:.4f}"
-        if event.test_accuracy is None:
+        self._train = f"loss {decimals(event.train_loss, 4)}"
+        if event.test_accuracy is None or event.test_loss is None:
             self._bar.update(self._task, scores=self._train)
             return
-        scores = f"{self._train} · test {event.test_loss:.4f}, {event.test_accuracy:.2%}"
+        accuracy = percent(event.test_accuracy, 2)
+        scores = f"{self._train} · test {decimals(event.test_loss, 4)}, {accuracy}"
         self._bar.update(self._task, scores=scores)
-        rate = (event.step - self._first) / max(time.monotonic() - self._began, 1e-9)
-        self._console.print(f"epoch {event.epoch:.0f}  {scores}  ({rate:,.0f} steps/s)")
+        pace = rate((event.step - self._first) / max(time.monotonic() - self._began, 1e-9))
+        self._console.print(f"epoch {decimals(event.epoch, 0)}  {scores}  ({pace})")
 
 
 class UnitProgressBar(_ProgressBar):
     """Many runs: one bar for all of them and a line for each that ended."""
 
     def __init__(self, name: str, stream: TextIO, quiet: bool) -> None:
-        percent = _Words("{task.percentage:>3.0f}%  {task.fields[words]}")
-        super().__init__(stream, quiet, percent, soft_wrap=True)
+        bar = _Words("{task.percentage:>3.0f} %  {task.fields[words]}")
+        super().__init__(stream, quiet, bar, soft_wrap=True)
         self._task = self._bar.add_task(name, total=1.0, words="")
 
     def show(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
@@ -151,7 +153,7 @@ class UnitProgressBar(_ProgressBar):
             self._console.print(changed.notice)
         if changed.state not in ("done", "diverged", "failed"):
             return
-        score = "" if changed.score is None else f" {100 * changed.score:.2f} %"
+        score = "" if changed.score is None else f" {percent(changed.score, 2)}"
         self._console.print(
             f"{now.done + now.failed:>4}/{now.total} {changed.unit}: {changed.state}{score}"
             + ("" if self._live else f"   {words}")
@@ -160,11 +162,9 @@ class UnitProgressBar(_ProgressBar):
 
 def in_words(now: ReproductionProgress) -> str:
     """'12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
-    from dgn_engine.experiments.report.formatting import duration
-
     parts = [f"{now.done}/{now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:
         parts.append(f"{duration(now.left)} left")
     if now.best is not None and now.best.score is not None:
-        parts.append(f"best {100 * now.best.score:.2f} % ({now.best.unit})")
+        parts.append(f"best {percent(now.best.score, 2)} ({now.best.unit})")
     return " · ".join(parts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dgn_engine.cli._options import value_of
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.file_reading import ACTIVATIONS, FileReading
+from dgn_engine.text.written_numbers import percent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,7 +123,7 @@ def add_fitting_readings(
     )
     lines = [f"Readings that fit {sides}, among others{how}:"]
     for fitting in found:
-        right = "" if fitting.accuracy is None else f"{fitting.accuracy:>7.1%} "
+        right = "" if fitting.accuracy is None else f"{percent(fitting.accuracy):>7} "
         lines.append(f" {right} {fitting.reading.options}")
     refusal.details = (*refusal.details, *lines)
     return refusal
@@ -159,9 +160,9 @@ def check_expected(
         raise UserError(f"The accuracy of {file} cannot be held against --expect-accuracy: {why}.")
     if abs(found - expected) > TOLERANCE:
         raise UserError(
-            f"{file} is right on {found:.1%} of {on}, not on the {expected:.1%} expected: how it "
-            "is read, the preprocessing (--normalise) or the test examples (--test-indices, "
-            "--split-seed) are others."
+            f"{file} is right on {percent(found)} of {on}, not on the "
+            f"{percent(expected)} expected: how it is read, the preprocessing "
+            "(--normalise) or the test examples (--test-indices, --split-seed) are others."
         )
 
 

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.text.printable import console, say, say_json
+from dgn_engine.text.written_numbers import duration
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.row_costs import RowCost
@@ -52,7 +53,6 @@ def _print_table(lines: list[RowCost]) -> None:
 
 
 def _cells(line: RowCost) -> tuple[str, ...]:
-    from dgn_engine.experiments.report.formatting import duration
     from dgn_engine.text.byte_counts import bytes_in_words
 
     cost = line.cost

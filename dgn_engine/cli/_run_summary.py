@@ -8,6 +8,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.protocol import events
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 from dgn_engine.text.byte_counts import binary_size_in_words
+from dgn_engine.text.written_numbers import number, percent
 
 _CHANGES = 1000  # so many are told
 
@@ -37,7 +38,7 @@ def _data(data: DataConfig) -> str:
     words = data.name + (f" {data.binary[0]}|{data.binary[1]}" if data.binary else "")
     words += "".join(f", {name} {value}" for name, value in data.options)
     if data.label_noise:
-        words += f", {100 * data.label_noise:g} % label noise"
+        words += f", {number(100 * data.label_noise)} % label noise"
     return f"{words}, random pixels" if data.pixels == "random" else words
 
 
@@ -51,8 +52,8 @@ def _scores(reader: RunReader) -> list[str]:
     if best.accuracy != best.accuracy:
         return ["  no test score yet"]
     return [
-        f"  test accuracy: best {best.accuracy:.2%} at step {best.step:,}, "
-        f"last {last.accuracy:.2%} at step {last.step:,}"
+        f"  test accuracy: best {percent(best.accuracy, 2)} at step {best.step:,}, "
+        f"last {percent(last.accuracy, 2)} at step {last.step:,}"
     ]
 
 

@@ -26,6 +26,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.importing import MODEL
 from dgn_engine.protocol.file_reading import activation_in_words
 from dgn_engine.protocol.kernel_quantities import QUANTITIES_OF_K
+from dgn_engine.text.byte_counts import binary_size_in_words
+from dgn_engine.text.written_numbers import percent
 
 if TYPE_CHECKING:
     import torch
@@ -232,7 +234,7 @@ def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
         found = _kernels(made, inputs, targets, classes, how)
     notes = [_title(made, arguments), *([remark] if remark else []), *found.notes]
     if accuracy is not None:
-        notes.append(f"It is right on {accuracy:.1%} of the {len(x):,} inputs.")
+        notes.append(f"It is right on {percent(accuracy)} of the {len(x):,} inputs.")
     settings = _counted(made) | found.settings
     return ModelKernels(
         found.arrays, settings | ({} if accuracy is None else {"accuracy": accuracy}), notes
@@ -272,7 +274,7 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     settings = kernels.settings | {"assuming": assuming or None}
     if accuracy is not None:
         doubt = f" {IF_NOT}" if said else ""
-        notes.append(f"It is right on {accuracy:.1%} of the {len(x):,} inputs.{doubt}")
+        notes.append(f"It is right on {percent(accuracy)} of the {len(x):,} inputs.{doubt}")
         settings |= {"accuracy": accuracy}
     return ModelKernels(kernels.arrays, settings, notes)
 
@@ -570,7 +572,7 @@ def _tangent_alone(
         text = str(error)
         if text.startswith("budget_bytes is "):  # as it was typed
             needed = text.partition("; ")[2].replace(" (", " bytes (", 1)
-            text = f"--memory is {how.memory_bytes / 2**30:.3g} GiB; {needed}"
+            text = f"--memory is {binary_size_in_words(how.memory_bytes)}; {needed}"
         raise UserError(_evaluated(text)) from None
     over = _over(made.module)
     settings = {

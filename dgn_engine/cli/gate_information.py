@@ -37,6 +37,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.atomic_write import check_output_folder
 from dgn_engine.text.printable import complain, say_json
+from dgn_engine.text.written_numbers import percent
 
 if TYPE_CHECKING:
     from dgn_engine.config import NetConfig, RunConfig
@@ -303,7 +304,7 @@ def _checked_accuracy(
     check_expected(name, share, expected, on, "it has other outputs")
     if not found.assuming:
         return []
-    right = "" if share is None else f" {share:.1%} of the {on} are right. {IF_NOT}"
+    right = "" if share is None else f" {percent(share)} of the {on} are right. {IF_NOT}"
     return [f"{name} is {found.title}. {found.assumption}{right}"]
 
 

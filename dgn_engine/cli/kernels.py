@@ -31,6 +31,7 @@ from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.protocol.kernel_quantities import QUANTITIES
 from dgn_engine.storage.atomic_write import check_output
 from dgn_engine.text.printable import console, say_json
+from dgn_engine.text.written_numbers import number
 
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Array
@@ -191,11 +192,11 @@ def _report(
     table = Table("kernel", "trace", "Frobenius norm", "smallest", "largest")
     for name, row in figures.items():
         cells = (row[key] for key in ("trace", "norm", "min", "max"))
-        table.add_row(name, *("–" if cell is None else f"{cell:.6g}" for cell in cells))
+        table.add_row(name, *("–" if cell is None else number(cell, 6) for cell in cells))
     if not figures:
         table = Table("eigenvalues, at trace 1", "number", "smallest", "largest")
         for name, array in eigenvalues.items():
-            table.add_row(name, f"{len(array):,}", f"{array.min():.6g}", f"{array.max():.6g}")
+            table.add_row(name, f"{len(array):,}", number(array.min(), 6), number(array.max(), 6))
     out = console(sys.stdout, soft_wrap=True)
     if table.row_count:
         out.print(table)
@@ -204,7 +205,8 @@ def _report(
         out.print(f"Every kernel is that of the network as it was taken{assuming}.")
     if f"nu{mark}" in nu:
         cut = {name.removeprefix("nu_").removesuffix(mark): value for name, value in nu.items()}
-        out.print(f"ν = {nu[f'nu{mark}']:.6g} ({of} at trace 1{assuming}; {cut_in_words(cut)})")
+        value = number(nu[f"nu{mark}"], 6)
+        out.print(f"ν = {value} ({of} at trace 1{assuming}; {cut_in_words(cut)})")
         for sentence in contradiction_in_words(cut):
             out.print(sentence)
     for note in notes:

@@ -16,6 +16,7 @@ from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.text.printable import complain, console
+from dgn_engine.text.written_numbers import duration
 
 if TYPE_CHECKING:
     from dgn_engine.experiments import Request
@@ -230,8 +231,6 @@ def _reproduce_one(arguments: argparse.Namespace, name: str, stop: StopSignals) 
 
 def _print_ends(ends: list[_End]) -> None:
     from rich.table import Table
-
-    from dgn_engine.experiments.report.formatting import duration
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for head in ("experiment", "state", "time", "claims"):

@@ -14,6 +14,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.text.printable import printable, printable_name, say, say_json
+from dgn_engine.text.written_numbers import percent
 
 _NAME = 60  # characters of the column of names
 
@@ -95,7 +96,7 @@ def _list(root: Path) -> int:
     width = min(_NAME, max(map(len, names.values())))
     say(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
     for run in sorted(runs, key=lambda one: (one.created, one.name)):
-        best = f"{run.best:.2%}" if run.best == run.best else ""
+        best = percent(run.best, 2) if run.best == run.best else ""
         parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
         parts += ["·", run.trouble] if parts and run.trouble else [run.trouble] * bool(run.trouble)
         parts += ["·", run.given_name] if run.given_name else []

@@ -14,6 +14,7 @@ from dgn_engine.cli._execution import add_executor_options, checked_start
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.storage.runs.folder_layout import results_root
 from dgn_engine.text.printable import complain, console, say
+from dgn_engine.text.written_numbers import decimals, duration
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.document import State
@@ -108,7 +109,7 @@ def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:
     """Print a line for each setting: n runs (seeds), mean ± half-width of its 95 % interval."""
     from rich.table import Table
 
-    from dgn_engine.experiments.report.formatting import NOTHING, duration
+    from dgn_engine.experiments.report.formatting import NOTHING
     from dgn_engine.sweep.summary import groups_of
 
     groups = groups_of(rows)
@@ -146,7 +147,7 @@ def _score(pair: tuple[float, float]) -> str:
     mean, half = pair
     if math.isnan(mean):
         return NOTHING
-    return f"{100 * mean:.2f}" + ("" if math.isnan(half) else f" ± {100 * half:.2f}")
+    return decimals(100 * mean, 2) + ("" if math.isnan(half) else f" ± {decimals(100 * half, 2)}")
 
 
 def _word(value: object) -> str:

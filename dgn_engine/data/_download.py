@@ -22,6 +22,7 @@ from dgn_engine.data._published_files import PublishedFile
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
 from dgn_engine.storage.user_folders import user_cache
+from dgn_engine.text.written_numbers import duration
 
 CHUNK = 1 << 18
 PATIENCE = 30.0  # seconds without a byte
@@ -99,7 +100,7 @@ class _Transfer(threading.Thread):
                 if over:
                     break
                 if time.monotonic() > until:
-                    raise TimeoutError(f"it took more than {seconds:,.0f} s")
+                    raise TimeoutError(f"it took more than {duration(seconds)}")
         finally:
             self._end_connection()
         if self._error is not None:

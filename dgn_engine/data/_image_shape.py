@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits
 from dgn_engine.storage.images.decoder_pool import ImageSize
+from dgn_engine.text.byte_counts import binary_size_in_words
+from dgn_engine.text.written_numbers import decimals
 
 VALUES = 1 << 30  # of all images together; four bytes each once they are floats
 
@@ -27,13 +29,13 @@ def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, 
     if total > VALUES:
         raise UserError(
             f"{source}: {counts.total():,} images of {width}×{height} pixels need "
-            f"{4 * total / 2**30:.0f} GiB of memory; scale them down first."
+            f"{binary_size_in_words(4 * total)} of memory; scale them down first."
         )
     pixels = sum(count * height * width for (height, width), count in sizes.items())
     if pixels > image_limits.PIXELS_TOGETHER:
         raise UserError(
-            f"{source}: {counts.total():,} images unpack to {pixels / 1e6:,.0f} million pixels "
-            f"together, more than {image_limits.PIXELS_TOGETHER / 1e6:,.0f} million; scale them "
-            "down first."
+            f"{source}: {counts.total():,} images unpack to "
+            f"{decimals(pixels / 1e6, 0)} million pixels together, more than "
+            f"{decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them down first."
         )
     return channels, height, width

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from dgn_engine.data._dataset import Examples
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.text.written_numbers import number
 
 Array = npt.NDArray[Any]
 
@@ -96,7 +97,7 @@ def normalisation(text: str) -> Normalisation | None:
     if len(mean) != len(deviation) or not sound:
         raise UserError(
             f"The normalisation '{text}' must have as many means as deviations, the means within "
-            f"±{LARGEST:,.0f} and the deviations from {1 / LARGEST:g} to {LARGEST:,.0f}."
+            f"±{number(LARGEST)} and the deviations from {1 / LARGEST:g} to {number(LARGEST)}."
         )
     return Normalisation(mean, deviation)
 

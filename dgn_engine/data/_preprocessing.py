@@ -16,6 +16,7 @@ from dgn_engine.data._dataset import Examples, Images
 from dgn_engine.data._normalisation import NONE, normalisation
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.text.byte_counts import binary_size_in_words
 
 AT_ONCE = 256  # images that are resized together
 VALUES = 1 << 30  # of all images together; four bytes each
@@ -125,7 +126,7 @@ def _changed(
     if count * math.prod(shape) > VALUES:
         raise UserError(
             f"{count:,} images of {'×'.join(str(side) for side in shape)} need "
-            f"{4 * count * math.prod(shape) / 2**30:.0f} GiB of memory; take fewer of them "
+            f"{binary_size_in_words(4 * count * math.prod(shape))} of memory; take fewer of them "
             "(data.train_limit, data.test_limit) or a smaller data.image_size."
         )
     return replace(

@@ -19,6 +19,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 from dgn_engine.text.html_fields import html_table
 from dgn_engine.text.printable import complain
+from dgn_engine.text.written_numbers import percent
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.probes import all_probes
 
@@ -170,7 +171,7 @@ class NotebookRun:
             "data": config.data.name,
             "regime": regime,
             **({"trained by": by} if by else {"seed": str(config.seed)}),
-            "best test accuracy": f"{best:.2%}" if known else "none measured",
+            "best test accuracy": percent(best, 2) if known else "none measured",
             "frames": frames_in_words(reader.frames) or "none",
             **({"log": reader.lost_in_words} if reader.lost_in_words else {}),
         }

@@ -9,6 +9,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import RunEnding
 from dgn_engine.protocol.events import Event
 from dgn_engine.text.byte_counts import bytes_in_words
+from dgn_engine.text.written_numbers import duration
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class RunEstimated(Event):
         if self.seconds is None:
             return words
         how = "measured" if self.measured else "estimated"
-        return f"{words}, about {_seconds_in_words(self.seconds)} a step ({how})"
+        return f"{words}, about {duration(self.seconds)} a step ({how})"
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class EngineSilent(Event):
     @property
     def sentence(self) -> str:
         return (
-            f"The engine has not answered for {self.seconds:.0f} s: it was stopped, or the machine "
-            "has no time for it. What is asked now is done when it answers."
+            f"The engine has not answered for {duration(self.seconds)}: it was stopped, or the "
+            "machine has no time for it. What is asked now is done when it answers."
         )
 
 
@@ -80,7 +81,7 @@ class EngineAnswered(Event):
 
     @property
     def sentence(self) -> str:
-        return f"The engine answers again, after {self.seconds:.0f} s; nothing was lost."
+        return f"The engine answers again, after {duration(self.seconds)}; nothing was lost."
 
 
 @dataclass(frozen=True)
@@ -126,14 +127,3 @@ class DiscardConfirmation(Event):
     name: str
     shown: bool
     anyway: RunEnding
-
-
-def _seconds_in_words(seconds: float) -> str:
-    for unit, size in (("µs", 1e-6), ("ms", 1e-3)):
-        if seconds < 999.5 * size:
-            return (
-                f"{seconds / size:.2g} {unit}"
-                if seconds < 99.5 * size
-                else f"{seconds / size:.0f} {unit}"
-            )
-    return f"{seconds:.2g} s" if seconds < 99.5 else f"{seconds:,.0f} s"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import Event, FileUseCheck, Working
 from dgn_engine.protocol.file_reading import FileReading, FittingReading, Unsaid
+from dgn_engine.text.written_numbers import percent
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class FileScored(Event):
             return f"accuracy n/a: {self.unknown}"
         if not self.examples:
             return f"its accuracy on {self.total:,} test examples follows"
-        share = f"{self.right / self.examples:.1%}".replace("%", " %")
+        share = percent(self.right / self.examples)
         part = "" if self.examples == self.total else f"{self.examples:,} of "
         return f"right on {share} of {part}{self.total:,} test examples"
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dgn_engine.text.written_numbers import number
+
 Array = NDArray[Any]
 MISFIT = "does not fit in memory"  # the fact 'fault' of a reading for which memory is too small
 NOT_RECORDED = "not recorded"  # of one that is missing at a step that is looked back at
@@ -96,7 +98,7 @@ class Frame:
 
     def __repr__(self) -> str:
         seen = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())
-        return f"<frame of step {self.step:,}, epoch {self.epoch:.4g}: {seen or 'no readings'}>"
+        return f"<frame of step {self.step:,}, epoch {number(self.epoch)}: {seen or 'no readings'}>"
 
 
 def freeze(array: Array) -> Array:

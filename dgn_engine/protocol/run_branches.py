@@ -9,6 +9,7 @@ from typing import Literal
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import Event, Measured, ProbeScalars
+from dgn_engine.text.written_numbers import number
 
 Phase = Literal["starting", "training", "finished", "stopped", "failed"]
 
@@ -43,9 +44,9 @@ class BranchChanges:
         if self.value_input is not None:
             words.append(f"value input {self.value_input}")
         if self.learning_rate is not None:
-            words.append(f"learning rate {self.learning_rate:g}")
+            words.append(f"learning rate {number(self.learning_rate)}")
         if self.beta is not None:
-            words.append(f"β {self.beta:g}")
+            words.append(f"β {number(self.beta)}")
         if self.seed is not None:
             words.append(f"seed {self.seed}")
         return tuple(words)

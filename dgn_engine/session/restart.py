@@ -13,6 +13,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.lock import last_holder
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.text.written_numbers import number
 
 AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is left alone
 
@@ -31,9 +32,9 @@ def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
         undone.append(f"{before.probe_examples:,} probe examples")
     if before.settings is not None and now.settings is not None:
         if before.settings.learning_rate != now.settings.learning_rate:
-            undone.append(f"learning rate {before.settings.learning_rate:g}")
+            undone.append(f"learning rate {number(before.settings.learning_rate)}")
         if before.settings.beta != now.settings.beta:
-            undone.append(f"β {before.settings.beta:g}")
+            undone.append(f"β {number(before.settings.beta)}")
         if before.settings.value_input != now.settings.value_input:
             undone.append(f"value input {before.settings.value_input}")
     return tuple(undone)

@@ -25,6 +25,7 @@ from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMan
 from dgn_engine.protocol.events import Event, UndoChanged
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.text.written_numbers import number
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, put_back
 
@@ -227,8 +228,8 @@ def _detail(change: _Change, run: Run) -> str:
         ("order of the gate layers", _from_one(before.order), _from_one(now_set.order)),
         ("rotation of the gates", _numbers(before.rotation), _numbers(now_set.rotation)),
         ("shift of the gates", _numbers(before.shift), _numbers(now_set.shift)),
-        ("learning rate", f"{before.learning_rate:g}", f"{now_set.learning_rate:g}"),
-        ("β", f"{before.beta:g}", f"{now_set.beta:g}"),
+        ("learning rate", number(before.learning_rate), number(now_set.learning_rate)),
+        ("β", number(before.beta), number(now_set.beta)),
         ("value input", before.value_input, now_set.value_input),
         ("probe set", _examples(before), _examples(now_set)),
     ):

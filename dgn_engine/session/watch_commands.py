@@ -8,6 +8,7 @@ import torch
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import ReportWindow, SetWatchShare
+from dgn_engine.text.written_numbers import number
 from dgn_engine.training.run import Run
 from dgn_engine.training.watch_budget import DRAWING, SHARE
 
@@ -26,7 +27,7 @@ class WatchCommands:
         """Raises `UserError` for what is no share."""
         share = command.share
         if not 0.0 < share <= 1.0:
-            raise UserError(f"A share of {share:g} is none: give one above 0, and at most 1.")
+            raise UserError(f"A share of {number(share)} is none: give one above 0, and at most 1.")
         self._share = share
         if run is not None:
             self.employ(run)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 
 from dgn_engine.text.printable import printable
+from dgn_engine.text.written_numbers import number
 
 LONGEST = 200  # characters of a value
 
@@ -38,7 +39,7 @@ def _words(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        return number(value, 6)
     if shape is not None and len(shape):
         return f"{' × '.join(str(side) for side in shape)}{_range(value)}"
     if isinstance(value, (tuple, list)) and len(value) > 4:
@@ -54,7 +55,7 @@ def _range(array: object) -> str:
         return ""
     if math.isnan(low) or math.isnan(high):
         return ", with what is not a number"
-    return f", {low:.4g} to {high:.4g}"
+    return f", {number(low)} to {number(high)}"
 
 
 def _safe(text: str) -> str:

@@ -8,6 +8,7 @@ from dgn_engine.data._normalisation import normalisation
 from dgn_engine.protocol.events import ProbeSet
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.text.written_numbers import number
 
 SIDE = 64  # pixels: larger images are reduced to this
 LONGEST = 1024  # numbers of a vector that are shown; longer ones have no picture
@@ -62,7 +63,8 @@ def _in_unit_range(images: Array) -> tuple[Array, list[str]]:
     if low >= -_ROUNDING and high <= 1.0 + _ROUNDING:
         return np.clip(images, 0.0, 1.0), []
     scaled = (images - low) / ((high - low) or 1.0)
-    return scaled, [f"black is {low:.3g} and white {high:.3g}, the extremes of these examples"]
+    ends = f"black is {number(low, 3)} and white {number(high, 3)}"
+    return scaled, [f"{ends}, the extremes of these examples"]
 
 
 def _reduced(images: Array) -> Array:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
+from dgn_engine.text.written_numbers import decimals, number
 from dgn_engine.training.overflow import stands_for
 from dgn_engine.training.probes import Probe
 from dgn_engine.training.reading_process.reading_messages import (
@@ -264,7 +265,6 @@ def words(reading: Reading, whole: int) -> str:
     seen = f"{reading.examples} of {whole}" if reading.examples else str(whole)
     if not reading.error:
         return f"{seen} probe examples, exact"
-    percent = 100.0 * reading.error
-    shown = f"{percent:.0f}" if percent >= 9.5 else f"{percent:.1g}"
-    shown = shown if percent >= 0.01 else "<0.01"
+    share = 100.0 * reading.error
+    shown = "< 0.01" if share < 0.01 else number(share, 1) if share < 9.5 else decimals(share, 0)
     return f"{seen} probe examples · ± {shown} %"

@@ -109,7 +109,7 @@ def test_a_log_of_ten_million_lines_is_listed_shown_and_verified(place: Path) ->
     assert f"{LINES - 1:,}" in said
     code, said = measure(f"{lines}, shown", place, "runs", "show", run)
     assert code == 0
-    assert "best 100.00%" in said
+    assert "best 100.00 %" in said
     code, said = measure(f"{lines}, verified", place, "runs", "verify", run)
     assert code == 0
     assert "is sound" in said

@@ -9,7 +9,7 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import duration
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_readings import before, diverged, left_out, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
@@ -65,7 +65,7 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     longest = max([*intervals, every if every > _AT_ONCE else 0.0])
     refined = any(reading.progress < 1.0 for reading in readings)  # its bar says when
     if longest > 0 and not (view.paused or refined or state == "past"):
-        parts.append(f"every {in_seconds(longest)}")
+        parts.append(f"every {duration(longest)}")
     parts.extend(remarks(spec, view))
     parts.extend(left_out(spec, view, scene))
     parts.extend(_gaps(spec, view, scene))
@@ -80,13 +80,6 @@ def _gaps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
     start, end = gaps[-1]
     more = ", nor some steps before" if len(gaps) > 1 else ""
     return (f"not measured from step {start:,} to {end:,}{more}",)
-
-
-def in_seconds(seconds: float) -> str:
-    """'33 ms', '0.25 s', '140 s'."""
-    if seconds < 0.1:
-        return f"{seconds * 1000:.0f} ms"
-    return f"{number(seconds, 2)} s" if seconds < 100 else f"{seconds:,.0f} s"
 
 
 class PanelMessage(QWidget):

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import percent, time_left
 from dgn_viewer.scene.panel_readings import compared_readings, readings_of
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.style.stylesheet import icon, plain_tip
@@ -76,7 +77,7 @@ class RefinementBar(QWidget):
             left = f"{time_left(busy.left)} left" if busy.left > 0.0 else ""
             self._left.setText(whose + left)
             self._bar.setValue(round(1000 * busy.progress))
-            done = f"{100 * busy.progress:.0f} % of a better reading is done"
+            done = f"{percent(busy.progress, 0)} of a better reading is done"
             self._bar.setToolTip(plain_tip(done))
 
     def words(self) -> str:
@@ -128,13 +129,6 @@ class ProbeExamplesDial(ElidedBox):
             for count in wanted:
                 self.addItem(f"{count:,} examples", count)
         self.setCurrentIndex(self.findData(now))
-
-
-def time_left(seconds: float) -> str:
-    """'1 s', '42 s', '14 min', '2.1 h': no more digits than it deserves."""
-    if seconds < 99.5:
-        return f"{max(1.0, seconds):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5970.0 else f"{seconds / 3600:.1f} h"
 
 
 def offered_examples(now: int, there_are: int) -> tuple[int, ...]:

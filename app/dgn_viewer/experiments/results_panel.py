@@ -14,11 +14,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 from dgn_engine.sweep.schedule import OVER
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import duration, percent
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.experiments.claim_list import ClaimList
@@ -216,6 +215,8 @@ class ResultsPanel(QFrame):
 class ResultsDock(PanelFrame):
     """The Results panel left of `neighbour`; hidden until it is opened."""
 
+    opening = Signal()  # it is about to be shown
+
     def __init__(self, window: QMainWindow, neighbour: QDockWidget, theme: Theme) -> None:
         super().__init__("Results", window)
         self.panel = ResultsPanel(theme)
@@ -232,6 +233,7 @@ class ResultsDock(PanelFrame):
 
     def open(self) -> None:
         if self.isHidden():
+            self.opening.emit()
             self.show()
             self.window_.resizeDocks([self], [_WIDTH], Qt.Orientation.Horizontal)
         self.come_to_front()
@@ -246,7 +248,7 @@ def in_words(now: ReproductionProgress) -> str:
     """'12 of 60 done, 1 failed · 4 min left · best 97.31 %'."""
     parts = [f"{now.done} of {now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:
-        parts.append(f"{formatting.duration(now.left)} left")
+        parts.append(f"{duration(now.left)} left")
     if now.best is not None and now.best.score is not None:
         parts.append(f"best {percent(now.best.score, 2)}")
     return " · ".join(parts)
@@ -257,7 +259,7 @@ def _ended(document: Document) -> str:
     done = sum(unit.state in OVER and unit.state != "failed" for unit in document.units)
     some = "" if document.state == "done" else f"{done:,} of "
     count = f"{some}{len(document.units):,} runs and calculations"
-    took = f"{formatting.duration(document.seconds)} of computing · " if document.seconds else ""
+    took = f"{duration(document.seconds)} of computing · " if document.seconds else ""
     return f"{document.state} · {count} · {took}{made}"
 
 

@@ -16,6 +16,7 @@ from dgn_engine.confinement.child import python_environment
 from dgn_engine.confinement.start_folder import find_program
 from dgn_engine.confinement.tied_program import tied_command
 from dgn_engine.errors import UserError
+from dgn_engine.text.written_numbers import duration, number
 from dgn_viewer.figures.animation_format import check_format, waits
 from dgn_viewer.figures.export_values import write_export
 from dgn_viewer.figures.figure_style import FigureStyle
@@ -65,7 +66,7 @@ def film(
             f"{MOST_FRAMES:,} of them."
         )
     if not 0.1 <= per_second <= 50.0:
-        raise UserError(f"{per_second:g} pages a second cannot be seen; choose 0.1 to 50.")
+        raise UserError(f"{number(per_second)} pages a second cannot be seen; choose 0.1 to 50.")
     style = _moving(style)
     drawn = []
     for page in _fixed(pages):
@@ -135,14 +136,14 @@ def _gif(
     sample = (0, len(pictures) // 2, len(pictures) - 1)
     wide, high = pictures.size
     strip = Image.new("RGB", (wide, high * len(sample)))
-    for number, place in enumerate(sample):
-        strip.paste(pictures[place], (0, number * high))
+    for index, place in enumerate(sample):
+        strip.paste(pictures[place], (0, index * high))
     palette = strip.quantize(_COLOURS)
 
     def in_palette() -> Iterator[Image.Image]:
-        for number in range(len(pictures)):
+        for index in range(len(pictures)):
             told()
-            yield pictures[number].quantize(palette=palette, dither=Image.Dither.NONE)
+            yield pictures[index].quantize(palette=palette, dither=Image.Dither.NONE)
 
     drawn = in_palette()
     content = io.BytesIO()
@@ -217,4 +218,4 @@ def _waited_for(program: subprocess.Popen[str], told: Callable[[], object]) -> s
             continue
         lines = said.strip().splitlines() or [f"it ended with {program.returncode}"]
         return lines[-1] if program.returncode else ""
-    return f"it took longer than {_WAIT:g} s"
+    return f"it took longer than {duration(_WAIT)}"

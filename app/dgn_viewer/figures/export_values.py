@@ -15,6 +15,7 @@ import numpy as np
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.text.printable import csv_cell
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene, Shown
 from dgn_viewer.scene.ticks import axis_label
@@ -96,7 +97,9 @@ def csv_text(chart: Chart, between: str = ",") -> str:
                 _row(table, [heading, *values])
         return text.getvalue()
     weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
-    shown = f" (raw; shown smoothed {', '.join(f'{w:g}' for w in weights)})" if weights else ""
+    shown = (
+        f" (raw; shown smoothed {', '.join(f'{number(w)}' for w in weights)})" if weights else ""
+    )
     _row(table, ["curve", _name(chart, "x"), f"{_name(chart, 'y')}{shown}"])
     for index, curve in enumerate(raw_curves(chart)):
         name = _curve_name(curve, index)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from matplotlib.figure import Figure
 
 from dgn_engine.errors import UserError
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.figures.chart_margins import ChartFit, laid_out
 from dgn_viewer.figures.figure_charts import draw_chart
 from dgn_viewer.figures.figure_style import FigureStyle, renamed
@@ -216,10 +217,10 @@ def _has_room(
 
 
 def _too_small(what: str, style: FigureStyle) -> UserError:
-    high = f" × {style.height:g}" if style.height else ""
+    high = f" × {number(style.height)}" if style.height else ""
     return UserError(
-        f"{style.width:g}{high} in leaves no room for {what}; make the figure larger, or its words "
-        f"smaller than {style.size:g} pt."
+        f"{number(style.width)}{high} in leaves no room for {what}; make the figure larger, or "
+        f"its words smaller than {number(style.size)} pt."
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dgn_engine.errors import UserError
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.elements import Scene, Shown
 
 COLUMN, TEXT = 3.25, 6.75  # inches: one of two columns, and the whole width of a page
@@ -65,7 +66,8 @@ class FigureStyle:
 def _check(what: str, value: float, least: float, most: float, unit: str) -> None:
     if not (math.isfinite(value) and least <= value <= most):
         raise UserError(
-            f"A {what} of {value:g} {unit} makes no figure; choose {least:g} to {most:g} {unit}."
+            f"A {what} of {number(value)} {unit} makes no figure; choose {number(least)} to "
+            f"{number(most)} {unit}."
         )
 
 

@@ -77,8 +77,8 @@ def page_bytes(
         wide, high = figure.get_size_inches()
         if kind == "png" and wide * high * dots**2 > MOST_PIXELS:
             raise UserError(
-                f"{number(wide, 3)} × {number(high, 3)} in at {dots:g} dpi are too many pixels; "
-                "choose fewer dpi, or PDF, which has none."
+                f"{number(wide, 3)} × {number(high, 3)} in at {number(dots)} dpi are too many "
+                "pixels; choose fewer dpi, or PDF, which has none."
             )
         figure.savefig(
             content, format=kind, dpi=dots, facecolor=WHITE, metadata=_metadata(kind, panels)

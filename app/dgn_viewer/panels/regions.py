@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import decimals, number
 from dgn_viewer.scene.axes import class_names, step_axis
 from dgn_viewer.scene.elements import (
     Array,
@@ -97,8 +97,10 @@ def _map(reading: Reading, matrix: Matrix, key: str, title: str, column: int) ->
                 **vars(matrix),
                 "row_name": labels[1],
                 "column_name": labels[0],
-                "row_labels": tuple(f"{labels[1]} = {value:.2f}" for value in y.tolist()),
-                "column_labels": tuple(f"{labels[0]} = {value:.2f}" for value in x.tolist()),
+                "row_labels": tuple(f"{labels[1]} = {decimals(value, 2)}" for value in y.tolist()),
+                "column_labels": tuple(
+                    f"{labels[0]} = {decimals(value, 2)}" for value in x.tolist()
+                ),
             }
         ),
         square=True,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.text.written_numbers import number, percent
+from dgn_engine.text.written_numbers import number, percent, plus_minus
 from dgn_viewer.scene.axes import example_pairs
 from dgn_viewer.scene.compared import (
     b_in_words,
@@ -35,7 +35,6 @@ from dgn_viewer.scene.elements import (
 from dgn_viewer.scene.estimates import errors_of, estimate_note, marked
 from dgn_viewer.scene.overlaid import spectrum_curves, spectrum_steps
 from dgn_viewer.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, always, choice
-from dgn_viewer.scene.readout import with_error
 from dgn_viewer.scene.trials import blind_value_network, freeze_random_gates
 
 SHOWN = ("spectrum", "alignment", "kernel")
@@ -251,7 +250,7 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     errors = errors_of(reading, "eigenvalues")
     if errors is not None:
         largest, error = float(reading.arrays["eigenvalues"][0]), float(errors[0])
-        shown = with_error(largest, error) if np.isfinite(largest) else "below its error"
+        shown = plus_minus(largest, error) if np.isfinite(largest) else "below its error"
         about = "Largest eigenvalue of H / trace H; ± bounds one standard error (Weyl)."
         return (
             Fact("$ρ$ max", shown, about),

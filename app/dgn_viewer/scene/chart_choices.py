@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from dgn_engine.errors import UserError
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings, has_positive, is_over_steps
 from dgn_viewer.scene.elements import Chart, Ramp, Scene
@@ -179,7 +180,7 @@ def _last(steps: int) -> ChartRow:
 
 def _smoothing(weight: float) -> ChartRow:
     return ChartRow(
-        "Smoothing", 0 if weight else -1, f"{weight:g}" if weight else "None", is_over_steps,
+        "Smoothing", 0 if weight else -1, number(weight) if weight else "None", is_over_steps,
         lambda now, _: now.smoothing == weight, lambda now, _: replace(now, smoothing=weight),
     )  # fmt: skip
 

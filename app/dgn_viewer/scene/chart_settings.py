@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.axes import LOG, Range, chart_range, spanning_axis
 from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Scene
 from dgn_viewer.scene.matrix_colours import ColourChoice, coloured
@@ -62,7 +63,7 @@ def adjusted(
         _curved(chart, wanted[chart.key]) if chart.key in wanted else chart for chart in charts
     )
     weights = {c.smoothed: "" for chart in charts for c in chart.curves if c.smoothed}
-    smooth = (f"Lines smoothed {weight:g}; pale lines and numbers are raw." for weight in weights)
+    smooth = (f"Lines smoothed {number(one)}; pale lines and numbers are raw." for one in weights)
     note = " ".join(dict.fromkeys(filter(None, (*said, *smooth, *painted, scene.note))))
     return replace(scene, charts=charts, note=note)
 

@@ -15,6 +15,7 @@ import numpy as np
 from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.protocol.run_curves import TRAINING
 from dgn_engine.text import written_numbers
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.panel_spec import Series, View, run_key
 
 _SCORES = {
@@ -204,7 +205,7 @@ def _word(value: Any) -> str:
         return NONE
     if isinstance(value, (list, tuple)):
         return " ".join(str(one) for one in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _order(wiring: Sequence[int] | None) -> str:

@@ -7,9 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import number, plus_minus
 from dgn_viewer.scene.elements import Array, Chart
-from dgn_viewer.scene.readout import with_error
 
 
 def marked(chart: Chart, reading: Reading, name: str, error: str = "") -> Chart:
@@ -30,7 +29,7 @@ def mean_in_words(values: Array, errors: Array | None) -> str:
     mean = float(values.mean())
     if errors is None:
         return number(mean, 3)
-    return with_error(mean, float(errors.mean()))
+    return plus_minus(mean, float(errors.mean()))
 
 
 def estimate_note(*readings: Reading) -> str:

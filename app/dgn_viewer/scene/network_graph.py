@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Dash, Role, Subjects
 from dgn_viewer.scene.scatter import lines, scattered
 
@@ -39,7 +40,7 @@ def network_graph(reading: Reading) -> Chart:
     curves.extend(_points(reading, nodes))
     layers, widest = reading.arrays["gates"].shape
     first, last = nodes[0][0], nodes[-1][0]
-    ticks = [(at, "x" if at == 0 else "ŷ" if at > layers else f"{at:g}") for at, _ in nodes]
+    ticks = [(at, "x" if at == 0 else "ŷ" if at > layers else number(at)) for at, _ in nodes]
     every = -(-len(ticks) // 9)
     reach = max(widest, *(len(at) for _, at in nodes))
     return Chart(

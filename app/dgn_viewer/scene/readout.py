@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import number, plus_minus
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix
 
 
@@ -52,18 +50,8 @@ def _entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
     second = _named(matrix.column_name, column, matrix.column_labels)
     shown = "undefined (zero diagonal)" if np.isnan(value) else number(value)
     if matrix.error is not None and np.isfinite(value):
-        shown = with_error(value, float(matrix.error[row, column]))
+        shown = plus_minus(value, float(matrix.error[row, column]))
     return (first, second, shown)
-
-
-def with_error(value: float, error: float) -> str:
-    """'0.412 ± 0.013': the error with two figures, the value as far as the error reaches."""
-    if not error > 0.0:
-        return number(value)
-    places = 1 - math.floor(math.log10(error))
-    if not -3 <= places <= 6:
-        return f"{number(value, 3)} ± {number(error, 2)}"
-    return f"{value:.{max(places, 0)}f} ± {error:.{max(places, 0)}f}"
 
 
 def _named(name: str, index: int, labels: tuple[str, ...]) -> str:
@@ -91,7 +79,7 @@ def _values(chart: Chart, x: float) -> tuple[str, ...]:
         lines.append(f"{name}  {number(float(curve.y[index]))}")
     if at is None:
         return ()
-    raw = f" · raw; lines smoothed {', '.join(f'{w:g}' for w in weights)}" if weights else ""
+    raw = f" · raw; lines smoothed {', '.join(f'{number(w)}' for w in weights)}" if weights else ""
     return (f"{_place(chart.x, at)}{raw}", *lines)
 
 

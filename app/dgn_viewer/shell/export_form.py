@@ -9,6 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QLineEdit, QWidget
 
 from dgn_engine.errors import UserError
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.figures.figure_style import (
     COLUMN,
     LEAST_DPI,
@@ -41,7 +42,11 @@ KINDS = {
     "csv": "CSV, a file for each chart",
 }
 NUMBERS = ("npz", "csv")
-_WIDTHS = (("column", f"Column, {COLUMN:g} in"), ("text", f"Page, {TEXT:g} in"), ("free", "Free"))
+_WIDTHS = (
+    ("column", f"Column, {number(COLUMN)} in"),
+    ("text", f"Page, {number(TEXT)} in"),
+    ("free", "Free"),
+)
 _TOGETHER = (("page", "On one page"), ("apart", "A file each"))
 _FIXED = {"column": COLUMN, "text": TEXT}
 _RUNGS = tuple(half / 2 for half in range(2, 20))

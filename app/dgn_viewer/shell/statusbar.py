@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.text.written_numbers import percent
+from dgn_engine.text.written_numbers import decimals, duration, percent, rate, time_left
 from dgn_viewer.scene.number_style import written
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.style.theme import Theme
@@ -36,21 +36,6 @@ _STANDS = 2.0  # seconds without a step, and twice a step's time, after which no
 # more where the engine sends frames less often, on a busy machine
 
 
-def duration(seconds: float) -> str:
-    """'0:42', '1:07:30', '3 d 4 h'."""
-    whole = round(seconds)
-    if whole >= 86_400:
-        return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
-    hours, rest = divmod(whole, 3600)
-    minutes, rest = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def rate(steps_per_second: float) -> str:
-    """'812 steps/s', '3.4 steps/s'; below 10 one decimal place."""
-    return f"{steps_per_second:,.{1 if steps_per_second < 10 else 0}f} steps/s"
-
-
 def _phase(now: RunState) -> str:
     if now.inspected:
         return "not training"
@@ -65,7 +50,7 @@ def _speed(frame: Frame, standing: float) -> str:
     """Steps a second; or what the engine does instead, or for how long it has taken none."""
     if frame.doing:
         return frame.doing
-    return f"no steps for {standing:.0f} s" if standing else rate(frame.steps_per_second)
+    return f"no steps for {duration(round(standing))}" if standing else rate(frame.steps_per_second)
 
 
 def _overhead(now: Watching | None) -> str:
@@ -98,7 +83,7 @@ def explain_overhead(now: Watching) -> str:
     if now.parts:
         parts = ", ".join(f"{name} {percent(share)}" for name, share in now.parts.items())
         lines.append(f"By processor time: {parts}")
-    lines.append(f"Panels are read and drawn about every {now.every:.1f} s")
+    lines.append(f"Panels are read and drawn about every {duration(now.every)}")
     return "\n".join(lines)
 
 
@@ -254,8 +239,8 @@ class StatusBar(QStatusBar):
             "regime": now.regime,
             "speed": _speed(frame, standing if stands else 0.0) if going and frame else "",
             "overhead": _overhead(frame.watching) if going and frame else "",
-            "eta": f"ETA {duration(eta)}" if eta is not None else "",
+            "eta": f"ETA {time_left(eta)}" if eta is not None else "",
             "phase": "not answering" if now.silent else now.working or _phase(now),
             "step": words if now.run else "",
-            "epoch": f"epoch {epoch:.1f}" if frame and now.has_epochs else "",
+            "epoch": f"epoch {decimals(epoch, 1)}" if frame and now.has_epochs else "",
         }

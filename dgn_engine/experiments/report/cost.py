@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes
-from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.data_sizes import sizes_of
 from dgn_engine.experiments.report.experiment_list import UNKNOWN, full_words, quick_words
 from dgn_engine.experiments.report.reproduce import epochs_in_words, plan_of
@@ -20,6 +19,7 @@ from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers.batched_workers import find_stacks
 from dgn_engine.text.byte_counts import bytes_in_words
+from dgn_engine.text.written_numbers import duration
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.optimizer import count_moments
 from dgn_engine.training.step_cost import (
@@ -123,11 +123,11 @@ def cost_in_words(task: ReproductionTask, timed: bool = False) -> str:
     work = ", ".join(f"{n:,} {what}{'s' * (n > 1)}" for n, what in counts if n)
     parts = [f"{task.name}{scale}: {work or 'nothing to do'}"]
     if cost.runs:
-        parts.append(f"; about {formatting.duration(cost.seconds)} of one CPU core to train")
+        parts.append(f"; about {duration(cost.seconds)} of one CPU core to train")
         if cost.timed and cost.seconds < _SHORT:
             parts.append(" (and a few seconds to start each process)")
         if cost.packed < WORTH * cost.seconds:
-            parts.append(f", {formatting.duration(cost.packed)} packed")
+            parts.append(f", {duration(cost.packed)} packed")
         how = "by steps timed here" if cost.timed else "estimated"
         parts.append(f", {bytes_in_words(cost.storage)} of storage ({how})")
         parts += [f"; {words}" for words in epochs_in_words(task, plan_of(task))]

@@ -9,8 +9,8 @@ from typing import Any
 
 from dgn_engine import experiments
 from dgn_engine.experiments import Experiment, all_experiments
-from dgn_engine.experiments.report import formatting
 from dgn_engine.protocol.catalogue import ExperimentEntry
+from dgn_engine.text.written_numbers import duration
 
 UNKNOWN = "not measured"
 
@@ -60,7 +60,7 @@ def _literal_fields(source: str) -> dict[str, Any]:
 
 
 def _minutes(minutes: float) -> str:
-    return formatting.duration(60 * minutes) if minutes else UNKNOWN
+    return duration(60 * minutes) if minutes else UNKNOWN
 
 
 def quick_words(experiment: Experiment) -> str:

@@ -13,7 +13,9 @@ from typing import Any
 from dgn_engine.experiments._power import GOAL
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.protocol.results import PRINTED_SPREAD, Claim, Figure, Printed
+from dgn_engine.text import written_numbers
 from dgn_engine.text.printable import printable
+from dgn_engine.text.written_numbers import duration, percent
 
 NOTHING = "–"
 LEVEL = 0.025  # one-sided: the whole 95 % interval lies on one side
@@ -52,7 +54,7 @@ def number(value: float, unit: str = "", signed: bool = False) -> str:
     elif value == 0 or 0.001 <= abs(value) < 1000:
         text = f"{value:{sign}.4g}"
     else:
-        text = f"{value:{sign}.2e}"
+        return written_numbers.number(value, 3, signed)
     return text.replace("-", MINUS)
 
 
@@ -77,24 +79,6 @@ def interval(claim: Claim) -> str:
     if not (math.isfinite(claim.low) and math.isfinite(claim.high)):
         return NOTHING
     return f"[{number(claim.low)}, {number(claim.high)}]"
-
-
-def duration(seconds: float) -> str:
-    """Format a time: '41 s', '3 min', '2.5 h', '4.1 days', '3.3 years'."""
-    if not math.isfinite(seconds):
-        return NOTHING
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if seconds < 99.5:
-        return f"{seconds:.0f} s"
-    if seconds < 100 * 60:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 48 * 3600:
-        return f"{seconds / 3600:.1f} h"
-    days = seconds / 86400
-    if days < 99.5:
-        return f"{days:.1f} days"
-    return f"{days:.0f} days" if days < 730 else f"{days / 365.25:.1f} years"
 
 
 def epochs(value: float) -> str:
@@ -179,7 +163,7 @@ def power(claim: Claim) -> str:
     """'92 %', and below 80 % how many replicates would do."""
     if not math.isfinite(claim.power):
         return NOTHING
-    text = f"{100 * claim.power:.0f} %"
+    text = percent(claim.power, 0)
     if claim.power < GOAL:
         more = f"{claim.enough:,} {claim.of}" if claim.enough else f"no number of {claim.of}"
         text += f"; {more} would do"

@@ -17,7 +17,7 @@ _MANY, _SHORT = 6, 18  # where so many columns need room, labels are broken soon
 _FITS, _COLUMN = 75, 2  # letters of a line on a page of 345 points, and of the space of a column
 _WORDS = frozenset(("", "n", "time"))  # columns that hold no numbers
 _LEFT_OUT = frozenset(("scale", "protocol", "remark"))  # of the columns of the long form
-_NUMBER = re.compile(r"[−+]?\d[\d,.]*(?:e[−+]\d+)?")
+_NUMBER = re.compile(r"[−+]?\d[\d,.]*(?:×10[⁻⁰¹²³⁴-⁹]+)?")
 _ESCAPED = {letter: f"\\{letter}" for letter in "%_&#{}$"} | {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
     "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "’": "'", "‘": "`", "“": "``", "”": "''",
@@ -32,6 +32,7 @@ _NAMES = (
     "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega",
 )  # fmt: skip
 _GREEK = dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", _NAMES, strict=True))
+_LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _BREAK = r"\\"
 _LAST_PLAIN = 0x17F  # Latin letters with marks, which LaTeX takes as UTF-8
 
@@ -106,14 +107,13 @@ def _cell(text: str) -> str:
     rest = text[found.end() :]
     if rest and not rest.startswith(" "):  # '30days', 'x4': words after all
         return escape(text)
-    number = re.sub(r"e([−+])(\d+)", _power, found[0])
+    number = re.sub("×10([⁻⁰¹²³⁴-⁹]+)", _power, found[0])
     number = number.replace(",", "{,}").replace("−", "-").replace("±", r"\pm")
     return f"${number}$" + escape(rest).replace(" ", r"\,", 1) if rest else f"${number}$"
 
 
 def _power(found: re.Match[str]) -> str:
-    sign = "-" if found[1] == "−" else ""
-    return rf"\times 10^{{{sign}{int(found[2])}}}"
+    return rf"\times 10^{{{found[1].translate(_LOWERED)}}}"
 
 
 def _stacked(label: str, most: int, side: str = "l") -> str:

@@ -14,7 +14,6 @@ from dgn_engine.experiments.report.formatting import (
     ROW_NOTE,
     caption,
     claim_cells,
-    duration,
     facts,
     row_cells,
     rows_title,
@@ -23,6 +22,7 @@ from dgn_engine.experiments.report.formatting import (
 from dgn_engine.experiments.report.paper_table import GRID_TITLE, PaperTable, paper_table
 from dgn_engine.experiments.report.result_layout import FIGURES
 from dgn_engine.text.printable import printable
+from dgn_engine.text.written_numbers import duration
 
 # what begins a tag, an entity, a link, a picture, code or emphasis, divides cells, or is a formula
 _MARK = re.compile(r"[\\`*|$~]|<(?=[\w/!?])|&(?=[\w#])|\](?=[(\[:])|(?<!\w)_|_(?!\w)")

@@ -19,6 +19,7 @@ from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.schedule import OVER, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit
+from dgn_engine.text.written_numbers import percent
 
 LEAST = 0.002  # of the work: after less, nobody can tell how long the rest takes
 
@@ -200,4 +201,4 @@ def status(folder: Path) -> str:
         except UserError:
             return "damaged"
     state = "interrupted" if now.state == "running" else now.state
-    return f"{state}, {now.fraction:.0%} done"
+    return f"{state}, {percent(now.fraction, 0)} done"

@@ -11,6 +11,7 @@ from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.result_layout import REPORT
 from dgn_engine.text.printable import console, styled
+from dgn_engine.text.written_numbers import duration
 
 _HEADS = ("", "measured", "printed", "difference", "p (Welch)", "n", "epochs", "time")
 _STYLES = {"held": "green", "not held": "red"}
@@ -63,7 +64,7 @@ def _cells(row: ReportRow) -> tuple[str, ...]:
         row.label, formatting.measured(row), formatting.printed(row.printed, row.unit),
         formatting.number(row.difference, row.unit, signed=True), formatting.chance(row.welch_p),
         formatting.replicates(len(row.values), row.of), formatting.epochs(row.epochs),
-        formatting.duration(row.seconds) if row.seconds else formatting.NOTHING,
+        duration(row.seconds) if row.seconds else formatting.NOTHING,
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from dgn_engine.model.importing.module_trace import (
     random_inputs,
 )
 from dgn_engine.model.stack import Trace
+from dgn_engine.text.written_numbers import number
 
 TOLERANCE = 1e-9  # of the largest number compared; both sides are float64
 IN_FLOAT32 = 1e-2  # where one of them is float32: its rounding, and gates that it switches
@@ -152,8 +153,8 @@ def _check_float32(module: nn.Module, x: Tensor, output: Tensor) -> None:
 
 
 def _check_inputs(chain: ModuleChain, trace: ModuleTrace, found: Trace) -> None:
-    for place, (number, fed) in enumerate(zip(chain.fed, found.inputs, strict=True)):
-        value = trace.values[number]
+    for place, (node, fed) in enumerate(zip(chain.fed, found.inputs, strict=True)):
+        value = trace.values[node]
         if value is not None and not _alike(fed.flatten(1), value.flatten(1)):
             raise UserError(
                 f"{chain.sources[place].where} is fed something else than in the network that was "
@@ -202,4 +203,4 @@ def _alike(one: Tensor, two: Tensor, largest: float | None = None) -> bool:
 def _difference(one: Tensor, two: Tensor) -> str:
     if one.shape != two.shape:
         return f"shapes {tuple(one.shape)} and {tuple(two.shape)}"
-    return f"{float((one - two).detach().abs().max()):.2g}"
+    return number(float((one - two).detach().abs().max()), 2)

@@ -22,6 +22,7 @@ from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import NotRegular, open_regular
 from dgn_engine.text.loading_acts import acts_of_loading
 from dgn_engine.text.printable import plain
+from dgn_engine.text.written_numbers import duration
 
 READER = "dgn_engine.storage.checkpoints.reader_child"
 TIMEOUT = 60.0
@@ -130,7 +131,7 @@ def _answer(
     def over() -> str:
         if cancelled is not None and cancelled.is_set():
             return "was not read: it was cancelled"
-        return "" if time.monotonic() < deadline else f"was not read within {timeout:g} s"
+        return "" if time.monotonic() < deadline else f"was not read within {duration(timeout)}"
 
     finished = threading.Event()
     guard = threading.Thread(

@@ -41,6 +41,7 @@ from dgn_engine.storage.checkpoints.saved_children import children_below
 from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
 from dgn_engine.storage.checkpoints.torch_zip import is_torch_zip, read_torch_zip
 from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
+from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import plain
 
 MOST_IGNORED = 200
@@ -102,8 +103,8 @@ def _check_size(contents: ParsedFile, size: int) -> None:
     total = sum(a.size * np.dtype(sent_as(contents.dtypes[name])).itemsize for name, a in arrays)
     if total > limits.TAKEN:
         raise UnreadableFile(
-            f"holds {total / 2**30:.1f} GiB of numbers, of which at most {limits.TAKEN >> 30} GiB "
-            f"are taken; {TAKES_A_PART}"
+            f"holds {binary_size_in_words(total)} of numbers, of which at most "
+            f"{limits.TAKEN >> 30} GiB are taken; {TAKES_A_PART}"
         )
     if total > limits.expanded(size):
         raise UnreadableFile("holds more numbers than its size allows, and was refused")

@@ -10,6 +10,7 @@ from typing import IO
 from dgn_engine.confinement.child import child_command, start_child
 from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits, image_records
+from dgn_engine.text.written_numbers import duration
 
 
 class ChildEnded(Exception):  # noqa: N818 - a verdict on what it was reading
@@ -78,7 +79,7 @@ class ConfinedChild:
         except subprocess.TimeoutExpired:
             return "its reader gave an answer that makes no sense"
         if self._late:
-            return f"it was not read within {image_limits.PATIENCE:g} s"
+            return f"it was not read within {duration(image_limits.PATIENCE)}"
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"reading it ended its process ({how})"
 

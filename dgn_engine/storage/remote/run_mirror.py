@@ -33,6 +33,7 @@ from dgn_engine.storage.remote.served_run import (
 from dgn_engine.storage.runs import folder_layout as layout
 from dgn_engine.storage.runs import run_identity, storage_limits
 from dgn_engine.text.byte_counts import binary_size_in_words
+from dgn_engine.text.written_numbers import duration
 
 EVERY = 0.5  # seconds between two looks
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds after a line was dropped, and again and again
@@ -218,8 +219,8 @@ class RunMirror:
             now = time.monotonic()
             if len(self._replaced) == REPLACED and now - self._replaced[0] < REPLACED_IN:
                 raise UserError(
-                    f"The log was replaced {REPLACED} times in {REPLACED_IN:g} s there, as that of "
-                    "no run is; it is not mirrored any more."
+                    f"The log was replaced {REPLACED} times in {duration(REPLACED_IN)} there, as "
+                    "that of no run is; it is not mirrored any more."
                 )
             self._replaced.append(now)
             self._fetch_whole(file)

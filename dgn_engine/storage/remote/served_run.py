@@ -30,6 +30,7 @@ from dgn_engine.storage.remote import (
 from dgn_engine.storage.remote.bounded_socket import BoundedSocket, TooManyBytesError
 from dgn_engine.storage.remote.served_address import WrongTokenError
 from dgn_engine.storage.runs import folder_layout as layout
+from dgn_engine.text.written_numbers import duration
 
 LISTING = 12 << 20  # bytes of a list of files
 FILES = 75_000  # … and how many it may name
@@ -161,7 +162,7 @@ class ServedRun:
         except TimeoutError:
             if begun or (connection is not None and not connection.is_silent):
                 raise SlowReplyError("the replies come too slowly") from None
-            raise LineDroppedError(f"no reply for {PATIENCE:g} s") from None
+            raise LineDroppedError(f"no reply for {duration(PATIENCE)}") from None
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
             raise LineDroppedError(reason) from None

@@ -16,6 +16,7 @@ from torch import Tensor
 from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.training.batched.dense import ChainPass, DenseChain, backward, forward
 from dgn_engine.training.device_data import DeviceData
 
@@ -83,8 +84,8 @@ class FrozenGates:
         if needed > MOST_BYTES:
             raise UserError(
                 f"The frozen gates of {len(first)} networks for every example need "
-                f"{needed / 2**30:.1f} GiB, and 2 are allowed; train without packing, or use "
-                "fewer examples or a smaller network."
+                f"{binary_size_in_words(needed)}, and 2 GiB are allowed; train without packing, or "
+                "use fewer examples or a smaller network."
             )
         makers_of = [(networks[f], data[f]) for f in first]
         self._tables = {

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from dgn_engine.text.written_numbers import percent
 from dgn_engine.training.cuda.graph import Card, Graph
 
 WARM_UP = 3  # eager steps before a capture, in which libraries find their memory
@@ -167,7 +168,8 @@ class GraphSteps:
         rounded = self._two_steps(rows, self._stepped.take, self._stepped.rounding)
         for share, *pair in zip(shares, eager, rounded, strict=True):
             if share > max(TOLERANCE, min(AT_MOST, ROUNDINGS * _share(*pair))):
-                return f"two captured steps differ from eager ones by {off:.0%} of their way"
+                way = percent(off, 0)
+                return f"two captured steps differ from eager ones by {way} of their way"
         return ""
 
     def _two_steps(

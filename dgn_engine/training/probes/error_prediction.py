@@ -30,6 +30,7 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 from dgn_engine.setting import OptionValue
+from dgn_engine.text.written_numbers import number
 from dgn_engine.training.losses import loss
 from dgn_engine.training.probes._probe import (
     Probe,
@@ -76,7 +77,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         off = float((linear[step] - real[step]).norm())
         if size > 0.0 and np.isfinite(off / size):
             scalars[name] = off / size
-    facts = {"rate": f"{rate:.3g}", "loss": training.loss, "run": _own(training, len(context.x))}
+    facts = {"rate": number(rate, 3), "loss": training.loss, "run": _own(training, len(context.x))}
     return ProbeResult(arrays, scalars, facts)
 
 

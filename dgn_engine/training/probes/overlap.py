@@ -18,6 +18,7 @@ from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
 from dgn_engine.setting import OptionValue
+from dgn_engine.text.written_numbers import number
 from dgn_engine.training.probes._probe import (
     NO_GATE_OPEN,
     Probe,
@@ -104,8 +105,8 @@ def _paths(context: ProbeContext, counted: torch.Tensor) -> dict[str, Array]:
 def _facts(context: ProbeContext) -> dict[str, str]:
     gate = context.network.gate
     if gate.soft:
-        return {"gate": f"D = ∂γ, β = {gate.beta:g}"}
-    return {"kappa": f"D = 1{{|q| < {KAPPA:g}·rms(q)}}"}
+        return {"gate": f"D = ∂γ, β = {number(gate.beta)}"}
+    return {"kappa": f"D = 1{{|q| < {number(KAPPA)}·rms(q)}}"}
 
 
 def _layers(context: ProbeContext) -> dict[str, Array]:

@@ -56,7 +56,7 @@ def test_inspect_shows_what_was_said_with_each_figure_and_the_accuracy_that_foll
     for figure in ("Overlap Λ, assuming ReLU: ", "NPK (exact, assuming ReLU): "):
         assert figure in said
     share = accuracy_of(trained(nn.Tanh))
-    assert f"Test accuracy, assuming ReLU: {share:.1%} of 360 of 360" in said
+    assert f"Test accuracy, assuming ReLU: {100 * share:.1f} % of 360 of 360" in said
     tree = json.loads((tmp_path / "o" / "inspection.json").read_text())
     assert tree["network"]["assuming"] == "ReLU"
     assert " ".join(SAID) in said
@@ -109,7 +109,7 @@ def test_another_accuracy_than_expected_is_refused_and_nothing_is_written(
         assert main([*door, "--expect-accuracy", "92.9"]) == 2
         told = capsys.readouterr().err
         assert f"tanh.pt is right on {right}%" in told
-        assert "not on the 92.9% expected" in told
+        assert "not on the 92.9 % expected" in told
         assert told.count("\n") == 1
         assert not (tmp_path / "out").exists()
     for door in doors[:2]:

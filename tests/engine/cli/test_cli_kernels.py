@@ -108,7 +108,7 @@ def test_nu_of_contradictory_inputs_says_what_it_leaves_out(files, capsys):
     assert found["nu_outside"] > 0.2
     assert found["nu_ridge"] == 0.0
     cut = f"rank {found['nu_rank']}, cut-off {found['nu_cutoff']:.3g}"
-    assert f"{cut}, {found['nu_outside']:.2%} of the targets' energy left out)" in said
+    assert f"{cut}, {100 * found['nu_outside']:.2f} % of the targets' energy left out)" in said
     assert "2 examples have the very input of an example with another label" in said
     run(folder, "--labels", str(folder / "y.npy"), "--json")
     told = json.loads(capsys.readouterr().out)

@@ -366,11 +366,11 @@ def test_an_accuracy_is_measured_and_held_against_the_one_expected(
     np.save("y.npy", right)
     _, settings = computed("user_nets:Smooth", "--labels", "y.npy", "--expect-accuracy", "83.3")
     assert settings["accuracy"] == pytest.approx(5 / 6)
-    assert "It is right on 83.3% of the 6 inputs.\n" in capsys.readouterr().out
+    assert "It is right on 83.3 % of the 6 inputs.\n" in capsys.readouterr().out
     said = refused(
         capsys, asked("user_nets:Smooth", "--labels", "y.npy", "--expect-accuracy", "99")
     )
-    assert said.startswith("user_nets:Smooth is right on 83.3% of the 6 inputs, not on the 99.0%")
+    assert said.startswith("user_nets:Smooth is right on 83.3 % of the 6 inputs, not on the 99.0 %")
     np.save("y.npy", np.full(N, 3))
     said = refused(capsys, asked("user_nets:Smooth", "--labels", "y.npy"))
     assert said == "The labels go from 3 to 3; the network has 3 logits, so they must lie in 0…2."

@@ -198,20 +198,20 @@ def test_gates_that_are_learnt_first_are_epochs_too() -> None:
 
 def test_a_cost_is_said_in_a_sentence() -> None:
     assert cost_in_words(task(of("ReLU"))) == (
-        "tiny, quick: 1 run; about 0.0 s of one CPU core to train, 70.3 kB of storage "
+        "tiny, quick: 1 run; about 11 ms of one CPU core to train, 70.3 kB of storage "
         "(estimated); epochs: 2 (chosen for --quick). In /there."
     )
     three = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(3)]
     words = cost_in_words(task(*three, Calculation("c", "dgn_engine.x:y"), scale="full"))
-    assert words.startswith("tiny, full: 3 runs, 1 calculation; about 0.0 s of one CPU core")
-    assert ", 0.0 s packed, 211 kB of storage" in words
+    assert words.startswith("tiny, full: 3 runs, 1 calculation; about 34 ms of one CPU core")
+    assert ", 18 ms packed, 211 kB of storage" in words
 
 
 def test_calculations_cost_what_the_experiment_says() -> None:
     call = Calculation("c", "dgn_engine.x:y")
     started = "tiny, quick: 1 calculation; "
     assert cost_in_words(task(call)) == f"{started}about 90 s. In /there."
-    assert cost_in_words(task(call, scale="full")).endswith("; about 30.0 h. In /there.")
+    assert cost_in_words(task(call, scale="full")).endswith("; about 30 h. In /there.")
     unknown = cost_in_words(task(call, quick_minutes=0))
     assert unknown == f"{started}how long is not measured. In /there."
 
@@ -358,8 +358,8 @@ def test_the_status_of_a_folder_in_words(tmp_path: Path) -> None:
     made = tally(Clock())
     made.add(UnitProgress("b", "running", 0.7))
     for state, words in (
-        ("running", "interrupted, 40% done"),
-        ("failed", "failed, 40% done"),
+        ("running", "interrupted, 40 % done"),
+        ("failed", "failed, 40 % done"),
         ("done", "damaged"),
     ):
         progress.write(made.progress(state), tmp_path)

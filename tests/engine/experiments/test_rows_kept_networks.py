@@ -62,7 +62,7 @@ def test_npf_nu() -> None:
     outside = max(max(shares) for shares in of(values, "nu", "outside", 3))
     assert found.remarks == (
         "Smallest numerical rank of H: 97 of 200 (or of all examples); at most "
-        f"{outside:.2%} of the targets' energy is left out of ν.",
+        f"{100 * outside:.2f} % of the targets' energy is left out of ν.",
     )
     nobody_knows = {key: (value, math.nan) for key, (value, _) in values.items()}
     start, end = read("npf-nu", QUICK, runs, nobody_knows).rows
@@ -172,7 +172,7 @@ def test_dgn_adaptable_gates() -> None:
         for g in grams
     ]  # fmt: skip
     assert found.remarks[2] == (
-        "Smallest numerical rank of K: 3 of 200 (or of all examples); at most 90.00% of the "
+        "Smallest numerical rank of K: 3 of 200 (or of all examples); at most 90.00 % of the "
         "targets' energy is left out of ν."
     )
     assert len(found.remarks) == 4

@@ -411,7 +411,7 @@ def test_a_schedule_without_a_worker_can_be_told_all_the_same() -> None:
         (Reading("p", 1, examples=8), "8 of 64 probe examples, exact"),
         (Reading("p", 1, examples=8, error=0.051), "8 of 64 probe examples · ± 5 %"),
         (Reading("p", 1, error=0.0042), "64 probe examples · ± 0.4 %"),
-        (Reading("p", 1, error=1e-9), "64 probe examples · ± <0.01 %"),
+        (Reading("p", 1, error=1e-9), "64 probe examples · ± < 0.01 %"),
         (Reading("p", 1, error=0.094), "64 probe examples · ± 9 %"),
         (Reading("p", 1, error=0.096), "64 probe examples · ± 10 %"),
         (Reading("p", 1, error=1.234), "64 probe examples · ± 123 %"),

@@ -10,7 +10,6 @@ from dgn_engine.protocol.frames import MISFIT, Reading
 from dgn_viewer.docks.panel_message import (
     State,
     footer,
-    in_seconds,
     is_pending,
     message,
 )
@@ -155,23 +154,6 @@ def test_the_line_below_a_picture(
     state: State, view: View, scene: Scene, every: float, words: str
 ) -> None:
     assert footer(state, SPEC, view, scene, every) == words
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0.0334, "33 ms"),
-        (0.0996, "100 ms"),
-        (0.1, "0.1 s"),
-        (0.256, "0.26 s"),
-        (33.4, "33 s"),
-        (99.4, "99 s"),
-        (100, "100 s"),
-        (1234, "1,234 s"),
-    ],
-)
-def test_a_duration_in_words(seconds: float, words: str) -> None:
-    assert in_seconds(seconds) == words
 
 
 def test_the_readings_of_a_panel_are_those_of_its_probes() -> None:

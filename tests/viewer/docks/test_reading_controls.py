@@ -17,7 +17,6 @@ from dgn_viewer.docks.reading_controls import (
     ProbeExamplesDial,
     RefinementBar,
     offered_examples,
-    time_left,
 )
 from dgn_viewer.scene.elements import Axis, Chart, Empty, Scene, Shown
 from dgn_viewer.scene.panel_spec import About, ComparedRun, PanelSpec, View
@@ -215,15 +214,6 @@ def test_the_dial_offers_no_more_than_there_is_room_for(panel: PanelDock) -> Non
     dial = panel.findChild(ProbeExamplesDial)
     assert isinstance(dial, ProbeExamplesDial)
     assert dial.itemData(dial.count() - 1) == 128
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "1 s"), (41.6, "42 s"), (99.4, "99 s"), (99.5, "2 min"), (824.0, "14 min"),
-     (5969.0, "99 min"), (7500.0, "2.1 h")],
-)  # fmt: skip
-def test_the_time_that_is_left_in_words(seconds: float, words: str) -> None:
-    assert time_left(seconds) == words
 
 
 def test_a_panel_without_probes_has_no_dial(qtbot: QtBot) -> None:

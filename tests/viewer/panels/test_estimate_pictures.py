@@ -11,6 +11,7 @@ from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.text.written_numbers import plus_minus
 from dgn_viewer.figures.export_values import arrays, csv_text
 from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.figures.save_figure import save_figure
@@ -18,7 +19,7 @@ from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.elements import Scene
 from dgn_viewer.scene.matrix_difference import difference
 from dgn_viewer.scene.panel_spec import ComparedRun, View
-from dgn_viewer.scene.readout import describe, with_error
+from dgn_viewer.scene.readout import describe
 from dgn_viewer.style.theme import LIGHT
 from tests.viewer.panels.pictures import (
     LABELS,
@@ -127,7 +128,7 @@ def test_the_cursor_reads_value_and_error() -> None:
     [
         (0.4123, 0.0128, "0.412 ± 0.013"),
         (12.34, 1.26, "12.3 ± 1.3"),
-        (1234.0, 56.0, "1234 ± 56"),
+        (1234.0, 56.0, "1,234 ± 56"),
         (0.5, 0.0, "0.5"),
         (2.0e-9, 1.0e-10, "2×10⁻⁹ ± 1×10⁻¹⁰"),
     ],
@@ -135,7 +136,7 @@ def test_the_cursor_reads_value_and_error() -> None:
 def test_a_value_is_told_as_far_as_its_error_reaches(
     value: float, error: float, words: str
 ) -> None:
-    assert with_error(value, error) == words
+    assert plus_minus(value, error) == words
 
 
 def test_facts_of_an_estimate_say_their_error_or_that_there_is_none() -> None:

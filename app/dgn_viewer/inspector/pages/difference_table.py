@@ -16,7 +16,7 @@ _SETTINGS = "Set differently"
 _COLUMNS = ("", "A", "B", "B − A")
 _PADDING = 12  # pixels of a cell, left and right together
 _HIGH = 24  # pixels of a row, at least
-_WIDEST = "−0.000e−00"  # a number needs no more; longer texts take several lines
+_WIDEST = "−0.00×10⁻⁰⁰"  # a number needs no more; longer texts take several lines
 _STYLE = "QTableWidget { font-size: 12px; } QTableWidget::item { padding: 3px; }"
 
 

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QComboBox, QLineEdit
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.run_branches import CheckpointsListed
+from dgn_engine.text.written_numbers import time_left
 from dgn_viewer.widgets.form_fields import PickBox
 
 NOW = "now"
@@ -102,4 +103,4 @@ def _time(steps: int, listed: CheckpointsListed | None) -> str:
         return ""
     if seconds < 1.0:
         return ", less than 1 s"
-    return f", about {seconds:,.0f} s" if seconds < 90.0 else f", about {seconds / 60.0:,.0f} min"
+    return f", about {time_left(seconds)}"
