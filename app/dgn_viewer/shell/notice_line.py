@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QMouseEvent
+from PySide6.QtGui import QCursor, QMouseEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
@@ -110,7 +110,7 @@ class NoticeLine(QFrame):
             opener.connect(self._open_list)
         self.list_button.clicked.connect(lambda: notices.list_wanted.emit(None))
         self.close_button.clicked.connect(self._close)
-        notices.held = self.underMouse
+        notices.held = self._is_pointed_at
         notices.changed.connect(self.renew)
         notices.told.connect(self._announce)
         self.set_theme(LIGHT)
@@ -150,6 +150,10 @@ class NoticeLine(QFrame):
         self._paint()
 
     # Inside
+
+    def _is_pointed_at(self) -> bool:
+        """Qt alone does not see the pointer leave a line that a second click on × made narrow."""
+        return self.underMouse() and self.rect().contains(self.mapFromGlobal(QCursor.pos()))
 
     @staticmethod
     def _tool(text: str, about: str) -> QToolButton:

@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QCursor, QGuiApplication
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
@@ -108,6 +108,15 @@ def test_under_the_pointer_none_goes(bench: Bench) -> None:
     bench.notices.held = lambda: True
     bench.wait(60)
     assert bench.shown() == "saved"
+
+
+def test_a_line_that_the_pointer_left_unseen_does_not_hold_its_notice(bench: Bench) -> None:
+    bench.tell("info", "saved")
+    bench.line.setAttribute(Qt.WidgetAttribute.WA_UnderMouse)  # as Qt leaves it after × twice
+    QCursor.setPos(bench.line.mapToGlobal(bench.line.rect().center()))
+    assert bench.notices.held()
+    QCursor.setPos(bench.line.mapToGlobal(QPoint(20, -200)))
+    assert not bench.notices.held()
 
 
 def test_a_failure_stays_until_it_is_closed(bench: Bench) -> None:
