@@ -53,7 +53,8 @@ def span_range(matrices: Sequence[Array], span: Span) -> Range | None:
             low, high = (float(one) for one in np.percentile(values, _SHARES[span]))
         case _:
             return None
-    return (low, high) if low < high else (low, low + (abs(low) * 0.1 or 1.0))
+    # Of one value alone: from 0 to it, so that an overlap of 1 everywhere is bright, below no 1.1.
+    return (low, high) if low < high else (min(low, 0.0), max(low, 0.0 if low else 1.0))
 
 
 def ranged(matrix: Matrix, low: float, high: float, seen: Sequence[Array] = ()) -> Matrix:
