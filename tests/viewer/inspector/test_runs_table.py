@@ -84,6 +84,26 @@ def test_hostile_runs_are_rows_that_hide_no_other(page: RunsPage, tmp_path: Path
     assert "honest" in {run.name for run in page.runs.runs}
 
 
+def test_a_list_of_before_says_so_until_the_engine_reads_it_anew(page: RunsPage) -> None:
+    page.show_runs(RunsListed("runs", (a_run("a", "running", step=0),)))
+    page.show_work("Reading mnist, 20 %")
+    assert page.message.text() == why_not(a_run("a", "running"))  # it is as new as can be
+    page.hide()
+    page.show()  # opened again, which asks for another list
+    page.show_work("Reading mnist, 40 %")
+    page.search.setText("digits")  # what is chosen is of before, too
+    assert "Reading mnist, 40 %" in page.message.text()
+    page.show_runs(RunsListed("runs", (a_run("a", step=378_855),)))
+    assert "step 378,855" in page.message.text()
+
+
+def test_numbers_are_never_cut_in_the_middle(page: RunsPage) -> None:
+    page.show_runs(RunsListed("runs", (a_run("a", step=378_855_000, best_step=343_125_000),)))
+    for column in ("steps", "best"):
+        place = TITLES.index(column)
+        assert page.table.columnWidth(place) > page.table.sizeHintForColumn(place)
+
+
 def test_a_damaged_run_says_why_in_its_row(page: RunsPage) -> None:
     why = "log.jsonl cannot be read: it is a folder."
     page.show_runs(RunsListed("runs", (a_run("a", "damaged", trouble=why),)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QShowEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -56,6 +56,8 @@ class RunsPage(QWidget):
         super().__init__()
         self._send = send
         self._root: str | None = None  # None: the engine has not answered yet
+        self._awaited = False  # opened since the last list
+        self._outdated = ""  # why the list on show is of before
         self._noted: RecordedRun | None = None  # whose notes are in the field
         self.runs = RunTable(theme, self)
         self.shown = RunFilter(self.runs, self)
@@ -96,7 +98,12 @@ class RunsPage(QWidget):
     def show_runs(self, listed: RunsListed) -> None:
         chosen = self._chosen()
         self._root = listed.root
+        self._awaited, self._outdated = False, ""
         self.runs.show_runs(listed.runs, time.time())
+        for place, one in enumerate(COLUMNS):
+            if one.number:  # '3…5' would be another number
+                wide = self.table.sizeHintForColumn(place) + 1
+                self.table.setColumnWidth(place, max(self.table.columnWidth(place), wide))
         known = {run.folder for run in self.runs.runs}
         if chosen is not None and chosen.folder in known:
             self.choose(chosen.folder)
@@ -105,9 +112,12 @@ class RunsPage(QWidget):
         self._refresh()
 
     def show_work(self, sentence: str) -> None:
-        """Say what the engine is busy with while the first list waits for it."""
+        """Say what the engine is busy with while the list waits for it."""
         if self._root is None:
             self.message.say(f"The runs are listed when the engine has done this: {sentence}.")
+        elif self._awaited:
+            self._outdated = f"This list is out of date until the engine has done this: {sentence}."
+            self._refresh()
 
     def set_theme(self, theme: Theme) -> None:
         self.runs.set_theme(theme)
@@ -132,6 +142,11 @@ class RunsPage(QWidget):
         self._keep_notes()
 
     # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """The engine is asked for the list each time."""
+        self._awaited = self._awaited or not event.spontaneous()
+        super().showEvent(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Notes are kept when the field is left."""
@@ -172,6 +187,8 @@ class RunsPage(QWidget):
         if not self.runs.runs:
             where = f"There are no runs in {self._root}."
             self.message.say(where if self._root else "Runs are not recorded.")
+        elif self._outdated:
+            self.message.say(self._outdated)
         elif run is None:
             self.message.say("No run has all of these words.")
         elif many:
