@@ -83,6 +83,7 @@ class Engine:
         self._library = library = RunLibrary(emit, runs_root)
         self._publisher = FramePublisher(publish, files.comparison)
         self._finite: FiniteState | None = None  # what a diverged run can be put back to
+        self._gone_back_to: FiniteState | None = None  # held, for a run that diverges once more
         self._tried: set[int] = set()  # steps of states that led to divergence once more
         self._undo = UndoHistory(self._emit, files.name_of, readings.choose)
         self._watching = watching = WatchCommands()
@@ -421,11 +422,12 @@ class Engine:
         if not run.diverged or self._finite is None:
             why = "no earlier state of it is kept" if run.diverged else "it has not diverged"
             raise UserError(f"The run cannot go back: {why}.")
+        self._undo.leave_out(self._finite.step)
         words = "going back", "Back from divergence"
         put_back(run, self._finite.snapshot, *words, self._emit)
         # A checkpoint of this step would be the same state once more.
         self._tried |= {self._finite.step, run.step_count}
-        self._finite = None
+        self._gone_back_to, self._finite = self._finite, None
         self._pause(run)
 
     def _with_way_back(self, event: events.Diverged) -> events.Diverged:
@@ -556,7 +558,7 @@ class Engine:
         self._end_recording()
         self._heavy.release(self._shown)
         self._undo.forget()
-        self._finite, self._tried = None, set()
+        self._finite, self._gone_back_to, self._tried = None, None, set()
         self._unused.expect()
 
     def _end_recording(self, sound: bool = True) -> None:

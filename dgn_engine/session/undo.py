@@ -121,6 +121,15 @@ class UndoHistory:
         """The run is replaced: nothing of it can be undone, and its weights are let go."""
         self._run, self._done, self._undone = 0, [], []
 
+    def leave_out(self, step: int) -> None:
+        """Forget the changes since a state of this step, to which the run was put back: they are
+        in force no more, and undoing one would only lose what was trained since."""
+        while self._done and (before := self._done[-1].before) and before.step >= step:
+            self._done.pop()
+        self._undone.clear()
+        self._may_merge = False
+        self._emit_names()
+
     def undo(self, run: Run | None) -> None:
         """Put the run back to before its last change; raises `UserError` where there is none."""
         self._step(run, "undo", self._done, self._undone)

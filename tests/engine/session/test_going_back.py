@@ -20,6 +20,7 @@ from dgn_engine.protocol.events import (
     Refused,
     RegimeSwapped,
     SettingChanged,
+    UndoChanged,
 )
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.run_checkpoints import load
@@ -84,6 +85,20 @@ def test_a_run_that_does_not_diverge_never_says_so(desk: Desk) -> None:
     assert not [event for event in desk.events if isinstance(event, Diverged)]
     desk.do(GoBack())
     assert isinstance(desk.events[-1], Refused)
+
+
+def test_what_is_not_in_force_after_going_back_cannot_be_undone(desk: Desk) -> None:
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(3)
+    desk.do(do.SetBeta(4.0))
+    desk.train(9)
+    diverge(desk)
+    assert desk.last(UndoChanged) == UndoChanged("learning rate", "")
+    desk.do(GoBack())
+    assert desk.last(UndoChanged) == UndoChanged("β", "")
+    desk.do(do.Undo())
+    assert desk.last(UndoChanged) == UndoChanged("", "β")
+    assert diverge(desk).back_to is not None
 
 
 def diverge(desk: Desk, rate: float = 1e30) -> Diverged:
