@@ -79,8 +79,13 @@ def _add_branch_options(parser: argparse.ArgumentParser) -> None:
         "--at-step",
         type=int,
         metavar="K",
-        help="any step of it (else its newest "
-        "checkpoint): the steps since the nearest checkpoint before are taken again",
+        help="any step of it (else its newest checkpoint), before what was changed there: the "
+        "steps since the nearest checkpoint before are taken again",
+    )
+    group.add_argument(
+        "--after-changes",
+        action="store_true",
+        help="with what was changed at --at-step before its newest checkpoint was written",
     )
     group.add_argument(
         "--steps", type=int, metavar="N", help="train so many from there (0: until stopped)"
@@ -197,7 +202,7 @@ def _resume(arguments: argparse.Namespace) -> int:
         folder.close()
 
 
-_OF_BRANCH = ("at_step", "steps", "keep_value")
+_OF_BRANCH = ("at_step", "after_changes", "steps", "keep_value")
 _CHANGED = ("regime", "wiring", "rotation", "shift", "value_input", "lr", "beta", "seed")
 
 
@@ -233,9 +238,9 @@ def _branch(arguments: argparse.Namespace) -> int:
     changes = BranchChanges(**values, restart_value=not arguments.keep_value)
     parent = find_run(arguments.branch_from)
     reader = RunReader(parent)
-    step, out = arguments.at_step, arguments.out
+    step, out, after_changes = arguments.at_step, arguments.out, arguments.after_changes
     if step is None:
-        step = reader.checkpoint().step
+        step, after_changes = reader.checkpoint().step, True
     if out is None:
         regime = changes.regime or reader.config.gating.regime
         out = unused_path(runs_root(), branch_name(reader.config, regime, step))
@@ -243,7 +248,9 @@ def _branch(arguments: argparse.Namespace) -> int:
         return _train(
             arguments,
             None,
-            lambda headless: headless.branch_off(parent, step, changes, out, arguments.steps),
+            lambda headless: headless.branch_off(
+                parent, step, changes, out, arguments.steps, after_changes=after_changes
+            ),
             out,
         )
 

@@ -45,6 +45,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.written_numbers import decimals, rate
 from dgn_engine.training.branch import branch_name
 from dgn_engine.training.recording import Recording
+from dgn_engine.training.replay import FOR_BRANCH
 from dgn_engine.training.run import Run
 
 LOOK_EVERY = 1.0  # seconds between two looks at the folder of the branch
@@ -254,15 +255,17 @@ class Branches:
             if run.diverged:
                 raise UserError("The run has diverged: branch off from a checkpoint before that.")
             step = run.step_count
-            recording.checkpoint(f"before branch {regime}")
+            recording.checkpoint(f"{FOR_BRANCH} {regime}")
             marker = recording.mark()
+            asked_at: tuple[str, ...] = str(step), "--after-changes"
         else:
             if not 0 <= step < run.step_count:
                 raise UserError(f"The run has steps 0 to {run.step_count:,}, and no {step:,}.")
             self._held.hold("branch", step, recording)
             marker = recording.flush()  # what it reads of the run's log is to be there
+            asked_at = (str(step),)
         until = () if run.total_steps > step else ("--steps", "0")
-        asked = ["train", "--branch-from", str(recording.path), "--at-step", str(step)]
+        asked = ["train", "--branch-from", str(recording.path), "--at-step", *asked_at]
         asked += [*changes.options(), *until]
         folder = folder_layout.unused_path(Path(self._root), branch_name(run.config, regime, step))
         arguments = [*asked, "--out", str(folder), "--quiet", "--checkpoint-every", SAVE_EVERY]

@@ -37,17 +37,20 @@ def begin_branch(
     report: Report,
     steps: int | None = None,
     examples: Examples | None = None,
+    *,
+    after_changes: bool = False,
 ) -> tuple[RunFolder, Run]:
     """A new folder, and the run in it as it begins at `step` of the run in `parent` (None: at its
-    newest checkpoint). What happens to it from then on goes to `emit`; what is changed stands in
-    its log.
+    newest checkpoint, with what was changed there). What happens to it from then on goes to `emit`;
+    what is changed stands in its log. `after_changes`: as of `recorded_run_at`.
 
     `steps`: how many it takes; 0: until it is stopped; None: up to its parent's end. Raises
     `UserError` where that step cannot be had (`recorded_run_at` says why), its data are others now,
     or the changes cannot be made.
     """
     reader = RunReader(parent)
-    step = reader.checkpoint().step if step is None else step
+    if step is None:
+        step, after_changes = reader.checkpoint().step, True
     told: list[Event] = []
     begun = False
 
@@ -57,7 +60,7 @@ def begin_branch(
         else:
             told.append(event)
 
-    state = recorded_run_at(reader, step, hear, report, examples)
+    state = recorded_run_at(reader, step, hear, report, examples, after_changes=after_changes)
     run = state.run
     hear(BranchBegan(run.step_count, parent.name, changes, state.remark))
     carry_out(changes, run)

@@ -20,6 +20,7 @@ from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_info import frames_of
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.text.written_numbers import decimals, percent
 from dgn_engine.training.answer_keeper import AnswerKeeper
 from dgn_engine.training.branch import begin_branch
 from dgn_engine.training.recording import (
@@ -67,11 +68,12 @@ class Outcome:
         """One line for people."""
         if self.best_accuracy != self.best_accuracy:
             known = self.train_accuracy == self.train_accuracy  # it is NaN before a finite score
-            trained = f", train accuracy {self.train_accuracy:.2%}" if known else ""
+            trained = f", train accuracy {percent(self.train_accuracy, 2)}" if known else ""
             return f"{self.regime}: {_steps(self.step)}{trained}, no test score yet"
+        best, last = percent(self.best_accuracy, 2), percent(self.last_accuracy, 2)
         return (
-            f"{self.regime}: {_steps(self.step)}, best test accuracy {self.best_accuracy:.2%} "
-            f"(epoch {self.best_epoch:.0f}), last {self.last_accuracy:.2%}"
+            f"{self.regime}: {_steps(self.step)}, best test accuracy {best} "
+            f"(epoch {decimals(self.best_epoch, 0)}), last {last}"
         )
 
 
@@ -148,11 +150,21 @@ class HeadlessRun:
         return self._take_up(folder, run, continued)
 
     def branch_off(
-        self, parent: Path, step: int | None, changes: BranchChanges, out: Path, steps: int | None
+        self,
+        parent: Path,
+        step: int | None,
+        changes: BranchChanges,
+        out: Path,
+        steps: int | None,
+        *,
+        after_changes: bool = False,
     ) -> Outcome:
         """A branch of the run in `parent`, to its end; arguments as of `begin_branch`, which says
         what is raised."""
-        folder, run = begin_branch(parent, step, changes, out, self._emit, self._report, steps)
+        folder, run = begin_branch(
+            *(parent, step, changes, out, self._emit, self._report, steps),
+            after_changes=after_changes,
+        )
         try:
             return self._take_up(folder, run, None)
         finally:

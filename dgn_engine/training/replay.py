@@ -32,7 +32,9 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.protocol.file_events import TrainedOn
 from dgn_engine.protocol.run_branches import BranchBegan
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs import run_checkpoints, run_info
+from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.log import CONTINUED, LOST, LogLine, event_of
 from dgn_engine.storage.runs.log_summary import lines_before
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, StoredCheckpoint
@@ -44,6 +46,7 @@ from dgn_engine.training.run import Report, Run
 from dgn_engine.training.run_snapshot import capture, go_back, restore
 
 REPORT_EVERY = 0.2  # seconds
+FOR_BRANCH = "before branch"  # why a checkpoint is kept at which one begins
 _LoggedChange = (
     RegimeSwapped | WeightsTaken | Rewired | SettingChanged | ProbeSetChanged | BranchBegan
 )
@@ -65,19 +68,33 @@ def recorded_run_at(
     emit: Callable[[Event], None],
     report: Report,
     examples: Examples | None = None,
+    *,
+    after_changes: bool = False,
 ) -> RecordedState:
     """Return a recorded run as it came to a step, before anything was changed there.
 
-    The newest checkpoint of just this step is taken as it is. Else the steps from the nearest one
-    before, or from the seed, are taken once more; what happens then is not emitted.
+    A checkpoint of just this step is taken as it is, if it was written before the first change
+    there. Else the steps from the nearest one before, or from the seed, are taken once more; what
+    happens then is not emitted.
+
+    Args:
+        reader: The run, which may be written meanwhile.
+        step: One of its steps.
+        emit: Takes the events of the run from the step on.
+        report: Is called with what is in progress and how much of it is done.
+        examples: Those of its configuration, where they have been loaded already.
+        after_changes: Take the newest checkpoint of this step, with what was changed there before
+            it was written; the one that was written for a branch, where there is one.
 
     Raises:
         UserError: the step is not one of the run, its data are others now, a change on the way
-            cannot be repeated, or a score comes out other than it was recorded.
+            cannot be repeated, a score comes out other than it was recorded, or there is no
+            checkpoint of the step and `after_changes` asks for one.
     """
     check_ours(reader.path, reader.info)
     _check_step(reader, step)
-    base, snapshot = _load_nearest(reader, step)
+    load = _load_changed if after_changes else _load_nearest
+    base, snapshot = load(reader, step)
     exact = base is not None and base.step == step
     past = _LoggedSteps(lines=base.lines) if exact and base else _read_past(reader, base, step)
     while base is not None and (wanted := past.first_undone) < base.step:
@@ -122,12 +139,14 @@ def _check_step(reader: RunReader, step: int) -> None:
 
 
 def _load_nearest(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None, Snapshot | None]:
-    """The newest checkpoint at or before a step, with what it holds; None for the seed. One that
-    its run has removed meanwhile is left out."""
+    """The newest checkpoint before a step, or of it and before the first change there, with what
+    it holds; None for the seed. One that its run has removed meanwhile is left out."""
+    first = math.inf
     if any(one.step == step for one in reader.checkpoints):
         reader.checkpoint(step)  # refuses where a newer one of this step is damaged
+        first = _first_change(reader, step)
     for one in reversed([one for one in reader.checkpoints if one.step <= step]):
-        if one.step < step and _is_superseded(one, reader.lines):
+        if one.lines > first if one.step == step else _is_superseded(one, reader.lines):
             continue
         try:
             return one, run_checkpoints.load(one)
@@ -135,6 +154,38 @@ def _load_nearest(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None
             if one.step == step and one.path.exists():
                 raise
     return None, None
+
+
+def _first_change(reader: RunReader, step: int) -> float:
+    """The number of the log's line that has the first change at a step; infinite without one. What
+    is changed where a branch begins, before its first checkpoint, is part of the branch."""
+    origin, begin = origin_of(reader.info), 0
+    if origin is not None and origin.step == step:
+        begin = min(one.lines for one in reader.checkpoints if one.step == step)
+    state = RunState() if reader.started is None else RunState().after(reader.started)
+    for line in reader.lines:
+        event = event_of(line)
+        if not isinstance(event, RegimeSwapped | WeightsTaken | Rewired | SettingChanged):
+            continue
+        before, state = state, state.after(event)
+        same = _in_force(before) == _in_force(state) and isinstance(event, Rewired | SettingChanged)
+        if line.seq >= begin and event.step == step and not same:
+            return line.seq
+    return math.inf
+
+
+def _in_force(state: RunState) -> tuple[object, ...]:
+    """Order, turns and dials: what a run says once more when it begins or goes on is no change."""
+    wires, dials = (state.wiring, state.rotation, state.shift), state.settings
+    return wires if dials is None else (*wires, dials.learning_rate, dials.beta, dials.value_input)
+
+
+def _load_changed(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None, Snapshot | None]:
+    """The newest checkpoint of a step that was written for a branch, else the newest of it."""
+    newest = reader.checkpoint(step)
+    there = [one for one in reader.checkpoints if one.step == step]
+    found = next((one for one in reversed(there) if one.kept.startswith(FOR_BRANCH)), newest)
+    return found, run_checkpoints.load(found)
 
 
 def _is_superseded(checkpoint: StoredCheckpoint, lines: Sequence[LogLine]) -> bool:

@@ -268,7 +268,7 @@ def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:
     desk.do(StartBranch(BranchChanges(beta=2.0)), StartBranch(BranchChanges()))
     assert "stop it before another" in next(e for e in desk.events if isinstance(e, Refused)).reason
     assert status(desk).command.startswith("dgn train --branch-from ")
-    assert status(desk).command.endswith("--at-step 2 --beta=2.0 --steps 0")
+    assert status(desk).command.endswith("--at-step 2 --after-changes --beta=2.0 --steps 0")
     until(desk, lambda: bool(children))
     children[0].code = 2
     until(desk, lambda: status(desk).phase == "failed")
@@ -311,6 +311,28 @@ def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
         assert ours is not None
         assert ours.state == theirs.state
         assert all(torch.equal(ours.tensors[n], t) for n, t in theirs.tensors.items())
+
+
+def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(desk: Desk) -> None:
+    replaced(desk)
+    desk.do(do.StartRun(small(), paused=True))
+    desk.train(2)
+    run, recording = desk.engine.run, desk.engine._recording
+    assert run is not None
+    assert recording is not None
+    recording.checkpoint()
+    desk.do(do.SetLearningRate(0.004))
+    recording.checkpoint()
+    desk.do(StartBranch(BranchChanges()))
+    desk.do(do.SetLearningRate(0.006))  # before its process has read where it begins
+    recording.checkpoint()
+    assert recording.mark().done.wait(LIMIT)
+    for after_changes, rate in ((False, 1e-3), (True, 0.004)):
+        reader = RunReader(recording.path)
+        again = recorded_run_at(
+            reader, 2, lambda _: None, lambda *_: None, after_changes=after_changes
+        )
+        assert again.run.learning_rate == rate
 
 
 def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(desk: Desk) -> None:
