@@ -367,6 +367,7 @@ class Engine:
             )
             reader = RunReader(folder.path)
             history = replace(drawn_history(reader.each_event()), began=reader.started)
+            self._check_cancelled()
         except BaseException:
             folder.close()
             raise
@@ -388,6 +389,7 @@ class Engine:
 
     def _replace_run(self, run: Run, paused: bool) -> None:
         """Put `run` in the place of the old one, whose folder is finished."""
+        self._check_cancelled()  # since the last report, which may be seconds ago
         self._leave()
         self._library.close_shown()
         self._heavy.employ(run)
@@ -484,6 +486,7 @@ class Engine:
         self._heavy.warm(shown.config.device)  # it is loaded while the network is made
         opened = self._files.opened(command, shown)
         inspected = InspectedNetwork(self._runs + 1, opened, self._emit, self._report)
+        self._check_cancelled()
         self._leave()
         self._library.close_shown()
         self._runs += 1
@@ -577,10 +580,14 @@ class Engine:
         self._emit_unrecorded(event)
 
     def _report(self, what: str, fraction: float | None) -> None:
+        self._check_cancelled(what)
+        self._emit(events.Working(what, fraction, can_cancel=True))
+
+    def _check_cancelled(self, what: str = "") -> None:
+        """Raise `UserError` where the user has cancelled what is being read or made."""
         if self._cancelled.is_set():
             named = what if what == MAKING else "Reading the data"
             raise UserError(f"{named} was cancelled.")
-        self._emit(events.Working(what, fraction, can_cancel=True))
 
     def _fail(self, what: str, error: Exception) -> None:
         self.running = False

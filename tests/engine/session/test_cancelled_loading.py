@@ -114,6 +114,37 @@ def test_only_what_reads_data_says_that_it_can_be_cancelled(tmp_path: Path) -> N
     assert reading.after(events.Failed("It failed", "")).working == ""
 
 
+def test_what_is_cancelled_after_the_last_report_takes_no_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    heard: list[events.Event] = []
+    cancelled = threading.Event()
+    engine = Engine(heard.append, lambda _: None, runs_root=str(tmp_path), cancelled=cancelled)
+    engine.obey(short())
+    run = engine.run
+    assert run is not None
+    (folder,) = tmp_path.iterdir()
+    engine.obey(short())
+
+    def read(config: DataConfig, report: Report) -> Examples:
+        examples = load_examples(config, report)
+        cancelled.set()
+        return examples
+
+    run = engine.run
+    monkeypatch.setattr(run_module, "load_examples", read)
+    for command in (do.StartRun(small()), do.ContinueRun(str(folder))):
+        engine.obey(command)
+        refused = heard[-1]
+        assert isinstance(refused, events.Refused)
+        assert (engine.run, refused.reason) == (run, "Reading the data was cancelled.")
+        engine.obey(do.CancelLoading())
+    monkeypatch.undo()
+    engine.obey(do.ContinueRun(str(folder)))  # its folder was let go
+    assert engine.run is not run
+    engine.close()
+
+
 def test_a_network_that_is_being_made_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "LARGE_LAYER", 1)
     cancelled = threading.Event()
