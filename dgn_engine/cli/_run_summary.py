@@ -84,7 +84,8 @@ def _changes(reader: RunReader) -> list[str]:
 
 
 def _wiring(event: events.Rewired) -> str:
-    words = f"Gate layers in the order {list(event.order)}"
+    order = " ".join(f"G{source + 1}" for source in event.order)  # as in the layers strip
+    words = f"Gate layers in the order {order}"
     if event.rotation:
         words += f", rotated by {list(event.rotation)} units"
     if event.shift:

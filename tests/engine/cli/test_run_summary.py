@@ -1,0 +1,17 @@
+"""What `dgn runs show` says of the changes of a run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from dgn_engine.cli import _run_summary
+from dgn_engine.protocol.events import Rewired
+from dgn_engine.storage.runs.run_reader import RunReader
+
+
+def test_gate_layers_are_counted_as_in_the_window() -> None:
+    changes = (Rewired(3, (2, 1, 0)),)
+    reader = cast(RunReader, SimpleNamespace(summary=SimpleNamespace(changes=changes)))
+    (line,) = _run_summary._changes(reader)
+    assert "G3 G2 G1 at step 3" in line
