@@ -55,7 +55,7 @@ def _swap(event: events.RegimeSwapped) -> Mark:
         case "Redo":
             return Mark(step, "redo", "redo", sentence)
         case "Back":
-            return Mark(step, "back", "undo", sentence)
+            return Mark(step, "going back", "undo", sentence)
     return Mark(step, literal(event.after), "drop" if event.source else "swap", sentence)
 
 

@@ -63,7 +63,7 @@ def test_only_a_state_of_before_takes_the_divergence_back() -> None:
     back = state.after(BACK)
     assert (back.diverged, back.back_to) == (None, None)
     assert [(mark.label, mark.kind, mark.x) for mark in marks_of(BACK, state)] == [
-        ("back", "undo", 7.0)
+        ("going back", "undo", 7.0)
     ]
 
 
