@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dgn_engine.data._dataset import Examples
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.text.written_numbers import number
+from dgn_engine.text.written_numbers import decimals
 
 Array = npt.NDArray[Any]
 
@@ -97,7 +97,8 @@ def normalisation(text: str) -> Normalisation | None:
     if len(mean) != len(deviation) or not sound:
         raise UserError(
             f"The normalisation '{text}' must have as many means as deviations, the means within "
-            f"±{number(LARGEST)} and the deviations from {1 / LARGEST:g} to {number(LARGEST)}."
+            f"±{decimals(LARGEST, 0)} and the deviations from {1 / LARGEST:g} to "
+            f"{decimals(LARGEST, 0)}."
         )
     return Normalisation(mean, deviation)
 

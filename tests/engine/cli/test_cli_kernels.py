@@ -11,6 +11,7 @@ import torch
 from safetensors.numpy import save_file
 
 from dgn_engine.cli import main
+from dgn_engine.text.written_numbers import number
 
 SIZES = (6, 9, 9, 9, 3)
 N = 7
@@ -107,7 +108,7 @@ def test_nu_of_contradictory_inputs_says_what_it_leaves_out(files, capsys):
     assert found["nu_contradictory"] == 2
     assert found["nu_outside"] > 0.2
     assert found["nu_ridge"] == 0.0
-    cut = f"rank {found['nu_rank']}, cut-off {found['nu_cutoff']:.3g}"
+    cut = f"rank {found['nu_rank']}, cut-off {number(float(found['nu_cutoff']), 3)}"
     assert f"{cut}, {100 * found['nu_outside']:.2f} % of the targets' energy left out)" in said
     assert "2 examples have the very input of an example with another label" in said
     run(folder, "--labels", str(folder / "y.npy"), "--json")

@@ -351,7 +351,7 @@ def test_the_memory_holds_for_k_alone(folder: Path, capsys: pytest.CaptureFixtur
     assert said.startswith("6 inputs need ")
     assert said.endswith("inputs fit (or --memory).")
     said = refused(capsys, asked("user_nets:Smooth", "--memory", "1e-4"))
-    assert said.startswith("--memory is 0.0001 GiB; K of these 6 examples needs at least ")
+    assert said.startswith("--memory is 105 KiB; K of these 6 examples needs at least ")
     assert said.endswith(" bytes (288 for K itself).")
     said = refused(capsys, asked("user_nets:Residual", "--memory", "1e-4"))
     assert "inputs fit (or --memory)." in said

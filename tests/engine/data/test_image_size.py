@@ -47,5 +47,5 @@ def test_what_cannot_be_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UserError, match="Only images can be resized"):
         load_examples(replace(vectors, image_size=3))
     monkeypatch.setattr(_preprocessing, "VALUES", 50 * 16 * 16 - 1)
-    with pytest.raises(UserError, match=r"50 images of 1×16×16 need 0 GiB of memory; take fewer"):
+    with pytest.raises(UserError, match=r"50 images of 1×16×16 need 50 KiB of memory; take fewer"):
         load_examples(replace(DIGITS, image_size=16))
