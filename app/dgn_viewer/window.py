@@ -56,6 +56,7 @@ from dgn_viewer.shell.notice_list import NoticeList
 from dgn_viewer.shell.recent_files import RecentFiles
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
+from dgn_viewer.shell.side_columns import SideColumns
 from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.shell.tour import Tour
@@ -311,6 +312,7 @@ class Window(QMainWindow):
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.inspector_dock)
         self.inspector_dock.hide()  # a dock that is added is shown
         self.results = ResultsDock(self, self.inspector_dock, self.theme)
+        SideColumns(self, self.inspector, self.inspector_dock, self.results)
         self.experiments = ExperimentRunner(
             self, self.results, self.inspector, send, settings, tell, now
         )

@@ -117,6 +117,7 @@ class Inspector(QFrame):
 
     def show_runs(self) -> None:
         self._open(self.runs_page)
+        self.runs_page.await_list(self.state.working)
 
     def ask_for_good(self, folders: tuple[str, ...]) -> None:
         """There is no trash for these runs: ask whether they are to be deleted for good."""
@@ -275,6 +276,8 @@ class InspectorDock(QDockWidget):
     It is as wide as its page wants, or as the user has drawn it, as far as panels keep their part.
     """
 
+    opening = Signal()  # it is about to be shown
+
     def __init__(self, inspector: Inspector, window: QMainWindow) -> None:
         super().__init__("Inspector", window)
         self.setObjectName("dock.inspector")
@@ -294,6 +297,8 @@ class InspectorDock(QDockWidget):
 
     def _on_page(self) -> None:
         self._wanted = wanted_width(self._inspector.page)
+        if self.isHidden():
+            self.opening.emit()
         self.show()
         self.fit()
 
