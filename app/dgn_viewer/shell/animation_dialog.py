@@ -90,8 +90,8 @@ class AnimationDialog(QDialog):
             field.blockSignals(False)
         self._count()
 
-    def show_steps(self, steps: tuple[int, ...]) -> None:
-        """Know which steps are recorded."""
+    def show_steps(self, steps: tuple[int, ...] | None) -> None:
+        """Know which steps are recorded; None: they are being read."""
         self._steps = steps
         self._count()
 

@@ -67,7 +67,9 @@ class AnimationExport:
         self._look = QTimer(window)
         self._look.setInterval(_LOOK_MS)
         self._look.timeout.connect(self._show_progress)
+        self._listed: Source | None = None  # whose steps the dialog knows
         cursor.reach_changed.connect(self._on_reach)
+        cursor.changed.connect(self._follow_run)
 
     def open(self, panel: str = "") -> None:
         """Open the dialog with this panel chosen; while one is written, with how far it is."""
@@ -105,14 +107,22 @@ class AnimationExport:
         dialog = AnimationDialog(
             self._window, titles, (chosen,), lambda: self._settings.export_folder
         )
-        dialog.show_reach(self._cursor.reach or (0, self._cursor.last_step))
         dialog.reach_chosen.connect(self._cursor.choose_reach)
         dialog.wanted.connect(self._begin)
         dialog.cancelled.connect(self.cancel)
         dialog.finished.connect(self._on_closed)
         self.dialog = dialog
+        self._listed = None
+        self._follow_run()
+
+    def _follow_run(self) -> None:
+        """Have the dialog know the steps of the run on show: another may have begun since."""
         source = self._cursor.source
-        assert source is not None
+        if self.dialog is None or self.dialog.writing or source is None or source is self._listed:
+            return
+        self._listed = source
+        self.dialog.show_steps(None)
+        self.dialog.show_reach(self._cursor.reach or (0, self._cursor.last_step))
         self._thread.ask(lambda: source.frames().steps, self._on_steps, "steps")
 
     def _on_steps(self, found: Any) -> None:
@@ -166,6 +176,7 @@ class AnimationExport:
         self._look.stop()
         if self.dialog is not None:
             self.dialog.show_progress("", 0, 0)
+        self._follow_run()
         if isinstance(result, FilmCancelledError):
             self._say(f"{wish.path.name} was not written: it was cancelled.")
         elif isinstance(result, UserError):

@@ -86,12 +86,14 @@ class PanelExport:
 def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
     """What the panels show at this moment, as they show it; those that show nothing are left out.
 
-    Raises `UserError` where all of them are.
+    A page is of one run: so are those that still show the run before. Raises `UserError` where
+    all of them are.
     """
     found = []
-    for host in hosts:
+    runs = [0 if (run := host.view().run) is None else run.run for host in hosts]
+    for host, number in zip(hosts, runs, strict=True):
         shown = host.shown()
-        if isinstance(shown, Scene):
+        if isinstance(shown, Scene) and number == max(runs):
             context = context_of(host.view(), host.spec, shown)
             found.append(FigurePanel(host.panel_id, shown, context))
     if not found:

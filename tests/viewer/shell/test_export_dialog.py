@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -122,7 +123,7 @@ def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
     assert form.figure_style() == FigureStyle(
         5.0, 3.0, 10.0, caption=False, letters=True, legend=(("train", "train set"),)
     )
-    desk.qtbot.waitUntil(lambda: dialog.said.text().startswith("5 × 3.00 in"))
+    desk.qtbot.waitUntil(lambda: dialog.said.text().startswith("5 × 3 in"))
     dialog.close()
 
 
@@ -237,6 +238,18 @@ def test_what_is_exported_is_what_is_seen_with_its_settings(desk: Desk) -> None:
     (panel,) = captured([host])
     assert same(panel.scene, host.shown())
     assert any(curve.smoothed for curve in panel.scene.charts[0].curves)
+
+
+def test_a_page_is_of_one_run(desk: Desk, make_view: MakeView) -> None:
+    view = make_view("hard")
+    assert view.run is not None
+    hosts = [desk.hosts["training"], desk.hosts["spectrum"]]
+    for host in hosts:
+        host.show_view(view)
+    assert [panel.name for panel in captured(hosts)] == ["training", "spectrum"]
+    other = replace(view.run, run=view.run.run + 1)
+    hosts[1].show_view(replace(view, run=other))  # the first one is drawn in a moment
+    assert [panel.name for panel in captured(hosts)] == ["spectrum"]
 
 
 def test_a_refusal_to_save_ends_and_copy_puts_the_figure_on_the_clipboard(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine import cli
 from dgn_engine.protocol.commands import ShowRun
+from dgn_engine.storage.runs.folder_layout import FRAMES, frame_key
 from dgn_viewer.application import Viewer
 from dgn_viewer.figures import export_values
 from dgn_viewer.shell.animation_dialog import AnimationDialog
@@ -109,4 +111,12 @@ def test_the_window_and_the_command_make_the_same_film(
     dialog._save(str(ours))
     qtbot.waitUntil(lambda: not dialog.writing)
     assert ours.read_bytes() == theirs.read_bytes()
+    other = tmp_path / "other"  # a run with fewer recorded steps, shown while the dialog is open
+    shutil.copytree(run, other)
+    for frame in (other / FRAMES).iterdir():
+        if (key := frame_key(frame.name)) and key[0] > 40:
+            frame.unlink()
+    assert max(dialog._steps or ()) > 40
+    viewer.window.send(ShowRun(str(other)))
+    qtbot.waitUntil(lambda: max(dialog._steps or (99,)) <= 40)
     dialog.close()
