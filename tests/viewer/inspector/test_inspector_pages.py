@@ -24,6 +24,7 @@ from dgn_engine.protocol.events import (
     Working,
 )
 from dgn_engine.protocol.run_list import RunsListed
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.formula import typeset
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.about_page import AboutPage
@@ -161,6 +162,10 @@ def test_a_list_of_runs_that_waits_for_the_engine_says_for_what(inspector: Inspe
     assert "Reading mnist" not in message.text()
     tell(inspector, Working("Reading mnist", 0.6))  # the list is there
     assert "Reading mnist" not in message.text()
+    inspector.show_about(SPEC)
+    inspector.show_state(RunState(working="Reading mnist, 60 %"))
+    inspector.show_runs()  # it is read anew, and the engine may say nothing more for long
+    assert "Reading mnist, 60 %" in message.text()
 
 
 def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: Inspector) -> None:

@@ -88,9 +88,7 @@ def test_a_list_of_before_says_so_until_the_engine_reads_it_anew(page: RunsPage)
     page.show_runs(RunsListed("runs", (a_run("a", "running", step=0),)))
     page.show_work("Reading mnist, 20 %")
     assert page.message.text() == why_not(a_run("a", "running"))  # it is as new as can be
-    page.hide()
-    page.show()  # opened again, which asks for another list
-    page.show_work("Reading mnist, 40 %")
+    page.await_list("Reading mnist, 40 %")
     page.search.setText("digits")  # what is chosen is of before, too
     assert "Reading mnist, 40 %" in page.message.text()
     page.show_runs(RunsListed("runs", (a_run("a", step=378_855),)))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
-from PySide6.QtGui import QAction, QShowEvent
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -56,7 +56,7 @@ class RunsPage(QWidget):
         super().__init__()
         self._send = send
         self._root: str | None = None  # None: the engine has not answered yet
-        self._awaited = False  # opened since the last list
+        self._awaited = False  # asked for again since the last list
         self._outdated = ""  # why the list on show is of before
         self._noted: RecordedRun | None = None  # whose notes are in the field
         self.runs = RunTable(theme, self)
@@ -111,6 +111,12 @@ class RunsPage(QWidget):
             self.table.setCurrentIndex(self.shown.index(0, NAME))
         self._refresh()
 
+    def await_list(self, working: str) -> None:
+        """The list is asked for again; `working`: what the engine does first, or ''."""
+        self._awaited = True
+        if working:
+            self.show_work(working)
+
     def show_work(self, sentence: str) -> None:
         """Say what the engine is busy with while the list waits for it."""
         if self._root is None:
@@ -142,11 +148,6 @@ class RunsPage(QWidget):
         self._keep_notes()
 
     # Qt
-
-    def showEvent(self, event: QShowEvent) -> None:
-        """The engine is asked for the list each time."""
-        self._awaited = self._awaited or not event.spontaneous()
-        super().showEvent(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Notes are kept when the field is left."""
@@ -184,11 +185,11 @@ class RunsPage(QWidget):
     def _say(self, run: RecordedRun | None, many: bool, why: str) -> None:
         if self._root is None:
             return
-        if not self.runs.runs:
+        if self._outdated:
+            self.message.say(self._outdated)
+        elif not self.runs.runs:
             where = f"There are no runs in {self._root}."
             self.message.say(where if self._root else "Runs are not recorded.")
-        elif self._outdated:
-            self.message.say(self._outdated)
         elif run is None:
             self.message.say("No run has all of these words.")
         elif many:
