@@ -24,7 +24,7 @@ _ASKED = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
 def follow(read: Callable[[], bytes]) -> None:
-    """Take in what the parent writes, until it closes the pipe."""
+    """Read the paces that the parent writes, a line each, until it closes the pipe."""
     left = b""
     while new := read():
         *lines, left = (left + new).split(b"\n")

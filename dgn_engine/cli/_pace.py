@@ -1,4 +1,4 @@
-"""The pace that a window asks of the `dgn train` that it started; nobody asks for one else."""
+"""The pace that a window sets for the `dgn train` that it started; 0 without a window."""
 
 from __future__ import annotations
 

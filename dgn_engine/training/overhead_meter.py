@@ -1,10 +1,10 @@
 """The viewer overhead: the share of a run's step rate that is lost because it is watched.
 
-It is an experiment, not an account. Nearly twice a second comes a *quiet stretch*: for about a
-seventh of a second steps are taken, and nothing is read, published or recorded, so that the window
-sleeps. The rate in these stretches is that of a run nobody watches; the rate over all time is what
-is left of it. Both come from the same seconds, so that the load of the machine is in both, and the
-spread from pair to pair says how far the difference can be trusted.
+It is measured, not added up. Nearly twice a second there is a *quiet stretch*: for about a seventh
+of a second steps are taken, and nothing is read, published or recorded, so that the window sleeps.
+The rate in these stretches is that of a run nobody watches; the rate over all time is what is left
+of it. Both come from the same seconds, so that the load of the machine is in both, and the spread
+from pair to pair says how far the difference can be trusted.
 
 On a busy machine the clock says little: in a tenth of a second the run has a few slices of a
 processor. There the rate is taken apart: steps per second = (steps per processor second) × (share
@@ -31,10 +31,9 @@ from dgn_engine.protocol.frames import Array
 
 EVERY = 0.5  # seconds between two quiet stretches, and at least
 APART = 4.0  # … so many times what the last one took
-QUIET = (
-    0.15  # seconds of a quiet stretch: of the clock, so that moments in which the machine is busy
-)
-# have as much weight in them as in all time
+# Seconds of a quiet stretch, by the clock: so moments in which the machine is busy have the same
+# weight there as in all time.
+QUIET = 0.15
 LONGEST_QUIET = 0.3  # … where steps are long
 STEPS = 2  # … and at least so many steps, unless they take longer than that
 GUARD = 0.01  # seconds before it, in which the window falls asleep
@@ -125,9 +124,8 @@ class OverheadMeter:
         self.others = others
         self.steps = 0  # counted by whoever takes them
         self.charged = 0.0  # processor seconds, by the ledger
-        self._pairs: deque[tuple[StepCosts, StepCosts]] = deque(
-            maxlen=PAIRS
-        )  # all time, the quiet part
+        # All time, and the quiet part of it.
+        self._pairs: deque[tuple[StepCosts, StepCosts]] = deque(maxlen=PAIRS)
         self._start: StepCosts | None = None  # of the pair that is open
         self._left_out = _NOTHING  # of it
         self._guard: StepCosts | None = None  # a quiet stretch is about to begin: since when
@@ -146,7 +144,7 @@ class OverheadMeter:
             self.reason = reason
 
     def forget(self) -> None:
-        """Something changed what a step or watching takes: begin anew."""
+        """Discard all measurements: what a step or watching takes has changed."""
         self._pairs.clear()
         self._start = self._guard = self._quiet = self.measured = None
         self._left_out = self._quiet_left_out = _NOTHING

@@ -176,8 +176,8 @@ class Recording:
         return self._recorder.mark()
 
     def hold(self, steps: Collection[int]) -> None:
-        """Keep the checkpoints of these steps, and no others that newer ones replace. This ends
-        with the recording, however that ends."""
+        """Keep the checkpoints of these steps, and only these, where newer ones would replace them,
+        until other steps are given or the recording ends."""
         self._recorder.folder.held = frozenset(steps)
 
     def close(

@@ -291,20 +291,20 @@ class Run:
         self._emit(events.Diverged(step, "loss", last))
 
     def stop_overflowed(self) -> None:
-        """End the run, as a loss that is not finite does: a reading saw weights that are not."""
+        """End the run as a loss that is not finite does: a reading found such weights."""
         if not self.diverged:
             last = self.step_count if self.device.type == "cpu" else self.evaluation.last_finite
             self.diverged = True
             self._emit(events.Diverged(self.step_count, "weights", last))
 
     def copies(self) -> list[Snapshot]:
-        """Copies of its state that somebody holds: undo, or the recorder until it has written."""
+        """Return the copies of its state that undo holds, or the recorder until it has written."""
         copies = [copy for known in self._copies if (copy := known()) is not None]
         self._copies = [weakref.ref(copy) for copy in copies]
         return copies
 
     def note_copy(self, copy: Snapshot) -> None:
-        """Know of a copy of its state for as long as somebody holds it."""
+        """Keep a weak reference to a copy of its state, for `copies`."""
         self._copies = [weakref.ref(known) for known in (*self.copies(), copy)]
 
     def stop_if_trained(self, accuracy: float) -> None:
