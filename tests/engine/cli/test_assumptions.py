@@ -108,7 +108,7 @@ def test_another_accuracy_than_expected_is_refused_and_nothing_is_written(
     for door in doors:
         assert main([*door, "--expect-accuracy", "92.9"]) == 2
         told = capsys.readouterr().err
-        assert f"tanh.pt is right on {right}%" in told
+        assert f"tanh.pt is right on {right} %" in told
         assert "not on the 92.9 % expected" in told
         assert told.count("\n") == 1
         assert not (tmp_path / "out").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from tests.viewer.shell.clipped_text import shown_text
 
 _CAPITALS = 0.72  # height of a capital or a figure as a share of the type size
 _SLACK = 1.0  # pixels by which a measure may be off
+_APART = 2.0  # pixels between two numbers of an axis, which would be read as one
+_TICK = re.compile(r"[−+]?\d[\d.,]*[kMGT]?(×10[⁻⁰¹²³⁴-⁹]+)?")
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,14 @@ def painted_complaints(found: PaintedTexts) -> Iterator[str]:
         for one, other in combinations(texts, 2):
             if one.box.intersects(other.box):
                 yield f"{where} paints {one.text!r} over {other.text!r} at {_corners(one.box)}"
+            elif _touch(one, other):
+                yield f"{where} paints {one.text!r} beside {other.text!r} at {_corners(one.box)}"
+
+
+def _touch(one: PaintedText, other: PaintedText) -> bool:
+    """Whether two numbers of one row stand so close that they are read as one."""
+    wider = one.box.adjusted(-_APART, 0.0, _APART, 0.0)
+    return all(_TICK.fullmatch(text.text) for text in (one, other)) and wider.intersects(other.box)
 
 
 def canvas_tip(canvas: QWidget, place: QPointF) -> str:
