@@ -173,10 +173,12 @@ class ProbeSchedule:
         self.dropped = True
 
     def invalidate_comparing(self) -> None:
-        """The comparison changed: every probe that compares is due at once."""
+        """Another network is compared, or none: every probe that compares is due at once, and what
+        it read beside the network before is no more."""
         for name in self._watched:
             if self._probes[name].compares:
                 self._due_at_once(name)
+                self.dropped |= self.readings.pop(name, None) is not None
 
     def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
         """Probes whose time has come; `catch_up`: all that have not seen this step."""

@@ -152,6 +152,7 @@ def test_a_new_comparison_makes_those_due_that_compare(bench: Bench) -> None:
     assert bench.schedule.due(1) == ()
     bench.schedule.invalidate_comparing()
     assert bench.schedule.due(1) == ("q",)
+    assert (list(bench.schedule.readings), bench.schedule.dropped) == (["p"], True)
 
 
 def test_an_unknown_probe_is_refused_with_the_nearest(bench: Bench) -> None:
