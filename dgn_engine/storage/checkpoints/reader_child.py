@@ -171,7 +171,8 @@ def _no_checkpoint(start: bytes) -> str:
     text = start.decode("latin-1").strip()
     if text and text.isascii() and all(each.isprintable() or each.isspace() for each in text):
         return f"is no checkpoint that is read here: it is text, '{plain(text, _SHOWN)}'"
-    return "is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)"
+    kinds = ".pt, .pth, .safetensors, .npz or .npy"
+    return f"is no checkpoint that is read here: what it holds is no {kinds}, or it is damaged"
 
 
 def _check_whole(content: Content) -> None:

@@ -205,7 +205,7 @@ def test_arrays_of_an_archive_are_read_and_the_rest_is_named() -> None:
         (b"<html-like>", "is no checkpoint that is read here: it is text, '<html-like>'"),
         (b"<?xml version='1.0'?><Error>", "is no checkpoint that is read here: it is text"),
         (b"Entry not found", "is no checkpoint that is read here: it is text, 'Entry not found'"),
-        (b"caf\xe9 and more", "is no checkpoint that is read here (.pt"),
+        (b"caf\xe9 and more", "is no checkpoint that is read here: what it holds"),
         (b"version https://git-lfs.github.com/spec/v1", "is a pointer of Git LFS"),
         (b"anything", "is no checkpoint that is read here"),
         (b"", "is empty"),
