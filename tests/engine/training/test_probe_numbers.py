@@ -338,7 +338,8 @@ def looks(
     standing: bool = False,
 ) -> list[int]:
     """Of how many examples the next readings are, of a probe that takes 1e9 FLOP for each."""
-    schedule = ProbeSchedule(events.append, fewer=True)
+    working = WatchBudget(busy=clock.monotonic)  # all that time; else it counts as asleep
+    schedule = ProbeSchedule(events.append, budget=working, fewer=True)
     schedule.watch((ProbeRequest("gates"),))
 
     def read(context: ProbeContext, *_: object) -> ProbeResult:
