@@ -122,7 +122,8 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     ]  # fmt: skip
     assert titles(tops["Run"].menu()) == [
         "Run", "One step", "One epoch", "Reset", "Go back to the last finite state", "",
-        "Branch from here…", "Stop the branch", "", "Train on from here", "Train on, gates fixed", "", "Start the engine again",
+        "Branch from here…", "Stop the branch", "", "Train on from here", "Train on, gates fixed",
+        "", "Start the engine again",
     ]  # fmt: skip
     assert titles(tops["View"].menu()) == [
         "Command palette…", "Panels", "", "Maximise panel", "Layout", "", "Theme", "",
