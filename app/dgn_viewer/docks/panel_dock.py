@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, Signal
@@ -87,7 +87,9 @@ class PanelDock(QWidget):
         linked: LinkedSelection | None = None,
         steps: LinkedSteps | None = None,
         clock: Callable[[], float] = time.monotonic,
+        ages: ReadingAges | None = None,
     ) -> None:
+        """What panels have in common: `linked`, `steps` and `ages`."""
         super().__init__(parent)
         self.panel_id = panel_id
         self.spec = spec
@@ -107,7 +109,8 @@ class PanelDock(QWidget):
         self._state: State = "waiting"
         self._last_fault = ""
         self._every = 0.0
-        self._ages = ReadingAges()
+        self._ages = ages or ReadingAges()
+        self._read: Mapping[str, int] = {}  # steps of the readings that are drawn
         self._age: Age | None = None
         self._said_at = 0.0  # when the age was last said
         self._facts = FactsLine(theme)
@@ -145,8 +148,7 @@ class PanelDock(QWidget):
         if view.run is not self._view.run and self.charts.made is not None:
             self.charts.made.follow_steps()  # it has other steps
             self._steps.follow()
-        if view.run is not self._view.run:
-            self._ages.forget()
+        self._ages.follow(view.run)
         if view.run is not self._view.run or view.pictures is not self._view.pictures:
             self._linked.unpin()  # there are other examples in these places, or other layers
         self._view = self._as_chosen(view)
@@ -165,8 +167,8 @@ class PanelDock(QWidget):
         self._shown = shown
         if view.cursor is None and isinstance(shown, Scene):
             readings = readings_of(self.spec, self._view)
-            read = {reading.probe: reading.step for reading in readings}
-            self._ages.take(read or {"": shown.step})
+            self._read = {one.probe: one.step for one in readings} or {"": shown.step}
+            self._ages.take(self._read)
         self._state = self._state_of(shown)
         match shown:
             case Scene():
@@ -379,7 +381,7 @@ class PanelDock(QWidget):
         self._say_age(self._age_now() if state == "stale" else None)
 
     def _age_now(self) -> Age | None:
-        return self._ages.age(self._clock(), self._view.paused)
+        return self._ages.age(self._read.values(), self._clock(), self._view.paused)
 
     def _say_age(self, age: Age | None) -> None:
         """Where the picture stays the same, the steps are counted once a second."""

@@ -17,6 +17,7 @@ from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.maximised_panel import MaximisedPanel
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
+from dgn_viewer.docks.reading_age import ReadingAges
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.announcement import announce
@@ -50,6 +51,7 @@ class PanelDocks(QObject):
         self.hosts: dict[str, PanelDock] = {}
         self.linked = LinkedSelection(self)
         self.steps = LinkedSteps(self)
+        self.ages = ReadingAges()
         self._docks: dict[str, PanelFrame] = {}
         self._titles: dict[str, DockTitle] = {}
         for name, spec in specs.items():
@@ -67,7 +69,8 @@ class PanelDocks(QObject):
     def _add(self, name: str, spec: PanelSpec, theme: Theme) -> None:
         dock = PanelFrame(spec.title, self.window)
         dock.setObjectName(f"panel.{name}")
-        host = PanelDock(name, spec, theme, linked=self.linked, steps=self.steps)
+        linked, steps, ages = self.linked, self.steps, self.ages
+        host = PanelDock(name, spec, theme, linked=linked, steps=steps, ages=ages)
         dock.setWidget(host)
         title = DockTitle(dock)
         dock.setTitleBarWidget(title)

@@ -33,8 +33,9 @@ def test_the_interval_is_that_of_the_last_two_readings_and_a_rewound_run_is_anot
 
     def at(step: int, now: float, npk: int, **others: int) -> Age | None:
         ages.reach(step, now)
-        ages.take({"npk": npk, **others})
-        return ages.age(now)
+        read = {"npk": npk, **others}
+        ages.take(read)
+        return ages.age(read.values(), now)
 
     assert at(0, 0.0, 0) is None
     assert at(450, 7.0, 0) is None  # the run is not known to have been further before
@@ -46,10 +47,10 @@ def test_the_interval_is_that_of_the_last_two_readings_and_a_rewound_run_is_anot
     assert at(1600, 26.0, 1400) is None
     assert at(1601, 27.1, 1400) is None  # it came this second
     assert at(1610, 29.2, 1400) == Age(1400, 210)
-    # The oldest of two is what is said of a panel.
-    assert at(1610, 29.2, 1400, ntk=7) == Age(1400, 210)
-    for step in (1620, 1630):
-        assert at(step, 29.2 + (step - 1610) * 0.8, 1400, ntk=7) is not None
+    assert at(1610, 29.2, 1400, ntk=7) is None  # the other one was read once: it has time …
+    assert at(1620, 37.2, 1400, ntk=7) is None
+    # … and then the oldest of two is what is said of a panel.
+    assert at(1630, 45.2, 1400, ntk=7) == Age(7, 1623)
     assert at(1640, 53.2, 1400, ntk=7) == Age(7, 1633)
     assert at(12, 53.3, 0) is None
 
@@ -64,10 +65,10 @@ def test_a_panel_does_not_blink_between_readings_that_are_always_slow() -> None:
         if now >= due:
             reading, due = round(6 * (now - 4)), now + (13.0 if tick % 2 else 9.0)
         ages.take({"overlap": reading})
-        assert ages.age(now) is None, now
+        assert ages.age([reading], now) is None, now
     for tick in range(600, 900):  # and then no more
         ages.reach(round(6 * tick / 10), tick / 10)
-    assert ages.age(90.0) == Age(reading, round(6 * 89.9) - reading)
+    assert ages.age([reading], 90.0) == Age(reading, round(6 * 89.9) - reading)
 
 
 def test_the_time_in_which_the_process_was_stopped_makes_no_reading_stale() -> None:
@@ -76,4 +77,37 @@ def test_the_time_in_which_the_process_was_stopped_makes_no_reading_stale() -> N
         ages.reach(5000 + tick, 100.0 + tick * FRESH / 50)
         ages.take({"npk": 5000})
     ages.reach(5101, 9000.0)
-    assert ages.age(9000.0) is None
+    assert ages.age([5000], 9000.0) is None
+
+
+def test_panels_whose_readings_are_of_the_same_step_are_stale_together() -> None:
+    """Gates are read every 2 s, the kernel every 8 s, of the same steps, and then neither."""
+    ages, gates, kernel = ReadingAges(), 0, 0
+    said: list[Age | None] = []
+    for tick in range(600):  # a minute at 400 steps a second
+        now = tick / 10
+        ages.reach(40 * tick, now)
+        if tick % 20 == 0 and tick <= 320:
+            gates = 40 * tick
+            ages.take({"gates": gates})
+        if tick % 80 == 0 and tick <= 320:
+            kernel = 40 * tick
+            ages.take({"kernel": kernel})
+        assert tick > 320 or ages.age([kernel], now) is None, tick  # none blinks
+        if gates == kernel:
+            said.append(ages.age([gates], now))
+            assert ages.age([kernel], now) == said[-1]
+    assert said[-1] == Age(12_800, 600 * 40 - 40 - 12_800)
+
+
+def test_a_probe_that_nobody_watches_any_more_keeps_no_reading_fresh() -> None:
+    ages = ReadingAges()
+    for tick in range(0, 700):
+        ages.reach(tick, tick / 10)
+        if tick % 20 == 0 and tick <= 400:
+            ages.take({"gates": tick})
+        if tick % 200 == 0 and tick <= 400:
+            ages.take({"kernel": tick})
+    assert ages.age([400], 69.9) is None  # the kernel may take half as long again
+    ages.watch(["gates"])
+    assert ages.age([400], 69.9) == Age(400, 299)
