@@ -46,6 +46,7 @@ class PanelScheduler(QObject):
         self._painting: dict[str, float] = {}  # what painting had taken when it was last drawn
         self._watched: tuple[ProbeRequest, ...] | None = None
         self._asked = False
+        self._rearranged = False  # panels came or went since probes were asked for
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
@@ -102,12 +103,15 @@ class PanelScheduler(QObject):
         self._watch()
 
     def _look_elsewhere(self) -> None:
-        self._watch()
+        """Ask for other probes once the panels stand: a layout that is put back hides all of them
+        for a moment, which is no gap in what is measured."""
+        self._rearranged = True
         self.refresh()
 
     def _chosen_in(self, name: str) -> None:
         self._when.pop(name, None)  # a user's choice is drawn at once
-        self._look_elsewhere()
+        self._watch()
+        self.refresh()
 
     def _due(self, name: str) -> float:
         """When a panel may be drawn again; one never drawn has been due for ever."""
@@ -136,6 +140,8 @@ class PanelScheduler(QObject):
 
     def _turn(self) -> None:
         self._asked = False
+        if self._rearranged:
+            self._watch()
         waiting = self.stale()
         if not waiting or self._docks.window.isMinimized():
             return
@@ -185,6 +191,7 @@ class PanelScheduler(QObject):
         return revisions, tuple(sorted(self._docks.hosts[name].choices().items()))
 
     def _watch(self) -> None:
+        self._rearranged = False
         merged: dict[str, dict[str, OptionValue]] = {}
         for name in self._docks.visible():
             for request in self._docks.hosts[name].requests():
@@ -195,4 +202,5 @@ class PanelScheduler(QObject):
         )
         if requests != self._watched:
             self._watched = requests
+            self._docks.ages.watch(merged)
             self._send(Watch(requests))

@@ -14,6 +14,7 @@ from dgn_engine.protocol.commands import Command, ProbeRequest, ReportWindow, Wa
 from dgn_engine.protocol.events import Measured, Paused, ProbeScalars, RegimeSwapped
 from dgn_engine.protocol.frames import Frame, Reading, Watching
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
+from dgn_viewer.docks.reading_age import ReadingAges
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec, View
 from dgn_viewer.state.history import History
@@ -89,6 +90,7 @@ class ScriptedDocks(QObject):
         self.log: list[str] = []
         self.hosts = {name: DrawnHost(name, self.log, clock) for name in SPECS}
         self.seen = list(SPECS)
+        self.ages = ReadingAges()
         self.minimised = False
         self.window = SimpleNamespace(isMinimized=lambda: self.minimised)
 
@@ -307,6 +309,7 @@ def test_only_the_probes_of_visible_panels_are_watched_each_once(stage: Stage) -
     )
     hosts["gates"].asks = (ProbeRequest("gates", (("layer", 1),)),)
     stage.docks.changed.emit()
+    stage.turn()
     both = Watch(
         (
             ProbeRequest("gates", (("layer", 1), ("unit", 3))),
@@ -314,10 +317,14 @@ def test_only_the_probes_of_visible_panels_are_watched_each_once(stage: Stage) -
         )
     )
     assert stage.sent == [both]
-    stage.docks.changed.emit()
+    for seen in (["gates"], [], ["npk"], list(SPECS)):  # a layout is put back, all at once
+        stage.docks.seen = seen
+        stage.docks.changed.emit()
+    stage.turn()
     assert stage.sent == [both]  # nothing new
     stage.docks.seen = ["gates"]
     stage.docks.changed.emit()
+    stage.turn()
     alone = Watch((ProbeRequest("gates", (("layer", 1),)),))
     assert stage.sent == [both, alone]
     stage.scheduler.watch_again()
