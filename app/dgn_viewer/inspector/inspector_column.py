@@ -44,7 +44,7 @@ from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import column, row, scrolling
 
 WIDTH = 400
-_LEAST_WIDTH = 352
+LEAST_WIDTH = 352
 _SHARE = 0.45  # of the window, that the column may have
 _SPLITTER = 8  # pixels beside the column in which the mouse takes the splitter
 Page = (
@@ -267,7 +267,7 @@ class Inspector(QFrame):
     def _lay_out(self) -> None:
         head = row((self._title, 1), self._close, margins=(16, 8, 8, 4))
         column(head, (self._place, 1), into=self, spacing=0)
-        self.setMinimumWidth(_LEAST_WIDTH)
+        self.setMinimumWidth(LEAST_WIDTH)
 
 
 class InspectorDock(QDockWidget):

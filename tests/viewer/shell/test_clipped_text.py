@@ -20,6 +20,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.protocol.commands import OpenFile, Pause, Rewire, SaveWeights, SwapRegime
 from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.inspector_column import LEAST_WIDTH
 from dgn_viewer.scene.elements import Scene
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -44,6 +45,7 @@ from tests.viewer.shell.window_views import (
 )
 
 LONG = "a_class_of_sixty_characters_that_tells_itself_apart_at_its_{}"
+SCROLL_BAR = 12  # pixels beside a page that is higher than the column
 SIZES = ((1024, 700), (1280, 800), (1440, 900), (1920, 1200))
 
 
@@ -77,8 +79,9 @@ def _named_like_a_resnet(viewer: Viewer) -> None:
 def _seen(viewer: Viewer, qtbot: QtBot, texts: PaintedTexts, root: QWidget) -> list[str]:
     """What is wrong with what the window shows now."""
     window = viewer.window
-    QApplication.processEvents()
-    window.display.draw_now()
+    for _ in range(2):  # what is drawn first may change the room that there is
+        QApplication.processEvents()
+        window.display.draw_now()
     window.status.catch_up()
     QApplication.processEvents()
     texts.clear()
@@ -100,6 +103,9 @@ def _walk(
             window.resize(*size)
             root = show()
             wrong = _seen(viewer, qtbot, texts, root if isinstance(root, QWidget) else window)
+            page = window.inspector.page
+            if page is not None and page.minimumSizeHint().width() > LEAST_WIDTH - SCROLL_BAR:
+                wrong.append("the page does not fit the narrowest column")
             if (window.width(), window.height()) != size:
                 wrong.append(f"the window is {window.width()} × {window.height()}")
             if wrong:

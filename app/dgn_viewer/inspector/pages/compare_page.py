@@ -26,6 +26,7 @@ from dgn_viewer.inspector.pages.origin_field import OriginField, origin_in_words
 from dgn_viewer.scene.differences import differences
 from dgn_viewer.scene.panel_spec import View
 from dgn_viewer.scene.run_text import branch_in_words
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.form_fields import ListField, PickBox
 from dgn_viewer.widgets.form_section import Section
@@ -218,7 +219,7 @@ class ComparePage(QFrame):
             )
 
     def _lay_out(self) -> None:
-        form = Section("A branch: the same run, something changed")
+        form = Section("A branch of this run")
         form.add("from", self.origin, "Now, or any step that the run has taken")
         form.add("", self.origin_words)
         form.add("regime", self.regime)
@@ -231,11 +232,11 @@ class ComparePage(QFrame):
                  "or as many as it can")  # fmt: skip
         self.origin.moved.connect(self._show_step)
         buttons = row(self.start, self.stop, 1, spacing=8)
-        more = row(self.compare, self.copy, 1, spacing=8)
-        other = row(self.compare_step, 1, spacing=8)
+        # A row each, so that they fit the narrowest column.
+        copy, compare, other = (row(one, 1) for one in (self.copy, self.compare, self.compare_step))
         table = Section("Differences")
         column(
-            form, self.message, buttons, more, self.status, self.sharing, other, table,
+            form, self.message, buttons, self.status, self.sharing, copy, compare, other, table,
             self.nothing, self.sides, self.table, 1, into=self, margins=(16, 8, 16, 12), spacing=8,
         )  # fmt: skip
         self.message.end_with_edits_in(self)
@@ -257,7 +258,8 @@ class ComparePage(QFrame):
         if self.isVisible():
             self._hold(step)
         exact = step is not None and listed is not None and listed.nearest(step) == step
-        self.compare_step.setText(f"Compare with step {step:,}" if exact else _A_STEP)
+        words = f"Compare with step {step:,}" if exact else _A_STEP
+        self.compare_step.setText(with_chosen_numbers(words))
         self.compare_step.setEnabled(state.has_run and exact)
 
 
