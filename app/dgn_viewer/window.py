@@ -156,7 +156,7 @@ class Window(QMainWindow):
             self._show_in_bars()
 
     def _show_in_bars(self) -> None:
-        self.status.show_state(self.shown_state, self.step_cursor.step, self.step_cursor.last_step)
+        self.status.show_state(self.shown_state, self.step_cursor.step)
         for row in self.banners:
             row.show_state(self.shown_state)
 
@@ -174,7 +174,6 @@ class Window(QMainWindow):
         if self.history.on_frame(frame):
             self.status.show_frame(frame)
             self.step_cursor.on_frame(frame)
-            self.time_bar.on_frame(frame)
             self.tour.refresh()
             self.display.follow(frame.watching)
             self.display.refresh()
@@ -288,7 +287,7 @@ class Window(QMainWindow):
             self.history, probes, self._draw_past, lambda: self.step_cursor.source, self
         )
         self.inspector = Inspector(send, lambda: self.history.view({}))
-        self.status = StatusBar(self)
+        self.status = StatusBar(self, last_step=lambda: self.step_cursor.last_step)
         self.status.cancel_wanted.connect(partial(send, CancelLoading()))
         buttons = (partial(send, command()) for command in (Undo, Redo, GoBack, UndoSetting))
         self.notices = Notices(self, now, *buttons)
@@ -474,6 +473,14 @@ class Window(QMainWindow):
         for part in (self.toolbar, self.strip):
             part.live_wanted.connect(self._offer_live)
         self.step_cursor.thinned.connect(lambda words: self.notices.tell(Notice("info", words)))
+        self.display.drawn.connect(self.status.keep_up)
+        self.status.was_written.connect(self.time_bar.renew)
+        for signal in (
+            self.step_cursor.changed,
+            self.step_cursor.reach_changed,
+            self.step_cursor.steps_changed,
+        ):
+            signal.connect(self.status.catch_up)
         self.notices.changed.connect(self.status.share_room)
         self.notices.step_wanted.connect(self._go_to_step)
         for host in self.docks.hosts.values():

@@ -186,3 +186,20 @@ def test_ctrl_c_ends_the_program_without_a_traceback(
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert not picture.exists()
+
+
+def test_panels_status_bar_and_time_bar_say_the_same_step(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
+) -> None:
+    window = make_viewer(small_run()).window
+    said: list[tuple[int, str, str]] = []
+
+    def note(step: int) -> None:
+        slider = window.time_bar.slider.accessibleDescription()
+        said.append((step, window.status.text("step"), slider))
+
+    window.display.drawn.connect(note)
+    qtbot.waitUntil(lambda: len(said) > 12)
+    steps = [int(words.removeprefix("step ").replace(",", "")) for _, words, _ in said]
+    assert all(drawn <= step for step, (drawn, _, _) in zip(steps, said, strict=True))
+    assert all(slider == f"live, {words}" for _, words, slider in said)

@@ -56,14 +56,18 @@ def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     probe = window.docks.hosts["ntk"].requests()[0].probe
     sent = record(viewer)
+
+    def watched() -> list[set[str]]:
+        watches = [command for command in sent if isinstance(command, Watch)]
+        return [{request.probe for request in watch.requests} for watch in watches]
+
     window.docks.toggle("ntk")
-    watches = [command for command in sent if isinstance(command, Watch)]
-    assert watches
-    assert probe not in {request.probe for request in watches[-1].requests}
     assert not window.registry["panel.ntk"].isChecked()
+    qtbot.waitUntil(lambda: len(watched()) == 1)
+    assert probe not in watched()[-1]
     window.docks.toggle("ntk")
-    watches = [command for command in sent if isinstance(command, Watch)]
-    assert probe in {request.probe for request in watches[-1].requests}
+    qtbot.waitUntil(lambda: len(watched()) == 2)
+    assert probe in watched()[-1]
     step = window.history.step
     readings = window.history.readings
     qtbot.waitUntil(lambda: probe in readings and readings[probe].step > step)

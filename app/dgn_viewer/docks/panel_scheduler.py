@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from functools import partial
 
-from PySide6.QtCore import QObject, Qt, QTimer
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
 from dgn_engine.protocol.frames import Watching
@@ -16,6 +16,7 @@ from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.look_back_pace import LookBackPace
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.redraw_pace import SHORTEST, RedrawPace
+from dgn_viewer.scene.elements import Scene
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.state.history import History
 
@@ -24,7 +25,12 @@ Revision = tuple[int, int, int]  # runs, what concerns all panels, one source
 
 
 class PanelScheduler(QObject):
-    """One panel a turn, a prompt one or else the one longest due; input is handled in between."""
+    """One panel a turn, a prompt one or else the one longest due; input is handled in between.
+
+    `drawn(step)`: a panel shows this step of the run.
+    """
+
+    drawn = Signal(int)
 
     def __init__(
         self,
@@ -169,6 +175,8 @@ class PanelScheduler(QObject):
         self._when[name] = now
         self._painting[name] = painting
         host.show_view(self._history.view(host.choices()), self._pace.every)
+        if self._history.past is None and isinstance(shown := host.shown(), Scene):
+            self.drawn.emit(shown.step)
         cost = time.thread_time() - began + painted
         if self._history.past is None:
             self._pace.drawn(cost)

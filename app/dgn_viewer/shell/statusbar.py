@@ -30,6 +30,7 @@ _LEFT = ("device", "graphs", "regime", "speed", "overhead", "eta")
 _RIGHT = ("phase", "step", "epoch")
 _SHORT = ("regime", "speed")  # of the left end, beside a notice in a narrow bar
 _WIDE = 1400  # pixels
+_EDGE = 8  # pixels between a button and the edge of the window
 _EVERY_MS = 400  # numbers that change faster cannot be read …
 _LOOK_MS = 1000  # … and so long after the last frame it is looked whether steps are taken
 _STANDS = 2.0  # seconds without a step, and twice a step's time, after which no rate is told;
@@ -90,20 +91,27 @@ def explain_overhead(now: Watching) -> str:
 class StatusBar(QStatusBar):
     """Shows the state of the run and the newest frame, refreshed a few times a second.
 
-    `cancel_wanted`: what is being read is not wanted any more.
+    `cancel_wanted`: what is being read is not wanted any more. `was_written`: its texts are those
+    of now, and whatever else says the step of the run says the same one.
     """
 
     cancel_wanted = Signal()
+    was_written = Signal()
 
     def __init__(
-        self, parent: QWidget | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        parent: QWidget | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        last_step: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`last_step()`: the step that the run is known to have reached, by scores too."""
         super().__init__(parent)
+        self._last_step = last_step
+        self._step = 0  # that was written last
         self.setSizeGripEnabled(False)
         self._clock = clock
         self._state = RunState()
-        self._past: int | None = None  # the step that is looked back at …
-        self._last = 0  # … of so many
+        self._past: int | None = None  # the step that is looked back at
         self._frame: Frame | None = None
         self._stepped = clock()  # when a step was last heard of, or training began
         self._step_time = 0.0  # seconds, by the last rate that was heard of
@@ -115,7 +123,7 @@ class StatusBar(QStatusBar):
         self._numbers = ""
         left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
         self._left, self._right = ChangingLabel(left, self), ChangingLabel(right, self)
-        self._cancel = push_button("Cancel", self.cancel_wanted, "small", "Stop reading the data")
+        self._cancel = push_button("Cancel", self._ask_cancel, "small", "Stop reading the data")
         self._cancel.setObjectName("cancel_loading")
         self._cancel.setAccessibleName("Stop reading the data")
         self._cancel.hide()
@@ -156,12 +164,12 @@ class StatusBar(QStatusBar):
         super().resizeEvent(event)
         self.share_room()
 
-    def show_state(self, state: RunState, past: int | None = None, last: int = 0) -> None:
-        """Show this state; `past`: the step that is looked back at, of `last` (None: live)."""
+    def show_state(self, state: RunState, past: int | None = None) -> None:
+        """Show this state; `past`: the step that is looked back at (None: live)."""
         before, self._state = self._state, state
         other = (past is None, state.regime) != (self._past is None, before.regime)
-        self._past, self._last = past, last
-        self._cancel.setVisible(bool(state.working) and state.can_cancel)
+        self._past = past
+        self._offer_cancel(bool(state.working) and state.can_cancel)
         if state.run is not before.run:
             self._frame, self._step_time = None, 0.0
         if state.running and not before.running:
@@ -182,10 +190,29 @@ class StatusBar(QStatusBar):
         else:
             self._later()
 
+    def keep_up(self, step: int) -> None:
+        """Say no smaller step than a panel that has just been drawn."""
+        if step > self._step:
+            self.catch_up()
+
     def catch_up(self) -> None:
         """Say now what would be said in a moment."""
         self._timer.stop()
         self._write()
+
+    def _ask_cancel(self) -> None:
+        """Say so at once: what is being read may end only seconds later."""
+        self._cancel.setText("Cancelling…")
+        self._cancel.setEnabled(False)
+        self.cancel_wanted.emit()
+
+    def _offer_cancel(self, possible: bool) -> None:
+        if possible == self._cancel.isVisibleTo(self):
+            return
+        self._cancel.setText("Cancel")
+        self._cancel.setEnabled(True)
+        self._cancel.setVisible(possible)
+        self._row.setContentsMargins(0, 0, _EDGE if possible else 0, 0)
 
     def _about(self) -> str:
         """Return the tip: why steps are not captured, and what the viewer costs."""
@@ -221,6 +248,7 @@ class StatusBar(QStatusBar):
             self._left.setToolTip(plain_tip(about))
         if self._state.running:
             self._timer.start(_LOOK_MS)
+        self.was_written.emit()
 
     def _texts(self) -> dict[str, str]:
         now, frame = self._state, self._frame
@@ -228,10 +256,10 @@ class StatusBar(QStatusBar):
         standing = self._clock() - self._stepped
         stands = standing > max(_STANDS * self._slowed, 2.0 * self._step_time)
         eta = frame.eta_seconds if going and frame and not stands else None
-        step = max(now.step, frame.step if frame else 0)
+        step = self._step = max(now.step, frame.step if frame else 0, self._last_step())
         words, epoch = f"step {step:,}", frame.epoch if frame else 0.0
         if self._past is not None and now.run is not None:
-            words = f"step {self._past:,} of {max(step, self._last):,}"
+            words = f"step {self._past:,} of {step:,}"
             epoch = self._past / max(now.run.steps_per_epoch, 1)
         return {
             "device": now.run.device if now.run else "",

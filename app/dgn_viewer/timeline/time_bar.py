@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 from PySide6.QtCore import QSize, Qt
@@ -17,7 +16,6 @@ from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.widgets.layouts import PlainLabel, row
 
-_EVERY = 0.4  # seconds between two looks at how far a live run has come
 _GUIDE = (
     "Drag, press ← and →, or double-click a chart over steps, to look back; training goes on. "
     "Esc or End: back to live"
@@ -41,7 +39,6 @@ class TimeBar(QToolBar):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
         self._cursor, self._history = cursor, history
         self._theme = LIGHT
-        self._renewed = 0.0
         self._tinted: bool | None = None
         self.slider = StepSlider()
         self.slider.wanted.connect(cursor.go_to)
@@ -69,7 +66,6 @@ class TimeBar(QToolBar):
 
     def renew(self) -> None:
         """Show where the cursor is."""
-        self._renewed = time.monotonic()
         cursor, why = self._cursor, self._cursor.why_not
         step, last = cursor.step, cursor.last_step
         self.slider.setEnabled(not why)
@@ -80,11 +76,6 @@ class TimeBar(QToolBar):
         _set_tip(self.label, why or cursor.trouble or cursor.held_words)
         self.live.setVisible(step is not None)
         self._tint(step is not None)
-
-    def on_frame(self, _frame: object) -> None:
-        """A live run has come further: followed a few times a second."""
-        if time.monotonic() - self._renewed >= _EVERY:
-            self.renew()
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme

@@ -67,6 +67,9 @@ class DrawnHost(QObject):
         self.views.append((view, every))
         self._clock.busy += self.cost
 
+    def shown(self) -> None:
+        """It has no picture."""
+
     def reach(self, step: int) -> None:
         self.reached.append(step)
 

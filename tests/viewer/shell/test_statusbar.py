@@ -248,6 +248,7 @@ def test_frames_that_come_rarely_on_a_busy_machine_are_not_steps_that_are_missin
 def test_what_reads_data_can_be_cancelled_while_it_does(qtbot: QtBot) -> None:
     bar = StatusBar()
     qtbot.addWidget(bar)
+    bar.resize(900, 30)
     bar.show()
     button = bar.findChild(QPushButton, "cancel_loading")
     reading = RunState().after(READY).after(Working("Reading images", 0.4, can_cancel=True))
@@ -264,3 +265,29 @@ def test_what_reads_data_can_be_cancelled_while_it_does(qtbot: QtBot) -> None:
     bar.show_state(reading)
     with qtbot.waitSignal(bar.cancel_wanted):
         button.click()
+    bar.show_state(reading.after(Working("Reading images", 0.5, can_cancel=True)))
+    assert not button.isEnabled()  # nothing has ended yet
+    asked = button.text()
+    qtbot.waitUntil(lambda: bar.width() - button.mapTo(bar, button.rect().topRight()).x() > 8)
+    bar.show_state(reading.after(Refused("start this run", "It was cancelled.")))
+    bar.show_state(reading)
+    assert button.isEnabled()
+    assert button.text() != asked
+
+
+def test_the_step_is_that_of_the_newest_score_and_is_written_when_a_panel_shows_a_later_one(
+    qtbot: QtBot,
+) -> None:
+    steps = [1300]
+    bar = StatusBar(last_step=lambda: steps[-1])
+    qtbot.addWidget(bar)
+    bar.show_state(RunState().after(READY).after(BEGUN))
+    written = []
+    bar.was_written.connect(lambda: written.append(bar.text("step")))
+    bar.show_frame(FRAME)
+    bar.catch_up()
+    steps.append(1327)
+    bar.keep_up(1300)  # a panel of an older reading: nothing is written for that
+    assert written == ["step 1,300"]
+    bar.keep_up(1320)
+    assert written == ["step 1,300", "step 1,327"]
