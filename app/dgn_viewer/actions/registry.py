@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QIcon, QKeySequence
 
 from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import plain_tip
 
 RESERVED = frozenset(
@@ -98,9 +99,11 @@ class Actions(QObject):
                 action.setToolTip(plain_tip(spec.why_not(now) or self._tip(spec)))
             if spec.checked is not None:
                 action.setChecked(spec.checked(now))
-            if spec.text_now is not None and (text := spec.text_now(now)) != action.text():
-                self._set_icon(spec, action)
-                action.setText(text)
+            if spec.text_now is not None:
+                text = with_chosen_numbers(spec.text_now(now))
+                if text != action.text():
+                    self._set_icon(spec, action)
+                    action.setText(text)
 
     def refusal(self, keys: QKeySequence) -> str:
         """Why the action of these keys cannot be done now, in a sentence; '' where it can, or no

@@ -20,6 +20,7 @@ from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings, adjusted
 from dgn_viewer.scene.elements import Chart, Scene
 from dgn_viewer.scene.matrix_difference import DrawnWith, as_it_is
 from dgn_viewer.scene.typeset import plain
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 
 if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView
@@ -171,7 +172,8 @@ class ChartControls(QObject):
         for _, group in groupby(found, key=lambda choice: choice.group):
             inner.addSeparator()
             for choice in group:
-                action = QAction(plain(choice.text).replace("&", "&&"), inner)
+                text = with_chosen_numbers(plain(choice.text))
+                action = QAction(text.replace("&", "&&"), inner)
                 action.setCheckable(True)
                 action.setChecked(choice.chosen)
                 action.triggered.connect(partial(self._take, choice, key, at))

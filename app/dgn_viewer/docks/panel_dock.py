@@ -43,6 +43,7 @@ from dgn_viewer.scene.elements import Empty, Scene, Shown
 from dgn_viewer.scene.example_readout import example_readout
 from dgn_viewer.scene.panel_readings import readings_of
 from dgn_viewer.scene.panel_spec import Option, PanelSpec, View, choice
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import icon, plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.button_keys import press_focused_button
@@ -346,7 +347,8 @@ class PanelDock(QWidget):
             combo = self._combos[option.id]
             if combo.view().isVisible():
                 continue
-            wanted = option.values(self._view)
+            offered = option.values(self._view)
+            wanted = tuple((value, with_chosen_numbers(label)) for value, label in offered)
             present = tuple(
                 (str(combo.itemData(i)), combo.itemText(i)) for i in range(combo.count())
             )

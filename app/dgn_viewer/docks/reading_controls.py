@@ -15,6 +15,7 @@ from dgn_engine.protocol.frames import Reading
 from dgn_engine.text.written_numbers import percent, time_left
 from dgn_viewer.scene.panel_readings import compared_readings, readings_of
 from dgn_viewer.scene.panel_spec import PanelSpec, View
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import icon, plain_tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_box import ElidedBox
@@ -127,7 +128,7 @@ class ProbeExamplesDial(ElidedBox):
         if wanted != tuple(self.itemData(place) for place in range(self.count())):
             self.clear()
             for count in wanted:
-                self.addItem(f"{count:,} examples", count)
+                self.addItem(with_chosen_numbers(f"{count:,} examples"), count)
         self.setCurrentIndex(self.findData(now))
 
 

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.elements import Fact
 from dgn_viewer.scene.typeset import html, plain
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.theme import DIMMED, Theme
 
 _GAP = 16.0
@@ -27,7 +28,7 @@ class TextLine(QWidget):
     def set_text(self, text: str) -> None:
         if text != self._text:
             self._text = text
-            self.setToolTip(html(text))
+            self.setToolTip(html(with_chosen_numbers(text)))
             self.setAccessibleName(plain(text))
             self.update()
 

@@ -6,8 +6,9 @@ import re
 
 NUMBERS = ("1,234.5", "1 234,5", "1234.5")
 _NARROW = "\N{NARROW NO-BREAK SPACE}"
-# A number that is no part of a name, of a version or of a list without spaces.
-_NUMBER = re.compile(r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\d,.]*\d|\.\w)")
+# A number that is no part of a name, of a version or of a list without spaces, and not what stands
+# in a path, in quotation marks or after '=': that is what somebody has typed.
+_NUMBER = re.compile(r"(?<![\w.,/\\'=])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\d,.]*\d|\.\w|[/\\'=])")
 
 
 def written(text: str, example: str) -> str:

@@ -12,9 +12,7 @@ from PySide6.QtWidgets import QStatusBar, QWidget
 from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.text.written_numbers import decimals, duration, percent, rate, time_left
-from dgn_viewer.scene.number_style import written
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.changing_label import ChangingLabel
 from dgn_viewer.widgets.layouts import push_button, row
 
@@ -120,7 +118,6 @@ class StatusBar(QStatusBar):
         self._said: dict[str, str] = {}
         self._written = 0.0  # when
         self._told = ""  # in the tip
-        self._numbers = ""
         left, right = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
         self._left, self._right = ChangingLabel(left, self), ChangingLabel(right, self)
         self._cancel = push_button("Cancel", self._ask_cancel, "small", "Stop reading the data")
@@ -138,11 +135,6 @@ class StatusBar(QStatusBar):
     def text(self, name: str) -> str:
         """What a field says: 'device', 'regime', 'speed', 'overhead', 'eta', 'phase', 'step', …"""
         return self._said.get(name, "")
-
-    def set_theme(self, theme: Theme) -> None:
-        """Numbers are written as the theme has them; the colours are the application's."""
-        self._numbers = theme.numbers
-        self._write()
 
     def hold(self, notice: QWidget, busy: Callable[[], bool]) -> None:
         """Give this widget the room between both ends; `busy`: whether it shows something now.
@@ -223,7 +215,7 @@ class StatusBar(QStatusBar):
     def _about_overhead(self) -> str:
         going = self._state.running and self._frame is not None
         watching = self._frame.watching if going and self._frame else None
-        return "" if watching is None else written(explain_overhead(watching), self._numbers)
+        return "" if watching is None else explain_overhead(watching)
 
     @property
     def _slowed(self) -> float:
@@ -241,7 +233,7 @@ class StatusBar(QStatusBar):
         left = _SHORT if short else _LEFT
         for label, names in ((self._left, left), (self._right, _RIGHT)):
             said = " · ".join(self._said[name] for name in names if self._said[name])
-            label.setText(written(said, self._numbers))
+            label.setText(said)
         about = self._about()
         if self._told != about:
             self._told = about

@@ -9,6 +9,7 @@ from PySide6.QtGui import QFont, QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from dgn_viewer.style import stylesheet
+from dgn_viewer.style.chosen_numbers import choose_numbers
 from dgn_viewer.style.theme import DARK, LIGHT, Theme
 
 BASE_PIXELS = 13
@@ -26,7 +27,8 @@ def resolve(choice: str, numbers: str = LIGHT.numbers) -> Theme:
 
 
 def apply(application: QApplication, theme: Theme) -> None:
-    """Palette and style sheet of everything that is not painted by hand."""
+    """Palette, style sheet and style of numbers of everything that is not painted by hand."""
+    choose_numbers(application, theme.numbers)
     application.setPalette(stylesheet.palette(theme))
     sheet = stylesheet.stylesheet()
     if application.styleSheet() != sheet:

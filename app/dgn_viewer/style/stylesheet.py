@@ -14,6 +14,7 @@ from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.text.printable import printable
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.theme import Theme
 
 _ICONS = files("dgn_resources") / "icons"
@@ -170,11 +171,11 @@ def _token(name: str, theme: Theme) -> str:
 
 def tip(text: str) -> str:
     """A tool tip that wraps, and shows `text` as it is: names of files are no markup."""
-    return f"<span>{escape(printable(text, lines=True))}</span>"
+    return f"<span>{escape(with_chosen_numbers(printable(text, lines=True)))}</span>"
 
 
 def plain_tip(text: str) -> str:
     """A tool tip of our own words, which Qt takes as they are; else as `tip` has them."""
-    said = printable(text, lines=True)
+    said = with_chosen_numbers(printable(text, lines=True))
     markup = QtGui.Qt.mightBeRichText(said)
     return tip(said) if markup else said

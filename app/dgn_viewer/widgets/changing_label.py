@@ -21,14 +21,15 @@ class ChangingLabel(QWidget):
         self._label = PlainLabel("", self)
         self._label.setContentsMargins(8, 0, 8, 0)
         self._label.setAlignment(alignment | Qt.AlignmentFlag.AlignVCenter)
-        self._room = 0
+        self._room, self._given = 0, ""
 
     def text(self) -> str:
         return self._label.text()
 
     def setText(self, text: str) -> None:
-        if text == self._label.text():
+        if text == self._given:
             return
+        self._given = text
         self._label.setText(text)
         wanted = self._label.sizeHint().width()
         if not wanted <= self._room <= wanted + _SPARE:

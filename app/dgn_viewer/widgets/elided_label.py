@@ -7,6 +7,7 @@ from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy
 
 from dgn_engine.text.printable import printable
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.widgets.layouts import PlainLabel
 
@@ -52,5 +53,6 @@ class ElidedLabel(PlainLabel):
     def shown(self, room: int) -> str:
         """What is drawn in so many pixels."""
         metrics = self.fontMetrics()
-        fitting = (text for text in self._texts if metrics.horizontalAdvance(text) <= room)
-        return metrics.elidedText(next(fitting, self._texts[-1]), self._mode, room)
+        texts = [with_chosen_numbers(text) for text in self._texts]
+        fitting = (text for text in texts if metrics.horizontalAdvance(text) <= room)
+        return metrics.elidedText(next(fitting, texts[-1]), self._mode, room)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, Qt, SignalInstance
+from PySide6.QtCore import QEvent, QSize, Qt, SignalInstance
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.text.printable import printable
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import plain_tip
 
 _LONG = 24  # letters of a word
@@ -101,17 +102,25 @@ def breakable(text: str) -> str:
 
 
 class PlainLabel(QLabel):
-    """Shows its text as it is, never as markup, with what cannot be seen escaped: every label of
-    the window is one.
+    """Shows its text as it is, never as markup, with what cannot be seen escaped and numbers in the
+    style that is chosen in the settings: every label of the window is one.
     """
 
     def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._given = ""
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setText(text)
 
     def setText(self, text: str) -> None:
-        super().setText(printable(text, lines=True))
+        self._given = text
+        super().setText(with_chosen_numbers(printable(text, lines=True)))
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Write the text anew where another style of numbers is chosen."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.LanguageChange:
+            self.setText(self._given)
 
     def setAccessibleName(self, name: str) -> None:
         super().setAccessibleName(printable(name, lines=True))
@@ -120,7 +129,7 @@ class PlainLabel(QLabel):
 class WrappedLabel(PlainLabel):
     """Wraps its text, `text` is as it was given. `breaks`: long names are broken, too.
 
-    What can be selected is not broken: the places would be copied with it.
+    What can be selected is not broken, and its numbers stay as they are: it would be copied so.
     """
 
     def __init__(self, text: str, breaks: bool = True) -> None:
@@ -129,8 +138,9 @@ class WrappedLabel(PlainLabel):
         self.setWordWrap(True)
 
     def setText(self, text: str) -> None:
+        self._given = text
         self._said = printable(text, lines=True)
-        shown = breakable(self._said) if self._breaks else self._said
+        shown = breakable(with_chosen_numbers(self._said)) if self._breaks else self._said
         self.setAccessibleName(self._said if shown != self._said else "")
         QLabel.setText(self, shown)  # the places to break at are not to be seen
 
@@ -157,7 +167,7 @@ def push_button(
     text: str, do: Callable[[], object] | SignalInstance, role: str = "", about: str = ""
 ) -> QPushButton:
     """A button that does this, or emits this signal, when it is pressed."""
-    button = QPushButton(text)
+    button = QPushButton(with_chosen_numbers(text))
     if role:
         button.setProperty("role", role)
     button.setToolTip(plain_tip(about))

@@ -23,6 +23,7 @@ THIN = "\N{NARROW NO-BREAK SPACE}"
         ("net_1.5.pt and 1.5.pt", "net_1.5.pt and 1.5.pt", "net_1.5.pt and 1.5.pt"),
         ("π 2,1,3", "π 2,1,3", "π 2,1,3"),
         ("(0, 1)", "(0, 1)", "(0, 1)"),
+        ("--lr=0.5, '1,234.5', /runs/1.5/x", *2 * ("--lr=0.5, '1,234.5', /runs/1.5/x",)),
         ("It ends at step 5.", "It ends at step 5.", "It ends at step 5."),
     ],
 )

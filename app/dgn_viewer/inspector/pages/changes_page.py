@@ -11,6 +11,7 @@ from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMan
 from dgn_engine.protocol.commands import Command, UndoSetting
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
@@ -67,7 +68,8 @@ class ChangesPage(QFrame):
         self.setEnabled(state.has_run)
 
     def set_theme(self, theme: Theme) -> None:
-        """The list has the colours of the window."""
+        """Write the list in the chosen style of numbers; it has the colours of the window."""
+        self._fill()
 
     def _fill(self) -> None:
         listed = self._listed or ChangesListed()
@@ -84,7 +86,7 @@ class ChangesPage(QFrame):
         self._show()
 
     def _add(self, place: int, one: ListedChange) -> None:
-        words = f"step {one.step:,}  {one.what}"
+        words = with_chosen_numbers(f"step {one.step:,}  {one.what}")
         item = QListWidgetItem(words if place > 0 else f"{words} (undone)")
         item.setData(_PLACE, place)
         item.setData(_STEP, one.step)

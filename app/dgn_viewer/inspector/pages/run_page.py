@@ -16,6 +16,7 @@ from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunS
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.notices import in_form_words
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, push_button, row, scrolling
 from dgn_viewer.widgets.message_line import MessageLine
@@ -77,7 +78,8 @@ class RunPage(QFrame):
     def show_state(self, state: RunState, past: int | None = None) -> None:
         """Show this state; `past`: the step that it was the state of, None: now."""
         self.state = state
-        self.as_now.setText("As now" if past is None else f"As at step {past:,}")
+        words = "As now" if past is None else f"As at step {past:,}"
+        self.as_now.setText(with_chosen_numbers(words))
         self._show()
 
     def showEvent(self, event: QShowEvent) -> None:
