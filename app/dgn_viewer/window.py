@@ -63,6 +63,7 @@ from dgn_viewer.shell.tour import Tour
 from dgn_viewer.shell.tour_steps import TourActs
 from dgn_viewer.state.history import History
 from dgn_viewer.style import appearance, stylesheet
+from dgn_viewer.timeline.aligned_sides import AlignedSides
 from dgn_viewer.timeline.compared_bar import ComparedBar
 from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
 from dgn_viewer.timeline.looking_back import BACK_TO_LIVE
@@ -345,6 +346,7 @@ class Window(QMainWindow):
         play, live = self.registry["time.play"], self.registry["time.live"]
         self.time_bar = TimeBar(self.step_cursor, self.history, play, live, self)
         self.compared_bar = ComparedBar(self.compared_cursor, self.step_cursor, self)
+        AlignedSides(*((bar, bar.left, bar.right) for bar in (self.time_bar, self.compared_bar)))
         self._tour_acts = TourActs(
             self, send, now, lambda: self.history.view({}), self.docks, self.strip,
             self.toolbar.regime, self.inspector.leave,
@@ -561,7 +563,6 @@ class Window(QMainWindow):
             self.notice_line, self.notice_list)  # fmt: skip
         for part in parts:
             part.set_theme(self.theme)
-        self.status.set_theme(self.theme)
         self.registry.set_icons()
 
     def _icon(self, name: str) -> QIcon:

@@ -46,8 +46,11 @@ class ComparedBar(QToolBar):
         line = QWidget(self)
         line.setObjectName("time_of_b_line")
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        parts = (self._badge, (self.slider, 1), self.label, self.with_a, self.network)
-        row(*parts, into=line, margins=(10, 0, 8, 0), spacing=8)
+        self.left, self.right = QWidget(), QWidget()  # of the slider
+        row(self._badge, 1, into=self.left)
+        row((self.label, 1), self.with_a, self.network, into=self.right, spacing=8)
+        parts = (self.left, (self.slider, 1), self.right)
+        row(*parts, into=line, margins=(8, 0, 8, 0), spacing=8)
         self.addWidget(line)
         cursor.changed.connect(self.renew)
         a.changed.connect(lambda: cursor.follow(a.step))

@@ -55,7 +55,10 @@ class TimeBar(QToolBar):
         line = QWidget(self)
         line.setObjectName("time_line")
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        parts = (self.play, (self.slider, 1), self.label, self.live)
+        self.left, self.right = QWidget(), QWidget()  # of the slider
+        row(self.play, 1, into=self.left)
+        row((self.label, 1), self.live, into=self.right, spacing=8)
+        parts = (self.left, (self.slider, 1), self.right)
         row(*parts, into=line, margins=(8, 0, 8, 0), spacing=8)
         self.addWidget(line)
         cursor.changed.connect(self.renew)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from PySide6.QtCore import QPoint
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.cli import main
@@ -192,5 +193,7 @@ def test_steps_of_other_examples_are_refused_in_a_sentence(
     window.docks.show("overlap")
     qtbot.waitUntil(lambda: f"at step 10: {why}" in hosts["overlap"].footer())
     assert window.compared_bar.isVisible()
+    sliders = [bar.slider for bar in (window.time_bar, window.compared_bar)]
+    qtbot.waitUntil(lambda: len({(s.mapTo(window, QPoint()).x(), s.width()) for s in sliders}) == 1)
     window.send(CloseComparison())
     qtbot.waitUntil(lambda: not window.compared_bar.isVisible())
