@@ -33,6 +33,8 @@ def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[st
         return "Reading", empty.reason, ""
     if any(reading.cancelled for reading in readings_of(spec, view)):
         return "No picture yet", empty.reason, "Go on"
+    if spec.compares and view.compared is None:
+        return "Nothing to compare", empty.reason, ""
     faults = {r.facts["fault"] for r in readings_of(spec, view) if r.absent and "fault" in r.facts}
     if view.diverged is not None:
         why = empty.reason if faults else "The loss is no longer finite."
@@ -60,16 +62,22 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     if view.diverged is not None:
         parts = [diverged(view)]
     parts.append(", ".join(filter(None, (f"step {scene.step:,}", before(spec, view)))))
-    readings = readings_of(spec, view)
-    intervals = [reading.interval for reading in readings[:1]]
-    longest = max([*intervals, every if every > _AT_ONCE else 0.0])
-    refined = any(reading.progress < 1.0 for reading in readings)  # its bar says when
-    if longest > 0 and not (view.paused or refined or state == "past"):
-        parts.append(f"every {duration(longest)}")
+    parts.extend(_pace(spec, view, every))
     parts.extend(remarks(spec, view))
     parts.extend(left_out(spec, view, scene))
     parts.extend(_gaps(spec, view, scene))
     return " · ".join([*parts, scene.note] if scene.note else parts)
+
+
+def _pace(spec: PanelSpec, view: View, every: float) -> tuple[str, ...]:
+    """How often the picture is made anew, while it is: not of a run that stands, of a past step, of
+    a reading that is being refined (its bar says when) or that was given up."""
+    readings = readings_of(spec, view)
+    held = any(reading.progress < 1.0 or reading.cancelled for reading in readings)
+    if held or not view.trains or view.paused or view.cursor is not None:
+        return ()
+    longest = max([*(one.interval for one in readings[:1]), every if every > _AT_ONCE else 0.0])
+    return (f"every {duration(longest)}",) if longest > 0 else ()
 
 
 def _gaps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:

@@ -116,6 +116,7 @@ class View:
     last: Measured | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
+    trains: bool = True  # steps are being made: no run that ended, and the engine answers
     diverged: int | None = None  # the step at which the loss was no longer finite
     compared: ComparedRun | None = None
     overlaid: tuple[OverlaidRun, ...] = ()

@@ -280,6 +280,7 @@ class History:
             last=self._last,
             choices=dict(choices),
             paused=self.state.paused,
+            trains=self.state.running and not self.state.silent,
             diverged=self.state.diverged,
             compared=self._compared,
             overlaid=self._overlaid,

@@ -44,6 +44,7 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
         ),
         ("waiting", SPEC, VIEW, ("Waiting for the first frame", EMPTY.reason, "")),
         ("waiting", COMPARES, VIEW, ("Nothing to compare", EMPTY.reason, "")),
+        ("past", COMPARES, seeing(FAULT), ("Nothing to compare", EMPTY.reason, "")),
         ("waiting", SPEC, INSPECTED, ("Not training", EMPTY.reason, "")),
         ("unavailable", SPEC, VIEW, ("Not in ReLU", EMPTY.reason, "")),
         ("unavailable", SPEC, View(), ("Not in this regime", EMPTY.reason, "")),
@@ -94,6 +95,9 @@ FEW = Reading("npk", 1234, remark="8 of 64")
         ("live", seeing(replace(NPK, progress=0.5)), SCENE, 0.5, "step 1,234 · a note"),
         ("live", VIEW, SCENE, 0.1, "step 1,234 · a note"),  # not worth a word
         ("live", VIEW, SCENE, 0.15, "step 1,234 · every 0.15 s · a note"),
+        ("live", replace(seeing(NPK), trains=False), SCENE, 0.5, "step 1,234 · a note"),  # it ended
+        ("live", seeing(replace(NPK, cancelled=True)), SCENE, 0.5, "step 1,234 · a note"),
+        ("past", replace(seeing(NPK), cursor=9), SCENE, 0.5, "looking back · step 1,234 · a note"),
         ("stale", seeing(NPK), SCENE, 0.0, "step 1,234 · every 0.25 s · a note"),
         ("paused", replace(seeing(NPK), paused=True), SCENE, 0.5, "paused · step 1,234 · a note"),
         (
