@@ -24,6 +24,7 @@ from dgn_engine.protocol.run_branches import (
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
+from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.panel_spec import ComparedRun, View
 from dgn_viewer.style.theme import DARK
 from tests.viewer.inspector.inspected import CATALOGUE, STARTED
@@ -86,7 +87,8 @@ def test_any_step_can_be_typed_and_what_it_begins_with_is_said(
     page: ComparePage, sent: list[Command], seen: dict[str, View]
 ) -> None:
     bench = Bench(page)
-    seen["view"] = View(step=12000)
+    marks = (Mark(3.0, "FL"), Mark(2.0, "lr 0.01", "dial"), Mark(2.0, "branch", "run"))
+    seen["view"] = View(step=12000, marks=marks)
     listed = CheckpointsListed(1, ((3, "before FL"), (10_000, "")), "/runs/p", 0.013)
     bench.tell(listed)
     line = page.origin.line
@@ -99,10 +101,14 @@ def test_any_step_can_be_typed_and_what_it_begins_with_is_said(
     assert words == {
         "10,154": ("Step 10,154: checkpoint of step 10,000 and 154 steps again, about 2 s.", True),
         "10000": ("Step 10,000: exactly a checkpoint.", True),
-        "2": ("Step 2: 2 steps again from the beginning, less than 1 s.", True),
+        "2": (
+            "Step 2: 2 steps again from the beginning, less than 1 s, "
+            "before lr 0.01 was set there.",
+            True,
+        ),
         "12,000": ("Now: the run as it is when the branch starts.", True),
         "now": ("Now: the run as it is when the branch starts.", True),
-        "step 3, before FL": ("Step 3: exactly a checkpoint.", True),
+        "step 3, before FL": ("Step 3: exactly a checkpoint, before FL was chosen there.", True),
         "12001": ("The run has steps 0 to 12,000.", False),
         "soon": ("'soon' is no step; type its number, or 'now'.", False),
     }

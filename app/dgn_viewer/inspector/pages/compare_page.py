@@ -248,7 +248,8 @@ class ComparePage(QFrame):
         step: int | None = None
         try:
             step = self._step()
-            words = origin_in_words(step, self._now, listed) if state.has_run else ""
+            marks = self._view().marks
+            words = origin_in_words(step, self._now, listed, marks) if state.has_run else ""
             refused = False
         except UserError as refusal:
             words, refused = str(refusal), state.has_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QLineEdit
@@ -10,9 +11,18 @@ from PySide6.QtWidgets import QComboBox, QLineEdit
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.run_branches import CheckpointsListed
 from dgn_engine.text.written_numbers import time_left
+from dgn_viewer.scene.elements import Mark
+from dgn_viewer.scene.typeset import plain
 from dgn_viewer.widgets.form_fields import PickBox
 
 NOW = "now"
+_CHANGES = {  # of a mark, by its kind, where its label is no name
+    "permutation": "the gate layers were reordered",
+    "rotation": "the gates were rotated",
+    "drop": "weights of a file were taken",
+    "undo": "a change was undone",
+    "redo": "a change was made again",
+}
 # '3,314', 'step 3314' and what the list says of a checkpoint: 'step 3,314, before FR-II'
 _STEP = re.compile(r"(?:step )?\s*(\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:, [^\d,].*)?", re.IGNORECASE)
 
@@ -76,16 +86,20 @@ class OriginField(PickBox):
         self.moved.emit()
 
 
-def origin_in_words(step: int | None, now: int, listed: CheckpointsListed | None) -> str:
+def origin_in_words(
+    step: int | None, now: int, listed: CheckpointsListed | None, marks: Iterable[Mark] = ()
+) -> str:
     """What a branch from this step begins with: 'Step 10,154: checkpoint of step 10,000 and 154
-    steps again, about 2 s.'"""
+    steps again, about 2 s.' What was changed at the step itself, of these `marks`, comes after it:
+    the branch begins with the step as it was before."""
     if step is None or step == now:
         return "Now: the run as it is when the branch starts."
+    before = _changes_in_words(mark for mark in marks if int(mark.x) == step)
     nearest = None if listed is None else listed.nearest(step)
     if nearest == step:
-        return f"Step {step:,}: exactly a checkpoint."
+        return f"Step {step:,}: exactly a checkpoint{before}."
     if step == 0:
-        return "Step 0: the run as it began."
+        return f"Step 0: the run as it began{before}."
     again = step - (nearest or 0)
     steps = f"{again:,} step{'' if again == 1 else 's'} again"
     source = (
@@ -93,7 +107,18 @@ def origin_in_words(step: int | None, now: int, listed: CheckpointsListed | None
         if nearest is None
         else f"checkpoint of step {nearest:,} and {steps}"
     )
-    return f"Step {step:,}: {source}{_time(again, listed)}."
+    return f"Step {step:,}: {source}{_time(again, listed)}{before}."
+
+
+def _changes_in_words(marks: Iterable[Mark]) -> str:
+    """', before FR-II was chosen there'; '' where nothing was changed."""
+    made = {"swap": "chosen", "dial": "set"}
+    words = [
+        f"{plain(mark.label)} was {made[mark.kind]}" if mark.kind in made else _CHANGES[mark.kind]
+        for mark in marks
+        if mark.kind in made or mark.kind in _CHANGES
+    ]
+    return f", before {' and '.join(dict.fromkeys(words))} there" if words else ""
 
 
 def _time(steps: int, listed: CheckpointsListed | None) -> str:
