@@ -58,7 +58,7 @@ class NumberEntry(QDoubleSpinBox):
         self._empty = False
         self._ends = min(least, 0.0) if zero else least, most
         self.setRange(*self._ends)
-        self.lineEdit().setTextMargins(4, 0, 0, 0)
+        self.lineEdit().setTextMargins(5, 0, 0, 0)  # as other fields have it
         self.lineEdit().textEdited.connect(self._on_edited)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 

@@ -93,8 +93,9 @@ class NumberField(NumberEntry):
 
 
 def number_text(value: float) -> str:
-    """Short and exact to six digits: '3e-4', '0.05', '1000'."""
-    if value == 0 or 0.01 <= abs(value) < 1e6:
+    """Short and exact to six digits: '3e-4', '0.05', '1000'; a power of ten stands where a sentence
+    has one, too (`written_numbers.number`), so that both say '0.001'."""
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
         return f"{value:.6g}"
     mantissa, exponent = f"{value:.5e}".split("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"

@@ -27,6 +27,7 @@ from dgn_engine.protocol.events import (
     RunStarted,
     SettingChanged,
 )
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.style.stylesheet import stylesheet
 from dgn_viewer.widgets.number_field import LADDER, next_rung, number_text
@@ -252,11 +253,12 @@ def test_a_refusal_shows_the_engines_value_again(live: RunToolbar) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(3e-4, "3e-4"), (0.05, "0.05"), (1000.0, "1000"), (1.25e-7, "1.25e-7")]
+    ("value", "text"), [(3e-4, "3e-4"), (0.001, "0.001"), (1000.0, "1000"), (1.25e-7, "1.25e-7")]
 )
 def test_numbers_are_short_and_exact(value: float, text: str) -> None:
     assert number_text(value) == text
     assert float(text) == value
+    assert ("e" in text) == ("×" in number(value))  # a sentence has the same kind of number
 
 
 def test_the_ladder_goes_through_every_decade() -> None:
