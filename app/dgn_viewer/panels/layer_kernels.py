@@ -90,7 +90,7 @@ def _large(view: View, reading: Reading, name: str, title: str, layer: int | Non
         ramp="sequential",
         low=0.0,
         high=1.0,
-        bar="normalised overlap",
+        bar="overlap, normalised",
         scale="unit diagonal",
         layer=layer,
     )

@@ -133,7 +133,7 @@ def _chart(
         ramp="sequential",
         low=0.0,
         high=1.0,
-        bar="normalised overlap" if bar else "",
+        bar="overlap, normalised" if bar else "",
         scale="unit diagonal",
     )
     return example_pairs(view, labels, kind, title, matrix, column, column == 0)

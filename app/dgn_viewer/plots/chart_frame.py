@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,7 @@ from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import Theme
 
 BAR = 8.0  # width of a colour bar
+_DETAIL = re.compile(", | of | over ")  # what follows in a label is of less weight
 PAD = 4.0
 PICTURE = 20.0  # side of the picture of an example beside its row
 State = tuple[object, ...]  # all that a frame depends on
@@ -288,12 +290,19 @@ def _paint_bar(
         type_.paint(painter, point, text, style.colour("muted"))
         widest = max(widest, type_.width(text))
     left = bar.right() + PAD + widest + PAD
-    label = ""
-    if type_.width(matrix.bar) <= 1.5 * box.height():  # a stump of a word says nothing
-        label = type_.shortened(matrix.bar, box.height() + 8)
-        _paint_upright(painter, type_, label, left, box, style)
+    label = bar_label(type_, matrix.bar, box.height())
+    _paint_upright(painter, type_, label, left, box, style)
     whole = QRectF(bar.left(), box.top(), left + type_.height - bar.left(), box.height())
     return _cut(label, matrix.bar, whole)
+
+
+def bar_label(type_: TextStyle, whole: str, height: float) -> str:
+    """The label of a colour bar of this height: 'overlap, normalised', or 'overlap' where that has
+    no room; '' where only a stump of a word would be left."""
+    for label in (whole, _DETAIL.split(whole)[0]):
+        if type_.width(label) <= height + 8:
+            return label
+    return type_.shortened(whole, height + 8) if type_.width(whole) <= 1.5 * height else ""
 
 
 def _paint_arrow(

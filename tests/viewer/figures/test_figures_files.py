@@ -31,7 +31,7 @@ PANELS = all_panels()
 MakeView = Callable[..., View]
 AXES = {
     "gate_maps": {"unit", "class", "Layer 1 ← G2"},
-    "overlap": {"class", "normalised overlap"},
+    "overlap": {"class", "overlap, normalised"},
     "spectrum": {"Cumulative energy", "energy", "labels"},
     "ntk": {"step", "class", "normalised"},
     "training": {"step", "Loss", "Accuracy, %", "train", "test", "FR-II → FL"},

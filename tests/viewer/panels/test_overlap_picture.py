@@ -92,7 +92,7 @@ def mean(name: str, value: str, kind: str) -> Fact:
     return Fact(f"mean {name}", value, f"Mean {kind} overlap of two different examples.")
 
 
-BAR = "normalised overlap"
+BAR = "overlap, normalised"
 
 
 def test_active_and_sensitive_overlap_of_the_whole_network_stand_side_by_side() -> None:
