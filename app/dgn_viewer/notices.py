@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from dgn_engine.config import SETTINGS, with_places_as
 from dgn_engine.protocol import engine_events, events
-from dgn_engine.protocol.change_list import ChangesListed
+from dgn_engine.protocol.change_list import ChangesListed, ListedChange
 from dgn_engine.protocol.file_events import TrainedOn
 from dgn_engine.protocol.run_list import RunExported, RunsThinned
 from dgn_engine.protocol.run_state import Change, RunState
@@ -160,6 +160,15 @@ def notice_of(event: events.Event) -> Notice | None:
             return None
 
 
+def _at_step(change: ListedChange) -> str:
+    return f"{change.what} at step {change.step:,}."
+
+
+def _capital(words: str) -> str:
+    """The first letter as a sentence has it; β stays β."""
+    return words[:1].upper() + words[1:] if words[:1].isascii() else words
+
+
 @dataclass(eq=False)
 class Told:
     """A notice that was given: when, at which step of which run, and what became of it."""
@@ -210,6 +219,9 @@ class Notices(QObject):
         self._open: list[Told] = []  # the newest last; more than are kept where all of them stay
         self._changes = 0
         self._fresh: Told | None = None  # what the undo that is told of next would take back
+        self._listed = ChangesListed()  # of the run
+        self._last: Told | None = None  # of its newest change, where no event says more of it
+        self._said: Told | None = None  # by an event, of what is listed next
         self._timer = QTimer(self)
         self._timer.setInterval(_EVERY_MS)
         self._timer.timeout.connect(self._age)
@@ -223,9 +235,14 @@ class Notices(QObject):
 
     def on_event(self, event: events.Event) -> None:
         """Tell what the event says, if anything, and follow what can be undone."""
-        if isinstance(event, ChangesListed) or self._belongs_to_undo(event):
+        if isinstance(event, ChangesListed):
+            self._on_changes(event)
+            return
+        if self._belongs_to_undo(event):
             return  # it may come between a change and its `UndoChanged`
         fresh, self._fresh = self._fresh, None
+        if isinstance(event, events.ProbeSetChanged):
+            self._said = None
         self.drop_impossible()
         self._end_refusals(event)
         if isinstance(event, events.UndoChanged):
@@ -235,6 +252,7 @@ class Notices(QObject):
             self.changed.emit()
         elif isinstance(event, events.RunStarted):
             self._changes += 1
+            self._listed, self._last, self._said = ChangesListed(), None, None
             self.changed.emit()
         notice = notice_of(event)
         if notice is not None:
@@ -242,7 +260,44 @@ class Notices(QObject):
                 notice = replace(notice, offers=(self._way_back(event.step, event.back_to),))
             entry = self._tell(notice, getattr(event, "step", None))
             if isinstance(event, (events.RegimeSwapped, events.WeightsTaken)):
-                self._fresh = entry
+                self._fresh = self._said = entry
+
+    def _on_changes(self, listed: ChangesListed) -> None:
+        """Tell of a change that no event of its own tells of: an order, a dial, a probe set.
+
+        A dial that is still moved is one change: what it is by now stands for what it was.
+        """
+        before, self._listed = self._listed, listed
+        last, self._last = self._last, None
+        said, self._said = self._said, None
+        if said is not None and (said is self._fresh or not listed.setting):
+            self._fresh = said  # other events may have come between
+            return
+        done, known = listed.done, before.done
+        if known and known[:-1] == done and listed.undone[:1] == known[-1:]:
+            self._fresh = self._tell(Notice("info", f"Undo {_at_step(known[-1])}"))
+            return
+        made = done[-1:]
+        goes_on = (
+            bool(made)
+            and len(done) == len(known)
+            and done[:-1] == known[:-1]
+            and ((made[0].step, made[0].setting) == (known[-1].step, known[-1].setting))
+        )
+        if (
+            not made
+            or done == known
+            or not (
+                goes_on or done[:-1] in (known, known[1:])  # the oldest may be forgotten
+            )
+        ):
+            return
+        if goes_on and last is not None:
+            self._leave(last)
+            if last in self.entries:
+                self.entries.remove(last)
+        words = _at_step(made[0])
+        self._fresh = self._last = self._tell(Notice("info", _capital(words)), made[0].step)
 
     def _way_back(self, step: int, back_to: int) -> NoticeButton:
         """The button that puts the run back, for as long as it stands where it diverged."""

@@ -278,6 +278,43 @@ def test_a_swap_offers_undo_while_it_is_the_last_change(bench: Bench) -> None:
     assert names() == []
 
 
+def test_every_change_has_one_line_with_undo_also_where_no_event_says_it(bench: Bench) -> None:
+    order, rate = ListedChange(9, "order 1 2 3 → 1 3 2", "the order"), "learning rate 0.1 → "
+    bench.state = RunState().after(BEGUN)
+
+    def change(done: tuple[ListedChange, ...], undone: tuple[ListedChange, ...] = ()) -> list[str]:
+        names = [changes[-1].what if changes else "" for changes in (done, undone)]
+        for event in (ChangesListed(done, undone), UndoChanged(*names)):
+            bench.state = bench.state.after(event)
+            bench.notices.on_event(event)
+        return [notice.text for notice in bench.notices.recent]
+
+    def offered() -> list[str]:
+        return [button.text for button in bench.notices.buttons(bench.notices.entries[-1])]
+
+    first = "Order 1 2 3 → 1 3 2 at step 9."
+    assert change((order,)) == [first]
+    assert offered() == ["Undo", "Put only the order back"]
+    for value in ("0.2", "0.3"):  # the dial is still moved
+        moved = ListedChange(12, f"{rate}{value}", "the learning rate")
+        assert change((order, moved)) == [first, f"Learning rate 0.1 → {value} at step 12."]
+    assert offered() == ["Undo", "Put only the learning rate back"]
+    undone = change((order,), (moved,))  # put back alone: no swap says so
+    assert undone[2:] == ["Undo learning rate 0.1 → 0.3 at step 12."]
+    assert offered() == ["Redo"]
+    weights = ListedChange(20, "weights of x.pt, regime DL → DL")
+    bench.notices.on_event(WeightsTaken(20, "x.pt", 2))
+    bench.notices.on_event(Measured(20, 1.0, 1.0, 0.5))  # another event may come between
+    assert len(change((order, weights))) == 4  # what the event says
+    assert offered() == ["Undo"]
+    bench.notices.on_event(SWAP)  # by itself, no change of the user
+    bench.notices.on_event(Measured(121, 1.0, 1.0, 0.5))
+    assert len(change((order, weights, moved))) == 6
+    assert offered() == ["Undo", "Put only the learning rate back"]
+    bench.notices.on_event(BEGUN)
+    assert len(change(())) == 6
+
+
 def test_a_swap_by_itself_offers_no_undo_of_a_later_change(bench: Bench) -> None:
     bench.state = RunState().after(BEGUN).after(UndoChanged("β 4"))
     bench.notices.on_event(SWAP)  # pre-training is over
