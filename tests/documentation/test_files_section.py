@@ -65,7 +65,7 @@ def test_the_accuracies_of_the_section_do_not_decide(
     shares = []
     for pixels in ("none", "mnist"):
         assert main([*asking, "--normalise", pixels]) == 2
-        found = re.findall(r"([\d.]+)%  --activation (\w+) ", capsys.readouterr().err)
+        found = re.findall(r"([\d.]+) %  --activation (\w+) ", capsys.readouterr().err)
         shares.append({activation: float(share) for share, activation in found})
     right, other = shares
     assert right["relu"] - right["gelu"] < 1.0

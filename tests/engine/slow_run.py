@@ -407,6 +407,7 @@ class SlowRun(SlowNetwork):
             said.RegimeSwapped(
                 then.step, regime, then.regime, (), tuple(frozen), (), (VALUE, FEATURE),
                 then.source, self.count("feature"), f"{word} {last.what}", last.before.step,
+                then.undone,
             )
         )  # fmt: skip
         if _turns(then) != _turns(now):

@@ -16,7 +16,7 @@ from dgn_engine.confinement.child import python_environment
 from dgn_engine.confinement.start_folder import find_program
 from dgn_engine.confinement.tied_program import tied_command
 from dgn_engine.errors import UserError
-from dgn_engine.text.written_numbers import duration, number
+from dgn_engine.text.written_numbers import duration
 from dgn_viewer.figures.animation_format import check_format, waits
 from dgn_viewer.figures.export_values import write_export
 from dgn_viewer.figures.figure_style import FigureStyle
@@ -66,7 +66,7 @@ def film(
             f"{MOST_FRAMES:,} of them."
         )
     if not 0.1 <= per_second <= 50.0:
-        raise UserError(f"{number(per_second)} pages a second cannot be seen; choose 0.1 to 50.")
+        raise UserError(f"{per_second} pages a second cannot be seen; choose 0.1 to 50.")
     style = _moving(style)
     drawn = []
     for page in _fixed(pages):

@@ -65,8 +65,9 @@ class FigureStyle:
 
 def _check(what: str, value: float, least: float, most: float, unit: str) -> None:
     if not (math.isfinite(value) and least <= value <= most):
+        given = str(value).removesuffix(".0")
         raise UserError(
-            f"A {what} of {number(value)} {unit} makes no figure; choose {number(least)} to "
+            f"A {what} of {given} {unit} makes no figure; choose {number(least)} to "
             f"{number(most)} {unit}."
         )
 

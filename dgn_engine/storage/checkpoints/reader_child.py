@@ -104,7 +104,7 @@ def _check_size(contents: ParsedFile, size: int) -> None:
     if total > limits.TAKEN:
         raise UnreadableFile(
             f"holds {binary_size_in_words(total)} of numbers, of which at most "
-            f"{limits.TAKEN >> 30} GiB are taken; {TAKES_A_PART}"
+            f"{binary_size_in_words(limits.TAKEN)} are taken; {TAKES_A_PART}"
         )
     if total > limits.expanded(size):
         raise UnreadableFile("holds more numbers than its size allows, and was refused")

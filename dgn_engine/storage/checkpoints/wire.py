@@ -29,6 +29,7 @@ from dgn_engine.storage.checkpoints.saved_children import received_children
 from dgn_engine.storage.checkpoints.stated_entries import received_entries
 from dgn_engine.storage.checkpoints.stated_layers import as_json, received
 from dgn_engine.storage.free_memory import free_memory
+from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import plain
 
 _SMALL = 256 << 20  # bytes of numbers for which free memory is not asked
@@ -98,7 +99,7 @@ def receive(
     if total > room:
         raise UnreadableFile(
             f"has more numbers than may be taken with those of the other files, "
-            f"{limits.TAKEN >> 30} GiB in all; {TAKES_A_PART}"
+            f"{binary_size_in_words(limits.TAKEN)} in all; {TAKES_A_PART}"
         )
     if total > _SMALL and total > free_memory():
         raise MemoryError  # before the system ends other programs to make room

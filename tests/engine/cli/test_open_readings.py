@@ -161,7 +161,7 @@ DOORS = {
 
 def offered(answer: str) -> dict[str, float | None]:
     """The readings below an answer, as options, and their accuracy in percent."""
-    lines = re.findall(r"^ +(?:([\d.]+)% +)?(--.+)$", answer, re.MULTILINE)
+    lines = re.findall(r"^ +(?:([\d.]+) % +)?(--.+)$", answer, re.MULTILINE)
     return {options: float(share) if share else None for share, options in lines}
 
 

@@ -86,7 +86,7 @@ def test_tables_ask_for_steps_and_davidnet_for_augmentation(
     [
         ("composite-resnet-kernel", "18 s", "3 min"),
         ("dgn-gates-only", "60 s", "90 min"),
-        ("npf-stages", "90 s", "58.3 days"),
+        ("npf-stages", "90 s", "58 days"),
         ("npf-table2", "90 s", "417 days"),
         ("duality-48", "2 min", "5.8 years"),
     ],

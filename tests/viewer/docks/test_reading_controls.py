@@ -174,9 +174,11 @@ def test_what_is_being_refined_or_was_cancelled_is_as_stale_as_any_picture(qtbot
     qtbot.addWidget(panel)
     view = replace(seeing(REFINED), step=8)
     panel.show_view(view)
-    now[0] += 1000.0
     for reading in (REFINED, replace(RESTING, cancelled=True), RESTING):
-        panel.show_view(replace(seeing(reading), run=view.run, step=9))
+        for _ in range(2):
+            now[0] += 9.0
+            view = replace(view, step=view.step + 1, readings={"npk": reading})
+            panel.show_view(view)
         assert panel.state() == "stale"
 
 

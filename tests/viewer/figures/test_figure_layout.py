@@ -133,7 +133,7 @@ def test_a_size_without_room_for_the_charts_is_refused_by_name(make_view: MakeVi
         ({"width": float("nan")}, "A width of nan in makes no figure; choose 1.5 to 20 in."),
         ({"height": 90.0}, "A height of 90 in makes no figure; choose 0.8 to 30 in."),
         ({"font": 4.0}, "A font size of 4 pt makes no figure; choose 6 to 24 pt."),
-        ({"dpi": 7}, "A resolution of 7 dpi makes no figure; choose 50 to 1200 dpi."),
+        ({"dpi": 7}, "A resolution of 7 dpi makes no figure; choose 50 to 1,200 dpi."),
         ({"across": 9}, "9 panels side by side are too many; choose 1 to 8."),
     ],
 )

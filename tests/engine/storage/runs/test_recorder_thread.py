@@ -18,6 +18,7 @@ from dgn_engine.storage.runs import recorder as module
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training import recording
+from dgn_engine.training.watch_budget import WatchBudget
 
 FULL = OSError(28, "No space left on device")
 PAUSED = "Recording to /runs/a is paused: No space left on device."
@@ -277,9 +278,7 @@ def test_frames_are_further_apart_where_writing_takes_more_than_its_share(
     0.02 s are those of 3 s."""
     clock = SimpleNamespace(monotonic=lambda: 1000.0 + clock.now, now=0.0)
     monkeypatch.setattr(recording, "time", clock)
-    run = SimpleNamespace(
-        budget=SimpleNamespace(share=0.05, busy=lambda: 0.0, charge=lambda *_: None)
-    )
+    run = SimpleNamespace(budget=WatchBudget(share=0.05, busy=lambda: 0.0))
     one = recording.Recording.__new__(recording.Recording)
     taken: list[float] = []
     recorder = SimpleNamespace(
