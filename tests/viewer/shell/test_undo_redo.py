@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Rewire
+from dgn_engine.protocol.commands import Rewire, SetLearningRate
 from dgn_viewer.application import Viewer
 from tests.viewer.gestures import LEFT, opened_file
 
@@ -72,3 +72,14 @@ def test_an_order_is_undone_before_the_regime_that_was_chosen_earlier(
     assert window.toolbar.regime.currentText().startswith("DL ")
     window.registry["run.reset"].trigger()
     qtbot.waitUntil(lambda: window.run_state.redo == "")  # another run
+
+
+def test_a_run_that_diverged_by_a_dial_goes_back_with_it(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    window.send(SetLearningRate(1e30))
+    qtbot.waitUntil(lambda: window.run_state.back_to is not None)
+    window.registry["run.go_back"].trigger()
+    qtbot.waitUntil(lambda: window.run_state.diverged is None)
+    settings = window.run_state.settings
+    assert settings is not None
+    assert settings.learning_rate < 1.0

@@ -126,11 +126,11 @@ def marks(*pairs: tuple[float, str]) -> tuple[Mark, ...]:
         ((WeightsTaken(4, "x.pt", 2),), replace(START, step=4, marks=marks((4.0, "weights")))),
         (
             (Diverged(7),),
-            replace(START, step=7, paused=True, diverged=7, marks=marks((7.0, "diverged"))),
+            replace(START, step=7, paused=True, trains=False, diverged=7, marks=marks((7.0, "diverged"))),
         ),
-        ((Paused(6),), replace(START, paused=True)),
+        ((Paused(6),), replace(START, paused=True, trains=False)),
         ((Paused(6), Running(6)), START),
-        ((Finished(6),), replace(START, paused=True)),
+        ((Finished(6),), replace(START, paused=True, trains=False)),
         (
             (Measured(4, 0.5, 2.0, 0.25), Measured(8, 1.0, 1.5, 0.5, 1.75, 0.0)),
             replace(
@@ -161,7 +161,7 @@ def marks(*pairs: tuple[float, str]) -> tuple[Mark, ...]:
             START, step=6, readings={"gates": GATES})),
         # A frame from before a pause brings its readings and does not turn the step back.
         ((frame(9), Paused(9), frame(4, GATES)), replace(
-            START, step=9, paused=True, readings={"gates": GATES})),
+            START, step=9, paused=True, trains=False, readings={"gates": GATES})),
         ((frame(4, GATES, run=2),), START),  # of another run
         ((frame(4, GATES, run=0),), START),
         ((OPENED,), replace(START, compared=COMPARED)),
@@ -182,7 +182,7 @@ def marks(*pairs: tuple[float, str]) -> tuple[Mark, ...]:
         ((OPENED, ComparisonClosed()), START),
         ((OPENED, TO_FL, Measured(7, 1.0, 1.0, 1.0), frame(9, GATES), BEGUN), START),
         # A recorded run is not called paused, and its probe examples cannot be chosen.
-        ((RunShown("a", "finished", 50),), replace(START, probe_examples=0)),
+        ((RunShown("a", "finished", 50),), replace(START, probe_examples=0, trains=False)),
         ((UndoChanged("FL"),), START),
     ],
 )  # fmt: skip
@@ -210,6 +210,7 @@ def test_a_run_that_went_on_after_a_pause_and_a_new_one_leave_no_trace() -> None
         regime="FL",
         wiring=(1, 0),
         paused=True,
+        trains=False,
         choices={"layer": "1"},
         probe_examples=64,
     )
@@ -232,7 +233,7 @@ def test_the_step_is_the_newest_that_was_heard_of() -> None:
 def test_before_a_run_frames_are_ignored() -> None:
     history = History()
     assert not history.on_frame(frame(4, GATES))
-    assert history.view({}) == View()
+    assert history.view({}) == View(trains=False)
 
 
 def moved(happened: Event | Frame, *before: Event | Frame) -> set[str]:
