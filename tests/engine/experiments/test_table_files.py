@@ -184,7 +184,7 @@ def test_a_latex_table_has_rules_of_booktabs_and_numbers_as_mathematics() -> Non
 def test_numbers_in_cells_have_signs_powers_and_words_as_latex_has_them() -> None:
     small = replace(ROW, mean=-1.5e-7, half_width=2.5e7, unit="", difference=-0.25)
     made = latex_rows(result(rows=(small,)))
-    assert r"$-1.50\times 10^{-7} \pm 2.50\times 10^{7}$" in made
+    assert r"$-1.5\times 10^{-7} \pm 2.5\times 10^{7}$" in made
     assert r"$-0.25$" in made
 
 

@@ -31,7 +31,7 @@ def test_names_of_others_are_no_markup() -> None:
 
 def test_arrays_are_shown_by_shape_and_range() -> None:
     shown = Found("a&b", 0.125, torch.tensor([[1.0, -2.0]]), (1,) * 9)._repr_html_()
-    for words in ("a&amp;b", "mean value", "0.125", "1 × 2, -2 to 1", "9 of int", "none"):
+    for words in ("a&amp;b", "mean value", "0.125", "1 × 2, −2 to 1", "9 of int", "none"):
         assert words in shown
     assert "2 × 0" in Found("", 0.0, np.zeros((2, 0)))._repr_html_()
     assert "not a number" in Found("", 0.0, np.full(2, np.nan))._repr_html_()

@@ -102,7 +102,7 @@ def begun(*events: Event) -> RunState:
 
 def test_nothing_has_happened() -> None:
     assert RunState() == RunState(
-        "starting", None, None, "", (), (), (), None, "", 0, 0, "", None, None, None, "", ""
+        "starting", None, None, "", (), (), (), None, "", 0, 0, "", None, None, None, None, "", ""
     )
     assert after(READY) == RunState(phase="idle", catalogue=CATALOGUE)
 

@@ -99,8 +99,8 @@ class Bench:
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(monkeypatch)
     yield made
+    made.passes.release(100)  # a slice that has begun is waited for
     made.card.kill()
-    made.passes.release(100)
     made.side.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-card-readings")]
 
