@@ -63,6 +63,17 @@ class Ratio:
         pairs = zip(self.one, self.other, strict=True)
         return statistics.median(b.processor / a.processor for a, b in pairs)
 
+    @property
+    def shown(self) -> list[str]:
+        """The viewer overhead at the end of each block, as the status bar has it, and its error."""
+        seen = [block.watching for block in self.one if block.watching is not None]
+        return [
+            f"{100 * one.overhead:.1f} ± {100 * one.noise:.1f} %"
+            if one.overhead
+            else one.unmeasured
+            for one in seen
+        ]
+
     def tree(self) -> dict[str, object]:
         """For JSON."""
         last = self.one[-1].watching
@@ -76,6 +87,7 @@ class Ratio:
             "against": [block.rate for block in self.other],
             "window_share_of_core": statistics.median(block.window for block in self.one),
             "ledger": None if last is None else {"taken": last.taken, **last.parts},
+            "viewer_overhead": self.shown,
         }
 
     def text(self, bar: float = 0.0) -> str:
@@ -94,6 +106,7 @@ class Ratio:
         if last is not None:
             parts = ", ".join(f"{name} {100 * part:.1f} %" for name, part in last.parts.items())
             line += f"\n  the ledger: {100 * last.taken:.1f} % ({parts}); every {last.every:.1f} s"
+            line += f"\n  viewer overhead, as shown: {', '.join(self.shown)}"
         return line
 
 
