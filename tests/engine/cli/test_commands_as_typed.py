@@ -129,7 +129,14 @@ def test_a_terminal_shows_a_bar_and_then_the_result_alone(stranger: Stranger) ->
     assert "Traceback" not in shown
 
 
-@pytest.mark.parametrize("given", [a_file, a_module, weights_of_a_run, a_run, own_code])
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(a_file, weights_of_a_run, a_run),
+        # Half a minute for both: test_given_networks.py has these roads on smaller networks.
+        *(pytest.param(one, marks=pytest.mark.faults) for one in (a_module, own_code)),
+    ],
+)
 def test_gate_information_with_all_defaults(
     given: Callable[[Stranger], tuple[str | Path, ...]], stranger: Stranger, tmp_path: Path
 ) -> None:
