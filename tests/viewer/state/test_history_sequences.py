@@ -126,7 +126,14 @@ def marks(*pairs: tuple[float, str]) -> tuple[Mark, ...]:
         ((WeightsTaken(4, "x.pt", 2),), replace(START, step=4, marks=marks((4.0, "weights")))),
         (
             (Diverged(7),),
-            replace(START, step=7, paused=True, trains=False, diverged=7, marks=marks((7.0, "diverged"))),
+            replace(
+                START,
+                step=7,
+                paused=True,
+                trains=False,
+                diverged=7,
+                marks=marks((7.0, "diverged")),
+            ),
         ),
         ((Paused(6),), replace(START, paused=True, trains=False)),
         ((Paused(6), Running(6)), START),
