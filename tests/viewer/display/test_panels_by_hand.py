@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
-from dgn_viewer.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX, LOW_CURVES
+from dgn_viewer.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
 from dgn_viewer.window import Window
 from tests.viewer.display.x_user import XUser
 
@@ -100,7 +100,7 @@ def test_at_1024_by_700_every_chart_that_is_shown_has_room_for_its_data(
         for key in shown:
             least = LEAST_MATRIX if charts[key].matrix is not None else LEAST_CURVES
             if least == LEAST_CURVES and len(shown) == 1:  # lower, so that its events are in sight
-                least = (LEAST_CURVES[0], LOW_CURVES)
+                least = (LEAST_CURVES[0], 80.0)
             area = view.area(key)
             assert area.width() >= least[0] - 1, (name, key, area)
             assert area.height() >= least[1] - 1, (name, key, area)
