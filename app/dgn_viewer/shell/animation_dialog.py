@@ -69,7 +69,8 @@ class AnimationDialog(QDialog):
         self.pages = IntegerField(2, MOST_PAGES)
         self.rate = NumberField(0.5, 50.0, rungs=_RATES, unit="a second")
         self.width_ = PickBox(_WIDTHS)
-        self.said = MessageLine()
+        self.forecast = MessageLine()  # what it will be, or why it cannot be
+        self.said = MessageLine()  # what became of saving
         self.bar = QProgressBar()
         self.bar.setTextVisible(False)
         self.bar.setAccessibleName("How much of the animation is drawn")
@@ -111,8 +112,9 @@ class AnimationDialog(QDialog):
             self.said.say(words)
 
     def refuse(self, why: str) -> None:
-        """Say why no animation was written, in the place of what it would be."""
+        """Say why no animation was written."""
         self._count()
+        self.said.say("")
         self.said.refuse(why)
 
     def ask(self) -> QFileDialog:
@@ -157,7 +159,7 @@ class AnimationDialog(QDialog):
         form = QWidget()
         column(which, steps, film, 1, into=form, margins=(0, 0, 8, 0), spacing=12)
         buttons = row(1, self.cancel_button, self.save_button, spacing=8)
-        parts = ((scrolling(form), 1), self.said, self.bar, buttons)
+        parts = ((scrolling(form), 1), self.forecast, self.said, self.bar, buttons)
         column(*parts, into=self, margins=(12, 12, 12, 12), spacing=8)
         open_at(self, 380, 470)
         return form
@@ -166,6 +168,7 @@ class AnimationDialog(QDialog):
         for field in (self.first, self.last):
             field.setKeyboardTracking(False)
             field.valueChanged.connect(lambda _: self.reach_chosen.emit(*self.reach()))
+        self.said.end_with_edits_in(self._form)
         for typed in (self.first, self.last, self.pages, self.rate):
             typed.valueChanged.connect(self._count)
             typed.refused.connect(self._count)
@@ -178,7 +181,7 @@ class AnimationDialog(QDialog):
             return
         words, possible = self._forecast()
         self.save_button.setEnabled(possible)
-        self.said.say(words, "muted" if possible or self._steps is None else "refused")
+        self.forecast.say(words, "muted" if possible or self._steps is None else "refused")
 
     def _forecast(self) -> tuple[str, bool]:
         if self._steps is None:

@@ -75,14 +75,15 @@ class ExportDialog(QDialog):
         self.picture = PlainLabel()
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.picture.setAccessibleName("Preview of the figure")
-        self.said = MessageLine(selectable=True)
-        self._about = ""  # the figure in the preview
+        self.caption = MessageLine(selectable=True)  # of the preview, or why there is none
+        self.said = MessageLine(selectable=True)  # what became of saving and copying
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(_PAUSE_MS)
         self._pause.timeout.connect(self._draw)
         self._lay_out()
         self.form.changed.connect(self._on_change)
+        self.said.end_with(self.form.changed)
         self.take_newest()
 
     def take_newest(self) -> None:
@@ -112,7 +113,7 @@ class ExportDialog(QDialog):
             return
 
         def done(result: Any) -> None:
-            if self._took(result, asked=True):
+            if self._succeeded(result):
                 QGuiApplication.clipboard().setImage(QImage.fromData(result))
                 self._say("The figure is on the clipboard.")
 
@@ -146,7 +147,9 @@ class ExportDialog(QDialog):
         save.setDefault(True)
         buttons = row(newest, 1, copy, script, save, spacing=8)
         body = row((sheet, 1), form, spacing=12)
-        column(body, self.said, buttons, into=self, margins=(12, 12, 12, 12), spacing=8)
+        column(
+            body, self.caption, self.said, buttons, into=self, margins=(12, 12, 12, 12), spacing=8
+        )
         open_at(self, 1000, 660)
 
     def _wanted(self) -> tuple[list[FigurePanel], FigureStyle]:
@@ -170,20 +173,23 @@ class ExportDialog(QDialog):
             panels, style = self._wanted()
         except UserError as refusal:
             self._thread.forget(_PREVIEW)
-            self._say(str(refusal), "refused")
+            self.caption.say(str(refusal), "refused")
             return
         if self.form.apart:
             panels = panels[:1]
         ratio = self.devicePixelRatio()
 
         def done(result: Any) -> None:
-            if self._took(result):
-                pixmap = QPixmap()
-                pixmap.loadFromData(result, "PNG")
-                pixmap.setDevicePixelRatio(ratio)
-                self.picture.setPixmap(pixmap)
-                self._about = self._in_words(panels, style, pixmap)
-                self._say(self._about)
+            if isinstance(result, UserError):
+                self.caption.say(str(result), "refused")
+                return
+            if isinstance(result, Exception):
+                raise result
+            pixmap = QPixmap()
+            pixmap.loadFromData(result, "PNG")
+            pixmap.setDevicePixelRatio(ratio)
+            self.picture.setPixmap(pixmap)
+            self.caption.say(self._in_words(panels, style, pixmap))
 
         self._thread.ask(lambda: _png(panels, style, _DPI * ratio), done, _PREVIEW)
 
@@ -225,7 +231,7 @@ class ExportDialog(QDialog):
         self, panels: Sequence[FigurePanel], path: Path, style: FigureStyle, apart: bool
     ) -> None:
         def done(result: Any) -> None:
-            if self._took(result, asked=True, tell=True):
+            if self._succeeded(result, tell=True):
                 self._settings.export_folder = str(path.parent)
                 words = _saved(result, self._empty)
                 self._say(words)
@@ -234,15 +240,11 @@ class ExportDialog(QDialog):
         self._say(f"{path.name} is being written …")
         self._thread.ask(lambda: self._write(panels, path, style, apart), done)
 
-    def _took(self, result: Any, asked: bool = False, tell: bool = False) -> bool:
-        """Whether there is a result; what the user can mend is said, a fault is raised here.
-
-        `asked`: it was asked for once; else it is wrong for as long as the fields are as they are.
-        """
+    def _succeeded(self, result: Any, tell: bool = False) -> bool:
+        """Whether an action gave a result; a refusal is shown, a fault of ours is raised."""
         if isinstance(result, UserError):
-            self._say(self._about if asked else str(result), "muted" if asked else "refused")
-            if asked:
-                self._refuse(str(result))
+            self._say("")
+            self._refuse(str(result))
             if tell:
                 self._tell(Notice("refused", str(result)))
             return False
@@ -250,9 +252,9 @@ class ExportDialog(QDialog):
             raise result
         return True
 
-    def _say(self, words: str, role: str = "muted") -> None:
+    def _say(self, words: str) -> None:
         if not self._closed:
-            self.said.say(words, role)
+            self.said.say(words)
 
     def _refuse(self, why: str) -> None:
         if not self._closed:

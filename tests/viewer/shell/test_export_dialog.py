@@ -94,8 +94,8 @@ def test_the_preview_is_the_figure_at_its_final_size(desk: Desk) -> None:
     assert not dialog.isModal()
     pixmap = dialog.picture.pixmap()
     assert pixmap.width() / pixmap.devicePixelRatio() == pytest.approx(3.25 * 96, abs=1)
-    assert dialog.said.text().startswith("3.25 × ")
-    assert "words of 8 and 7 pt." in dialog.said.text()
+    assert dialog.caption.text().startswith("3.25 × ")
+    assert "words of 8 and 7 pt." in dialog.caption.text()
     dialog.close()
 
 
@@ -123,7 +123,7 @@ def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
     assert form.figure_style() == FigureStyle(
         5.0, 3.0, 10.0, caption=False, letters=True, legend=(("train", "train set"),)
     )
-    desk.qtbot.waitUntil(lambda: dialog.said.text().startswith("5 × 3 in"))
+    desk.qtbot.waitUntil(lambda: dialog.caption.text().startswith("5 × 3 in"))
     dialog.close()
 
 
@@ -257,11 +257,10 @@ def test_a_refusal_to_save_ends_and_copy_puts_the_figure_on_the_clipboard(
 ) -> None:
     desk.export.panel("training")
     dialog = desk.drawn()
-    seen = dialog.said.text()
     desk.answer(dialog.save(), tmp_path / "gone" / "a.svg")
     assert dialog.said.refusal == desk.told[-1].text
-    dialog.said.end_refusal()  # as its time does: the figure is there, and nothing is being written
-    assert dialog.said.text() == seen
+    dialog.said.end_refusal()  # as its time does
+    assert dialog.said.text() == ""
     dialog.copy()
     desk.qtbot.waitUntil(lambda: dialog.said.text() == "The figure is on the clipboard.")
     image = QGuiApplication.clipboard().image()
@@ -269,19 +268,32 @@ def test_a_refusal_to_save_ends_and_copy_puts_the_figure_on_the_clipboard(
     dialog.close()
 
 
+def test_what_was_saved_stays_said_when_a_preview_comes_after_it(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.export.panel("training")
+    dialog = desk.dialog()
+    desk.answer(dialog.save(), tmp_path / "a.svg")
+    dialog.form._inches.setValue(5.0)
+    dialog.form._width.pick("free")
+    desk.qtbot.waitUntil(lambda: dialog.caption.text().startswith("5 × "))
+    assert dialog.said.text() == f"a.svg saved in {tmp_path}."
+    dialog.close()
+
+
 def test_what_makes_no_figure_is_said_in_the_dialog(desk: Desk, tmp_path: Path) -> None:
     desk.export.panel("training")
     dialog = desk.drawn()
     dialog.form._height.setValue(0.9)
-    desk.qtbot.waitUntil(lambda: "leaves no room for Loss" in dialog.said.text())
-    assert dialog.said.property("role") == "refused"
+    desk.qtbot.waitUntil(lambda: "leaves no room for Loss" in dialog.caption.text())
+    assert dialog.caption.property("role") == "refused"
     dialog.form._height.setValue(0.0)
-    desk.qtbot.waitUntil(lambda: dialog.said.property("role") == "muted")
+    desk.qtbot.waitUntil(lambda: dialog.caption.property("role") == "muted")
     dialog.form._names["train"].setText("$^{$")
     dialog.form._names["train"].textEdited.emit("$^{$")
-    desk.qtbot.waitUntil(lambda: "for the curve train cannot be set" in dialog.said.text())
+    desk.qtbot.waitUntil(lambda: "for the curve train cannot be set" in dialog.caption.text())
     dialog.form._panels["training"].setChecked(False)
-    desk.qtbot.waitUntil(lambda: dialog.said.text() == "No panel is chosen; tick at least one.")
+    desk.qtbot.waitUntil(lambda: dialog.caption.text() == "No panel is chosen; tick at least one.")
     assert dialog.save() is None
     dialog.copy()
     dialog.form._panels["training"].setChecked(True)

@@ -44,7 +44,7 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     cursor.choose_reach(steps[2], steps[0])
     dialog = opened(viewer, qtbot)
     assert dialog.reach() == (steps[0], steps[2])
-    assert dialog.said.text().startswith("3 recorded steps from ")
+    assert dialog.forecast.text().startswith("3 recorded steps from ")
     front = window.docks.front()
     assert [name for name, box in dialog.panels.items() if box.isChecked()] == [front]
 
@@ -76,7 +76,7 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     dialog._save(str(tmp_path / "other.gif"))
     assert "Cannot write other.gif: the disk is full." in ended()
     dialog.last.setValue(steps[0])
-    assert "an animation needs two or more" in dialog.said.text()
+    assert "an animation needs two or more" in dialog.forecast.text()
     assert not dialog.save_button.isEnabled()
     dialog.close()
     assert window.animations.dialog is None
@@ -107,7 +107,7 @@ def test_the_window_and_the_command_make_the_same_film(
     assert dialog is not None
     qtbot.waitUntil(lambda: dialog._steps is not None)
     dialog.show_reach((0, 40))
-    assert dialog.said.text().startswith("3 recorded steps")
+    assert dialog.forecast.text().startswith("3 recorded steps")
     dialog._save(str(ours))
     qtbot.waitUntil(lambda: not dialog.writing)
     assert ours.read_bytes() == theirs.read_bytes()
