@@ -22,7 +22,7 @@ from dgn_engine.text.printable import printable
 
 Kind = Literal["info", "refused", "failed"]
 _INFO = 12.0  # seconds that an info is shown
-_REFUSED = 30.0  # … a refusal, unless something succeeds before
+REFUSED = 30.0  # … a refusal, unless something succeeds before
 _OVER_OFFER = 4.0  # … where an offer waits below it
 _KEPT = 50
 _EVERY_MS = 500
@@ -79,7 +79,7 @@ class Notice:
         """That it is shown by itself; 0: until it is closed, answered, or no longer so."""
         if self.offers or self.asks or self.until or self.kind == "failed":
             return 0.0
-        return _INFO if self.kind == "info" else _REFUSED
+        return _INFO if self.kind == "info" else REFUSED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", printable(self.text))
@@ -275,7 +275,11 @@ class Notices(QObject):
             return
         done, known = listed.done, before.done
         if known and known[:-1] == done and listed.undone[:1] == known[-1:]:
-            self._fresh = self._tell(Notice("info", f"Undo {_at_step(known[-1])}"))
+            words = f"Undo {_at_step(known[-1])}"
+            if said is None and known[-1].setting:
+                what, step = known[-1].what, known[-1].step
+                words = f"Undo {what} of step {step:,} alone; the weights stay as they are."
+            self._fresh = self._tell(Notice("info", words))
             return
         made = done[-1:]
         goes_on = (

@@ -322,7 +322,7 @@ class Window(QMainWindow):
         self.pages = InspectorPages(
             self.inspector, lambda command: self.send(command), self.history, self.docks,
             settings, self.registry, look, self._go_to_step, lambda: self._torch_version,
-            lambda: self.step_cursor.step,
+            lambda: self.step_cursor.last_step, lambda: self.step_cursor.step,
         )  # fmt: skip
         self.registry.take_keys(settings.shortcuts)
         self.registry.keys_changed.connect(self._keep_keys)

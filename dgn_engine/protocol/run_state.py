@@ -163,7 +163,6 @@ class RunState:
 
         What the engine does (whether it trains, what can be undone) stays as it is now.
         """
-        diverged = self.diverged
         return dataclasses.replace(
             self,
             step=then.step,
@@ -177,7 +176,6 @@ class RunState:
             probe_examples=then.probe_examples,
             probe_digest=then.probe_digest,
             probe_set=then.probe_set,
-            diverged=diverged if diverged is not None and diverged <= then.step else None,
         )
 
     def after(self, event: Event) -> RunState:

@@ -225,7 +225,7 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             _trains_on(1), why_not=_why_not_on(1)),
         row("run.branch", "Branch from here…", parts.open_compare, ("Ctrl+B",), "",
             "Train the same run with another regime, order, rate or seed beside it, from now or "
-            "from a checkpoint", _has_run),
+            "from any step that it has taken", _has_run),
         row("run.stop_branch", "Stop the branch", lambda: send(StopBranch()), (), "stop",
             "Stop training the branch; it stays recorded among your runs",
             lambda now: now.branch is not None and now.branch.trains),

@@ -187,11 +187,11 @@ PANEL = PanelSpec(
         ),
         computed=(
             "The train score is the mean over the batches since the last point, as they were "
-            "before each update; the test score is of all test examples, as often as the budget "
-            "of watching allows, and at the end of every epoch. The loss axis is logarithmic while "
-            "the losses in view span more than three decades, or end far above the others; your "
-            "own choice of axis stays. A few losses far above all others lie beyond it, and are "
-            "counted below the charts."
+            "before each update; the test score is of all test examples, as often as the allowed "
+            "viewer overhead permits, and at the end of every epoch. The loss axis is logarithmic "
+            "while the losses in view span more than three decades, or end far above the others; "
+            "your own choice of axis stays. A few losses far above all others lie beyond it, and "
+            "are counted below the charts."
         ),
         trials=(
             keep_gates(

@@ -116,20 +116,19 @@ class Differences:
 
 
 def differences(view: View, a: RunConfig | None) -> Differences:
-    """Of a view with a comparison; `a`: the configuration of the run as it is now."""
+    """Of a view with a comparison; `a`: the configuration of the run as it is at the step shown."""
     compared = view.compared
     if compared is None:
         return Differences()
     sides = sides_of(view)
-    exact = view.cursor is None and compared.config_at
     scores = {(TRAINING, name): words for name, words in _SCORES.items()}
     known = a is not None and compared.config is not None
     return Differences(
-        tuple(_settings(view, a, compared.config, exact)),
+        tuple(_settings(view, a, compared.config)),
         tuple(_measured(view, sides, scores)),
         tuple(_measured(view, sides, _scalars(view))),
         sides,
-        _NOT_KNOWN if known and not exact else "",
+        _NOT_KNOWN if known and not compared.config_at else "",
     )
 
 
@@ -152,15 +151,13 @@ def sides_of(view: View) -> tuple[Side, Side]:
     return ours, Side("B", name, compared.run, compared.at)
 
 
-def _settings(
-    view: View, a: RunConfig | None, b: RunConfig | None, exact: bool
-) -> Iterator[Difference]:
-    """Settings that differ, in the order of the form. `exact`: both configurations are those of the
-    steps that are shown; else regime and order are those of the view."""
+def _settings(view: View, a: RunConfig | None, b: RunConfig | None) -> Iterator[Difference]:
+    """Settings that differ, in the order of the form. Where `b` is not the configuration at the
+    step of B, regime and order are those of the view."""
     ours, theirs = ({}, {}) if a is None or b is None else (_flat(a), _flat(b))
     compared = view.compared
     assert compared is not None
-    if not exact:
+    if not compared.config_at:
         for one, regime, wiring in (
             (ours, view.regime, view.wiring),
             (theirs, compared.regime, compared.wiring),

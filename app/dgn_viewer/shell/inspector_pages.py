@@ -43,9 +43,10 @@ class InspectorPages:
         look: Appearance,
         go_to_step: Callable[[int], None],
         torch_version: Callable[[], str],
+        reached: Callable[[], int],
         cursor: Callable[[], int | None],
     ) -> None:
-        """`cursor()`: the step that is looked back at; None: live."""
+        """`reached()`: the step of the run now; `cursor()`: that is looked back at; None: live."""
         self._inspector = inspector
         self._send = send
         self._history = history
@@ -55,7 +56,7 @@ class InspectorPages:
         self._look = look
         self._go_to_step = go_to_step
         self._torch_version = torch_version
-        self._cursor = cursor
+        self._reached, self._cursor = reached, cursor
 
     def settings(self) -> None:
         self._inspector.show_page(
@@ -78,7 +79,7 @@ class InspectorPages:
 
     def compare(self) -> None:
         view = partial(self._history.view, {})
-        self._inspector.show_page(ComparePage(self._send, view, self._cursor))
+        self._inspector.show_page(ComparePage(self._send, view, self._reached, self._cursor))
 
     def changes(self) -> None:
         self._inspector.show_page(ChangesPage(self._send, self._go_to_step))

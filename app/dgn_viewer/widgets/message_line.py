@@ -6,10 +6,11 @@ from PySide6.QtCore import Qt, QTimer, Signal, SignalInstance
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QWidget
 
+from dgn_viewer.notices import REFUSED
 from dgn_viewer.widgets.layouts import WrappedLabel
 from dgn_viewer.widgets.number_entry import NumberEntry
 
-REFUSED_MS = 30_000  # milliseconds that a refusal is shown, in the status bar as below a form
+REFUSED_MS = round(1000 * REFUSED)  # as in the status bar
 
 
 class MessageLine(WrappedLabel):
@@ -25,7 +26,7 @@ class MessageLine(WrappedLabel):
 
     changed = Signal()
 
-    def __init__(self, words: str = "", role: str = "muted", *, selectable: bool = False) -> None:
+    def __init__(self, words: str = "", *, selectable: bool = False) -> None:
         super().__init__("", breaks=not selectable)
         if selectable:
             self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -34,9 +35,9 @@ class MessageLine(WrappedLabel):
         self._timer.setInterval(REFUSED_MS)
         self._timer.timeout.connect(self.end_refusal)
         self._refusal = ""
-        self._words, self._role = words, role
+        self._words, self._role = words, "muted"
         self.setText(words)
-        set_role(self, role)
+        set_role(self, self._role)
         if not words:
             self.hide()  # what has no parent yet is shown with it
 

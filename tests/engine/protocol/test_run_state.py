@@ -137,6 +137,7 @@ def test_a_diverged_run_is_sound_again_once_its_weights_are_those_of_before() ->
     assert diverged.diverged == 7
     assert diverged.after(SWAPPED).diverged == 7
     assert diverged.after(replace(SWAPPED, undone="Undo regime FL")).diverged is None
+    assert diverged.looking_back(after(READY, STARTED)).diverged == 7
 
 
 def test_a_comparison_is_open_until_it_is_closed() -> None:

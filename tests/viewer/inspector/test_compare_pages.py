@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
 from dgn_engine.protocol.commands import Command, CompareRun, UndoSetting
-from dgn_engine.protocol.events import ComparisonOpened, Diverged, EngineReady, Refused
+from dgn_engine.protocol.events import ComparisonOpened, Diverged, EngineReady, Refused, UndoChanged
 from dgn_engine.protocol.run_branches import (
     BranchChanges,
     BranchStatus,
@@ -26,6 +27,7 @@ from dgn_viewer.inspector.pages.changes_page import ChangesPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.panel_spec import ComparedRun, View
+from dgn_viewer.style.chosen_numbers import choose_numbers
 from dgn_viewer.style.theme import DARK
 from tests.viewer.inspector.inspected import CATALOGUE, STARTED
 from tests.viewer.panels.pictures import series
@@ -55,7 +57,7 @@ def seen() -> dict[str, View]:
 
 @pytest.fixture
 def page(qtbot: QtBot, sent: list[Command], seen: dict[str, View]) -> ComparePage:
-    page = ComparePage(sent.append, lambda: seen["view"])
+    page = ComparePage(sent.append, lambda: seen["view"], lambda: seen["view"].step)
     qtbot.addWidget(page)
     return page
 
@@ -125,7 +127,7 @@ def test_it_begins_at_the_step_that_is_looked_back_at_and_holds_its_checkpoint(
     qtbot: QtBot, sent: list[Command]
 ) -> None:
     cursor: list[int | None] = [None]
-    page = ComparePage(sent.append, lambda: View(step=12), lambda: cursor[0])
+    page = ComparePage(sent.append, lambda: View(step=12), lambda: 12, lambda: cursor[0])
     qtbot.addWidget(page)
     bench = Bench(page)
     bench.tell(CheckpointsListed(1, ((3, ""), (7, "")), "/runs/p"))
@@ -142,6 +144,44 @@ def test_it_begins_at_the_step_that_is_looked_back_at_and_holds_its_checkpoint(
     page.hide()
     held = [command.step for command in sent if isinstance(command, HoldCheckpoint)]
     assert held == [7, 5, None]
+
+
+def test_now_is_the_step_that_the_run_has_reached_while_an_earlier_one_is_on_show(
+    qtbot: QtBot, sent: list[Command]
+) -> None:
+    page = ComparePage(sent.append, lambda: View(step=30, cursor=30), lambda: 100, lambda: 30)
+    qtbot.addWidget(page)
+    bench = Bench(page)
+    bench.tell(CheckpointsListed(1, (), "/runs/p"))
+    page.on_event(UndoChanged(), bench.state.at(30))
+    page.show()
+    page.renew()
+    assert page.origin_words.text() == "Step 30: 30 steps again from the beginning."
+    QTest.mouseClick(page.start, LEFT)
+    assert sent[-1] == StartBranch(BranchChanges(), 30)
+    for text, possible in (("75", True), ("101", False)):
+        page.origin.line.selectAll()
+        QTest.keyClicks(page.origin.line, text)
+        assert page.start.isEnabled() == possible
+
+
+def test_a_step_is_written_and_typed_in_the_chosen_style_of_numbers(
+    qtbot: QtBot, sent: list[Command], qapp: QApplication
+) -> None:
+    cursor: list[int | None] = [12_345]
+    page = ComparePage(sent.append, lambda: View(step=20_000), lambda: 20_000, lambda: cursor[0])
+    qtbot.addWidget(page)
+    choose_numbers(qapp, "1 234,5")
+    try:
+        Bench(page).tell(CheckpointsListed(1, ((10_000, "before FL"),), "/runs/p"))
+        page.renew()
+        shown = page.origin.currentText(), page.origin.itemText(1)
+        assert shown == ("12\u202f345", "step 10\u202f000, before FL")
+        for text in (*shown, "3 314", "3,314", "3314"):
+            page.origin.line.setText(text)
+            assert page.origin.step() == int("".join(filter(str.isdigit, text)))
+    finally:
+        choose_numbers(qapp, "1,234.5")
 
 
 def test_checkpoints_are_listed_again_while_the_page_is_seen(

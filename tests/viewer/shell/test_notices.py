@@ -300,7 +300,9 @@ def test_every_change_has_one_line_with_undo_also_where_no_event_says_it(bench: 
         assert change((order, moved)) == [first, f"Learning rate 0.1 → {value} at step 12."]
     assert offered() == ["Undo", "Put only the learning rate back"]
     undone = change((order,), (moved,))  # put back alone: no swap says so
-    assert undone[2:] == ["Undo learning rate 0.1 → 0.3 at step 12."]
+    assert undone[2:] == [
+        "Undo learning rate 0.1 → 0.3 of step 12 alone; the weights stay as they are."
+    ]
     assert offered() == ["Redo"]
     weights = ListedChange(20, "weights of x.pt, regime DL → DL")
     bench.notices.on_event(WeightsTaken(20, "x.pt", 2))

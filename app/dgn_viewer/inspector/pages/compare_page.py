@@ -47,8 +47,11 @@ _PACES = (("", "as the run"), ("full", "full speed"))
 
 
 class ComparePage(QFrame):
-    """Sends `StartBranch`, `StopBranch` and `CompareRun`; `view` gives what was seen so far, and
-    `cursor` the step that is looked back at, None where none is."""
+    """Sends `StartBranch`, `StopBranch` and `CompareRun`.
+
+    `view` gives what was seen so far, `reached` the step that the run has reached, whatever step is
+    on show, and `cursor` the step that is looked back at, None where none is.
+    """
 
     title = "Branch and compare"
 
@@ -56,10 +59,11 @@ class ComparePage(QFrame):
         self,
         send: Callable[[Command], None],
         view: Callable[[], View],
+        reached: Callable[[], int],
         cursor: Callable[[], int | None] = lambda: None,
     ) -> None:
         super().__init__()
-        self._send, self._view, self._cursor = send, view, cursor
+        self._send, self._view, self._reached, self._cursor = send, view, reached, cursor
         self.state = RunState()
         self.origin = OriginField()
         self.origin_words = MessageLine()
@@ -159,8 +163,8 @@ class ComparePage(QFrame):
     def _now(self) -> int:
         """The step that the run has reached, as far as is known."""
         listed = self.state.checkpoints
-        kept = () if listed is None else (step for step, _ in listed.checkpoints)
-        return max(self.state.step, self._view().step, *kept)
+        kept = [] if listed is None else [step for step, _ in listed.checkpoints]
+        return max([self._reached(), *kept])
 
     def _hold(self, step: int | None) -> None:
         """Have the checkpoint kept that a branch from `step` needs."""

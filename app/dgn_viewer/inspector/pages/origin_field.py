@@ -13,6 +13,7 @@ from dgn_engine.protocol.run_branches import CheckpointsListed
 from dgn_engine.text.written_numbers import time_left
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.typeset import plain
+from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.widgets.form_fields import PickBox
 
 NOW = "now"
@@ -24,7 +25,9 @@ _CHANGES = {  # of a mark, by its kind, where its label is no name
     "redo": "a change was made again",
 }
 # '3,314', 'step 3314' and what the list says of a checkpoint: 'step 3,314, before FR-II'
-_STEP = re.compile(r"(?:step )?\s*(\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:, [^\d,].*)?", re.IGNORECASE)
+_STEP = re.compile(
+    r"(?:step )?\s*(\d{1,15}|\d{1,3}(?:[,\s]\d{3}){1,4})(?:, [^\d,].*)?", re.IGNORECASE
+)
 
 
 class OriginField(PickBox):
@@ -58,11 +61,11 @@ class OriginField(PickBox):
         found = _STEP.fullmatch(text)
         if found is None:
             raise UserError(f"'{text}' is no step; type its number, or '{NOW}'.")
-        return int(found[1].replace(",", ""))
+        return int(re.sub(r"[,\s]", "", found[1]))
 
     def follow(self, cursor: int | None) -> None:
         """Say the step that is looked back at (None: none is), unless somebody chose another."""
-        text = NOW if cursor is None else f"{cursor:,}"
+        text = NOW if cursor is None else with_chosen_numbers(f"{cursor:,}")
         if not self._chosen and self.currentText() != text:
             self.setEditText(text)
 
@@ -72,7 +75,7 @@ class OriginField(PickBox):
             return  # somebody is choosing; the next list counts
         titles = [NOW]
         for step, kept in reversed(() if listed is None else listed.checkpoints):
-            titles.append(f"step {step:,}{f', {kept}' if kept else ''}")
+            titles.append(with_chosen_numbers(f"step {step:,}{f', {kept}' if kept else ''}"))
         if [self.itemText(place) for place in range(self.count())] != titles:
             text, at = self.currentText(), self.line.cursorPosition()
             self.blockSignals(True)

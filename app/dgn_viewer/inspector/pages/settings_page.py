@@ -159,7 +159,7 @@ class SettingsPage(QWidget):
         window = Section("Window")
         window.add("run at start", self.start, "Unless the command line names a configuration")
         window.add("theme", self.theme)
-        window.add("numbers", self.numbers, "In panels, the status bar and the table of runs")
+        window.add("numbers", self.numbers, "In every text of the window")
         overhead = Section("Viewer overhead")
         about = (
             "How much slower a run may train because you watch it: readings, drawing, recording "
