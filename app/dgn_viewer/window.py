@@ -17,8 +17,15 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
-from dgn_engine.protocol.commands import CancelLoading, Command, OpenFile, Redo, Undo, UndoSetting
-from dgn_engine.protocol.divergence import GoBack
+from dgn_engine.protocol.commands import (
+    CancelLoading,
+    Command,
+    GoBack,
+    OpenFile,
+    Redo,
+    Undo,
+    UndoSetting,
+)
 from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Refused
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_curves import SAMPLES

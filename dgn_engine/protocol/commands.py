@@ -219,6 +219,15 @@ class UndoSetting(Command):
 
 
 @dataclass(frozen=True)
+class GoBack(Command):
+    """Put a diverged run back to its newest finite state: weights, optimiser, regime, wiring and
+    settings. The steps count on, and the run is paused."""
+
+    title = "go back to the last finite state"
+    steers = True
+
+
+@dataclass(frozen=True)
 class Redo(Command):
     """Make the last change that was undone once more."""
 

@@ -19,8 +19,8 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
 from dgn_engine.protocol.change_list import UndoMany
 from dgn_engine.protocol.compared_frames import CompareHeld
-from dgn_engine.protocol.divergence import GoBack
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_branches import HoldCheckpoint, ListCheckpoints
 from dgn_engine.session.discard_question import discard_question
 from dgn_engine.session.file_commands import FileCommands, Shown
 from dgn_engine.session.finite_state import FiniteState, find_finite_state
@@ -42,11 +42,13 @@ from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import MAKING, Run
-from dgn_engine.training.run_snapshot import put_back
+from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, put_back
 
 MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
 LOOK_EVERY = 0.005  # seconds between two looks at what is due, where steps are quicker
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
+# What a page asks for while it is seen: steps and readings cost afterwards what they did before.
+_ASIDE = ListCheckpoints, HoldCheckpoint, do.ListRuns, do.EstimateRun, do.ReadCurves, do.NoteRun
 Handler = Callable[[Any], None]
 
 
@@ -108,7 +110,7 @@ class Engine:
             do.Undo: lambda _: self._undo.undo(self.run),
             do.UndoSetting: lambda _: self._undo.undo_setting(self.run),
             do.Redo: lambda _: self._undo.redo(self.run),
-            GoBack: self._in_run(lambda run, _: self._go_back(run)),
+            do.GoBack: self._in_run(lambda run, _: self._go_back(run)),
             UndoMany: lambda command: self._undo.undo_many(command, self.run),
             do.Watch: lambda command: self._watch(command.requests),
             do.CancelReading: self._on_shown(readings.cancel),
@@ -144,7 +146,7 @@ class Engine:
             **self._branches.handlers(
                 self._run_for,
                 lambda: self._recording,
-                lambda: self._publisher.rate.seconds_a_step(),
+                self._seconds_a_step,
             ),
         }
 
@@ -154,7 +156,9 @@ class Engine:
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
         self._look_at = 0.0
-        if self.run is not None and not isinstance(command, do.ReportWindow):
+        if self.run is not None and isinstance(command, _ASIDE):
+            self.run.budget.overhead.disturb()
+        elif self.run is not None and not isinstance(command, do.ReportWindow):
             self.run.budget.overhead.forget()
         self._attempt(command.in_words(), lambda: self._execute(command))
         if self._shown is not None and self._shown.probe_schedule.dropped:
@@ -304,13 +308,13 @@ class Engine:
         self._begin(run, command.paused)
 
     def _estimate(self, command: do.EstimateRun) -> None:
-        recorded, seconds = bool(self._runs_root), self._seconds_a_step()
+        recorded, seconds = bool(self._runs_root), self._seconds_a_step() if self.running else None
         self._emit_unrecorded(estimate_run(command.config, self.run, recorded, seconds))
 
     def _seconds_a_step(self) -> float | None:
-        """Return what a step of the run in progress takes; None where that is not known."""
+        """Return what a step of the run takes without a pace; None where that is not known."""
         run, rate = self.run, self._publisher.rate
-        if run is None or not self.running:
+        if run is None:
             return None
         if run.device.type == "cpu":
             return rate.seconds_a_step()
@@ -425,8 +429,8 @@ class Engine:
             why = "no earlier state of it is kept" if run.diverged else "it has not diverged"
             raise UserError(f"The run cannot go back: {why}.")
         self._undo.leave_out(self._finite.step)
-        words = "going back", "Back from divergence"
-        put_back(run, self._finite.snapshot, *words, self._emit)
+        state = self._finite.snapshot
+        put_back(run, state, "going back", BACK_FROM_DIVERGENCE, self._emit)
         # A checkpoint of this step would be the same state once more.
         self._tried |= {self._finite.step, run.step_count}
         self._gone_back_to, self._finite = self._finite, None

@@ -214,6 +214,7 @@ class Branches:
         self._waiting: tuple[WriteMarker | None, list[str], tuple[int, ...]] | None = None
         self._child: BranchChild | None = None
         self._follower: _Follower | None = None
+        self._parent = 0  # the number of the run that it branched off
         self._threads = 1
         self._pace: float | None = None  # that the branch was given; None: it follows none
         self._held = _HeldCheckpoints()
@@ -272,6 +273,7 @@ class Branches:
         shape = tuple(probe_inputs_of(run).shape)
         self._forget()
         self._threads = torch.get_num_threads()
+        self._parent = run.number
         self._pace = None if command.full_speed else run.pace
         self._waiting = marker, arguments, shape
         named = [recording.path.name if word == str(recording.path) else word for word in asked]
@@ -303,12 +305,13 @@ class Branches:
         """Between two steps: begin what waits, and pass on what was found in its folder."""
         if self._waiting is not None:
             self._begin()
-        if run is not None and self._child is not None and self._pace not in (None, run.pace):
-            self._pace = run.pace
-            self._child.set_pace(run.pace)
+        parent = run if run is not None and run.number == self._parent else None
+        if parent is not None and self._child is not None and self._pace not in (None, parent.pace):
+            self._pace = parent.pace
+            self._child.set_pace(parent.pace)
         if self._follower is not None:
             while self._follower is not None and not self._follower.news.empty():
-                self._take(self._follower.news.get(), run)
+                self._take(self._follower.news.get(), parent)
         compared = self._status is not None and self._is_compared
         if compared and (scalars := self._comparison.take_scalars()):
             self._emit(ComparedMoved(scalars[-1].step, scalars))
@@ -350,7 +353,7 @@ class Branches:
             self._child.set_pace(self._pace)
         self._follower = _Follower(self._child, Path(self._status.folder), shape)
 
-    def _take(self, news: _News, run: Run | None) -> None:
+    def _take(self, news: _News, parent: Run | None) -> None:
         assert self._status is not None
         assert self._child is not None
         status = replace(self._status, step=max(self._status.step, news.step))
@@ -359,8 +362,8 @@ class Branches:
             status = replace(status, sharing=words)
         if news.saved and status.phase == "starting":
             status = replace(status, phase="training")
-            if run is not None:
-                self._open(status, run)
+            if parent is not None:
+                self._open(status, parent)
         elif self._is_compared:
             self._move(news)
         if news.code is not None:

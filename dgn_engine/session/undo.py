@@ -124,8 +124,7 @@ class UndoHistory:
     def leave_out(self, step: int) -> None:
         """Forget the changes since a state of this step, to which the run was put back: they are
         in force no more, and undoing one would only lose what was trained since."""
-        while self._done and (before := self._done[-1].before) and before.step >= step:
-            self._done.pop()
+        self._done = [one for one in self._done if one.before is None or one.before.step < step]
         self._undone.clear()
         self._may_merge = False
         self._emit_names()

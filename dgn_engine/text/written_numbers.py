@@ -34,7 +34,11 @@ def number(value: float, figures: int = 0, signed: bool = False) -> str:
         return f"{plus}{mantissa}×{power_of_ten(int(exponent))}".replace("-", "−")
     if float(value).is_integer():
         return f"{plus}{int(value):,}".replace("-", "−")
-    text = f"{value:,.1f}" if size >= 1000 else f"{value:.{max(figures, 4)}g}"
+    if size < 1000:
+        return plus + f"{value:.{max(figures, 4)}g}".replace("-", "−")
+    places = max(figures - len(str(int(size))), 1)
+    text = f"{value:,.{places}f}"
+    text = text.rstrip("0") if places > 1 else text
     return plus + text.replace("-", "−")
 
 

@@ -43,13 +43,14 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.devices import device_name
 from dgn_engine.training.recording import check_ours
 from dgn_engine.training.run import Report, Run
-from dgn_engine.training.run_snapshot import capture, go_back, restore
+from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, capture, go_back, restore
 
 REPORT_EVERY = 0.2  # seconds
 FOR_BRANCH = "before branch"  # why a checkpoint is kept at which one begins
 _LoggedChange = (
     RegimeSwapped | WeightsTaken | Rewired | SettingChanged | ProbeSetChanged | BranchBegan
 )
+_Announced = Rewired | SettingChanged | ProbeSetChanged  # … also where nothing is changed
 
 
 @dataclass(frozen=True)
@@ -165,19 +166,20 @@ def _first_change(reader: RunReader, step: int) -> float:
     state = RunState() if reader.started is None else RunState().after(reader.started)
     for line in reader.lines:
         event = event_of(line)
-        if not isinstance(event, RegimeSwapped | WeightsTaken | Rewired | SettingChanged):
+        if not isinstance(event, RegimeSwapped | WeightsTaken | _Announced):
             continue
         before, state = state, state.after(event)
-        same = _in_force(before) == _in_force(state) and isinstance(event, Rewired | SettingChanged)
+        same = _in_force(before) == _in_force(state) and isinstance(event, _Announced)
         if line.seq >= begin and event.step == step and not same:
             return line.seq
     return math.inf
 
 
 def _in_force(state: RunState) -> tuple[object, ...]:
-    """Order, turns and dials: what a run says once more when it begins or goes on is no change."""
-    wires, dials = (state.wiring, state.rotation, state.shift), state.settings
-    return wires if dials is None else (*wires, dials.learning_rate, dials.beta, dials.value_input)
+    """Order, turns, probe set and dials: what a run says once more when it begins or goes on is no
+    change."""
+    said, dials = (state.wiring, state.rotation, state.shift, state.probe_digest), state.settings
+    return said if dials is None else (*said, dials.learning_rate, dials.beta, dials.value_input)
 
 
 def _load_changed(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None, Snapshot | None]:
@@ -264,7 +266,10 @@ class _Replay:
         self._emit = emit
         self._begin = 0 if base is None else base.step
         self._repeats = False
-        self._kept: list[tuple[int, Snapshot]] = []  # before which change: an undo goes back there
+        # States to go back to. An undo goes to one right before a change, by the change's place;
+        # going back from divergence also to one where none was made, by that of the change before.
+        self._before: list[tuple[int, Snapshot]] = []
+        self._passed: list[tuple[int, Snapshot]] = []
         self._reported = time.monotonic()
         self.remark = ""
 
@@ -284,9 +289,16 @@ class _Replay:
         self._repeats = True
         run.evaluation.repeat(past.scores)
         for place, change in enumerate(past.changes):
+            for step in sorted(needed):
+                # The checkpoint that this begins with is read where it is needed.
+                begins = place == 0 and self._base is not None and step == run.step_count
+                if run.step_count <= step < change.step and not begins:
+                    self._advance(run, step, report)
+                    if (copy := capture(run)) is not None:
+                        self._passed.append((place - 1, copy))
             self._advance(run, change.step, report)
             if change.step in needed and (copy := capture(run)) is not None:
-                self._kept.append((place, copy))
+                self._before.append((place, copy))
             self._carry_out(change, place, run)
         self._advance(run, self._step, report)
         run.settle()
@@ -346,7 +358,9 @@ class _Replay:
         if change.undone_steps is None:
             why = f"the undo at step {change.step:,} is of an earlier version, which kept the order"
             raise self._refusal(f"{why} of the data as it was", change.step)
-        made = [one for at, one in self._kept if at < place and _fits(one, change)]
+        passed = self._passed if change.undone == BACK_FROM_DIVERGENCE else ()
+        copies = [*self._before, *passed]
+        made = [one for at, one in copies if at < place and _fits(one, change)]
         written = [one for one in self._written_before(change) if _fits(one[1], change)]
         states = made or [one for kept, one in written if kept] or [one for _, one in written]
         if len(states) > 1:  # of one step: the dials that followed tell them apart

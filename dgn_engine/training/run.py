@@ -161,6 +161,8 @@ class Run:
         )
         self._first_probe_set = self.probe_set
         self.diverged = False
+        self._overflowed_at: int | None = None  # the step at which it diverged last
+        self._last_finite: int | None = None  # … and the last one before with a finite loss
         self.put_backs: tuple[tuple[int, int], ...] = ()  # at a step, to the state of which step
         self._copies: list[weakref.ref[Snapshot]] = []
         self.before_change: Callable[[str], None] = lambda _change: None  # of weights, by a user
@@ -287,15 +289,20 @@ class Run:
         # On a CPU each step's loss is looked at, on a card those that scores are of.
         step = self.step_count
         last = step - 1 if self.device.type == "cpu" else self.evaluation.last_finite
-        self.diverged = True
-        self._emit(events.Diverged(step, "loss", last))
+        if last is not None and last == self._overflowed_at:  # it went back, and diverges at once
+            last = self._last_finite
+        self._stop_at_overflow("loss", last)
 
     def stop_overflowed(self) -> None:
         """End the run as a loss that is not finite does: a reading found such weights."""
         if not self.diverged:
             last = self.step_count if self.device.type == "cpu" else self.evaluation.last_finite
-            self.diverged = True
-            self._emit(events.Diverged(self.step_count, "weights", last))
+            self._stop_at_overflow("weights", last)
+
+    def _stop_at_overflow(self, what: str, last_finite: int | None) -> None:
+        self.diverged = True
+        self._overflowed_at, self._last_finite = self.step_count, last_finite
+        self._emit(events.Diverged(self.step_count, what, last_finite))
 
     def copies(self) -> list[Snapshot]:
         """Return the copies of its state that undo holds, or the recorder until it has written."""

@@ -116,6 +116,9 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
     run.diverged = False
 
 
+BACK_FROM_DIVERGENCE = "Back from divergence"  # `undone` of a run that was put back after it
+
+
 def put_back(
     run: Run, snapshot: Snapshot, announced: str, undone: str, emit: Callable[[Event], None]
 ) -> None:

@@ -13,7 +13,6 @@ from functools import partial
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
-from dgn_engine.protocol.divergence import GoBack
 from dgn_engine.protocol.run_branches import StopBranch
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.link_actions import link_actions
@@ -212,7 +211,7 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Train to the end of this epoch, then pause", _has_run),
         row("run.reset", "Reset", lambda: send(do.Reset()), ("Ctrl+R",), "reset",
             "Begin again with the same settings and seed", _has_run),
-        row("run.go_back", "Go back to the last finite state", lambda: send(GoBack()),
+        row("run.go_back", "Go back to the last finite state", lambda: send(do.GoBack()),
             ("Ctrl+Alt+R",), "undo",
             "Put a run that has diverged back to its newest finite state: weights, optimiser and "
             "dials. It stays paused, and its count of steps goes on",

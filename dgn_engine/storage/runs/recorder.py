@@ -216,7 +216,7 @@ class Recorder:
             case WriteMarker():
                 self.folder.sync()
             case _Checkpoint():
-                if job.snapshot.finite():
+                if job.snapshot.weights_finite():
                     self.folder.checkpoint(job.snapshot, job.kept)
                 self._saving.clear()
 

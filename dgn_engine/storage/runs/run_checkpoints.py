@@ -34,13 +34,13 @@ class Snapshot:
     def step(self) -> int:
         return int(self.state["step"])
 
-    def finite(self) -> bool:
-        """Whether all weights are numbers: a diverged state is not worth keeping."""
+    def weights_finite(self) -> bool:
+        """Whether all weights are finite: a diverged state is not worth keeping."""
         weights = (t for name, t in self.tensors.items() if not name.startswith("optimiser."))
         return all(bool(t.isfinite().all()) for t in weights)
 
     def all_finite(self) -> bool:
-        """Whether weights and optimiser are numbers, so that the next step is one, too."""
+        """Whether weights and optimiser state are all finite."""
         return all(bool(t.isfinite().all()) for t in self.tensors.values())
 
 

@@ -164,7 +164,7 @@ class StackMember:
         """Write a checkpoint, unless the weights are not finite."""
         self._write_answers()
         snapshot = capture(self.run)
-        if snapshot is not None and snapshot.finite():
+        if snapshot is not None and snapshot.weights_finite():
             with self._writing():
                 self._folder.checkpoint(snapshot, kept)
 

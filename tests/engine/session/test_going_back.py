@@ -12,7 +12,7 @@ import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.divergence import GoBack
+from dgn_engine.protocol.commands import GoBack
 from dgn_engine.protocol.events import (
     Diverged,
     Measured,
@@ -25,6 +25,7 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.run_checkpoints import load
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
 from tests.engine.session.conftest import Desk, small
 
@@ -99,6 +100,74 @@ def test_what_is_not_in_force_after_going_back_cannot_be_undone(desk: Desk) -> N
     desk.do(do.Undo())
     assert desk.last(UndoChanged) == UndoChanged("", "β")
     assert diverge(desk).back_to is not None
+
+
+def test_changes_below_one_of_the_probe_set_cannot_be_undone_either(desk: Desk) -> None:
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(5)
+    desk.do(do.SetBeta(4.0))
+    desk.train(1)
+    desk.do(do.SetProbeExamples(8))
+    overflow(desk)
+    desk.do(GoBack())
+    run = desk.engine.run
+    assert run is not None
+    assert run.put_backs == ((7, 5),)
+    assert desk.last(UndoChanged).undo == "number of probe examples"
+    desk.train(10)
+    desk.do(do.Undo())
+    assert run.put_backs == ((7, 5),)  # nothing that was trained is lost
+    assert desk.last(UndoChanged).undo == ""
+
+
+def test_the_step_that_diverged_is_not_the_last_finite_one_once_it_was_left(desk: Desk) -> None:
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(5)
+    desk.do(do.SetBeta(4.0))
+    desk.train(2)
+    overflow(desk)
+    desk.do(GoBack())
+    overflow(desk)
+    said = [event for event in desk.events if isinstance(event, Diverged)]
+    assert [(one.step, one.last_finite) for one in said] == [(8, 7), (9, 7)]
+
+
+def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(str(tmp_path))
+    desk.do(do.StartRun(small("DL"), paused=True))
+    run, recording = desk.engine.run, desk.engine._recording
+    assert run is not None
+    assert recording is not None
+    live: dict[int, list[torch.Tensor]] = {}
+    for step in (5, 8, 9, 14, 20, 25, 30):
+        if step == 9:
+            overflow(desk)
+            desk.do(GoBack())
+        else:
+            desk.train(step - run.step_count)
+        live[step] = desk.value()
+        if not step % 5:
+            recording.checkpoint()
+            assert recording.mark().done.wait(60.0)
+    assert run.put_backs == ((9, 5),)
+    desk.engine.close()
+    reader = RunReader(recording.path)
+    assert [one.step for one in reader.checkpoints] == [25, 30]
+    for step in (8, 14, 20):
+        again = recorded_run_at(reader, step, lambda _: None, lambda *_: None).run
+        ours = again.trainer.network.value.weights
+        assert all(map(torch.equal, ours, live[step]))
+
+
+def overflow(desk: Desk) -> None:
+    """The next step has no finite loss, and nothing that can be undone was changed."""
+    run = desk.engine.run
+    assert run is not None
+    run.trainer.network.value.weights[0].data.fill_(math.inf)
+    desk.train(1)
+    assert run.diverged
 
 
 def diverge(desk: Desk, rate: float = 1e30) -> Diverged:

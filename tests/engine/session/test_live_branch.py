@@ -42,6 +42,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training import headless_run
 from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.overhead_meter import Overhead
 from dgn_engine.training.recording import Recording, continue_run
 from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run
@@ -395,6 +396,39 @@ def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(des
     desk.turn(2)
     assert children[1].paces == []
     assert "steps/s" not in status(desk).sharing
+
+
+def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(desk: Desk) -> None:
+    children = replaced(desk)
+    desk.do(do.StartRun(small(), paused=True), do.SetPace(40.0))
+    desk.do(StartBranch(BranchChanges()))
+    until(desk, lambda: bool(children))
+    desk.do(do.StartRun(small(seed=1), paused=True), do.SetPace(2.0))
+    desk.turn(2)
+    assert children[0].paces == [40.0]
+
+
+def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(desk: Desk) -> None:
+    desk.do(do.StartRun(small(), paused=True))
+    desk.train(7)
+    recording = desk.engine._recording
+    assert recording is not None
+    desk.do(do.SetProbeExamples(8))
+    recording.checkpoint()
+    assert recording.mark().done.wait(LIMIT)
+    state = recorded_run_at(RunReader(recording.path), 7, lambda _: None, lambda *_: None)
+    assert state.run.config.probe_examples == 20
+
+
+def test_what_a_page_asks_for_leaves_the_viewer_overhead_known(desk: Desk) -> None:
+    desk.do(do.StartRun(small(), paused=True))
+    assert desk.engine.run is not None
+    meter = desk.engine.run.budget.overhead
+    meter.measured = known = Overhead(0.04, 0.01)
+    desk.do(ListCheckpoints(), HoldCheckpoint(None), do.ListRuns(), do.EstimateRun(small()))
+    assert meter.measured is known
+    desk.do(do.Watch((do.ProbeRequest("gates"),)))
+    assert meter.measured is None
 
 
 def test_a_command_takes_steps_at_the_pace_that_its_window_writes(

@@ -11,6 +11,7 @@ from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.commands import (
     Advance,
     CloseComparison,
+    GoBack,
     Pause,
     Redo,
     Reset,
@@ -20,7 +21,6 @@ from dgn_engine.protocol.commands import (
     Undo,
     UndoSetting,
 )
-from dgn_engine.protocol.divergence import GoBack
 from dgn_engine.protocol.events import (
     Diverged,
     Finished,

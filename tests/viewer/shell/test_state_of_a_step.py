@@ -14,7 +14,7 @@ from dgn_engine.config import GatingConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
 from dgn_engine.protocol.change_list import UndoMany
-from dgn_engine.protocol.divergence import GoBack
+from dgn_engine.protocol.commands import GoBack
 from dgn_engine.protocol.events import (
     EngineReady,
     Event,
