@@ -267,8 +267,8 @@ def test_the_last_two_the_final_one_and_those_beside_events_stay(tmp_path):
 
 
 def test_a_snapshot_that_is_not_finite_is_known():
-    assert snapshot().finite()
-    assert not snapshot(value=math.nan).finite()
+    assert snapshot().weights_finite()
+    assert not snapshot(value=math.nan).weights_finite()
 
 
 # --- the lock ---

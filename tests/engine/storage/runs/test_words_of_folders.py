@@ -439,9 +439,9 @@ def test_checkpoints_that_need_not_stay() -> None:
 
 def test_only_finite_weights_are_worth_a_checkpoint() -> None:
     nan = torch.tensor([1.0, math.nan])
-    assert snapshot(3).finite()
-    assert not run_checkpoints.Snapshot({"value.weights.0": nan}, {}).finite()
-    assert run_checkpoints.Snapshot({"optimiser.0": nan}, {}).finite()
+    assert snapshot(3).weights_finite()
+    assert not run_checkpoints.Snapshot({"value.weights.0": nan}, {}).weights_finite()
+    assert run_checkpoints.Snapshot({"optimiser.0": nan}, {}).weights_finite()
     assert snapshot(17).step == 17
 
 
