@@ -468,14 +468,14 @@ def test_an_undone_layout_has_its_tabs_in_the_order_in_which_they_stood(
     for name in ("b", "d"):
         docks.show(name)
     before = [["a", "b", "b"], ["c", "d", "d"]]
-    qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before, timeout=9000)
+    qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before)
     history.take()
     layout = docks.layout()
     docks.toggle("b")
     docks.toggle("d")
     history.take()
     history.undo()
-    qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before, timeout=9000)
+    qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before)
     assert is_same(docks.layout(), layout)
 
 

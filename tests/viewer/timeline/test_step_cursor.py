@@ -122,7 +122,7 @@ def test_steps_that_are_recorded_while_nobody_looks_back_are_known(
     desk.cursor._lists.timeout.emit()
     qtbot.waitUntil(lambda: desk.cursor.steps == STEPS)
     record(tmp_path, *STEPS, 45)
-    with qtbot.waitSignal(desk.cursor.steps_changed, timeout=5000):
+    with qtbot.waitSignal(desk.cursor.steps_changed, timeout=60_000):
         desk.cursor._reader._next_look = 0.0
         desk.cursor.list_steps()
     assert desk.cursor.steps == (*STEPS, 45)
