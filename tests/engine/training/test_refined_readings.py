@@ -295,6 +295,17 @@ def test_where_it_stands_still_the_step_it_stands_at_is_read_at_once(bench: Benc
     assert bench.picture == (5, 0.5), "of a job that was given up nothing is shown"
 
 
+def test_what_was_read_elsewhere_at_a_standstill_is_not_read_again(bench: Bench) -> None:
+    bench.each = 0.7 / 64  # a first picture of few is quick enough to be made here
+    assert bench.look(4, catch_up=True) == ("p",)
+    assert bench.here == [8]
+    bench.answer(1.0)
+    bench.over()
+    assert bench.reading.progress == 1.0
+    assert bench.look(4, catch_up=True) == ()
+    assert len(bench.worker.begun) == 1
+
+
 def test_of_another_network_nothing_is_shown(bench: Bench) -> None:
     bench.look(5)
     bench.answer(0.5)
