@@ -67,8 +67,11 @@ def opened_file(
 ) -> FilePage:
     """The inspector's page of a file that the engine has listed, and has read as is said."""
     window = viewer.window
+    before = window.inspector.page
     window.send(OpenFile(str(path), purpose))
-    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
+    qtbot.waitUntil(
+        lambda: window.inspector.page is not before and isinstance(window.inspector.page, FilePage)
+    )
     page = window.inspector.page
     assert isinstance(page, FilePage)
     if reading is not None:
