@@ -382,7 +382,7 @@ class ProbeSchedule:
             if quick and first and whole.x.device.type != "cuda":  # a first slice is there at once
                 self._read_here(name, contexts, step, FIRST_LOOK, quick)
             refined.begin(name, snapshot, step, self._watched[name])
-            self._sharper.pop(name, None)  # than its last picture none will be
+            self._sharper.pop(name, None)  # it reads all the examples
 
     def _stale(self, name: str, step: int) -> bool:
         return name not in self.readings or self.readings[name].step != step
