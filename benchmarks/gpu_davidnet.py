@@ -48,7 +48,7 @@ from dgn_engine.data._image_layout import lay_out
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Request
 from dgn_engine.experiments.composite_davidnet import EXPERIMENT, INPUTS
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.protocol.events import RunStarted
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.folder_layout import RUN

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.setting import OptionValue, Setting, check_value, in_short, setting, settings_of
+from dgn_engine.model.choices import Initialisation, ValueInput
+from dgn_engine.plugins import OptionValue
+from dgn_engine.setting import Setting, check_value, in_short, setting, settings_of
 from dgn_engine.text.toml import TomlError, format_toml, parse_toml
 
 Loss = Literal["cross-entropy", "squared"]
 Optimiser = Literal["adam", "sgd", "rmsprop"]
-ValueInput = Literal["image", "ones", "random"]
 Pixels = Literal["true", "random"]
-Initialisation = Literal["kaiming", "bernoulli", "glorot"]
 Augmentation = Literal["none", "davidnet"]
 Precision = Literal["float32", "tf32", "bf16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]

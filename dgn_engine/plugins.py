@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+OptionValue = int | float | str | bool
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a plug-in; its default says of which type its values are.
+
+    Args:
+        name: Its name in configurations and on the command line.
+        label: The words beside its field in a form; without them it has no row.
+        default: The value where nobody gives one.
+        least: The smallest number that is allowed.
+        most: The largest number that is allowed.
+    """
+
+    name: str
+    label: str
+    default: Any
+    least: float | None = None
+    most: float | None = None
 
 
 def plugin_names(package: str) -> tuple[str, ...]:
@@ -45,3 +69,29 @@ def discover(package: str, constant: str, kind: type[T]) -> dict[str, T]:
     if not found:
         raise LookupError(f"{package} holds no plug-ins: is the installation complete?")
     return found
+
+
+def lazy_names(
+    package: str, file: str
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose stub imports its names.
+
+    Args:
+        package: Its `__name__`.
+        file: Its `__file__`, `__init__.py`; the stub `__init__.pyi` beside it is what type
+            checkers read, and all that says where a name lives.
+    """
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    modules = {
+        name.name: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for name in node.names
+    }
+
+    def get(name: str) -> object:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(modules[name]), name)
+
+    return get, lambda: sorted({*vars(importlib.import_module(package)), *modules}), sorted(modules)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.plugins import Option, OptionValue
 
-OptionValue = int | float | str | bool
 MOST = 1 << 53  # whole numbers up to here are exact wherever they are written
 LONGEST = 4096  # characters of a word; paths are no longer
 Conditions = Mapping[str, object]  # {'net.init': 'bernoulli'}: every one of them holds
@@ -31,7 +31,7 @@ _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(Option):
     """One setting. The type of `default` decides its type, its option and its field in a form.
 
     `when` and `shown` compare other settings by their place ('net.init'), or properties of the
@@ -40,11 +40,6 @@ class Setting:
     It changes a run only where both hold, or where `effect` holds, if that says something else.
     """
 
-    name: str
-    label: str  # of its row in a form; without one it has no row
-    default: Any
-    least: float | None = None
-    most: float | None = None
     choices: tuple[str, ...] = ()
     above: float | None = None  # it must be greater than this
     share: bool = False  # it lies between 0 and 1

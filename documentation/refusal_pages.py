@@ -29,7 +29,7 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         "lie, `--download` fetches them, `dgn doctor` lists those that are there.",
     ),
     "Networks": (
-        ("dgn_engine/model/importing", "dgn_engine/model"),
+        ("dgn_engine/importing", "dgn_engine/model"),
         "A network cannot be built or read. `dgn inspect FILE` lists what a file holds; a model "
         "that a file of weights cannot say is named by its code: "
         "[Bring your own network](../own-network.md). Where a file 'does not say' something, you "

@@ -11,7 +11,7 @@ from benchmarks.image_epochs import PLAIN, ImageEpochs
 from benchmarks.training_epochs import CLASSES
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.experiments.composite_davidnet import STEP
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.importing.from_config import build_architecture
 
 NET = NetConfig("davidnet", (("width", 64),))
 EPOCHS = ImageEpochs(

@@ -13,7 +13,7 @@ from benchmarks.floors import training_amounts
 from benchmarks.timing import Seconds
 from benchmarks.training_epochs import EAGER
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
 from dgn_engine.protocol.engine_events import StepsNotCaptured

@@ -38,13 +38,13 @@ from torch import Tensor, nn
 from torch.quasirandom import SobolEngine
 
 from dgn_engine.attachment.isolation import signals_deferred
-from dgn_engine.model.importing.copied_module import copies_itself
-from dgn_engine.model.importing.module_draws import is_same_state
-from dgn_engine.model.importing.plain_access import (
+from dgn_engine.model.adapt.module_draws import is_same_state
+from dgn_engine.model.adapt.plain_access import (
     attributes,
     class_attributes,
     class_module,
     class_name,
+    copies_itself,
     defined,
     is_installed,
     is_kind,

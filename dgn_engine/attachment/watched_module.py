@@ -23,16 +23,16 @@ from dgn_engine.attachment.reached_state import (
     kept_state,
 )
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.copied_module import copy_module
-from dgn_engine.model.importing.from_module import (
+from dgn_engine.model.adapt.from_module import (
     FollowedNetwork,
     follow_again,
     follow_module,
 )
-from dgn_engine.model.importing.module_draws import PassRefusedError, refuse_draws
-from dgn_engine.model.importing.module_outputs import output_tensor, returned
-from dgn_engine.model.importing.plain_access import (
+from dgn_engine.model.adapt.module_draws import PassRefusedError, refuse_draws
+from dgn_engine.model.adapt.module_outputs import output_tensor, returned
+from dgn_engine.model.adapt.plain_access import (
     attributes,
+    copy_module,
     is_kind,
     named_parts,
     named_tensors,

@@ -43,7 +43,7 @@ from dgn_engine.attachment.tangent_alone import TangentAlone
 from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrapped
 from dgn_engine.attachment.watched_run import create_folder, probe_tensors, started
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
-from dgn_engine.model.importing.module_draws import PassRefusedError, refuse_draws
+from dgn_engine.model.adapt.module_draws import PassRefusedError, refuse_draws
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Frame, Reading, Watching

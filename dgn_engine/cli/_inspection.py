@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dgn_engine.config import DataConfig
     from dgn_engine.data import Examples
     from dgn_engine.data._preprocessing import Preprocessing
+    from dgn_engine.importing.from_file import ImportedNetwork
     from dgn_engine.kernels.gate_statistics import GateStatistics, GateStatisticsSettings
-    from dgn_engine.model.importing.from_file import ImportedNetwork
     from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 KERNEL_FILE, INSPECTION_FILE = "kernels.npz", "inspection.json"  # what --out writes
@@ -113,10 +113,10 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     from dgn_engine.config import DataConfig
     from dgn_engine.data import load_examples, split_of
     from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
+    from dgn_engine.importing.from_file import network_of
+    from dgn_engine.importing.open_questions import OpenQuestions
+    from dgn_engine.importing.saved_network import split_of_own
     from dgn_engine.kernels.gate_statistics import gate_statistics
-    from dgn_engine.model.importing.from_file import network_of
-    from dgn_engine.model.importing.open_questions import OpenQuestions
-    from dgn_engine.model.importing.saved_network import split_of_own
     from dgn_engine.training.device_data import choose_probe_set
     from dgn_engine.training.devices import set_threads
     from dgn_engine.training.metrics import evenly_spaced

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from dgn_engine.model.importing.from_file import ImportedNetwork
-    from dgn_engine.model.importing.saved_network import NetworkState
+    from dgn_engine.importing.from_file import ImportedNetwork
+    from dgn_engine.importing.saved_network import NetworkState
     from dgn_engine.model.network import GatedNetwork
     from dgn_engine.protocol.frames import Array
     from dgn_engine.storage.checkpoints.contents import CheckpointContents
@@ -151,9 +151,9 @@ class OpenedNetwork:
 
 def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     """The network of the file with its examples; raises `UserError`."""
+    from dgn_engine.importing.open_questions import OpenQuestions
+    from dgn_engine.importing.saved_network import is_ours
     from dgn_engine.kernels.trained_weights import trained_weights
-    from dgn_engine.model.importing.open_questions import OpenQuestions
-    from dgn_engine.model.importing.saved_network import is_ours
 
     listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
     if arguments.gates is not None and not any(n.endswith("running_mean") for n in listing.arrays):
@@ -228,9 +228,9 @@ def _open_ours(
 ) -> OpenedNetwork:
     import torch
 
+    from dgn_engine.importing.from_file import architecture_for
+    from dgn_engine.importing.saved_network import our_network, state_of
     from dgn_engine.kernels.trained_weights import trained_weights
-    from dgn_engine.model.importing.from_file import architecture_for
-    from dgn_engine.model.importing.saved_network import our_network, state_of
 
     _only_with_plain_weights(arguments)
     state = state_of(listing)
@@ -268,8 +268,8 @@ def read_network(
     that the options ask for."""
     import torch
 
+    from dgn_engine.importing.from_file import gates_for, network_of
     from dgn_engine.model.gates import Gate
-    from dgn_engine.model.importing.from_file import gates_for, network_of
     from dgn_engine.model.wiring import check_wiring
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 

@@ -11,7 +11,7 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.text.written_numbers import number
 
 if TYPE_CHECKING:
-    from dgn_engine.model.importing.saved_network import NetworkState
+    from dgn_engine.importing.saved_network import NetworkState
     from dgn_engine.model.network import GatedNetwork
     from dgn_engine.storage.checkpoints.contents import CheckpointContents
     from dgn_engine.training.own_examples import OwnExamples
@@ -95,7 +95,7 @@ def _read_session(file: Path, step: int | None) -> CheckpointContents:
 
 def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointContents:
     """`shown`: what sentences call the run, where that is not its folder."""
-    from dgn_engine.model.importing.saved_network import NetworkState, listing_of_checkpoint
+    from dgn_engine.importing.saved_network import NetworkState, listing_of_checkpoint
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
     from dgn_engine.storage.runs import run_checkpoints
     from dgn_engine.storage.runs.run_reader import RunReader
@@ -114,7 +114,7 @@ def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointCont
 
 def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace) -> OwnExamples:
     """The examples of --examples; raises `UserError` where the file says of no run."""
-    from dgn_engine.model.importing.saved_network import is_ours, state_of
+    from dgn_engine.importing.saved_network import is_ours, state_of
     from dgn_engine.training.own_examples import own_examples
 
     if arguments.labels is not None:

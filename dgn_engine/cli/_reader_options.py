@@ -106,7 +106,7 @@ def add_fitting_readings(
         x, y: examples (n, *input_shape) and their classes (n,), for the accuracy of each.
         more: how they would come with accuracies, where there are no labels.
     """
-    from dgn_engine.model.importing.fitting_readings import fitting_readings
+    from dgn_engine.importing.fitting_readings import fitting_readings
     from dgn_engine.storage.checkpoints.stated_entries import hints
 
     found = fitting_readings(listing, input_shape, x, y)
@@ -131,7 +131,7 @@ def add_fitting_readings(
 
 def part_in_words(listing: CheckpointContents) -> str:
     """Which of several networks in a file was taken, and how to take another; or ''."""
-    from dgn_engine.model.importing.from_file import beside_in_words
+    from dgn_engine.importing.from_file import beside_in_words
     from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
 
     if twice := averaged_beside(listing.arrays):
@@ -168,7 +168,7 @@ def check_expected(
 
 def normalised_when_trained(listing: CheckpointContents) -> str:
     """How the pixels were normalised that a network of ours was trained on."""
-    from dgn_engine.model.importing.saved_network import is_ours, state_of
+    from dgn_engine.importing.saved_network import is_ours, state_of
 
     return state_of(listing).config.data.normalise if is_ours(listing) else "none"
 

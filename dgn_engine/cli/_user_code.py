@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import dgn_engine
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.model.importing import MODEL
+from dgn_engine.importing import MODEL
 from dgn_engine.storage.user_folders import user_cache
 
 if TYPE_CHECKING:

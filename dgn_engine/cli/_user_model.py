@@ -23,9 +23,9 @@ from dgn_engine.cli._user_code import (
     raised,
 )
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing import MODEL
+from dgn_engine.importing import MODEL
+from dgn_engine.kernels.quantities import QUANTITIES_OF_K
 from dgn_engine.protocol.file_reading import activation_in_words
-from dgn_engine.protocol.kernel_quantities import QUANTITIES_OF_K
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.written_numbers import percent
 
@@ -158,8 +158,8 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
     """
     import torch
 
-    from dgn_engine.model.importing.adapted_network import AdaptedNetwork, as_listing
-    from dgn_engine.model.importing.from_module import copy_stack
+    from dgn_engine.importing.adapted_network import AdaptedNetwork, as_listing
+    from dgn_engine.model.adapt.from_module import copy_stack
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     listing = None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
@@ -248,7 +248,7 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     """
     import torch
 
-    from dgn_engine.model.importing.from_file import module_in
+    from dgn_engine.importing.from_file import module_in
     from dgn_engine.training.devices import choose_device
 
     gates = ("gates", "beta", "permute")
@@ -520,7 +520,7 @@ def _kernels(
     """Every kernel where `adapt` follows the module, else K alone."""
     from dgn_engine.kernels.kernel_report import kernel_arrays
     from dgn_engine.kernels.trained_weights import trained_weights
-    from dgn_engine.model.importing.from_module import follow_module
+    from dgn_engine.model.adapt.from_module import follow_module
 
     try:
         if not x.is_floating_point():

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from dgn_engine.config import NetConfig, RunConfig
     from dgn_engine.data import Examples
     from dgn_engine.experiments.report.document import Document
-    from dgn_engine.model.importing.from_file import ImportedNetwork
+    from dgn_engine.importing.from_file import ImportedNetwork
     from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 SEEDS, EPOCHS, PATIENCE = 5, 200, 20  # where nobody says; enough on digits
@@ -218,7 +218,7 @@ def _as_said(
 ) -> CheckpointContents:
     """With what the options say of a file, or with the network that CONFIG.toml names where the
     file does not say its own."""
-    from dgn_engine.model.importing.from_file import says_itself
+    from dgn_engine.importing.from_file import says_itself
 
     reading = said_reading(arguments)
     named = arguments.net or (arguments.config and reading == FileReading())
@@ -235,8 +235,8 @@ def _typed(said: FileReading) -> str:
 def _self_contained(listing: CheckpointContents, examples: Examples) -> CheckpointContents:
     import torch
 
-    from dgn_engine.model.importing.from_file import self_contained
-    from dgn_engine.model.importing.open_questions import OpenQuestions
+    from dgn_engine.importing.from_file import self_contained
+    from dgn_engine.importing.open_questions import OpenQuestions
     from dgn_engine.training.metrics import evenly_spaced
 
     shape = examples.train_x.shape[1:]

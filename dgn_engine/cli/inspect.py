@@ -17,7 +17,7 @@ from dgn_engine.cli._own_network import read_listing
 from dgn_engine.cli._reader_options import add_reading, part_in_words, with_reading
 from dgn_engine.cli._user_model import add_network, check_network, follow_model
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing import MODEL
+from dgn_engine.importing import MODEL
 from dgn_engine.text.printable import printable_name, say, say_json
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _print_confinement(arguments: argparse.Namespace) -> int:
 
 def contents_of(listing: CheckpointContents) -> dict[str, Any]:
     """What a checkpoint holds, as plain data for JSON."""
-    from dgn_engine.model.importing.from_file import verdict_on
+    from dgn_engine.importing.from_file import verdict_on
     from dgn_engine.storage.checkpoints.stated_entries import hints
     from dgn_engine.storage.checkpoints.stated_layers import in_words
 

@@ -28,7 +28,7 @@ from dgn_engine.cli._user_model import (
     model_kernels,
 )
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.protocol.kernel_quantities import QUANTITIES
+from dgn_engine.kernels.quantities import QUANTITIES
 from dgn_engine.storage.atomic_write import check_output
 from dgn_engine.text.printable import console, say_json
 from dgn_engine.text.written_numbers import number
@@ -127,8 +127,8 @@ def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
     import torch
 
     from dgn_engine.cli import _kernel_inputs as inputs
+    from dgn_engine.importing.foreign_keys import UngatedLayers
     from dgn_engine.kernels.kernel_report import kernel_arrays
-    from dgn_engine.model.importing.foreign_keys import UngatedLayers
     from dgn_engine.training.devices import choose_device
 
     try:

@@ -18,9 +18,9 @@ from dgn_engine.data._variants import (
     random_pixels,
 )
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.plugins import discover
+from dgn_engine.plugins import OptionValue, discover
 from dgn_engine.protocol.catalogue import DataEntry
-from dgn_engine.setting import OptionValue, filled
+from dgn_engine.setting import filled
 
 __all__ = [
     "DataSet",

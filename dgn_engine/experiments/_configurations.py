@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.experiments._experiment import Request
-from dgn_engine.setting import OptionValue
+from dgn_engine.plugins import OptionValue
 
 SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
 BEST_STEP = (

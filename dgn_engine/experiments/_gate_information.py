@@ -31,12 +31,12 @@ from dgn_engine.experiments._gate_share import (
     why_not_converged,
 )
 from dgn_engine.experiments._grid import Grid, TrainedCell, calculation, training
+from dgn_engine.importing import saved_network
+from dgn_engine.importing.from_config import build_architecture
+from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.model.importing import saved_network
-from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.plugins import OptionValue
 from dgn_engine.regimes import find_regime
-from dgn_engine.setting import OptionValue
 from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents

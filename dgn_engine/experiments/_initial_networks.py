@@ -9,9 +9,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from dgn_engine.config import Initialisation
 from dgn_engine.kernels import tangent_kernels
 from dgn_engine.model import architecture as arch
+from dgn_engine.model.choices import Initialisation
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream

@@ -18,7 +18,7 @@ from dgn_engine.kernels.arguments import check_architecture, check_inputs
 from dgn_engine.kernels.cntk import box_mean, rectified
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.infinite import LimitKernels, Sigmas, each_sigma
-from dgn_engine.kernels.positions import both_windows
+from dgn_engine.kernels.slabs import both_windows
 from dgn_engine.model import architecture as arch
 
 TILE_BYTES = 16 << 20

@@ -14,12 +14,14 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dgn_engine.errors import ArgumentError
 from dgn_engine.model.architecture import Architecture, GlobalMaxPool, MaxPool
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 
+Array = NDArray[Any]
 FLOATS = (torch.float32, torch.float64)
 LONGEST = 60  # characters of a wrong value that a sentence repeats
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)

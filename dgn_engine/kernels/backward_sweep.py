@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.layer_parameters import LayerParameters
+from dgn_engine.model.stack import LayerParameters
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from dgn_engine import kernels as k
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.arguments import Array
+from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.network import GatedNetwork, layer_infos
-from dgn_engine.protocol.events import LayerInfo
-from dgn_engine.protocol.frames import Array
+from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream
-from dgn_engine.text.html_fields import HtmlFields
 
 RATE = 1.6e9  # operations a second that are counted on where the exact recursion is weighed
 KEPT = 6  # tensors of a layer's size that two passes hold
@@ -102,9 +101,9 @@ def gate_statistics(
     exact = _is_exact(architecture, len(x), settings)
     kernels = _exact(shared) if exact else _estimated(shared, settings)
     chosen = settings.layers or tuple(range(len(shared.gates)))
-    infos = layer_infos(architecture)
+    names = architecture.gate_names
     layers = tuple(
-        _layer(infos[place], shared.gates[place], shared.sensitivities[place], labels)
+        _layer(names[place], shared.gates[place], shared.sensitivities[place], labels)
         for place in chosen
     )
     found = k.spectrum(kernels.npk, k.class_targets(labels, max(2, int(labels.max()) + 1)))
@@ -206,12 +205,10 @@ def _check_memory(architecture: Architecture, x: Tensor, settings: GateStatistic
         )
 
 
-def _layer(
-    info: LayerInfo, gates: Tensor, sensitivities: Tensor, labels: Tensor
-) -> LayerGateStatistics:
+def _layer(name: str, gates: Tensor, sensitivities: Tensor, labels: Tensor) -> LayerGateStatistics:
     spread = gates.transpose(0, 1).flatten(1)  # units, examples and positions
     return LayerGateStatistics(
-        name=info.name,
+        name=name,
         shape=tuple(gates.shape[1:]),
         open=float(gates.double().mean()),
         never=int((spread.amax(1) < 0.5).sum()),

@@ -16,8 +16,8 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dgn_engine.model.importing.module_draws import ModuleDrawsError, refuse_draws
-from dgn_engine.model.importing.module_outputs import (
+from dgn_engine.model.adapt.module_draws import ModuleDrawsError, refuse_draws
+from dgn_engine.model.adapt.module_outputs import (
     End,
     SoftmaxInputs,
     apply_end,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
-from dgn_engine.text.html_fields import HtmlFields
+from dgn_engine.kernels.html_fields import HtmlFields
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from typing import Any
 from torch import nn
 
 from dgn_engine.errors import UserError
-from dgn_engine.kernels.budget import WORKING, largest_count
 from dgn_engine.kernels.ntk import Logits
-from dgn_engine.kernels.peak_memory import PeakMemory
+from dgn_engine.kernels.peak_memory import WORKING, PeakMemory, largest_count
+from dgn_engine.kernels.quantities import QUANTITIES, QUANTITIES_OF_K, WITH_SPECTRUM
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.protocol.kernel_quantities import QUANTITIES, QUANTITIES_OF_K, WITH_SPECTRUM
 
 # Who comes first has the memory; what is derived from kernels comes after them.
 _ORDER = ("ntk", "npk", "overlap", "sensitive", "gram", "gates")

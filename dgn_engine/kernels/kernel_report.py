@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from dgn_engine import kernels as k
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.arguments import Array
 from dgn_engine.kernels.empirical import module_kernel
 from dgn_engine.kernels.kernel_plan import KernelPlan, plan_kernels
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.protocol.frames import Array
 
 LEADING = 200  # eigenvalues of kernels too large to diagonalise
 

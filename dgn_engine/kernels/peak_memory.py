@@ -7,20 +7,158 @@ makes on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from math import prod
 
 import torch
 
+from dgn_engine.errors import UserError
+from dgn_engine.kernels.arguments import check_count, check_network, check_word
 from dgn_engine.kernels.contraction import CACHED, is_pairwise
 from dgn_engine.kernels.gram import TILE_ITEMS, rows_at_least
 from dgn_engine.kernels.ntk import Logits, logit_chunks
+from dgn_engine.kernels.quantities import WITH_SPECTRUM
 from dgn_engine.kernels.recursion import pair_numbers, tile_bytes_on
-from dgn_engine.kernels.term_count import count_terms
+from dgn_engine.kernels.walk import Factor
 from dgn_engine.model import architecture as arch
+from dgn_engine.model.architecture import channels_matter
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.protocol.kernel_quantities import WITH_SPECTRUM
+
+WORKING = 32 << 20  # of libraries, and of what is made once, whatever n is
+
+
+def kernel_bytes(
+    network: GatedNetwork, n: int, logits: Logits = "mean", others: int | None = None
+) -> int:
+    """An upper bound on the bytes that Σ, τ_l, Λ, S, H, the tangent kernels and their eigenvalues
+    take for n examples, or for their block with so many `others`, all of them held at once:
+    passes, deltas, per-example gradients, tiles of pairs and copies on the way included; inputs
+    and weights, which are there before, not."""
+    check_network(network)
+    check_count("n", n)
+    check_word("logits", logits, Logits)
+    if others is not None:
+        check_count("others", others)
+    return WORKING + PeakMemory(network, logits, n, others).total
+
+
+def check_budget(
+    network: GatedNetwork,
+    n: int,
+    budget_bytes: int,
+    logits: Logits = "mean",
+    more: str = "",
+    others: int | None = None,
+) -> None:
+    """Raise `UserError` where `kernel_bytes` exceeds the budget, with the n that fits; `more` says
+    at the end of the sentence what else one can do."""
+    needed = kernel_bytes(network, n, logits, others)
+    check_count("budget_bytes", budget_bytes)
+    if needed <= budget_bytes:
+        return
+    fits = largest_count(
+        lambda count: kernel_bytes(network, count, logits, others) <= budget_bytes, n
+    )
+    beside = "" if others is None else f" beside {others:,} others"
+    raise UserError(
+        f"{n:,} inputs{beside} need {_gib(needed)} GiB for their kernels, more than the "
+        f"{_gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}."
+    )
+
+
+def largest_count(fits: Callable[[int], bool], above: int) -> int:
+    """Return the largest number of inputs that fits, given one `above` that does not; or 0."""
+    most = 0
+    while above - most > 1:
+        middle = (most + above) // 2
+        if fits(middle):
+            most = middle
+        else:
+            above = middle
+    return most
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:,.3g}"
+
+
+Terms = list[tuple[Factor, ...]]
+
+
+@dataclass(frozen=True)
+class TermCount:
+    """`alive`: most terms of Λ and S at once, those of open blocks included; `product_numbers`: of
+    one example, in the products of gates that they ask for."""
+
+    alive: int
+    product_numbers: int
+
+
+def count_terms(architecture: arch.Architecture) -> TermCount:
+    """Of Λ and its derivative S, through all nodes but the last."""
+    count = _Count()
+    matter = channels_matter(architecture.nodes)[1:]
+    place, shape = 0, architecture.input_shape
+    for (node, after), by_channel in zip(architecture.shapes(), matter, strict=True):
+        match node:
+            case arch.Dense() | arch.Conv():
+                count.settle(prod(shape))
+            case arch.Fork() | arch.Skip() | arch.Merge():
+                count.branch(node)
+        if arch.is_gated(node):
+            count.gate(place)
+            place += 1
+        if not by_channel:
+            count.settle(prod(after))
+        shape = after
+    return TermCount(count.alive, sum(count.products.values()))
+
+
+class _Count:
+    """Terms of Λ and of S, and what the open blocks hold."""
+
+    def __init__(self) -> None:
+        self.terms: Terms = [()]
+        self.dual: Terms = [()]
+        self.waiting: list[tuple[Terms, Terms]] = []
+        self.products: dict[tuple[Factor, ...], int] = {}
+        self.alive = 0
+
+    def settle(self, size: int) -> None:
+        """All terms are summed, for which each needs the product of its gates."""
+        others = sum(len(one) + len(two) for one, two in self.waiting)
+        self.alive = max(self.alive, len(self.terms) + len(self.dual) + others)
+        for gates in (*self.terms, *self.dual):
+            for length in range(2, len(gates) + 1):
+                self.products[gates[:length]] = size
+        self.terms, self.dual = [()], [()]
+
+    def gate(self, place: int) -> None:
+        self.dual = [
+            *((*gates, (False, place)) for gates in self.dual),
+            *((*gates, (True, place)) for gates in self.terms),
+        ]
+        self.terms = [(*gates, (False, place)) for gates in self.terms]
+
+    def branch(self, node: arch.Fork | arch.Skip | arch.Merge) -> None:
+        match node:
+            case arch.Fork():
+                self.waiting.append((self.terms, self.dual))
+            case arch.Skip():
+                begun = self.waiting.pop()
+                self.waiting.append((self.terms, self.dual))
+                self.terms, self.dual = begun
+            case arch.Merge():
+                block, block_dual = self.waiting.pop()
+                self.terms = _merged(block, self.terms)
+                self.dual = _merged(block_dual, self.dual)
+
+
+def _merged(block: Terms, skip: Terms) -> Terms:
+    return [()] if block == skip == [()] else [*block, *skip]
+
 
 _ALL = frozenset((*WITH_SPECTRUM, "gates", "eigenvalues", "eigenvalues_ntk"))
 _BY_RECURSION = frozenset(("overlap", "sensitive", "npk"))

@@ -25,11 +25,18 @@ from dgn_engine.kernels.gram import (
     row_tiles,
 )
 from dgn_engine.kernels.path_inputs import PathInputs
-from dgn_engine.kernels.positions import box_sum, position_gram, same_place, total
-from dgn_engine.kernels.terms import GateLayers, MapPairs, Tile
-from dgn_engine.kernels.walk import LayerScale, Walk, keeps_channels, widths_outside_blocks
+from dgn_engine.kernels.slabs import box_sum, position_gram, same_place, total
+from dgn_engine.kernels.walk import (
+    GateLayers,
+    LayerScale,
+    MapPairs,
+    Tile,
+    Walk,
+    keeps_channels,
+    widths_outside_blocks,
+)
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.architecture.branches import channels_matter
+from dgn_engine.model.architecture import channels_matter
 
 TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
 CARD_TILE_BYTES = 32 << 20  # so on a card, whose cache is larger and whose launches take longer

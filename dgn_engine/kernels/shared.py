@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,19 +17,67 @@ from dgn_engine.kernels.arguments import (
     check_trains,
     check_word,
 )
-from dgn_engine.kernels.budget import check_budget
 from dgn_engine.kernels.expectation import expected_value_kernel, weight_sigmas
 from dgn_engine.kernels.gram import KernelBlock, accumulator, flat_gram
-from dgn_engine.kernels.joined_traces import JoinedTraces
 from dgn_engine.kernels.ntk import Logits, check_gates_are_made, tangent_kernels
 from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import Normalise, layer_overlap, normalised, paths
+from dgn_engine.kernels.peak_memory import check_budget
 from dgn_engine.kernels.precision import full_precision, products
 from dgn_engine.kernels.recursion import PathKernels, path_diagonal, path_recursion
 from dgn_engine.kernels.tangent_sweep import TangentKernels
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
+from dgn_engine.model.stack import Trace
 from dgn_engine.regimes import Trained
+
+
+class JoinedTraces:
+    """One trace of n examples; memory for all of them is taken with the first that is put in."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._whole: NetworkTrace | None = None
+
+    def put(self, trace: NetworkTrace, part: slice) -> None:
+        """The pass of the examples `part`."""
+        if self._whole is None:
+            self._whole = self._room(trace)
+        for target, source in zip(_tensors(self._whole), _tensors(trace), strict=True):
+            target[part] = source
+
+    @property
+    def whole(self) -> NetworkTrace:
+        """The trace, once every example was put in."""
+        assert self._whole is not None
+        return self._whole
+
+    def _room(self, trace: NetworkTrace) -> NetworkTrace:
+        made: dict[int, Tensor] = {}  # by identity: what is the same there is the same here
+
+        def room(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+            return tuple(made.setdefault(id(one), self._empty(one)) for one in tensors)
+
+        def stack(one: Trace) -> Trace:
+            output = room((one.output,))[0]
+            return Trace(room(one.inputs), room(one.pre), room(one.gates), output, room(one.masks))
+
+        feature = None if trace.feature is None else stack(trace.feature)
+        return NetworkTrace(stack(trace.value), feature, room(trace.gate_pre))
+
+    def _empty(self, like: Tensor) -> Tensor:
+        return torch.empty((self._n, *like.shape[1:]), dtype=like.dtype, device=like.device)
+
+
+def _tensors(trace: NetworkTrace) -> list[Tensor]:
+    """All of them, in an order that depends on the network only; none twice."""
+    found: list[Tensor] = []
+    for stack in (trace.value, trace.feature):
+        if stack is not None:
+            found += [*stack.inputs, *stack.pre, *stack.gates, stack.output, *stack.masks]
+    found += trace.gate_pre
+    return list({id(one): one for one in found}.values())
+
 
 KAPPA = 0.1  # of a hard gate's sensitivity, THEORY §5
 

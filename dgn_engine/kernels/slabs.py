@@ -15,11 +15,159 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
-from dgn_engine.kernels.gram import KernelBlock
-from dgn_engine.model.architecture import Architecture, Conv, Flatten, GlobalAveragePool
+from dgn_engine.kernels.gram import KernelBlock, accumulator
+from dgn_engine.model.architecture import (
+    Architecture,
+    AveragePool,
+    Conv,
+    Flatten,
+    GlobalAveragePool,
+)
 
+
+def both_windows(K: Tensor, node: AveragePool) -> Tensor:
+    """Sum over both windows independently: path counts, the mean's 1/kernel² belongs to β."""
+    for ends in ((1, 2, 3, 4), (3, 4, 1, 2)):
+        K = K.permute(0, *ends)
+        batch, high, wide = K.shape[0], K.shape[1], K.shape[2]
+        maps = K.reshape(batch * high * wide, 1, *K.shape[3:])
+        summed = F.avg_pool2d(maps, node.kernel, node.stride) * node.kernel**2
+        K = summed.reshape(batch, high, wide, *summed.shape[2:])
+        K = K if ends[0] == 1 else K.permute(0, 3, 4, 1, 2)
+    return K
+
+
+def total(K: Tensor) -> Tensor:
+    """Σ over all p and p', (B,): what global pooling leaves."""
+    return K.sum(dim=(1, 2, 3, 4), dtype=accumulator(K))
+
+
+def same_place(K: Tensor) -> Tensor:
+    """Σ over p = p', (B,): what flattening leaves."""
+    return torch.einsum("byxyx->b", K.to(accumulator(K)))
+
+
+def position_gram(maps: Tensor, row: int, columns: slice) -> Tensor:
+    """⟨m(s,·,p), m(s',·,p')⟩ over channels: (B, H, W, H, W) for maps (n, C, H, W)."""
+    height, width = maps.shape[2:]
+    one = maps[row].flatten(1)
+    many = maps[columns].flatten(2)
+    gram = one.T @ many
+    return gram.reshape(-1, height, width, height, width)
+
+
+def box_sum(K: Tensor, node: Conv) -> Tensor:
+    """Σ_r K[p+r; p'+r] over the window, for K (B, H, W, H', W'): separable in the two axes."""
+    margin = node.padding
+    if margin:
+        K = _pad(K, margin, node.circular)
+    for axis in (1, 2):
+        K = _window_sum(K, axis, node.kernel, node.stride)
+    return K
+
+
+def _pad(K: Tensor, margin: int, circular: bool) -> Tensor:
+    if not circular:
+        return F.pad(K, (margin,) * 8)
+    for axis in (1, 2, 3, 4):
+        side = K.shape[axis]
+        K = torch.cat([K.narrow(axis, side - margin, margin), K, K.narrow(axis, 0, margin)], axis)
+    return K
+
+
+def _window_sum(K: Tensor, axis: int, kernel: int, stride: int) -> Tensor:
+    steps = (K.shape[axis] - kernel) // stride
+    total: Tensor | None = None
+    for offset in range(kernel):
+        index = [slice(None)] * 5
+        index[axis] = index[axis + 2] = slice(offset, offset + steps * stride + 1, stride)
+        part = K[tuple(index)]
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+Real = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
+
+
+def input_rows(one: Real, two: Real, slab: Real, level: Whole, shift: int) -> None:
+    """Level 0: ⟨x(s,·,p), x(s',·,p')⟩ over channels, for maps (C, H, W)."""
+    height, width, cyclic, margin = level[0], level[1], level[2], level[3]
+    pitch = width + 2 * margin
+    origin = 0 if cyclic else max(0, -shift)
+    for row in range(height if cyclic else height - abs(shift)):
+        y = row + origin
+        other = (y + shift) % height
+        for x in range(width):
+            left = (x + margin) * pitch + margin
+            target = slab[row + margin, left : left + width]
+            target[:] = 0.0
+            for channel in range(len(one)):
+                value, line = one[channel, y, x], two[channel, other]
+                for far in range(width):
+                    target[far] += value * line[far]
+
+
+def wrap(slab: Real, level: Whole, shift: int) -> None:
+    """Fill the margins: copies where the level is cyclic; zeros below it otherwise (the other
+    margins are never written)."""
+    height, width, cyclic, margin = level[0], level[1], level[2], level[3]
+    pitch = width + 2 * margin
+    if not cyclic:
+        rows = height - abs(shift)
+        slab[margin + rows : 2 * margin + rows] = 0.0
+        return
+    for row in range(margin, margin + height):
+        square = slab[row].reshape(pitch, pitch)
+        for x in range(margin, margin + width):
+            for step in range(margin):
+                square[x, step] = square[x, width + step]
+                square[x, margin + width + step] = square[x, margin + step]
+        for step in range(margin):
+            square[step] = square[width + step]
+            square[margin + width + step] = square[margin + step]
+    for step in range(margin):
+        slab[step] = slab[height + step]
+        slab[margin + height + step] = slab[margin + step]
+
+
+def add_rows(below: Real, first: int, kernel: int, sums: Real) -> None:
+    """The window's sum over y (and y' with it)."""
+    if kernel == 3:
+        one, two, three = below[first], below[first + 1], below[first + 2]
+        for i in range(len(one)):
+            sums[i] = one[i] + two[i] + three[i]
+        return
+    line = below[first]
+    for i in range(len(line)):
+        sums[i] = line[i]
+    for offset in range(1, kernel):
+        line = below[first + offset]
+        for i in range(len(line)):
+            sums[i] += line[i]
+
+
+def slab_total(slab: Real, level: Whole, shift: int, flat: bool) -> float:
+    """The head: Σ over all p and p' (pooling), or over p = p' (flattening)."""
+    height, width, cyclic = level[0], level[1], level[2]
+    rows = height if cyclic else height - abs(shift)
+    result = 0.0
+    if flat:
+        for row in range(rows):
+            for x in range(width):
+                result += slab[row, x * width + x]
+        return result
+    sums = np.zeros(width * width)
+    for row in range(rows):
+        line = slab[row]
+        for i in range(len(line)):
+            sums[i] += line[i]
+    return float(sums.sum())
+
 
 PAIRS_AT_ONCE = 16  # between two of these the interpreter may interrupt
 

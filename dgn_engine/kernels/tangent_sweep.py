@@ -25,12 +25,11 @@ from dgn_engine.kernels.contraction import (
     is_pairwise,
     side,
 )
-from dgn_engine.model.layer_parameters import NormParameters
+from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
-from dgn_engine.model.stack import Stack, Trace, apply_weight
+from dgn_engine.model.stack import NormParameters, Stack, Trace, apply_weight
 from dgn_engine.model.wiring import STRAIGHT, Route
 from dgn_engine.regimes import Trained
-from dgn_engine.text.html_fields import HtmlFields
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dgn_engine.model.layer_parameters import NormParameters
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.stack import NormParameters
 
 
 def trained_weights(network: GatedNetwork, folded: bool = False) -> str:

@@ -10,13 +10,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dgn_engine.config import ValueInput
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.model.gates import HARD, Gate, by_channel, slope_gate
 from dgn_engine.model.stack import Stack, Trace
 from dgn_engine.model.wiring import STRAIGHT, Route
-from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.regimes import Trained
 
 FeatureActivation = Literal["relu", "linear"]
@@ -188,17 +187,6 @@ def _gates_of(stack: Stack, gate: Gate) -> Callable[[int, Tensor], Tensor]:
     if slopes is None:
         return lambda _, q: gate(q)
     return lambda layer, q: slope_gate(q, slopes[layer])
-
-
-def layer_infos(architecture: arch.Architecture) -> tuple[LayerInfo, ...]:
-    """The gate layers as the viewer shows them; 'sum' is the gate after an addition."""
-    pairs = zip(architecture.gated, architecture.gated_shapes, strict=True)
-    infos = []
-    for index, (node, shape) in enumerate(pairs):
-        kind = "conv" if len(shape) == 3 else "dense"
-        word = "sum" if isinstance(node, arch.Gating) else kind
-        infos.append(LayerInfo(index, f"{word} {index + 1}", kind, shape))
-    return tuple(infos)
 
 
 def _pooled_layers(architecture: arch.Architecture) -> list[int]:

@@ -11,14 +11,14 @@ from typing import Any
 from dgn_engine.cli._progress_bar import TrainProgressBar
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
+from dgn_engine.kernels.html_fields import html_table
 from dgn_engine.protocol.events import Measured, ProbeScalars
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
-from dgn_engine.text.html_fields import html_table
-from dgn_engine.text.printable import complain
+from dgn_engine.text.printable import complain, printable
 from dgn_engine.text.written_numbers import percent
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.probes import all_probes
@@ -182,7 +182,7 @@ class NotebookRun:
 
     def _repr_html_(self) -> str:
         """A table of `facts`, in a notebook."""
-        return html_table(self.facts())
+        return html_table({name: printable(value) for name, value in self.facts().items()})
 
 
 def _config(given: RunConfig | Mapping[str, Any] | str | Path) -> RunConfig:

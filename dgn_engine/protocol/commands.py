@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import ClassVar, Literal
 
-from dgn_engine.config import DataConfig, RunConfig, ValueInput
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.model.choices import ValueInput
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.file_reading import FileReading
-from dgn_engine.setting import OptionValue
 
 # What a file is opened for: its gates into Θ^f, its weights into Θ^v, to compare, or by itself.
 Purpose = Literal["", "gates", "weights", "compare", "network"]

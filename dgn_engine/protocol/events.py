@@ -6,8 +6,9 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.commands import Purpose
 from dgn_engine.protocol.file_reading import FileReading, OpenQuestion

@@ -9,7 +9,7 @@ from typing import Literal
 
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.setting import OptionValue
+from dgn_engine.plugins import OptionValue
 
 BatchNormPlace = Literal["", "before", "after"]
 Unsaid = Literal["activation", "geometry", "batchnorm", "norm_eps", "ignored", "order"]

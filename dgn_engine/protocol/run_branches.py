@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.config import RunConfig
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import Event, Measured, ProbeScalars
 from dgn_engine.text.written_numbers import number

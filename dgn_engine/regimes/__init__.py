@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Literal
 
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import discover
-from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.regimes._regime import GROUPS, Regime, Trained
 
-__all__ = ["Regime", "Trained", "all_regimes", "find_regime", "only_regime", "regime_entries"]
+__all__ = ["Regime", "Trained", "all_regimes", "find_regime", "only_regime"]
 
 
 def all_regimes() -> tuple[Regime, ...]:
@@ -39,11 +37,3 @@ def only_regime(role: Literal["standard", "for_copied_gates"]) -> Regime:
         names = ", ".join(regime.name for regime in found) or "none"
         raise LookupError(f"Just one regime must be {role}; found: {names}.")
     return found[0]
-
-
-def regime_entries() -> tuple[RegimeEntry, ...]:
-    same = [field.name for field in fields(RegimeEntry) if field.name != "id"]
-    return tuple(
-        RegimeEntry(id=regime.name, **{name: getattr(regime, name) for name in same})
-        for regime in all_regimes()
-    )

@@ -13,13 +13,12 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.data._preprocessing import channels_wanted
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import ImportedNetwork, architecture_for, network_of
-from dgn_engine.model.importing.saved_network import (
+from dgn_engine.importing.from_file import ImportedNetwork, architecture_for, network_of
+from dgn_engine.importing.saved_network import (
     NetworkState,
     listing_of_checkpoint,
     our_network,
 )
-from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.compared_frames import ComparedFrames
 from dgn_engine.protocol.events import (
@@ -40,6 +39,7 @@ from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.untrusted_run import plain_event
 from dgn_engine.text.printable import plain
+from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 

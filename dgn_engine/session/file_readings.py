@@ -13,20 +13,20 @@ from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.data._sizes import shape_shown
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.file_sequence import considered, sequence_in
-from dgn_engine.model.importing.fitting_readings import fitting_readings
-from dgn_engine.model.importing.fold_batchnorm import EPSILON
-from dgn_engine.model.importing.foreign_keys import check_keys
-from dgn_engine.model.importing.from_file import network_of, says_itself
-from dgn_engine.model.importing.geometry_words import parse_geometry
-from dgn_engine.model.importing.open_questions import (
+from dgn_engine.importing.file_sequence import considered, sequence_in
+from dgn_engine.importing.fitting_readings import fitting_readings
+from dgn_engine.importing.fold_batchnorm import EPSILON
+from dgn_engine.importing.foreign_keys import check_keys
+from dgn_engine.importing.from_file import network_of, says_itself
+from dgn_engine.importing.geometry_words import parse_geometry
+from dgn_engine.importing.open_questions import (
     RESNET,
     TORCHVISION,
     children_of,
     questions_of,
     questions_of_weights,
 )
-from dgn_engine.model.importing.sequence_reading import layers_as_said
+from dgn_engine.importing.sequence_reading import layers_as_said
 from dgn_engine.protocol.file_reading import FileReading, FittingReading, OpenQuestion, Unsaid
 from dgn_engine.random_streams import random_stream
 from dgn_engine.session.network_fit import DataFacts, data_for

@@ -16,9 +16,8 @@ from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.data._preprocessing import Preprocessing, as_stored, preprocessing_of
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.file_events import FileScored, TrainedOn, TrainingOffered
 from dgn_engine.protocol.frames import Array, Frame, Reading
@@ -30,6 +29,7 @@ from dgn_engine.session.train_on import check_unchanged, offer_of
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.devices import choose_device, device_name, set_threads
+from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.out_of_memory import refused_without_memory
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison

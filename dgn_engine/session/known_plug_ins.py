@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 from dgn_engine.data import catalogue as data_entries
 from dgn_engine.experiments.report.experiment_list import experiment_entries
-from dgn_engine.model.nets import net_entries
-from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.regimes import regime_entries
+from dgn_engine.importing.from_config import settings_of_net
+from dgn_engine.model.nets import all_nets
+from dgn_engine.protocol.catalogue import Catalogue, NetEntry, RegimeEntry
+from dgn_engine.regimes import all_regimes
 from dgn_engine.training.devices import available_devices
 from dgn_engine.training.probes import all_probes
 
@@ -22,4 +24,20 @@ def catalogue_here(data_root: str) -> Catalogue:
         probes=tuple(all_probes()),
         devices=available_devices(),
         experiments=experiment_entries(),
+    )
+
+
+def regime_entries() -> tuple[RegimeEntry, ...]:
+    """Return every regime as a selector shows it, in its order."""
+    same = [field.name for field in fields(RegimeEntry) if field.name != "id"]
+    return tuple(
+        RegimeEntry(id=regime.name, **{name: getattr(regime, name) for name in same})
+        for regime in all_regimes()
+    )
+
+
+def net_entries() -> tuple[NetEntry, ...]:
+    """Return every network with the rows of its form."""
+    return tuple(
+        NetEntry(name, net.title, settings_of_net(net)) for name, net in all_nets().items()
     )

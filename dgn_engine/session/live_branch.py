@@ -22,7 +22,7 @@ import torch
 
 from dgn_engine.confinement.child import module_command, python_environment
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import ImportedNetwork
+from dgn_engine.importing.from_file import ImportedNetwork
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event, Measured
 from dgn_engine.protocol.run_branches import (

@@ -11,9 +11,9 @@ from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
 from dgn_engine.data._sizes import shape_shown
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.model.importing.open_questions import OpenQuestions
-from dgn_engine.model.importing.saved_network import is_ours, split_of_own, state_of
+from dgn_engine.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.importing.open_questions import OpenQuestions
+from dgn_engine.importing.saved_network import is_ours, split_of_own, state_of
 from dgn_engine.protocol.events import FileUseCheck
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
+from dgn_engine.importing.match_layers import LayerMatching, Part, match_layers
+from dgn_engine.importing.open_questions import unsaid_of_weights
+from dgn_engine.importing.pick_tensors import by_size, picked
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers
-from dgn_engine.model.importing.open_questions import unsaid_of_weights
-from dgn_engine.model.importing.pick_tensors import by_size, picked
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import Purpose
 from dgn_engine.protocol.file_events import ReadingRefused, ReadingsFound

@@ -10,7 +10,7 @@ import torch
 
 from dgn_engine.config import Device, RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event, ProbeSetChanged
 from dgn_engine.protocol.probe_choice import ProbeChoice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes, known_sizes
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.protocol.engine_events import RunEstimated
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory, memory_needed

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from dgn_engine.config import OF_FILE, GatingConfig, NetConfig, RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.fold_batchnorm import FOLDED
-from dgn_engine.model.importing.from_file import ImportedNetwork
-from dgn_engine.model.importing.saved_network import is_ours, state_of
+from dgn_engine.importing.fold_batchnorm import FOLDED
+from dgn_engine.importing.from_file import ImportedNetwork
+from dgn_engine.importing.saved_network import is_ours, state_of
 from dgn_engine.regimes import only_regime
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.run import Run

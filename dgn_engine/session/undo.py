@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dgn_engine.config import ValueInput
 from dgn_engine.errors import UserError
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany

@@ -13,7 +13,7 @@ import torch
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes, Examples, load_examples, options_of, quiet
 from dgn_engine.errors import DoesNotFitError, UserError
-from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.storage.inner_path import inside

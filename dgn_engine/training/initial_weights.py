@@ -11,9 +11,9 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Report
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_file import matched, says_itself
+from dgn_engine.importing.match_layers import LayerMatching
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import matched, says_itself
-from dgn_engine.model.importing.match_layers import LayerMatching
 from dgn_engine.protocol.events import WeightsTaken
 from dgn_engine.protocol.file_reading import reading_of
 from dgn_engine.regimes import Regime, all_regimes

@@ -17,10 +17,10 @@ import torch
 from dgn_engine.config import RunConfig
 from dgn_engine.data import DataSizes
 from dgn_engine.errors import DoesNotFitError
+from dgn_engine.importing.from_config import find_net, options_of
+from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import architecture_for
-from dgn_engine.model.nets import find_net, options_of
 from dgn_engine.model.tiling import tiled
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.free_memory import free_memory

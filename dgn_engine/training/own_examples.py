@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.saved_network import NetworkState
+from dgn_engine.importing.saved_network import NetworkState
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.random_gates import RandomGates
 from dgn_engine.protocol.frames import Array

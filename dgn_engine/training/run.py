@@ -11,13 +11,13 @@ from pathlib import PurePath
 
 import torch
 
-from dgn_engine.config import DataConfig, RunConfig, ValueInput
+from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes, Examples, find_data_set, load_examples
 from dgn_engine.data._normalisation import normalisation
 from dgn_engine.errors import DoesNotFitError
-from dgn_engine.model.importing.from_file import architecture_for
-from dgn_engine.model.importing.match_layers import LayerMatching
-from dgn_engine.model.network import layer_infos
+from dgn_engine.importing.from_file import architecture_for
+from dgn_engine.importing.match_layers import LayerMatching
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.model.regime_entry import RegimeChange, check_entry
 from dgn_engine.model.wiring import need_wires, turned
 from dgn_engine.protocol import events
@@ -47,6 +47,7 @@ from dgn_engine.training.initial_weights import (
     tensors_of,
     weights_taken,
 )
+from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory
 from dgn_engine.training.out_of_memory import (
     does_not_fit,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from dgn_engine.config import TrainingConfig
-from dgn_engine.model.importing.saved_network import NetworkState
+from dgn_engine.importing.saved_network import NetworkState
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.checkpoints.save_network import save_network

@@ -29,7 +29,7 @@ CONCERNED = {
     "dgn_engine/kernels": ("tests/engine/kernels",),
     "dgn_engine/storage/checkpoints": (
         "tests/engine/storage/checkpoints",
-        "tests/engine/model/importing/test_array_layout.py",
+        "tests/engine/importing/test_array_layout.py",
     ),
     "dgn_engine/storage/runs": (
         "tests/engine/storage/runs",

@@ -22,8 +22,9 @@ from torch.nn import functional as F
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.nets import all_nets, build_architecture
+from dgn_engine.model.nets import all_nets
 from dgn_engine.model.tiling import tiled
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import Regime, all_regimes, find_regime

@@ -21,7 +21,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_viewer.__main__ import first_run
 from dgn_viewer.actions.playground import playground_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
-from tests.engine.model.importing.torch_networks import models
+from tests.engine.importing.torch_networks import models
 from tests.screenshots.photographer import Photographer
 from tests.screenshots.shapes import write_shapes
 

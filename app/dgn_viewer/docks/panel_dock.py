@@ -17,13 +17,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.commands import (
     CancelReading,
     GoOnReading,
     ProbeRequest,
     SetProbeExamples,
 )
-from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps

@@ -9,10 +9,10 @@ from functools import partial
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
 from dgn_engine.protocol.frames import Watching
 from dgn_engine.protocol.run_curves import TRAINING
-from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.look_back_pace import LookBackPace
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.redraw_pace import SHORTEST, RedrawPace

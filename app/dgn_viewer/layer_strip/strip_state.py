@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dgn_engine.config import ValueInput
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.protocol.run_state import RunState

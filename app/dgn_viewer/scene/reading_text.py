@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.geometry_words import (
+from dgn_engine.importing.geometry_words import (
     ConvolutionNumbers,
     LayerWords,
     parse_geometry,

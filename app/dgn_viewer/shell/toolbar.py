@@ -8,7 +8,8 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QMouseEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QWidget
 
-from dgn_engine.config import SETTINGS, ValueInput
+from dgn_engine.config import SETTINGS
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.events import Event

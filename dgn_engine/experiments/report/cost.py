@@ -14,8 +14,8 @@ from dgn_engine.experiments.report.reproduce import epochs_in_words, plan_of
 from dgn_engine.experiments.report.reproduction_progress import work_of
 from dgn_engine.experiments.report.run_scale import scale_of
 from dgn_engine.experiments.report.write_report import ReproductionTask
+from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers.batched_workers import find_stacks
 from dgn_engine.text.byte_counts import bytes_in_words

@@ -22,7 +22,7 @@ from dgn_engine.model.architecture import (
     Skip,
 )
 from dgn_engine.model.nets._net import Net, image_channels
-from dgn_engine.setting import OptionValue, Setting
+from dgn_engine.plugins import Option, OptionValue
 
 
 def build(
@@ -53,8 +53,8 @@ NET = Net(
     title="ResNet-18 for small images",
     build=build,
     options=(
-        Setting("width", "width of the first stage (64 as published)", 16, least=1, most=1024),
-        Setting("stages", "stages of two blocks (4 as published)", 4, least=1, most=4),
-        Setting("post", "γ_post (1/√2: as large as one branch)", 0.5**0.5, least=0.001, most=10.0),
+        Option("width", "width of the first stage (64 as published)", 16, least=1, most=1024),
+        Option("stages", "stages of two blocks (4 as published)", 4, least=1, most=4),
+        Option("post", "γ_post (1/√2: as large as one branch)", 0.5**0.5, least=0.001, most=10.0),
     ),
 )

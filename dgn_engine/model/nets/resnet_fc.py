@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dgn_engine.model.architecture import Architecture, Dense, Fork, Merge, Node
 from dgn_engine.model.nets._net import Net, dense_chain, flat
-from dgn_engine.setting import OptionValue, Setting
+from dgn_engine.plugins import Option, OptionValue
 
 
 def build(
@@ -35,10 +35,10 @@ NET = Net(
     title="ResNet of dense blocks",
     build=build,
     options=(
-        Setting("blocks", "blocks with a skip b", 4, least=1, most=64),
-        Setting("depth", "layers of a block d_blk", 2, least=1, most=32),
-        Setting("width", "width w", 128, least=1, most=65536),
-        Setting("pre", "γ_pre, before the addition", 1.0, least=0.0, most=1000.0),
-        Setting("post", "γ_post, after the addition", 1.0, least=0.001, most=1000.0),
+        Option("blocks", "blocks with a skip b", 4, least=1, most=64),
+        Option("depth", "layers of a block d_blk", 2, least=1, most=32),
+        Option("width", "width w", 128, least=1, most=65536),
+        Option("pre", "γ_pre, before the addition", 1.0, least=0.0, most=1000.0),
+        Option("post", "γ_post, after the addition", 1.0, least=0.001, most=1000.0),
     ),
 )

@@ -254,8 +254,8 @@ def threads(unit: Unit) -> int:
 
 @lru_cache(maxsize=256)
 def _convolves(net: NetConfig) -> bool:
+    from dgn_engine.importing.from_file import architecture_for
     from dgn_engine.model.architecture import Conv
-    from dgn_engine.model.importing.from_file import architecture_for
 
     try:
         architecture = architecture_for(net, _SHAPE, _CLASSES)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dgn_engine.config import RunConfig
-from dgn_engine.model.nets import all_nets, find_net, options_of
+from dgn_engine.importing.from_config import find_net, options_of
+from dgn_engine.model.nets import all_nets
 from dgn_engine.regimes import find_regime
 
 # Networks in one stack. Measured (MNIST, w = 128, d = 5, batch 32, network-steps a second of one

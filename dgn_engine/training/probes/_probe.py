@@ -12,9 +12,9 @@ from dgn_engine.config import Loss, Optimiser
 from dgn_engine.kernels import SharedKernels
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
 from dgn_engine.regimes import Regime
-from dgn_engine.setting import OptionValue
 
 NO_GATE_OPEN = "No gate is open for any probe example: every overlap is 0, and none has a scale."
 ASSUMED_FLOPS = 2e10  # a second of one CPU core, before anything was measured; of …

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from dgn_engine.kernels import gate_churn
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 

@@ -23,8 +23,8 @@ from torch import Tensor
 from dgn_engine import kernels as k
 from dgn_engine.kernels.gram import accumulator
 from dgn_engine.kernels.path_drift import feature_moments, relative_drift, value_product
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 BUDGET = 2e9  # floating-point operations that Φ may take: a tenth of a second of one core

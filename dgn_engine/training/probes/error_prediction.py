@@ -28,8 +28,8 @@ from torch.func import functional_call
 
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.text.written_numbers import number
 from dgn_engine.training.losses import loss
 from dgn_engine.training.probes._probe import (

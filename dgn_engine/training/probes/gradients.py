@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.losses import loss
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 from dgn_engine.training.probes._trained_layers import pass_cost, trained_layers

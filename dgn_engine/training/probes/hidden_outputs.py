@@ -26,8 +26,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.model.stack import Trace
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 from dgn_engine.training.probes._trained_layers import pass_cost
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 from dgn_engine import kernels as k
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 NO_VALUE = "The value network is frozen in this regime, so that there is no K^V."

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from dgn_engine import kernels as k
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import (
     Probe,
     ProbeContext,

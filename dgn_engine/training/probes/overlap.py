@@ -16,8 +16,8 @@ import torch
 from dgn_engine import kernels as k
 from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.text.written_numbers import number
 from dgn_engine.training.probes._probe import (
     NO_GATE_OPEN,

@@ -38,8 +38,8 @@ from dgn_engine import kernels as k
 from dgn_engine.kernels.path_counts import PathSums, is_plain_chain, path_sums
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.stack import run
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 LISTED = 200_000  # paths that are listed one by one

@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 from dgn_engine.training.probes._trained_layers import pass_cost
 

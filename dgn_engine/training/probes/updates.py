@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
+from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult
 from dgn_engine.training.probes._trained_layers import trained_layers
 from dgn_engine.training.probes.gradients import FROZEN, UNTRAINED

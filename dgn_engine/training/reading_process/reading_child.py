@@ -20,7 +20,7 @@ from typing import IO
 
 import torch
 
-from dgn_engine.setting import OptionValue
+from dgn_engine.plugins import OptionValue
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 from dgn_engine.training.overflow import has_overflowed
 from dgn_engine.training.probes import Probe, ProbeContext, ProbeResult, Refinement, all_probes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dgn_engine.confinement.child import module_command, one_thread, own_folder, python_environment
-from dgn_engine.setting import OptionValue
+from dgn_engine.plugins import OptionValue
 from dgn_engine.training.reading_process.reading_messages import (
     Answer,
     BeginJob,

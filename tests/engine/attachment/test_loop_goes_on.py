@@ -26,8 +26,8 @@ import dgn_engine as dgn
 from dgn_engine.attachment import watcher as watcher_module
 from dgn_engine.attachment.isolation import OtherThreadReadsError, is_interrupt, isolated
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing import module_draws
-from dgn_engine.model.importing.module_draws import (
+from dgn_engine.model.adapt import module_draws
+from dgn_engine.model.adapt.module_draws import (
     ModuleCommunicatesError,
     ModuleDrawsError,
     refuse_draws,

@@ -16,7 +16,7 @@ from torch.nn.utils import prune
 import dgn_engine as dgn
 from dgn_engine.attachment import watcher as watcher_module
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.module_outputs import output_tensor
+from dgn_engine.model.adapt.module_outputs import output_tensor
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.kernels.unusual_modules import (

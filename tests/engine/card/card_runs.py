@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import RunConfig
-from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.events import Event, Measured
 from dgn_engine.training.batched.stacked_network import TrainerStack

@@ -14,7 +14,7 @@ from torch import nn
 
 from dgn_engine.cli import main
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import network_of
+from dgn_engine.importing.from_file import network_of
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 

@@ -23,7 +23,7 @@ from dgn_engine.cli import main
 from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples
 from dgn_engine.experiments.report import document
-from dgn_engine.model.importing.from_module import adapted_stack
+from dgn_engine.model.adapt.from_module import adapted_stack
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
 NETS = """

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dgn_engine.cli import main
-from dgn_engine.protocol.kernel_quantities import QUANTITIES
+from dgn_engine.kernels.quantities import QUANTITIES
 from tests.engine.cli.user_code import asked, code, computed, inputs, made, mean_kernel, refused
 
 # Pairs of its 24 × 24 positions take hundreds of MiB, all the rest some.

@@ -19,7 +19,7 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.experiments._gate_information import net_of, network_for
-from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.frames import Array

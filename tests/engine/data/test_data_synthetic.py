@@ -12,9 +12,9 @@ from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples, catalogue, load_examples
 from dgn_engine.errors import UserError
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.setting import OptionValue
+from dgn_engine.plugins import OptionValue
 
 
 def drawn(name: str, seed: int = 0, **options: OptionValue) -> Examples:

@@ -26,7 +26,7 @@ from dgn_engine.experiments.report.reproduction_progress import (
     work_of,
 )
 from dgn_engine.experiments.report.write_report import ReproductionTask
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Calculation, Training, UnitFile
 from dgn_engine.training.step_cost import operations, seconds_a_step, time_steps

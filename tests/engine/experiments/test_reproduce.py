@@ -27,7 +27,7 @@ from dgn_engine.experiments.report.reproduce import report_again, reproduce
 from dgn_engine.experiments.report.reproduction_progress import ProgressTally
 from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.protocol.results import Figure, PlottedLine, Printed
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader

@@ -25,8 +25,8 @@ from dgn_engine.model.architecture import (
     Merge,
     Node,
     Skip,
+    shape_after,
 )
-from dgn_engine.model.architecture.shapes import shape_after
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.wiring import Route

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import UserError
-from dgn_engine.kernels import cntk, cntk_slabs, slabs
+from dgn_engine.kernels import cntk, slabs
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from tests.engine.kernels.tiny import images
 
@@ -19,7 +19,7 @@ from tests.engine.kernels.tiny import images
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the road of slabs however small the work is."""
     pytest.importorskip("numba")
-    monkeypatch.setattr(cntk_slabs, "WORTH_COMPILING", 0.0)
+    monkeypatch.setattr(cntk, "WORTH_COMPILING", 0.0)
 
 
 def limits(
@@ -27,7 +27,7 @@ def limits(
 ) -> tuple[Tensor, Tensor]:
     with patch.context() as within:
         if plain:
-            within.setattr(cntk_slabs, "map_limits", lambda *_: None)
+            within.setattr(cntk, "map_limits", lambda *_: None)
         found = cntk.convolutional_limit(architecture, x)
     return found.tangent, found.covariance
 
@@ -51,7 +51,7 @@ def test_slabs_give_the_plain_recursion(monkeypatch: pytest.MonkeyPatch) -> None
         x = images(architecture, 4)
         x[1, :, :4] = 0.0  # correlations are zero where an input is
         variances = cntk._variances(architecture, x)
-        taken += cntk_slabs.map_limits(architecture, x, variances) is not None
+        taken += cntk.map_limits(architecture, x, variances) is not None
         found = limits(architecture, x, monkeypatch, plain=False)
         expected = limits(architecture, x, monkeypatch, plain=True)
         for one, two in zip(found, expected, strict=True):
@@ -95,12 +95,12 @@ def test_other_networks_take_the_plain_road(monkeypatch: pytest.MonkeyPatch) -> 
         architecture = Architecture((1, 4, 4), nodes)
         x = images(architecture, 2)
         variances = cntk._variances(architecture, x)
-        return cntk_slabs.map_limits(architecture, x, variances) is not None
+        return cntk.map_limits(architecture, x, variances) is not None
 
     with monkeypatch.context() as patch:
         patch.setattr(slabs, "available", lambda: pytest.fail("numba was imported"))
         assert not taken(pooled)  # little work
-    monkeypatch.setattr(cntk_slabs, "WORTH_COMPILING", 0.0)
+    monkeypatch.setattr(cntk, "WORTH_COMPILING", 0.0)
     assert not any(taken(nodes) for nodes in (flattened, wide, mixed))
     monkeypatch.setattr(slabs, "available", lambda: False)
     assert not taken(pooled)

@@ -11,7 +11,7 @@ import pytest
 import dgn_engine
 
 ROOT = Path(dgn_engine.__file__).parent
-FOLDERS = ("kernels", "model/importing", "attachment")
+FOLDERS = ("kernels", "importing", "attachment")
 WITH_EXAMPLES = sorted(
     ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
     for folder in FOLDERS

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.kernels.random_paths import PathScales, PathSigns, random_pass
+from dgn_engine.kernels.estimator import PathScales, PathSigns, random_pass
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Merge, Skip
 from tests.engine.kernels.tiny import (

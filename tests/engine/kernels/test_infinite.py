@@ -9,7 +9,7 @@ from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.kernels.mehler import diagonal, expectations
+from dgn_engine.kernels.infinite import diagonal, expectations
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork

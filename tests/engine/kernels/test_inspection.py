@@ -16,11 +16,11 @@ from dgn_engine.cli import main
 from dgn_engine.data._normalisation import NORMALISATIONS
 from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_file import network_of
 from dgn_engine.kernels.gate_statistics import GateStatisticsSettings, accuracy, gate_statistics
-from dgn_engine.model.importing.from_file import network_of
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.file_reading import FileReading
-from tests.engine.model.importing.torch_networks import arrays_of, found_in, narrow_resnet
+from tests.engine.importing.torch_networks import arrays_of, found_in, narrow_resnet
 
 
 @pytest.fixture

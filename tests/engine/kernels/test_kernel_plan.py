@@ -11,12 +11,12 @@ from torch import nn
 
 from dgn_engine import kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.kernels import budget, gram, kernel_plan
+from dgn_engine.kernels import gram, kernel_plan, peak_memory
 from dgn_engine.kernels.kernel_plan import kernel_of, plan_kernels, quantities_wanted
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
+from dgn_engine.kernels.quantities import QUANTITIES
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.protocol.kernel_quantities import QUANTITIES
 from tests.engine.kernels.allocated import peak_bytes
 from tests.engine.kernels.drawn_networks import drawn_network
 from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
@@ -36,7 +36,7 @@ def large_maps() -> GatedNetwork:
 def test_a_quantity_takes_at_most_what_is_said_of_it(
     seed: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (budget, kernel_plan):
+    for module in (peak_memory, kernel_plan):
         monkeypatch.setattr(module, "WORKING", LIBRARIES)  # else it hides what is measured
     gram.onednn_is_faster()
     drawn = drawn_network(seed)

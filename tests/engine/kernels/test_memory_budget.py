@@ -14,7 +14,7 @@ from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.kernels import budget, gram
+from dgn_engine.kernels import gram, peak_memory
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.network import GatedNetwork
@@ -43,7 +43,7 @@ def everything(drawn: DrawnNetwork) -> list[object]:
 def test_what_is_said_is_at_least_what_is_taken_and_no_wild_guess(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "WORKING", LIBRARIES)  # else it hides what is measured
+    monkeypatch.setattr(peak_memory, "WORKING", LIBRARIES)  # else it hides what is measured
     gram.onednn_is_faster()  # timed once, in memory of its own
     drawn = drawn_network(seed)
     others = None if drawn.other is None else len(drawn.other)
@@ -82,8 +82,8 @@ def test_per_example_gradients_of_convolutions_are_counted() -> None:
 
 def test_a_block_takes_its_own_pairs_not_those_of_both_sets_together() -> None:
     network = GatedNetwork(Architecture((9,), (Dense(9, 20), Dense(20, 2, gated=False))))
-    square = k.kernel_bytes(network, 2000) - budget.WORKING
-    block = k.kernel_bytes(network, 1000, others=1000) - budget.WORKING
+    square = k.kernel_bytes(network, 2000) - peak_memory.WORKING
+    block = k.kernel_bytes(network, 1000, others=1000) - peak_memory.WORKING
     assert block < 0.5 * square
 
 
@@ -104,7 +104,7 @@ def test_the_inputs_that_fit_beside_others_are_said() -> None:
 def test_the_bound_holds_for_a_module_with_trained_slopes_and_normalisations(
     logits: k.Logits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "WORKING", LIBRARIES)
+    monkeypatch.setattr(peak_memory, "WORKING", LIBRARIES)
     gram.onednn_is_faster()
     torch.manual_seed(0)
     maps = (

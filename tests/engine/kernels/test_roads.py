@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels import contraction, convolution, gram, tangent_sweep
+from dgn_engine.kernels import contraction, gram, tangent_sweep
 from dgn_engine.model.architecture import Conv
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
@@ -28,8 +28,8 @@ def always(answer: bool) -> Callable[..., bool]:
 
 
 ROADS: dict[str, Road] = {
-    "grouped": lambda patch: patch.setattr(convolution, "takes_groups", always(True)),
-    "windows": lambda patch: patch.setattr(convolution, "takes_groups", always(False)),
+    "grouped": lambda patch: patch.setattr(contraction, "takes_groups", always(True)),
+    "windows": lambda patch: patch.setattr(contraction, "takes_groups", always(False)),
     "gradients": lambda patch: patch.setattr(tangent_sweep, "is_pairwise", always(False)),
     "pairwise": lambda patch: patch.setattr(
         tangent_sweep,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels import cntk, cntk_slabs, contraction, gram, mehler, ntk, recursion, slabs
+from dgn_engine.kernels import cntk, contraction, gram, infinite, ntk, recursion, slabs
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.wiring import Route
 from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network, random_gates
@@ -180,7 +180,7 @@ def test_a_convolutional_limit_in_many_tiles_is_the_one_of_each_pair(
     architecture: Architecture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = images(architecture, 7)
-    monkeypatch.setattr(cntk_slabs, "map_limits", lambda *_: None)
+    monkeypatch.setattr(cntk, "map_limits", lambda *_: None)
     pairs = {}
     for s, t in itertools.combinations(range(7), 2):
         pairs[s, t] = k.convolutional_limit(architecture, x[[s, t]])
@@ -216,12 +216,12 @@ def test_expectations_in_small_blocks_are_those_in_large_ones(
     std = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
     rho = torch.tensor([[1.0, 0.3, -0.9], [0.3, 1.0, 1.0], [-0.9, 1.0, 1.0]], dtype=torch.float64)
     pairs = [(torch.relu, torch.relu), (torch.sigmoid, torch.tanh)]
-    expected, bound = mehler.expectations(pairs, std, std, rho)
+    expected, bound = infinite.expectations(pairs, std, std, rho)
     monkeypatch.setattr(
-        mehler, "SAME_AT_ONCE", 2
+        infinite, "SAME_AT_ONCE", 2
     )  # five pairs agree: three chunks, the last of one
-    monkeypatch.setattr(mehler, "BLOCK", 7)
-    found, close = mehler.expectations(pairs, std, std, rho)
+    monkeypatch.setattr(infinite, "BLOCK", 7)
+    found, close = infinite.expectations(pairs, std, std, rho)
     assert max(bound, close) < 1e-6
     for one, two in zip(found, expected, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)

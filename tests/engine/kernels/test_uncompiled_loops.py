@@ -1,6 +1,6 @@
 """The loops that numba compiles say as plain Python what the plain recursions say.
 
-Where they are compiled the same is tested beside `popcount` and `cntk_slabs`; a fault of the
+Where they are compiled the same is tested beside `popcount` and `cntk`; a fault of the
 compiler and one of the loops are told apart by this.
 """
 
@@ -13,8 +13,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels import cntk, cntk_slabs, popcount, recursion
-from dgn_engine.kernels.compiled import cntk_loops, popcount_loops
+from dgn_engine.kernels import cntk, popcount, recursion
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from tests.engine.kernels.tiny import images, random_gates
 
@@ -34,9 +33,10 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda function: function
 
     monkeypatch.setattr(numba, "njit", as_it_is)
-    for loops, road in ((popcount_loops, popcount), (cntk_loops, cntk_slabs)):
-        monkeypatch.setattr(loops, "pairs", loops.pairs.__wrapped__)  # type: ignore[attr-defined]
-        monkeypatch.setattr(road, "WORTH_COMPILING", 0.0)
+    for loops in (popcount, cntk):
+        uncompiled = loops.compiled_pairs.__wrapped__  # type: ignore[attr-defined]
+        monkeypatch.setattr(loops, "compiled_pairs", uncompiled)
+        monkeypatch.setattr(loops, "WORTH_COMPILING", 0.0)
 
 
 # Bits are counted by a product that is meant to overflow.
@@ -55,9 +55,9 @@ def test_bits_give_the_plain_path_kernel(
     architecture = Architecture((2, 4, 4), nodes)
     inputs = k.PathInputs(random_gates(architecture, 3, hard=True), images(architecture, 3))
     calls: list[str] = []
-    counted = popcount_loops._count_bits
+    counted = popcount._count_bits
     monkeypatch.setattr(
-        popcount_loops, "_count_bits", lambda *given: (calls.append("bits"), counted(*given))
+        popcount, "_count_bits", lambda *given: (calls.append("bits"), counted(*given))
     )
     found = recursion.path_recursion(architecture, inputs).kernel
     assert calls
@@ -78,9 +78,9 @@ def test_slabs_give_the_plain_limit_kernel(first: Conv, monkeypatch: pytest.Monk
     x[1] = -x[0]  # correlations below zero, down to minus one
     x[2, :, :2] = 0.0  # and none, where an input is zero
     variances = cntk._variances(architecture, x)
-    assert cntk_slabs.map_limits(architecture, x, variances) is not None
+    assert cntk.map_limits(architecture, x, variances) is not None
     found = cntk.convolutional_limit(architecture, x)
-    monkeypatch.setattr(cntk_slabs, "map_limits", lambda *_: None)
+    monkeypatch.setattr(cntk, "map_limits", lambda *_: None)
     plain = cntk.convolutional_limit(architecture, x)
     torch.testing.assert_close(found.tangent, plain.tangent, rtol=1e-8, atol=1e-12)
     torch.testing.assert_close(found.covariance, plain.covariance, rtol=1e-8, atol=1e-12)

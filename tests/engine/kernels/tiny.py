@@ -24,8 +24,8 @@ from dgn_engine.model.architecture import (
     Merge,
     Node,
     Skip,
+    shape_after,
 )
-from dgn_engine.model.architecture.shapes import shape_after
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.nets import Net, all_nets
 from dgn_engine.model.network import GatedNetwork

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_config import build_architecture
+from dgn_engine.importing.saved_network import our_network
 from dgn_engine.kernels import SharedKernels
 from dgn_engine.model.gates import HARD
-from dgn_engine.model.importing.saved_network import our_network
-from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack, run
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
-from dgn_engine.model.nets import all_nets, net_entries
+from dgn_engine.model.nets import all_nets
+from dgn_engine.session.known_plug_ins import net_entries
 from tests.engine.conftest import SMALL
 from tests.plugins import each
 

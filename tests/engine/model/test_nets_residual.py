@@ -10,9 +10,9 @@ import torch
 import dgn_engine.kernels as k
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_config import build_architecture
+from dgn_engine.importing.torchvision_nets import place_weights
 from dgn_engine.model.architecture import Conv, Dense, Gating, Merge
-from dgn_engine.model.importing.torchvision_nets import place_weights
-from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.tiling import tiled
 

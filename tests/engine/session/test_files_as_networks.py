@@ -28,7 +28,7 @@ from dgn_engine.protocol.file_events import (
 )
 from dgn_engine.session import file_score, frozen_network
 from dgn_engine.training.device_data import epoch_order
-from tests.engine.model.importing.torch_networks import in_use, narrow_resnet
+from tests.engine.importing.torch_networks import in_use, narrow_resnet
 from tests.engine.session.conftest import PROBES, RELU, RESNET, Desk, small
 from tests.image_folders import write_flowers
 

@@ -15,11 +15,10 @@ import torch
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_config import build_architecture
+from dgn_engine.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.model.architecture import weight_shape
-from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.model.importing.open_questions import OpenQuestions
-from dgn_engine.model.nets import build_architecture
-from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.file_events import FileScored, TrainingOffered
@@ -31,6 +30,7 @@ from dgn_engine.session.comparison import Comparison, of_listing
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints import reader_child, wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from tests.engine.session.conftest import PROBES, RELU, Desk, small
 

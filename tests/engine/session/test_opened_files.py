@@ -14,8 +14,8 @@ import torch
 
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.nets import build_architecture
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.session import opened_files

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.training.devices import set_threads
 
 

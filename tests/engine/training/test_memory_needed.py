@@ -20,7 +20,7 @@ from dgn_engine.cli import main
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import DataSizes, Examples
 from dgn_engine.errors import DoesNotFitError, UserError
-from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.nets import all_nets
 from dgn_engine.protocol import events
 from dgn_engine.protocol.engine_events import RunEstimated

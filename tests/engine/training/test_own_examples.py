@@ -11,7 +11,7 @@ import pytest
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.saved_network import NetworkState
+from dgn_engine.importing.saved_network import NetworkState
 from dgn_engine.training import own_examples as module
 from dgn_engine.training.device_data import choose_probe_set
 from dgn_engine.training.own_examples import UNKNOWN_DATA, own_examples

@@ -19,7 +19,7 @@ from dgn_engine.protocol.commands import Purpose
 from dgn_viewer.__main__ import first_run
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
-from tests.engine.model.importing.torch_networks import narrow_resnet
+from tests.engine.importing.torch_networks import narrow_resnet
 from tests.viewer.display.conftest import put_in_place
 from tests.viewer.display.x_user import XUser
 

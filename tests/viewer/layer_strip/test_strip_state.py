@@ -7,7 +7,8 @@ from functools import reduce
 
 import pytest
 
-from dgn_engine.config import GatingConfig, ValueInput
+from dgn_engine.config import GatingConfig
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
 from dgn_engine.protocol.events import (
     EngineReady,

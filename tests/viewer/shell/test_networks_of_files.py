@@ -21,7 +21,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.window import Window
-from tests.engine.model.importing.torch_networks import narrow_resnet
+from tests.engine.importing.torch_networks import narrow_resnet
 from tests.image_folders import write_flowers
 from tests.viewer.gestures import opened_file
 

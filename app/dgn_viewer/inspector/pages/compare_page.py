@@ -8,8 +8,8 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QFrame, QLineEdit
 
-from dgn_engine.config import ValueInput
 from dgn_engine.errors import UserError
+from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.commands import Command, CompareRun
 from dgn_engine.protocol.events import Event, Refused
 from dgn_engine.protocol.run_branches import (

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.foreign_keys import check_keys, left_over_in_words
+from dgn_engine.importing.foreign_keys import check_keys, left_over_in_words
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.networks_beside import networks_beside, same_numbers_beside
 

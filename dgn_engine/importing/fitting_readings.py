@@ -1,0 +1,346 @@
+"""Readings of a file that lead from its inputs to its outputs, and how often each is right.
+
+They are what a user can choose from, never what is taken: any padding, stride, dilation and pooling
+may have made the file, and shapes do not tell maxima from means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, product
+
+import torch
+from torch import Tensor, nn
+
+from dgn_engine.errors import UserError
+from dgn_engine.importing.file_sequence import (
+    FileLayer,
+    FileSequence,
+    considered,
+    sequence_in,
+)
+from dgn_engine.importing.fold_batchnorm import EPSILON
+from dgn_engine.importing.from_file import module_in, network_of
+from dgn_engine.importing.geometry_words import (
+    ConvolutionNumbers,
+    convolution_word,
+    pooling_word,
+)
+from dgn_engine.importing.open_questions import (
+    RESNET,
+    TORCHVISION,
+    children_of,
+    named_activations,
+    questions_of,
+)
+from dgn_engine.importing.sequence_reading import (
+    fill_room,
+    is_of_layer,
+    layers_as_said,
+    stated_convolution,
+)
+from dgn_engine.importing.torchvision_nets import resembles
+from dgn_engine.protocol.file_reading import (
+    BatchNormPlace,
+    FileReading,
+    FittingReading,
+    Unsaid,
+)
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+
+MOST = 8  # readings in the answer
+_TRIED = 16  # geometries whose accuracy is computed
+_NAMED = 3  # of them, at least, with what the file names
+_LEFT_OVER = 50  # tensors that are left out together, at most
+_DEEPER = 2  # of these, the best are tried with other activations
+_EXAMPLES = (50, 500)  # at least and at most
+_OPERATIONS = 5e9  # multiplications that one reading may take
+_COMMON = ("relu", "leaky_relu", "tanh", "gelu", "elu", "silu", "sigmoid", "softplus")
+_POOLS = ("", "max2", "avg2", "max3s2", "max3s2p1")
+
+
+def fitting_readings(
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    x: Tensor | None = None,
+    y: Tensor | None = None,
+) -> tuple[FittingReading, ...]:
+    """Return readings of a file that fit inputs of this shape, the best first, at most `MOST`.
+
+    Args:
+        listing: a file that leaves something open; what was said of it already is kept.
+        input_shape: (C, H, W) or (d,).
+        x: examples (n, *input_shape), and their class numbers `y` (n,): each reading then comes
+            with its accuracy on some of them.
+
+    Returns:
+        Some of the readings that fit; none where the file is no sequence that could be said.
+    """
+    try:
+        asked = {question.about for question in questions_of(listing)}
+        found = list(islice(_readings(listing, input_shape, asked), _TRIED))
+    except UserError:
+        return ()
+    if x is None or y is None or not len(y) or not found:
+        fitting = (reading for reading in found if _fits(listing, reading, input_shape))
+        return tuple(FittingReading(reading) for reading in islice(fitting, MOST))
+    count = min(_affordable(listing, input_shape), len(y))
+    rows = torch.arange(count) * len(y) // count  # from all over them: they may be sorted by class
+    x, y = x[rows], y[rows]
+    scored = [_scored(listing, reading, input_shape, x, y) for reading in found]
+    kept = sorted(filter(None, scored), key=_accuracy)
+    if "activation" in asked and not _is_family(kept):
+        others = [
+            _scored(listing, replace(best.reading, activation=name), input_shape, x, y)
+            for best in kept[:_DEEPER]
+            for name in _likely(listing)[1:]
+        ]
+        kept = sorted([*kept, *filter(None, others)], key=_accuracy)
+    named = named_activations(listing)
+    first = [f for f in kept if f.reading.activation in named]
+    rest = [f for f in kept if f not in first[:_NAMED]]
+    shown = [*first[:_NAMED], *rest][:MOST]  # what the file itself names stays among them
+    return tuple(sorted(shown, key=_accuracy))
+
+
+def _likely(listing: CheckpointContents) -> tuple[str, ...]:
+    """Activations to try: those that the file names, first."""
+    return tuple(dict.fromkeys((*named_activations(listing), *_COMMON)))
+
+
+def _accuracy(fitting: FittingReading) -> float:
+    return -(fitting.accuracy or 0.0)
+
+
+def _is_family(found: Sequence[FittingReading]) -> bool:
+    return bool(found) and found[0].reading.geometry.startswith((TORCHVISION, RESNET))
+
+
+def _readings(
+    listing: CheckpointContents, input_shape: tuple[int, ...], asked: set[Unsaid]
+) -> Iterator[FileReading]:
+    """With everything that is open said in some way."""
+    arrays = considered(listing)
+    family = resembles(arrays)
+    if family and "geometry" in asked and len(input_shape) == 3:
+        yield from _of_family(listing, input_shape, asked)
+        if family == "resnet":
+            return
+    said = listing.reading
+    base = replace(
+        said,
+        activation=said.activation or _likely(listing)[0],
+        norm_eps=EPSILON if "norm_eps" in asked else said.norm_eps,
+    )
+    if "ignored" in asked:
+        sequence = sequence_in(listing)
+        left = sequence.left_over
+        if len(left) > _LEFT_OVER or any(is_of_layer(name) for name in left):
+            return
+        base = replace(base, ignored=(*said.ignored, *sequence.left_over))
+        listing = replace(listing, reading=base)
+    sequence = sequence_in(listing)
+    if sequence.unplaced:
+        return
+    if "order" in asked:
+        order = tuple(layer.tensors["weight"] for layer in sequence.weighted)
+        base = replace(base, order=order)
+    places: tuple[BatchNormPlace, ...] = (
+        ("before", "after") if "batchnorm" in asked else (said.batchnorm,)
+    )
+    children = children_of(listing)
+    words: Iterator[str] = iter([said.geometry])
+    if "geometry" in asked and sequence.convolutions and not said.geometry:
+        words = _geometries(sequence, input_shape, children)
+    for geometry, place in product(words, places):
+        reading = replace(base, geometry=geometry, batchnorm=place)
+        try:
+            reading = fill_room(listing.file_name, sequence, reading)
+            layers_as_said(listing.file_name, sequence, reading, children)
+        except UserError:
+            continue
+        yield reading
+
+
+def _of_family(
+    listing: CheckpointContents, input_shape: tuple[int, ...], asked: set[Unsaid]
+) -> Iterator[FileReading]:
+    arrays = considered(listing)
+    first = next((a for a in arrays.values() if a.ndim == 4), None)
+    kernel = 3 if first is None else first.shape[2]
+    said = listing.reading
+    norm_eps = said.norm_eps or (EPSILON if "norm_eps" in asked else None)
+    whole = FileReading(geometry=TORCHVISION, ignored=said.ignored)
+    stems = (f"s1p{kernel // 2}", f"s2p{kernel // 2},max3s2p1", f"s2p{kernel // 2}")
+    every = [
+        replace(whole, geometry=f"{RESNET},{stem}", activation="relu", norm_eps=norm_eps)
+        for stem in stems
+    ]
+    tried = [whole, *every] if resembles(arrays) == "resnet" else [whole]
+    for reading in tried[1:] if kernel < 7 and len(tried) > 1 else tried:
+        try:
+            network_of(replace(listing, reading=reading), input_shape)
+        except UserError:
+            continue
+        yield reading
+
+
+def _geometries(
+    sequence: FileSequence, input_shape: tuple[int, ...], children: Mapping[str, StatedLayer]
+) -> Iterator[str]:
+    """Words of convolutions that lead from the inputs to the first dense layer."""
+    if len(input_shape) != 3:
+        return
+    convolutions = [layer for layer in sequence.weighted if layer.kind == "Conv2d"]
+    dense = next((layer for layer in sequence.weighted if layer.kind == "Linear"), None)
+    stated = [stated_convolution(layer, children) for layer in convolutions]
+    known = [each for each in stated if each is not None]
+    conventions = [known] if len(known) == len(stated) else list(_conventions(convolutions))
+    named = [pooling_word(child) for child in children.values() if "Pool" in child.kind]
+    kinds = ("", *dict.fromkeys(word for word in named if word in _POOLS)) if named else _POOLS
+    arriving = [input_shape[0], *(layer.shape[0] for layer in convolutions)]
+    groups = [came // layer.shape[1] for came, layer in zip(arriving, convolutions, strict=False)]
+    seen: set[str] = set()
+    for end in _ends(convolutions[-1], dense):  # none first
+        for pools, numbers in product(_pooled(len(convolutions), kinds), conventions):
+            behind = [*pools[:-1], [*pools[-1], *end]]
+            if not _leads(convolutions, numbers, behind, input_shape[1:], dense):
+                continue
+            words: list[str] = []
+            for each, group, pooling in zip(numbers, groups, behind, strict=True):
+                words += [convolution_word(replace(each, groups=max(group, 1))), *pooling]
+            text = ",".join(words)
+            if text not in seen:
+                seen.add(text)
+                yield text
+
+
+def _conventions(layers: Sequence[FileLayer]) -> Iterator[list[ConvolutionNumbers]]:
+    """Paddings and strides, one rule for all convolutions of a file."""
+    kernels = [layer.shape[2:] for layer in layers]
+
+    def numbers(kernel: Sequence[int], padded: str, stride: int) -> ConvolutionNumbers:
+        high, wide = kernel
+        padding = {"none": (0, 0), "same": (high // 2, wide // 2)}.get(
+            padded, ((high - 1) // 2, (wide - 1) // 2)
+        )
+        return ConvolutionNumbers((stride, stride), padding)
+
+    for stride in (1, 2):
+        for padded in ("same", "none", "half"):
+            yield [numbers(kernel, padded, stride) for kernel in kernels]
+    yield [numbers(k, "half", 1 if k[0] % 2 else 2) for k in kernels]  # 4×4 with stride 2
+    yield [numbers(k, "none", max(k)) for k in kernels]
+    yield [numbers(k, "same", 2 if place == 0 else 1) for place, k in enumerate(kernels)]
+    yield [numbers(k, "same", 1 if place == 0 else 2) for place, k in enumerate(kernels)]
+
+
+def _pooled(count: int, kinds: Sequence[str]) -> Iterator[list[list[str]]]:
+    """What pools behind each of so many convolutions."""
+    behind = {
+        tuple(range(count)),
+        tuple(range(count - 1)),
+        (count - 1,),
+        tuple(range(1, count, 2)),
+        tuple(range(0, count, 2)),
+    }
+    for pool in kinds:
+        for places in sorted(behind, key=len, reverse=True) if pool else [()]:
+            yield [[pool] if place in places and pool else [] for place in range(count)]
+
+
+def _ends(last: FileLayer, dense: FileLayer | None) -> Iterator[list[str]]:
+    yield []
+    if dense is None:
+        return
+    side = math.isqrt(dense.shape[1] // last.shape[0])
+    if side * side * last.shape[0] == dense.shape[1]:
+        yield [f"adaptiveavg{side}"]
+        yield [f"adaptivemax{side}"]
+
+
+def _leads(
+    layers: Sequence[FileLayer],
+    numbers: Sequence[ConvolutionNumbers],
+    behind: Sequence[Sequence[str]],
+    sides: Sequence[int],
+    dense: FileLayer | None,
+) -> bool:
+    """Whether maps of these sides leave as many numbers as the first dense layer takes."""
+    high, wide = sides
+    for layer, each, pools in zip(layers, numbers, behind, strict=True):
+        if isinstance(each.padding, tuple):  # else 'same', which changes nothing
+            windows = [
+                (side - 1) * d + 1 for side, d in zip(layer.shape[2:], each.dilation, strict=True)
+            ]
+            high = (high + 2 * each.padding[0] - windows[0]) // each.stride[0] + 1
+            wide = (wide + 2 * each.padding[1] - windows[1]) // each.stride[1] + 1
+        for pool in pools:
+            if min(high, wide) < 1:
+                return False
+            if pool.startswith("adaptive"):
+                side = int(pool.removeprefix("adaptive")[3:])
+                if min(high, wide) <= side:
+                    return False  # it would change nothing, or make maps larger
+                high = wide = side
+            elif pool.endswith("3s2p1"):
+                high, wide = (high - 1) // 2 + 1, (wide - 1) // 2 + 1
+            elif pool.endswith("3s2"):
+                high, wide = (high - 3) // 2 + 1, (wide - 3) // 2 + 1
+            else:
+                high, wide = high // 2, wide // 2
+        if min(high, wide) < 1:
+            return False
+    return dense is None or layers[-1].shape[0] * high * wide == dense.shape[1]
+
+
+def _affordable(listing: CheckpointContents, input_shape: tuple[int, ...]) -> int:
+    """On how many examples a reading is tried."""
+    positions = math.prod(input_shape[1:]) / 4 if len(input_shape) == 3 else 1
+    each = sum(a.size * (positions if a.ndim == 4 else 1) for a in listing.arrays.values())
+    fewest, most = _EXAMPLES
+    return max(fewest, min(most, int(_OPERATIONS / max(each, 1))))
+
+
+def _fits(listing: CheckpointContents, reading: FileReading, input_shape: tuple[int, ...]) -> bool:
+    said = replace(listing, reading=reading)
+    try:
+        if reading.geometry.startswith((TORCHVISION, RESNET)):
+            network_of(said, input_shape)
+        else:
+            module_in(said, input_shape)
+    except UserError:
+        return False
+    return True
+
+
+def _scored(
+    listing: CheckpointContents,
+    reading: FileReading,
+    input_shape: tuple[int, ...],
+    x: Tensor,
+    y: Tensor,
+) -> FittingReading | None:
+    """The reading with its accuracy; None where it does not fit after all."""
+    said = replace(listing, reading=reading)
+    network: nn.Module
+    shape = input_shape
+    try:
+        if reading.geometry.startswith((TORCHVISION, RESNET)):
+            network = network_of(said, input_shape, torch.float32).network
+        else:
+            made = module_in(said, input_shape)
+            network, shape = made.module.float(), made.input_shape
+        with torch.no_grad():
+            shaped = x.float().reshape(len(x), *shape)
+            parts = [network(shaped[start : start + 50]) for start in range(0, len(x), 50)]
+    except (UserError, RuntimeError):
+        return None
+    logits = torch.cat(parts)
+    if logits.ndim != 2 or logits.shape[1] < 2 or int(y.max()) >= logits.shape[1]:
+        return FittingReading(reading)
+    right = float((logits.argmax(1) == y).float().mean())
+    return FittingReading(reading, right, len(x))

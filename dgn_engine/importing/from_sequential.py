@@ -1,0 +1,433 @@
+"""Make a network of an `nn.Sequential` whose layers a file states, or a user."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dgn_engine.errors import UserError
+from dgn_engine.importing.fold_batchnorm import FOLDED
+from dgn_engine.importing.foreign_keys import UngatedLayers, UnknownGates
+from dgn_engine.model.adapt.from_module import adapted_stack
+from dgn_engine.model.stack import Stack
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+from dgn_engine.storage.checkpoints.stated_layers import ACTIVATION_KINDS, KINDS, StatedLayer
+
+_ENDS = ("Softmax", "LogSoftmax")
+_SILENT = ("Identity", "Dropout", "Dropout2d")
+
+
+@dataclass(frozen=True)
+class SequentialModule:
+    """The module that stated layers make, in evaluation and float64, for inputs of `input_shape`;
+    `remarks`: what was left out or is folded in, sentences."""
+
+    module: nn.Sequential
+    input_shape: tuple[int, ...]
+    remarks: tuple[str, ...]
+
+
+def module_of_layers(
+    listing: CheckpointContents, layers: Sequence[StatedLayer], input_shape: tuple[int, ...]
+) -> SequentialModule:
+    """Return the module of these layers with the weights of a file, for inputs of this shape.
+
+    Nothing of the file is called: the layers are torch's, made here by their kinds and numbers.
+    Raises `UserError` where its tensors are not as a layer states, `UnknownGates` where a layer is
+    of a kind that is not known here.
+    """
+    remarks: list[str] = []
+    shown = [layer for layer in layers if layer.kind not in _SILENT]
+    if shown and shown[-1].kind in _ENDS:
+        remarks.append(f"The {shown.pop().kind} at its end is left out: logits are shown.")
+    _check_known(listing.file_name, shown)
+    shape = _arriving(listing.file_name, shown, input_shape)
+    if shown and shown[0].kind == "Flatten" and len(shape) == 1:
+        del shown[0]
+    with _errors_of(listing.file_name):
+        module = nn.Sequential()
+        for layer in shown:
+            module.add_module(f"'{layer.name.replace('.', '/')}'", _made(layer, listing))
+        module.eval()
+        _check_shapes(module, shape)
+    return SequentialModule(module, shape, tuple(remarks))
+
+
+def stack_of_layers(
+    listing: CheckpointContents,
+    layers: Sequence[StatedLayer],
+    input_shape: tuple[int, ...],
+    dtype: torch.dtype,
+) -> tuple[Stack, tuple[str, ...]]:
+    """The weights of a file in the network that its layers make, for inputs of this shape.
+
+    With it what was left out, in sentences. BatchNorm is folded in as in evaluation, in float64.
+    Raises `UserError` where its tensors are not as a layer states, `UnknownGates` where a layer is
+    of another kind, `UngatedLayers` where it has no gates that are known here.
+    """
+    made = module_of_layers(listing, layers, input_shape)
+    check_kinds(listing.file_name, layers)
+    norms = any(layer.kind.startswith("BatchNorm") for layer in layers)
+    remarks = [*made.remarks, *([f"{FOLDED}."] if norms else [])]
+    with _errors_of(listing.file_name):
+        folded = _folded_forward(made.module, remarks)
+        resolved = _resolved(folded, made.input_shape)
+    try:
+        stack = adapted_stack(resolved, made.input_shape)
+    except UserError as refusal:
+        raise UngatedLayers(f"{listing.file_name}: {refusal}") from None
+    return stack.to(dtype), tuple(remarks)
+
+
+def fold_norms(module: nn.Sequential) -> tuple[nn.Sequential, tuple[str, ...]]:
+    """Return a module with each BatchNorm folded into the layer before it, or else after it, and
+    what is said of it; its tangent kernel is that of the folded weights."""
+    remarks: list[str] = []
+    folded = _folded_back(_folded_forward(module, remarks))
+    norms = sum(isinstance(layer, _BatchNorm) for layer in module)
+    return folded, (*([f"{FOLDED}."] if norms else []), *remarks)
+
+
+def _folded_back(module: nn.Sequential) -> nn.Sequential:
+    """Each BatchNorm right behind a layer of weights folded into that."""
+    layers: dict[str, nn.Module] = {}
+    for name, layer in module.named_children():
+        before = next(reversed(layers.values())) if layers else None
+        if isinstance(layer, _BatchNorm) and _is_of(layer, before):
+            assert isinstance(before, (nn.Linear, nn.Conv2d))
+            layers[next(reversed(layers))] = _scaled(before, layer)
+        else:
+            layers[name] = layer
+    folded = nn.Sequential()
+    for name, layer in layers.items():
+        folded.add_module(name, layer)
+    return folded.eval()
+
+
+def _is_of(norm: _BatchNorm, layer: nn.Module | None) -> bool:
+    """Whether a BatchNorm scales the outputs of the layer before it."""
+    if isinstance(norm, nn.BatchNorm1d):
+        return isinstance(layer, nn.Linear)
+    return isinstance(layer, nn.Conv2d)
+
+
+def _scaled(layer: nn.Linear | nn.Conv2d, norm: _BatchNorm) -> nn.Module:
+    """γ (W x + b − μ) / √(σ² + ε) + β as a layer."""
+    scale, shift = _scale_and_shift(norm)
+    weight = layer.weight.detach() * scale.reshape(-1, *(1,) * (layer.weight.ndim - 1))
+    bias = shift if layer.bias is None else shift + layer.bias.detach() * scale
+    return _with_tensors(layer, weight, bias)
+
+
+def _folded_forward(module: nn.Sequential, remarks: list[str]) -> nn.Sequential:
+    """Each BatchNorm that stands behind no layer of weights folded into the next one.
+
+    W (s x + t) + b = (W s) x + (W t + b), where s = γ / √(σ² + ε) and t = β − μ s. A convolution
+    that pads with zeros would see t at the border too, so there the BatchNorm stays.
+    """
+    layers = dict(module.named_children())
+    names = list(layers)
+    for place, name in enumerate(names):
+        norm = layers[name]
+        earlier = [layers[n] for n in names[:place] if not isinstance(layers[n], _BatchNorm)]
+        before = earlier[-1] if earlier else None
+        if not isinstance(norm, _BatchNorm) or _is_of(norm, before):
+            continue
+        after = next((n for n in names[place + 1 :] if not _lets_pass(layers[n])), "")
+        between = [layers[n] for n in names[place + 1 : names.index(after)]] if after else []
+        if after and _takes_shift(layers[after]) and _meet(norm, layers[after], between):
+            layers[after] = _absorbed(norm, layers[after])
+            layers[name] = nn.Identity()
+        else:
+            layers[name] = _as_scale(norm)
+            remarks.append(
+                f"The BatchNorm {name} behind no layer stays a scale and a shift of its own, and K "
+                "is over these too."
+            )
+    folded = nn.Sequential()
+    for name, layer in layers.items():
+        if not isinstance(layer, nn.Identity):
+            folded.add_module(name, layer)
+    return folded.eval()
+
+
+def _as_scale(norm: _BatchNorm) -> nn.Module:
+    """A BatchNorm whose parameters are its scale and shift: its statistics do nothing."""
+    plain = _with_tensors(norm, *_scale_and_shift(norm))
+    assert isinstance(plain, _BatchNorm)
+    plain.eps = 0.0
+    still = {"running_mean": torch.zeros_like(plain.weight.detach())}
+    still["running_var"] = torch.ones_like(still["running_mean"])
+    plain._buffers = {**norm._buffers, **still}
+    return plain
+
+
+def _lets_pass(layer: nn.Module) -> bool:
+    """Whether the mean of a scaled and shifted map is the scaled and shifted mean."""
+    if isinstance(layer, (nn.Flatten, nn.Identity, nn.AdaptiveAvgPool2d)):
+        return True
+    return isinstance(layer, nn.AvgPool2d) and layer.padding in (0, (0, 0)) and not layer.ceil_mode
+
+
+def _meet(norm: nn.Module, layer: nn.Module, between: Sequence[nn.Module]) -> bool:
+    """Whether the channels of a BatchNorm are inputs of a layer: a dense one without Flatten goes
+    along the rows of maps."""
+    if not isinstance(layer, nn.Linear) or isinstance(norm, nn.BatchNorm1d):
+        return True
+    return any(
+        isinstance(each, nn.Flatten) and each.start_dim == 1 and each.end_dim in (-1, 3)
+        for each in between
+    )
+
+
+def _takes_shift(layer: nn.Module) -> bool:
+    if isinstance(layer, nn.Conv2d):
+        return layer.padding in (0, (0, 0), "valid") or layer.padding_mode != "zeros"
+    return isinstance(layer, nn.Linear)
+
+
+def _absorbed(norm: _BatchNorm, layer: nn.Module) -> nn.Module:
+    assert isinstance(layer, (nn.Linear, nn.Conv2d))
+    scale, shift = _scale_and_shift(norm)
+    weight = layer.weight.detach()
+    inputs = weight.shape[1]
+    if isinstance(layer, nn.Linear):  # of flattened maps, or of a vector
+        scale, shift = (each.repeat_interleave(inputs // len(each)) for each in (scale, shift))
+        scaled, moved = weight * scale, weight @ shift
+    else:
+        groups = len(scale) // inputs  # output o takes the channels of its group
+        rows = torch.arange(len(weight)) * groups // len(weight)
+        own, by = scale.reshape(groups, inputs)[rows], shift.reshape(groups, inputs)[rows]
+        scaled = weight * own[:, :, None, None]
+        moved = torch.einsum("oihw,oi->o", weight, by)
+    bias = moved if layer.bias is None else moved + layer.bias.detach()
+    return _with_tensors(layer, scaled, bias)
+
+
+def _scale_and_shift(norm: _BatchNorm) -> tuple[torch.Tensor, torch.Tensor]:
+    """s and t of a BatchNorm in evaluation, x → s x + t."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    gamma = torch.ones_like(norm.running_var) if norm.weight is None else norm.weight.detach()
+    scale = gamma / torch.sqrt(norm.running_var + norm.eps)
+    shift = -norm.running_mean * scale
+    return scale, shift if norm.bias is None else shift + norm.bias.detach()
+
+
+def _with_tensors(layer: nn.Module, weight: torch.Tensor, bias: torch.Tensor) -> nn.Module:
+    """A copy of a layer with other tensors."""
+    other = copy.copy(layer)
+    other._parameters = {"weight": nn.Parameter(weight), "bias": nn.Parameter(bias)}
+    return other
+
+
+@contextlib.contextmanager
+def _errors_of(file: str) -> Iterator[None]:
+    """Report what does not fit as of this file."""
+    try:
+        yield
+    except UserError as refusal:
+        raise UserError(f"{file}: {refusal}") from None
+    except (ValueError, RuntimeError, IndexError) as error:  # torch's own checks of sizes
+        raise UserError(f"{file}: its layers do not fit each other: {error}") from None
+
+
+def check_kinds(file: str, layers: Sequence[StatedLayer]) -> None:
+    """Raise `UngatedLayers` for the first layer whose kind has no gates that are known here."""
+    _check_known(file, [layer for layer in layers if layer.kind not in _SILENT])
+    for layer in layers:
+        if layer.kind in ACTIVATION_KINDS and layer.kind != "ReLU":
+            raise UngatedLayers(
+                f"{file}: its layer {layer.name} ({layer.kind}) has no gates that are known here; "
+                "ReLU has."
+            )
+
+
+def _check_known(file: str, layers: Sequence[StatedLayer]) -> None:
+    last = len(layers) - 1
+    for place, layer in enumerate(layers):
+        ends = layer.kind in _ENDS and place < last
+        if layer.kind not in KINDS or ends:
+            raise UnknownGates(
+                f"{file}: its layer {layer.name} ({layer.kind.rpartition('.')[2]}) is not "
+                "supported; Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout and Flatten are."
+            )
+
+
+def _check_shapes(module: nn.Sequential, shape: tuple[int, ...]) -> None:
+    """Let the shape of one example pass, without computing; raises what torch does."""
+    probe = torch.empty((1, *shape), dtype=torch.float64, device="meta")
+    for name, layer in module.named_children():
+        if isinstance(layer, nn.Linear) and probe.shape[-1] != layer.in_features:
+            arriving = "×".join(str(side) for side in probe.shape[1:])
+            raise ValueError(
+                f"{arriving} numbers arrive at {name}, which takes {layer.in_features:,}"
+            )
+        if isinstance(layer, nn.Conv2d) and probe.ndim == 4:
+            came, wanted = probe.shape[1], layer.in_channels
+            if came != wanted:
+                grouped = wanted < came and came % wanted == 0 and layer.groups == 1
+                how = f"; with g{came // wanted} in --geometry it would" if grouped else ""
+                raise ValueError(f"{came:,} channels arrive at {name}, which takes {wanted:,}{how}")
+        probe = _passed(layer, probe)
+    if probe.ndim != 2:
+        raise ValueError(f"its outputs are of shape {tuple(probe.shape[1:])}, not logits")
+
+
+def _arriving(
+    file: str, layers: Sequence[StatedLayer], input_shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """What the first layer takes: images, or all their pixels at once."""
+    inputs = math.prod(input_shape)
+    weighted = next((each for each in layers if each.kind in ("Linear", "Conv2d")), None)
+    before = list(layers[: layers.index(weighted)]) if weighted is not None else []
+    pools = any("Pool" in layer.kind for layer in before)
+    if weighted is not None and weighted.kind == "Linear" and not pools:
+        if weighted.numbers["in_features"] != inputs:
+            raise UserError(
+                f"{file} takes {weighted.numbers['in_features']} inputs, but these examples have "
+                f"{inputs}."
+            )
+        return (inputs,)
+    if len(input_shape) != 3:
+        raise UserError(f"{file} takes images, but these examples are vectors.")
+    channels = None if weighted is None else weighted.numbers.get("in_channels")
+    if weighted is not None and channels not in (None, input_shape[0]):
+        raise UserError(
+            f"{file} takes images with {weighted.numbers['in_channels']} channels, but these have "
+            f"{input_shape[0]}."
+        )
+    return input_shape
+
+
+def _made(layer: StatedLayer, listing: CheckpointContents) -> nn.Module:
+    """A layer of torch with the numbers of the file, in float64."""
+    n: Mapping[str, Any] = layer.numbers
+    match layer.kind:
+        case "Linear":
+            shape = (n["out_features"], n["in_features"])
+            tensors = _tensors(layer, listing, {"weight": shape, "bias": shape[:1]}, ("bias",))
+            return _filled(nn.Linear(*shape[::-1], "bias" in tensors, device="meta"), tensors)
+        case "Conv2d":
+            inputs = n["in_channels"] // max(n["groups"], 1)
+            _check_padding(layer)
+            shape = (n["out_channels"], inputs, *n["kernel_size"])
+            tensors = _tensors(layer, listing, {"weight": shape, "bias": shape[:1]}, ("bias",))
+            return _filled(nn.Conv2d(**n, bias="bias" in tensors, device="meta"), tensors)
+        case "BatchNorm1d" | "BatchNorm2d":
+            names = ("running_mean", "running_var", "weight", "bias")
+            shapes = dict.fromkeys(names, (n["num_features"],))
+            tensors = _tensors(layer, listing, shapes, names[2:])
+            made = getattr(nn, layer.kind)(**n, affine="weight" in tensors, device="meta")
+            return _filled(made, tensors)
+    module: nn.Module = getattr(nn, layer.kind)(**n)
+    return module
+
+
+def _check_padding(layer: StatedLayer) -> None:
+    """More than the window is of no use, and could make maps of any size."""
+    padding, n = layer.numbers["padding"], layer.numbers
+    kernel, dilation = n["kernel_size"], n["dilation"]
+    assert isinstance(kernel, tuple)
+    assert isinstance(dilation, tuple)
+    sides = [k * d for k, d in zip(kernel, dilation, strict=True)]
+    if isinstance(padding, tuple) and any(p > s for p, s in zip(padding, sides, strict=True)):
+        raise UserError(f"Layer {layer.name} (Conv2d) states a padding larger than its kernel.")
+
+
+def _tensors(
+    layer: StatedLayer,
+    listing: CheckpointContents,
+    shapes: Mapping[str, tuple[int, ...]],
+    optional: tuple[str, ...],
+) -> dict[str, Array]:
+    """Its tensors, each of the shape that the layer states."""
+    found: dict[str, Array] = {}
+    for word, shape in shapes.items():
+        name = f"{layer.name}.{word}"
+        array = listing.arrays.get(name)
+        if array is None and word in optional:
+            continue
+        if array is None and word == "running_mean":
+            raise UserError(
+                f"Layer {layer.name} has no running statistics: it normalises by its batch, and "
+                "the network is no function of one example."
+            )
+        if array is None or array.shape != shape or array.dtype.kind != "f":
+            raise UserError(f"Its tensor '{name}' is not what layer {layer.name} states.")
+        if not np.isfinite(array).all():
+            raise UserError(f"{name} holds values that are not finite.")
+        found[word] = array
+    return found
+
+
+def _filled(module: nn.Module, tensors: Mapping[str, Array]) -> nn.Module:
+    """With these tensors and no other parameter: a BatchNorm may have γ without β."""
+    module._parameters.update(dict.fromkeys(module._parameters))
+    for word, array in tensors.items():
+        tensor = torch.from_numpy(np.array(array, dtype=np.float64))
+        if word in module._buffers:
+            module._buffers[word] = tensor
+        else:
+            module._parameters[word] = nn.Parameter(tensor)
+    if "num_batches_tracked" in module._buffers:  # of no use here, and still without a value
+        module._buffers["num_batches_tracked"] = torch.zeros((), dtype=torch.long)
+    return module
+
+
+def _resolved(module: nn.Sequential, shape: tuple[int, ...]) -> nn.Sequential:
+    """Adaptive pooling to more than one position written as what it is for maps of this size:
+    plain windows, or nothing."""
+    with torch.device("meta"):
+        probe = torch.empty((1, *shape), dtype=torch.float64)
+    resolved = nn.Sequential()
+    for name, layer in module.named_children():
+        adaptive = isinstance(layer, (nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d))
+        plain = _windows(layer, probe.shape[2:]) if adaptive else None
+        resolved.add_module(name, layer if plain is None else plain)
+        probe = _passed(layer, probe)
+    return resolved
+
+
+def _passed(layer: nn.Module, probe: torch.Tensor) -> torch.Tensor:
+    """The shape that leaves a layer, without a number being computed."""
+    if isinstance(layer, _BatchNorm):
+        if probe.ndim != (4 if isinstance(layer, nn.BatchNorm2d) else 2):
+            raise ValueError(f"a {type(layer).__name__} does not take {probe.ndim - 1} dimensions")
+        if probe.shape[1] != layer.num_features:
+            raise ValueError(
+                f"a BatchNorm of {layer.num_features:,} takes {probe.shape[1]:,} channels"
+            )
+        return probe
+    if type(layer).__name__ in ACTIVATION_KINDS:
+        return probe
+    if isinstance(layer, (nn.Linear, nn.Conv2d)):
+        empty = torch.func.functional_call(
+            layer, {name: p.detach().to("meta") for name, p in layer.named_parameters()}, (probe,)
+        )
+        assert isinstance(empty, torch.Tensor)
+        return empty
+    left: torch.Tensor = layer(probe)
+    return left
+
+
+def _windows(layer: nn.Module, sides: Sequence[int]) -> nn.Module | None:
+    """None where it pools to one position, or the windows would overlap."""
+    wanted = cast("tuple[int, ...]", layer.output_size)
+    if wanted in (1, (1, 1)) or any(
+        side % max(to, 1) for side, to in zip(sides, wanted, strict=True)
+    ):
+        return None
+    kernel = (sides[0] // max(wanted[0], 1), sides[1] // max(wanted[1], 1))
+    if set(kernel) == {1}:
+        return nn.Identity()
+    return nn.AvgPool2d(kernel) if isinstance(layer, nn.AdaptiveAvgPool2d) else nn.MaxPool2d(kernel)

@@ -1,0 +1,111 @@
+"""Make a network of the tensors of a file: a chain of dense layers, or a named network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from dgn_engine.config import NetConfig
+from dgn_engine.errors import UserError
+from dgn_engine.importing.from_config import build_architecture
+from dgn_engine.importing.match_layers import LayerMatching, left_over, match_layers
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.stack import Stack
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
+from dgn_engine.text.printable import plain
+
+
+def in_order(listing: CheckpointContents) -> CheckpointContents:
+    """The listing with its layers as they follow each other: the file's order, or that of the
+    names, numbers counted, where only then do the matrices chain."""
+    if _chains(listing):
+        return listing
+    named = {name: listing.arrays[name] for name in sorted(listing.arrays, key=natural)}
+    sorted_by_name = replace(listing, arrays=named)
+    return sorted_by_name if _chains(sorted_by_name) else listing
+
+
+def _chains(listing: CheckpointContents) -> bool:
+    """Whether each matrix or kernel takes what the one before it gives, up to flattened maps."""
+    shapes = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
+    return all(
+        after[1] == before[0] or (len(before) == 4 and len(after) == 2 and not after[1] % before[0])
+        for before, after in pairwise(shapes)
+    )
+
+
+def named_architecture(
+    listing: CheckpointContents, net: NetConfig, input_shape: tuple[int, ...]
+) -> Architecture:
+    """The architecture of a network plug-in, with as many logits as the file's last weight."""
+    weights = [a for a in listing.arrays.values() if a.ndim in (2, 4)]
+    if not weights:
+        raise UserError(f"{listing.file_name} holds no weight matrices or kernels.")
+    return build_architecture(net, input_shape, weights[-1].shape[0])
+
+
+def imported_stack(
+    listing: CheckpointContents,
+    architecture: Architecture,
+    dtype: torch.dtype,
+) -> Stack:
+    """All weights of the file as a network, biases where there are any; the head must fit too."""
+    match = match_layers(listing, architecture)
+    if not match.fits:
+        raise UserError(_plain_verdict(match).replace("Gates of", "The weights of", 1))
+    given = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
+    if given > len(architecture.weighted):
+        raise UserError(
+            f"{listing.file_name} holds {given} weight layers; the network that was named has "
+            f"{len(architecture.weighted)}."
+        )
+    if len(match.weights) < len(architecture.weighted):
+        raise UserError(
+            f"The output layer of {listing.file_name} does not fit: {match.rows[-1].remark}."
+        )
+    if rest := left_over(listing, architecture):
+        raise UserError(
+            f"{listing.file_name} holds '{plain(rest, 80)}', which is as long as a layer is wide "
+            "but by its name no layer's bias; without it the network would be another."
+        )
+    return _filled(match, architecture, dtype)
+
+
+def imported_gates(
+    listing: CheckpointContents,
+    architecture: Architecture,
+    dtype: torch.dtype,
+) -> Stack:
+    """The weights that make the gates; an output layer that does not fit stays zero."""
+    match = match_layers(listing, architecture)
+    if not match.fits:
+        raise UserError(_plain_verdict(match))
+    return _filled(match, architecture, dtype)
+
+
+def import_notes(
+    listing: CheckpointContents,
+    architecture: Architecture,
+    gates: bool,
+) -> list[str]:
+    """What a user should know of weights that were taken: what was folded, what biases mean."""
+    match = match_layers(listing, architecture)
+    verdict = _plain_verdict(match)
+    return [verdict if gates else verdict.partition(". ")[2]]
+
+
+def _filled(match: LayerMatching, architecture: Architecture, dtype: torch.dtype) -> Stack:
+    missing = len(architecture.weighted) - len(match.biases)  # an output layer that stays zero
+    stack = Stack(architecture, [b is not None for b in match.biases] + [False] * missing).to(dtype)
+    for place, (weight, bias) in enumerate(zip(match.weights, match.biases, strict=True)):
+        stack.weights[place].data.copy_(torch.from_numpy(np.array(weight)))
+        if bias is not None:
+            stack.biases[place].data.copy_(torch.from_numpy(np.array(bias)))
+    return stack
+
+
+def _plain_verdict(match: LayerMatching) -> str:
+    return match.verdict.removesuffix(" Nothing was changed.")

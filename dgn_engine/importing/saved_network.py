@@ -1,0 +1,298 @@
+"""The networks that we write ourselves: what a file says of one besides its weights, and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.importing.from_config import build_architecture
+from dgn_engine.importing.match_layers import regime_of
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.choices import ValueInput
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.regime_entry import configure_for
+from dgn_engine.model.stack import Stack
+from dgn_engine.model.tiling import tiled
+from dgn_engine.model.wiring import check_shifts, check_wiring, routes, turned
+from dgn_engine.regimes import Regime, find_regime
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
+from dgn_engine.text.printable import plain
+
+BuildArchitecture = Callable[[NetConfig, tuple[int, ...], int], Architecture]
+FORMAT = "dgn-viewer weights 2"
+_PARTS = ("value.", "feature.", "random_input")
+_DIGITS = 18  # of a number in a file: more would be none of 64 bits
+_NOT_WRITTEN = (
+    "It was written before files said β, value input, rotation and shift: those of its "
+    "configuration are taken; a change while it trained is not known."
+)
+
+
+@dataclass(frozen=True)
+class NetworkState:
+    """What decides the network of a run at one step, besides its weights.
+
+    `config`: as the run began; the other fields as they were at this step (β, wiring and so on
+    can be changed while a run trains). `wiring`, `rotation` and `shift`: one number for each gate
+    layer. `data`: the fingerprint of the run's examples, '' where it is not known. `remarks`: what
+    the file does not say, in sentences. `drawn_with`: the seed of what is drawn at this step, where
+    that is another one than the run began with.
+    """
+
+    config: RunConfig
+    regime: Regime
+    step: int
+    wiring: tuple[int, ...]
+    rotation: tuple[int, ...]
+    shift: tuple[int, ...]
+    beta: float
+    epsilon: float
+    value_input: ValueInput
+    data: str = ""
+    remarks: tuple[str, ...] = ()
+    drawn_with: int | None = None
+
+    @property
+    def seed(self) -> int:
+        """Of what is drawn."""
+        return self.config.seed if self.drawn_with is None else self.drawn_with
+
+    @staticmethod
+    def of(
+        network: GatedNetwork,
+        config: RunConfig,
+        regime: Regime,
+        step: int,
+        data: str,
+        seed: int | None = None,
+    ) -> NetworkState:
+        rotation, shift = turned(network.routes)
+        gate = network.gate
+        return NetworkState(
+            *(config, regime, step, network.wiring, rotation, shift),
+            *(gate.beta, gate.epsilon, network.value_input, data),
+            drawn_with=None if seed == config.seed else seed,
+        )
+
+    @staticmethod
+    def of_checkpoint(state: Mapping[str, Any], data: str) -> NetworkState:
+        """Of the state of a run's checkpoint, as `training.run_snapshot` writes it."""
+        dials = state["dials"]
+        return NetworkState(
+            config=RunConfig.from_dict(state["config"]),
+            regime=find_regime(str(state["regime"])),
+            step=int(state["step"]),
+            wiring=_whole(state["wiring"]),
+            rotation=_whole(state.get("rotation", ())),
+            shift=_whole(state.get("shift", ())),
+            beta=float(dials["beta"]),
+            epsilon=float(dials["epsilon"]),
+            value_input=dials["value_input"],
+            data=data,
+            drawn_with=int(state["seed"]) if "seed" in state else None,
+        )
+
+    def metadata(self) -> dict[str, str]:
+        """As text notes of a file."""
+        return {
+            "format": FORMAT,
+            "regime": self.regime.name,
+            "step": str(self.step),
+            "wiring": _text(self.wiring),
+            "rotation": _text(self.rotation),
+            "shift": _text(self.shift),
+            "beta": repr(self.beta),
+            "epsilon": repr(self.epsilon),
+            "value_input": self.value_input,
+            "data": self.data,
+            "config": self.config.to_toml(),
+            **({} if self.drawn_with is None else {"seed": str(self.drawn_with)}),
+        }
+
+
+def is_ours(listing: CheckpointContents) -> bool:
+    """Whether `dgn train` or the viewer wrote the file: both networks and how they were used."""
+    return "value.weights.0" in listing.arrays and "config" in listing.metadata
+
+
+def split_of_own(listing: CheckpointContents, data: DataConfig) -> DataConfig:
+    """Data with the test examples of the run that wrote a file of ours, where it was trained on the
+    same data set: those of another split were in its training set."""
+    if not is_ours(listing):
+        return data
+    own = state_of(listing).config.data
+    if own.name != data.name:
+        return data
+    return replace(data, split_seed=own.split_seed, test_indices=own.test_indices)
+
+
+def listing_of_checkpoint(
+    name: str, tensors: Mapping[str, Tensor], state: NetworkState
+) -> CheckpointContents:
+    """A run's checkpoint as a file of ours would hold it: without what trains the network."""
+    arrays = {
+        key: tensors[key].numpy() for key in sorted(tensors, key=natural) if key.startswith(_PARTS)
+    }
+    others = len(tensors) - len(arrays)
+    return CheckpointContents(
+        name,
+        arrays,
+        {key: array.dtype.name for key, array in arrays.items()},
+        ignored=(f"{others:,} tensors of the optimiser and the random numbers",) * bool(others),
+        metadata=state.metadata(),
+        kind="checkpoint of a run",
+    )
+
+
+def state_of(listing: CheckpointContents) -> NetworkState:
+    """What a file of ours says; raises `UserError` where it says something impossible."""
+    notes, file = listing.metadata, listing.file_name
+    config = RunConfig.from_toml(notes["config"])
+    gating = config.gating
+    regime = regime_of(listing) or find_regime(gating.regime)
+    stated = notes.get("step", "0")
+    step = int(stated) if stated.isdecimal() and len(stated) <= _DIGITS else 0
+    try:
+        wiring = _numbers(notes.get("wiring", "")) or gating.wiring
+        if "rotation" not in notes:
+            _check_known_turns(listing, config, wiring)
+            turns, gate = (gating.rotation, gating.shift), (gating.beta, gating.epsilon)
+            return NetworkState(
+                *(config, regime, step, wiring, *turns, *gate),
+                value_input=gating.value_input,
+                remarks=(_NOT_WRITTEN,),
+            )
+        found = NetworkState(
+            *(config, regime, step, wiring),
+            *(_numbers(notes["rotation"]), _numbers(notes["shift"])),
+            *(float(notes["beta"]), float(notes["epsilon"])),
+            value_input=notes["value_input"],  # type: ignore[arg-type]  # checked below
+            data=notes.get("data", ""),
+            drawn_with=int(notes["seed"]) if "seed" in notes else None,
+        )
+    except (KeyError, ValueError) as error:
+        raise UserError(
+            f"{file} does not say how its gates were used: {plain(str(error), 60)}."
+        ) from None
+    sound = 0 < found.beta < math.inf and 0 <= found.epsilon < math.inf
+    if not sound or found.value_input not in get_args(ValueInput):
+        raise UserError(f"{file} names gates or a value input that there are not.")
+    return found
+
+
+def our_network(
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    dtype: torch.dtype,
+    build: BuildArchitecture = build_architecture,
+) -> GatedNetwork:
+    """The network as it was trained: both stacks, regime, wiring, tiling, β and value input.
+
+    `build`: makes an architecture of (net, input shape, classes); `from_file.architecture_for`
+    knows networks that are those of a file, too.
+
+    Raises `UserError` where the file does not hold the network of its configuration, or holds
+    one for other inputs.
+    """
+    state = state_of(listing)
+    gating = state.config.gating
+    base = _architecture(listing, state, input_shape, build)
+    wide = tiled(base, gating.tiling) if gating.tiling else base
+    network = GatedNetwork(wide, feature_architecture=base)
+    network.value = Stack(wide, "value.biases.0" in listing.arrays)
+    network.feature = Stack(base, "feature.biases.0" in listing.arrays)
+    network.to(dtype)
+    _fill(network, listing)
+    network.set_gate(beta=state.beta, epsilon=state.epsilon)
+    configure_for(network, state.regime)
+    network.value_input = state.value_input
+    if state.wiring:
+        check_wiring(base, state.wiring)
+        network.wiring = state.wiring
+    layers = len(base.gated_shapes)
+    network.routes = routes(layers, state.rotation, state.shift, gating.tiling)
+    check_shifts(base, network.routes)
+    return network
+
+
+def _architecture(
+    listing: CheckpointContents,
+    state: NetworkState,
+    input_shape: tuple[int, ...],
+    build: BuildArchitecture,
+) -> Architecture:
+    """That of the feature network, with as many logits as the value network's last weight."""
+    start = "value.weights."
+    weights = {
+        int(name.removeprefix(start)): array
+        for name, array in listing.arrays.items()
+        if name.startswith(start) and name.removeprefix(start).isdecimal()
+    }
+    shape = weights[max(weights)].shape
+    if not shape:
+        raise UserError(f"The last weight of {listing.file_name} is a number, not a matrix.")
+    base = build(state.config.net, input_shape, shape[0])
+    if "random_input" in listing.arrays:
+        trained = listing.arrays["random_input"].shape
+        if math.prod(trained) != math.prod(base.input_shape):
+            raise UserError(
+                f"{listing.file_name} takes inputs of shape {trained}, but these have shape "
+                f"{tuple(input_shape)}."
+            )
+    return base
+
+
+def _fill(network: GatedNetwork, listing: CheckpointContents) -> None:
+    """Every tensor by its name; neither may the file lack one nor hold another of a network."""
+    wanted = network.state_dict()
+    held = {n for n in listing.arrays if n.startswith(_PARTS)}
+    file = listing.file_name
+    for name in sorted(held ^ set(wanted)):
+        which = "lacks" if name in wanted else "holds the strange tensor"
+        raise UserError(
+            f"{file} {which} '{plain(name, 60)}': it is not the network of its configuration."
+        )
+    for name, target in wanted.items():
+        array = listing.arrays[name]
+        if array.shape != tuple(target.shape):
+            raise UserError(
+                f"'{name}' of {file} has shape {array.shape}; the network of its configuration "
+                f"has {tuple(target.shape)} there."
+            )
+        target.copy_(torch.from_numpy(np.array(array)))
+
+
+def _check_known_turns(
+    listing: CheckpointContents, config: RunConfig, wiring: tuple[int, ...]
+) -> None:
+    """A gate layer takes its rotation along when it is wired anew; an old file lost where to."""
+    gating = config.gating
+    straight = tuple(range(len(wiring)))
+    if (gating.rotation or gating.shift) and wiring != (gating.wiring or straight):
+        raise UserError(
+            f"The gates of {listing.file_name} were rotated and then wired anew, and a file of "
+            "its age does not say how they were turned then; its run's folder may."
+        )
+
+
+def _whole(values: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(int(value) for value in values)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    words = text.split(",") if text else ()
+    if any(len(word) > _DIGITS for word in words):
+        raise ValueError("a number of too many digits")
+    return _whole(words)
+
+
+def _text(values: tuple[int, ...]) -> str:
+    return ",".join(str(value) for value in values)

@@ -1,0 +1,318 @@
+"""What a file is, by the names and shapes of its tensors: a network of torchvision's kind, with its
+architecture and its tensors in order, or a chain of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import isqrt
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from dgn_engine.errors import UserError
+from dgn_engine.importing.adapted_network import adapted_title, is_adapted
+from dgn_engine.importing.fold_batchnorm import (
+    EPSILON,
+    FOLDED,
+    fold_normalisation,
+    has_unplaced,
+)
+from dgn_engine.importing.foreign_keys import foreign_keys, shortcut_in
+from dgn_engine.importing.resnet_keys import (
+    ConvolutionalPart,
+    Shapes,
+    resnet,
+    torchvision_names,
+)
+from dgn_engine.importing.vgg_keys import alexnet, chained, vgg
+from dgn_engine.model import architecture as arch
+from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+from dgn_engine.text.printable import plain
+
+T = TypeVar("T")
+Resemblance = Literal["resnet", "vgg or alexnet"]
+
+
+@dataclass(frozen=True)
+class PlacedWeights:
+    """A whole network of nodes, and the weight tensors of its layers in their order."""
+
+    nodes: tuple[arch.Node, ...]
+    weights: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RecognisedNet:
+    """`listing`: just the weights and biases of `architecture` in its order, BatchNorm folded in;
+    `title`: what it is, as the end of 'It is …'; `remarks`: what had to be assumed, sentences."""
+
+    title: str
+    architecture: arch.Architecture
+    listing: CheckpointContents
+    remarks: tuple[str, ...] = ()
+
+
+def understood_as(listing: CheckpointContents) -> str:
+    """What the file says that it is, as the end of a sentence 'It is …'; whether a network is made
+    of it is the reader's to say (`from_file.verdict_on`)."""
+    if listing.metadata.get("format", "").startswith("dgn-viewer"):
+        return (
+            f"both networks of dgn-viewer, regime {plain(listing.metadata.get('regime', '?'), 20)}"
+        )
+    shapes = {name: array.shape for name, array in listing.arrays.items()}
+    if network := known_network(shapes):
+        return network
+    if is_adapted(listing):
+        return adapted_title(listing)
+    if listing.layers and (chain := chain_in_words(shapes)):
+        return f"a saved nn.Sequential, {chain}"
+    if twice := averaged_beside(listing.arrays):
+        raw, averaged = (plain(name, 60) for name in twice)
+        return f"the same network twice, as '{raw}' and averaged as '{averaged}'"
+    unknown = _counted(len(shapes), "tensor") + " of no network that is known here"
+    if foreign := foreign_keys(shapes):
+        return f"{unknown}: '{plain(foreign.name, 80)}' is of {foreign.what}"
+    if shortcut_in(shapes) or not (chain := chain_in_words(shapes)):
+        return unknown
+    return f"{chain}, by the shapes of its tensors"
+
+
+def known_network(shapes: Shapes) -> str:
+    """A published network of torchvision by its names and widths; or ''."""
+    own = _without_prefix(shapes)
+    part = _convolutional_part(own)
+    if part is None or not part.published:
+        return ""
+    head = own.get(part.dense[-1], ())
+    classes = f"{head[0]:,} classes" if len(head) == 2 else "without its output layer"
+    return f"torchvision's {part.published}, {classes}"
+
+
+def has_skips(shapes: Shapes) -> bool:
+    """Whether it is a ResNet of torchvision: its layers make no chain."""
+    return "ResNet" in known_network(shapes)
+
+
+def resembles(arrays: Mapping[str, Array]) -> Resemblance | None:
+    """Return which of the families that `recognise` knows the names and shapes of a file are of."""
+    own = _without_prefix(arrays)
+    shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
+    if place_weights(shapes) is None or has_unplaced(own):  # a BatchNorm before its convolution
+        return None
+    family: Resemblance = "resnet" if resnet(shapes) else "vgg or alexnet"
+    return family
+
+
+def left_over_in(arrays: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return the tensors of a recognised file, of those in `arrays`, that are of none of its
+    layers."""
+    own = _without_prefix(arrays)
+    called = torchvision_names(own)
+    shapes = {known: own[name].shape for known, name in called.items()}
+    placed = place_weights(shapes)
+    if placed is None:
+        return ()
+    heads = {name.removesuffix(".weight") for name in placed.weights}
+    heads |= {n.removesuffix(".running_mean") for n in shapes if n.endswith(".running_mean")}
+    own_words = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    ours = {
+        name
+        for known, name in called.items()
+        if known.rpartition(".")[0] in heads and known.rpartition(".")[2] in own_words
+    }
+    named = list(arrays)
+    return tuple(named[place] for place, name in enumerate(own) if name not in ours)
+
+
+def place_weights(shapes: Shapes, stem: tuple[arch.Node, ...] = ()) -> PlacedWeights | None:
+    """The ResNet, VGG or AlexNet that names (torchvision's) and shapes are; None if none. `stem`:
+    see `resnet`."""
+    part = _convolutional_part(shapes, stem)
+    if part is None:
+        return None
+    names = part.dense
+    if "classifier.weight" in shapes and names != ("fc.weight",):
+        names = ("classifier.weight",)
+    dense = [shapes.get(name, ()) for name in names]
+    if any(len(shape) != 2 for shape in dense) or not chained(dense):
+        return None
+    pooled = isinstance(part.nodes[-1], arch.GlobalAveragePool)
+    if pooled and dense[0][1] != _channels(part.nodes):
+        return None
+    last = len(dense) - 1
+    heads = tuple(arch.Dense(shape[1], shape[0], place < last) for place, shape in enumerate(dense))
+    return PlacedWeights((*part.nodes, *heads), (*part.weights, *names))
+
+
+def _convolutional_part(
+    shapes: Shapes, stem: tuple[arch.Node, ...] = ()
+) -> ConvolutionalPart | None:
+    return resnet(shapes, stem) or vgg(shapes) or alexnet(shapes)
+
+
+def _without_prefix(named: Mapping[str, T]) -> dict[str, T]:
+    """By the names that torchvision has, where all begin with 'model.' or the like."""
+    for first in ("conv1.weight", "features.0.weight"):
+        for name in named:
+            prefix = name.removesuffix(first)
+            if prefix != name and all(other.startswith(prefix) for other in named):
+                return {other.removeprefix(prefix): each for other, each in named.items()}
+    return dict(named)
+
+
+def recognise(
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    epsilon: float = EPSILON,
+    stem: tuple[arch.Node, ...] = (),
+) -> RecognisedNet | None:
+    """A ResNet, VGG or AlexNet by its key signature, for images (C, H, W); None if it is none.
+
+    Strides and pooling are those of torchvision, a ResNet's first ones where `stem` says others.
+    BatchNorm is taken as in evaluation, with this ε. Adaptive average pooling before a dense layer
+    is a linear map, so it is folded into that layer: logits and gates are the same for images of
+    every size. Raises `UserError` where the images do not fit, or a tensor is missing.
+    """
+    own = _without_prefix(listing.arrays)
+    shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
+    placed = place_weights(shapes, stem)
+    if placed is None:
+        return None
+    named = {name: array.shape for name, array in listing.arrays.items()}
+    title = known_network(named) or _plain_title(placed, shapes)
+    kept, folded = _taken(placed, own, listing.file_name, epsilon)
+    nodes, remarks = list(placed.nodes), [f"{FOLDED}."] * folded
+    on_vectors = (arch.Dense, arch.GlobalAveragePool)
+    head = next(place for place, node in enumerate(nodes) if isinstance(node, on_vectors))
+    if isinstance(nodes[head], arch.Dense):
+        nodes, remark = _flattened(nodes, head, input_shape, kept, placed, listing.file_name)
+        remarks += remark
+    architecture = _fitted(input_shape, nodes, listing.file_name)
+    return RecognisedNet(
+        title, architecture, replace(listing, arrays=kept, metadata={}), (*remarks,)
+    )
+
+
+def _plain_title(placed: PlacedWeights, shapes: dict[str, tuple[int, ...]]) -> str:
+    layers = len(placed.weights)
+    kind = "ResNet" if "conv1.weight" in shapes else "VGG or AlexNet"
+    return f"a {kind} by its names, {layers} weight layers, {shapes[placed.weights[-1]][0]} classes"
+
+
+def _taken(
+    placed: PlacedWeights, own: dict[str, Array], file: str, epsilon: float
+) -> tuple[dict[str, Array], bool]:
+    """The tensors of the layers in their order, and whether BatchNorms were folded into them."""
+    folding = fold_normalisation(own, epsilon)
+    called = torchvision_names(folding.arrays)
+    left = next((name for name in folding.arrays if name.endswith("running_mean")), "")
+    if left:
+        raise UserError(
+            f"{file} holds a BatchNorm, '{left}', that stands behind none of its layers."
+        )
+    kept: dict[str, Array] = {}
+    for name in placed.weights:
+        bias = f"{name.removesuffix('weight')}bias"
+        for each in (name, bias):
+            if each in called:
+                kept[each] = folding.arrays[called[each]]
+    return kept, bool(folding.into)
+
+
+def _fitted(input_shape: tuple[int, ...], nodes: list[arch.Node], file: str) -> arch.Architecture:
+    if len(input_shape) != 3:
+        raise UserError(f"{file} takes images, but these examples are vectors.")
+    first = nodes[0]
+    if isinstance(first, arch.Conv) and first.inputs != input_shape[0]:
+        raise UserError(
+            f"{file} takes images with {first.inputs} channels, but these have {input_shape[0]}."
+        )
+    try:
+        return arch.Architecture(input_shape, tuple(nodes))
+    except UserError as refusal:
+        sides = "×".join(str(side) for side in input_shape[1:])
+        raise UserError(f"{file} does not take images of {sides}: {refusal}") from None
+
+
+def _flattened(
+    nodes: list[arch.Node],
+    head: int,
+    input_shape: tuple[int, ...],
+    kept: dict[str, Array],
+    placed: PlacedWeights,
+    file: str,
+) -> tuple[list[arch.Node], list[str]]:
+    """Flatten put in, and the adaptive pooling before it folded into the first dense layer."""
+    dense = nodes[head]
+    assert isinstance(dense, arch.Dense)
+    probe = [
+        *nodes[:head],
+        arch.GlobalAveragePool(),
+        arch.Dense(_channels(nodes[:head]), 1, gated=False),
+    ]
+    shapes = [shape for _, shape in _fitted(input_shape, probe, file).shapes()]
+    channels, high, wide = shapes[head - 1] if head else input_shape
+    side = isqrt(dense.inputs // channels)
+    if side * side * channels != dense.inputs:
+        raise UserError(
+            f"{file}: its first dense layer takes {dense.inputs} inputs, no square maps."
+        )
+    rest = nodes[head + 1 :]
+    if (high, wide) == (side, side):
+        return [*nodes[:head], arch.Flatten(), dense, *rest], []
+    name = placed.weights[sum(isinstance(node, arch.Conv) for node in nodes)]
+    weight = kept[name].reshape(-1, channels, side, side)
+    pooled = np.einsum(
+        "ocij,iy,jx->ocyx", weight, _windows(side, high), _windows(side, wide), optimize=True
+    )
+    kept[name] = pooled.reshape(len(weight), -1)
+    inputs = channels * high * wide
+    remark = (
+        f"Its adaptive average pooling, {high}×{wide} to {side}×{side}, is folded into the first "
+        "dense layer."
+    )
+    return [*nodes[:head], arch.Flatten(), replace(dense, inputs=inputs), *rest], [remark]
+
+
+def _channels(nodes: Sequence[arch.Node]) -> int:
+    return next(node.outputs for node in reversed(nodes) if isinstance(node, arch.Conv))
+
+
+def _windows(outputs: int, inputs: int) -> Array:
+    """Adaptive average pooling along one axis, (outputs, inputs): window i goes from ⌊i·n/m⌋ to
+    ⌈(i+1)·n/m⌉, as torch.nn.AdaptiveAvgPool2d has it."""
+    windows = np.zeros((outputs, inputs))
+    for place in range(outputs):
+        start, stop = place * inputs // outputs, -(-(place + 1) * inputs // outputs)
+        windows[place, start:stop] = 1.0 / (stop - start)
+    return windows
+
+
+def chain_in_words(shapes: Shapes) -> str:
+    """Dense layers and convolutions each of which takes what the one before gives; or ''."""
+    weights = [shape for shape in shapes.values() if len(shape) in (2, 4)]
+    norms = sum(name.endswith("running_mean") for name in shapes)
+    scales = sum(len(s) == 1 and name.endswith("weight") for name, s in shapes.items())
+    if not weights or any(0 in shape for shape in weights) or scales > norms:
+        return ""
+    if any(len(shape) in (3, 5) for shape in shapes.values()):
+        return ""
+    for before, after in pairwise(weights):
+        flat = len(before) == 4 and len(after) == 2
+        follows = after[1] % before[0] == 0 if flat else after[1] == before[0]
+        if not follows or len(after) > len(before):
+            return ""
+    convolutions = sum(len(shape) == 4 for shape in weights)
+    dense = len(weights) - convolutions
+    counts = {"convolution": convolutions, "dense layer": dense, "BatchNorm": norms}
+    *parts, last = [_counted(number, thing) for thing, number in counts.items() if number]
+    layers = f"{', '.join(parts)} and {last}" if parts else last
+    inputs = _counted(weights[0][1], "channel" if convolutions else "input")
+    return f"a chain of {layers}, {inputs}, {_counted(weights[-1][0], 'output')}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")

@@ -1,0 +1,89 @@
+"""VGG and AlexNet by the names of their tensors, as torchvision writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from dgn_engine.importing.resnet_keys import ConvolutionalPart, Shapes
+from dgn_engine.model.architecture import Conv, MaxPool, Node
+
+# VGG, configurations A, B, D, E of Simonyan and Zisserman 2014, arXiv:1409.1556: convolutions
+# between two poolings → depth
+_PUBLISHED: dict[tuple[int, ...], int] = {
+    (1, 1, 2, 2, 2): 11,
+    (2, 2, 2, 2, 2): 13,
+    (2, 2, 3, 3, 3): 16,
+    (2, 2, 4, 4, 4): 19,
+}
+_WIDTHS = (64, 128, 256, 512, 512)
+# AlexNet, Krizhevsky 2014, arXiv:1404.5997: place of the convolution → stride, padding, pooled
+_ALEXNET = {0: (4, 2, True), 3: (1, 2, True), 6: (1, 1, False), 8: (1, 1, False), 10: (1, 1, True)}
+_ALEXNET_SIDES = (11, 5, 3, 3, 3)
+_ALEXNET_WIDTHS = [64, 192, 384, 256, 256]
+
+
+def vgg(shapes: Shapes) -> ConvolutionalPart | None:
+    """A VGG of any width: 3×3 convolutions called features.N, a pooling wherever a number is
+    skipped and at the end; then three dense layers, or one. None if it is none."""
+    numbers, maps = _features(shapes)
+    if len(numbers) < 2 or any(shape[2:] != (3, 3) for shape in maps):
+        return None
+    norm = "features.1.running_mean" in shapes
+    gaps = [after - before - (3 if norm else 2) for before, after in pairwise(numbers)]
+    if numbers[0] != 0 or not set(gaps) <= {0, 1} or not chained(maps):
+        return None
+    nodes: list[Node] = []
+    blocks: list[list[int]] = [[]]  # the widths between two poolings
+    for shape, pooled in zip(maps, (*gaps, 1), strict=True):
+        nodes.append(Conv(shape[1], shape[0]))
+        blocks[-1].append(shape[0])
+        if pooled:
+            nodes.append(MaxPool(2, 2))
+            blocks.append([])
+    depth = _PUBLISHED.get(tuple(len(block) for block in blocks[:-1]))
+    usual = [set(block) for block in blocks[:-1]] == [{width} for width in _WIDTHS]
+    words = " with BatchNorm" if norm else ""
+    return _part(nodes, numbers, (0, 3, 6), f"VGG-{depth}{words}" if depth and usual else "")
+
+
+def alexnet(shapes: Shapes) -> ConvolutionalPart | None:
+    """AlexNet of any width; None if it is none."""
+    numbers, maps = _features(shapes)
+    if numbers != list(_ALEXNET):
+        return None
+    sides = zip(maps, _ALEXNET_SIDES, strict=True)
+    if any(shape[2:] != (side, side) for shape, side in sides) or not chained(maps):
+        return None
+    nodes: list[Node] = []
+    for shape, (stride, padding, pooled) in zip(maps, _ALEXNET.values(), strict=True):
+        nodes.append(Conv(shape[1], shape[0], shape[2], stride, padding))
+        nodes += [MaxPool(3, 2)] if pooled else []
+    usual = [shape[0] for shape in maps] == _ALEXNET_WIDTHS
+    return _part(nodes, numbers, (1, 4, 6), "AlexNet" if usual else "")
+
+
+def chained(weights: Sequence[tuple[int, ...]]) -> bool:
+    """Whether each weight takes what the one before it gives."""
+    return all(after[1] == before[0] for before, after in pairwise(weights))
+
+
+def _features(shapes: Shapes) -> tuple[list[int], list[tuple[int, ...]]]:
+    """The convolutions of the sequence called 'features': their places, ascending, and shapes."""
+    found = {}
+    for name, shape in shapes.items():
+        head, _, place = name.removesuffix(".weight").partition(".")
+        if len(shape) == 4 and head == "features" and place.isdecimal() and len(place) < 4:
+            found[int(place)] = shape
+    return sorted(found), [found[place] for place in sorted(found)]
+
+
+def _part(
+    nodes: list[Node], numbers: list[int], dense: tuple[int, ...], published: str
+) -> ConvolutionalPart:
+    return ConvolutionalPart(
+        tuple(nodes),
+        tuple(f"features.{number}.weight" for number in numbers),
+        tuple(f"classifier.{place}.weight" for place in dense),
+        published,
+    )

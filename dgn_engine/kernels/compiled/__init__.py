@@ -1,1 +1,0 @@
-"""The loops of the kernels that numba compiles where it is installed."""

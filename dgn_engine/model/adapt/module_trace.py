@@ -1,0 +1,378 @@
+"""Any module followed call by call while random inputs pass through a copy of it.
+
+Unlike a symbolic trace this sees what a module really does: shapes that its code asks for, hooks,
+changes in place and which tensor they reach, and whether autograd follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from dgn_engine.errors import UserError
+from dgn_engine.model.adapt.module_calls import (
+    OPERATIONS,
+    CallSite,
+    EndCall,
+    Operation,
+    PoolCall,
+    ReshapeCall,
+    parameters_of,
+)
+from dgn_engine.model.adapt.module_draws import PassRefusedError, refuse_draws
+from dgn_engine.model.adapt.module_outputs import End, output_tensor, returned
+from dgn_engine.model.adapt.plain_access import copy_module, named_parts, registry
+from dgn_engine.model.architecture import Flatten, GlobalAveragePool, GlobalMaxPool
+
+# What code may ask about a tensor without using its values.
+_QUERIES = frozenset(
+    [
+        "size",
+        "dim",
+        "ndimension",
+        "numel",
+        "nelement",
+        "len",
+        "stride",
+        "hash",
+        "format",
+        "element_size",
+        "get_device",
+        "is_contiguous",
+        "is_floating_point",
+        "is_complex",
+    ]
+)
+_PROPERTIES = frozenset(
+    [
+        "shape",
+        "ndim",
+        "dtype",
+        "device",
+        "layout",
+        "names",
+        "requires_grad",
+        "is_leaf",
+        "is_cuda",
+        "is_mps",
+        "is_meta",
+        "is_mkldnn",
+        "is_nested",
+        "is_quantized",
+        "is_sparse",
+    ]
+)
+
+
+@dataclass(frozen=True)
+class TracedCall:
+    """One call that made value number `output`, with so many channels, of the values `inputs`;
+    value 0 is the input."""
+
+    where: str
+    operation: Operation
+    inputs: tuple[int, ...]
+    output: int
+    channels: int
+
+
+@dataclass(frozen=True)
+class ModuleTrace:
+    """What random inputs (n, *input_shape) met in `copy`, a float64 copy of the module on the CPU.
+
+    `values`: each value as the module computed it, with its graph for autograd; None where the
+    module overwrote it in place. `returned`: which of them the module returned; `last`: the logits,
+    which are the same, or what the softmax at its `end` was given.
+    """
+
+    copy: nn.Module
+    calls: tuple[TracedCall, ...]
+    values: tuple[Tensor | None, ...]
+    returned: int
+    last: int
+    end: End
+
+
+def traced(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -> ModuleTrace:
+    """Follow a module; raises `UserError` naming the layer that cannot be."""
+    copy = float64_copy(module)
+    tracer = _Tracer(copy, random_inputs(input_shape, examples, seed=0))
+    with _named_places(copy, tracer.places):
+        output = tracer.run()
+    number = tracer.number_of(output)
+    last, end = tracer.before_end(number)
+    return ModuleTrace(copy, tuple(tracer.calls), tuple(tracer.values), number, last, end)
+
+
+def random_inputs(input_shape: tuple[int, ...], examples: int, seed: int) -> Tensor:
+    """(examples, *input_shape), float64, the same at every call."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn((examples, *input_shape), generator=generator, dtype=torch.float64)
+
+
+def float64_copy(module: nn.Module) -> nn.Module:
+    """A copy on the CPU; raises `UserError` where a module cannot be copied or followed."""
+    for name, part in named_parts(module):
+        where = where_of(name, part)
+        if isinstance(part, torch.jit.ScriptModule):
+            raise UserError(f"{where} is compiled by torch.jit; pass the module it was made from.")
+        if "_orig_mod" in registry(part, "_modules"):
+            raise UserError(f"{where} is made by torch.compile; pass the module it was made from.")
+        for held in vars(part).values():
+            if isinstance(held, Tensor) and held.grad_fn is not None:
+                raise UserError(
+                    f"{where} holds a tensor that was computed from other tensors (weight_norm, "
+                    "say); only plain parameters are supported."
+                )
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_complex():
+            raise UserError(f"'{name}' holds complex numbers; only real weights have gates.")
+    for name, parameter in module.named_parameters():
+        if parameter._backward_hooks:
+            raise UserError(f"The parameter {name} has a hook on its gradient; remove it first.")
+    try:
+        with refuse_draws():
+            return copy_module(module).to("cpu", torch.float64)
+    except PassRefusedError:
+        raise
+    except Exception as error:
+        raise UserError(f"The module cannot be copied to float64: {first_line(error)}") from None
+
+
+class _Tracer(TorchFunctionMode):
+    """Sees every call of torch's functions; records those that meet what comes from its inputs."""
+
+    def __init__(self, copy: nn.Module, x: Tensor) -> None:
+        super().__init__()
+        self.places: list[str] = []
+        self.calls: list[TracedCall] = []
+        self.values: list[Tensor | None] = [x]
+        self._copy = copy
+        self._flat = [x.dim() == 2]
+        # Identities stay true as long as the tensors live: all of them are kept.
+        self._known: dict[int, tuple[int, int, Tensor]] = {id(x): (0, x._version, x)}
+        tensors = chain(
+            copy.named_parameters(remove_duplicate=False),
+            copy.named_buffers(remove_duplicate=False),
+        )
+        self._names: dict[int, str] = {}
+        self._held: dict[str, Tensor] = {}
+        for name, tensor in tensors:
+            self._held[self._names.setdefault(id(tensor), name)] = tensor
+        self._trains = [False]  # of each value, whether a parameter before it does
+        self._ends: dict[int, TracedCall] = {}  # by the number of what a softmax made
+        self._refusal: UserError | None = None
+
+    def run(self) -> Any:
+        x = self.values[0]
+        assert x is not None
+        try:
+            with refuse_draws(), torch.enable_grad(), self:
+                output = self._copy(x)
+        except UserError:
+            raise
+        except Exception as error:
+            if self._refusal is not None:
+                raise self._refusal from None
+            raise UserError(
+                f"The module cannot be run on inputs of shape {tuple(x.shape)}: {first_line(error)}"
+            ) from None
+        if self._refusal is not None:  # its own code caught it
+            raise self._refusal
+        return output
+
+    def number_of(self, output: Any) -> int:
+        tensor = output_tensor(output)
+        if tensor is None:
+            raise UserError(f"The module returns {returned(output)}; logits are needed.")
+        if id(tensor) not in self._known:
+            raise UserError("What the module returns was not made by layers that can be followed.")
+        if tensor.dim() != 2:
+            raise UserError(
+                f"The module returns the shape {tuple(tensor.shape)}; logits (examples, classes) "
+                "are needed."
+            )
+        return self._number(tensor, "The module")
+
+    def before_end(self, number: int) -> tuple[int, End]:
+        """The value of the logits, where a softmax made value `number`, and which it was."""
+        call = self._ends.get(number)
+        if call is None:
+            return number, ""
+        assert isinstance(call.operation, EndCall)
+        if self.values[call.inputs[0]] is None:
+            raise UserError(f"{call.where} has its logits changed in place afterwards.")
+        return call.inputs[0], call.operation.end
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        met = [each for each in _tensors((args, kwargs)) if id(each) in self._known]
+        if not met or _asks(func):
+            return func(*args, **kwargs)
+        try:
+            return self._followed(func, args, kwargs, met)
+        except UserError as refusal:
+            self._refusal = refusal
+            raise
+
+    def _followed(
+        self,
+        func: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        met: Sequence[Tensor],
+    ) -> Any:
+        where = self.places[-1] if self.places else "The module"
+        name = _called(func)
+        numbers = tuple(self._number(tensor, where) for tensor in met)
+        before = met[0]
+        shape, flat = self._shape(before, numbers[0]), self._flat[numbers[0]]
+        site = CallSite(where, name, args, kwargs, shape, flat, self._names, len(met))
+        if name not in OPERATIONS or "out" in kwargs:
+            site.refuse_call()
+        if id(before) != id(args[0] if args else None) and name != "mul":
+            site.refuse(f"passes what comes from its inputs to {name} as a parameter.")
+        operation = OPERATIONS[name](site)
+        trains = any(self._trains[number] for number in numbers) or self._has_trained(operation)
+        if trains and operation is not None and not torch.is_grad_enabled():
+            site.refuse(
+                f"calls {name} under no_grad, or in a function or backward hook of its own, with "
+                "parameters that train; set their requires_grad to False, or leave that out."
+            )
+        result = func(*args, **kwargs)
+        self._check(site, before, result)
+        if isinstance(operation, ReshapeCall):
+            operation = _reshaped(site, before, result)
+        self._record(site, operation, numbers, result)
+        if operation is not None:
+            self._trains.append(trains)
+        return result
+
+    def _has_trained(self, operation: Operation | None) -> bool:
+        names = () if operation is None else parameters_of(operation)
+        return any(self._held[name].requires_grad for name in names)
+
+    def _check(self, site: CallSite, before: Tensor, result: Any) -> None:
+        if not isinstance(result, Tensor):
+            site.refuse(f"calls {site.function}, which does not return one tensor.")
+        if result.dtype != torch.float64 or result.device != before.device:
+            site.refuse(f"turns its inputs into {result.dtype}, which is not supported.")
+        if result.dim() < 2 or len(result) != len(before):
+            site.refuse(f"calls {site.function}, which mixes the examples.")
+
+    def _record(
+        self, site: CallSite, operation: Operation | None, numbers: tuple[int, ...], result: Tensor
+    ) -> None:
+        if operation is None:
+            self._known[id(result)] = (numbers[0], result._version, result)
+            return
+        if id(result) in self._known:  # in place: the old value is no more
+            self.values[self._known[id(result)][0]] = None
+        self._known[id(result)] = (len(self.values), result._version, result)
+        call = TracedCall(site.where, operation, numbers, len(self.values), result.shape[1])
+        self.calls.append(call)
+        if isinstance(operation, EndCall):
+            self._ends[call.output] = call
+        self.values.append(result)
+        node = operation.node if isinstance(operation, PoolCall) else None
+        flattens = isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool))
+        self._flat.append(self._flat[numbers[0]] or flattens)
+
+    def _number(self, tensor: Tensor, where: str) -> int:
+        number, version, _ = self._known[id(tensor)]
+        if tensor._version != version:
+            raise UserError(
+                f"{where} uses a tensor that was changed in place through another view of it, "
+                "which is not supported."
+            )
+        return number
+
+    def _shape(self, tensor: Tensor, number: int) -> tuple[int, ...]:
+        """Without batch; a pooled map is a vector, whatever axes are left of it."""
+        shape = tuple(tensor.shape[1:])
+        return shape[:1] if self._flat[number] else shape
+
+
+def _reshaped(site: CallSite, before: Tensor, result: Tensor) -> Operation | None:
+    n = len(before)
+    same = result.numel() == before.numel() and torch.equal(
+        result.detach().reshape(n, -1), before.detach().reshape(n, -1)
+    )
+    if not same:
+        site.refuse(f"calls {site.function}, which leaves out or reorders some of its inputs.")
+    if result.shape == before.shape:
+        return None
+    if site.flat and result[0].numel() == result.shape[1]:
+        return None
+    if site.flat or result.dim() != 2:
+        site.refuse(f"turns {site.shape} into {tuple(result.shape[1:])}, which is not supported.")
+    return PoolCall(Flatten())
+
+
+@contextmanager
+def _named_places(copy: nn.Module, places: list[str]) -> Iterator[None]:
+    """While it lasts, `places` ends with the layer whose forward is running."""
+    handles = []
+    for name, part in copy.named_modules():
+
+        def enter(_: nn.Module, args: Any, where: str = where_of(name, part)) -> None:
+            places.append(where)
+
+        def leave(_: nn.Module, args: Any, output: Any) -> None:
+            places.pop()
+
+        handles.append(part.register_forward_pre_hook(enter, prepend=True))
+        handles.append(part.register_forward_hook(leave, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def where_of(name: str, part: nn.Module) -> str:
+    kind = type(part).__name__
+    return f"Layer {name} ({kind})" if name else f"The module ({kind})"
+
+
+def _called(func: Callable[..., Any]) -> str:
+    """Its name without the underscores that mark Python's operators and changes in place."""
+    name = getattr(func, "__name__", str(func))
+    if name in ("__get__", "__set__", "__delete__"):
+        return f"the property {getattr(getattr(func, '__self__', None), '__name__', '?')}"
+    return name.strip("_")
+
+
+def _asks(func: Callable[..., Any]) -> bool:
+    name = getattr(func, "__name__", "")
+    if name == "__get__":
+        return getattr(getattr(func, "__self__", None), "__name__", "") in _PROPERTIES
+    return name.strip("_") in _QUERIES
+
+
+def _tensors(held: Any) -> Iterator[Tensor]:
+    if isinstance(held, Tensor):
+        yield held
+    elif isinstance(held, (list, tuple)):
+        for each in held:
+            yield from _tensors(each)
+    elif isinstance(held, Mapping):
+        yield from _tensors(list(held.values()))
+
+
+def first_line(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

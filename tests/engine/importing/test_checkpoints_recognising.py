@@ -1,0 +1,145 @@
+"""Networks of torchvision, by their names: the same logits and the same gates, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.errors import UserError
+from dgn_engine.importing.fold_batchnorm import fold_normalisation
+from dgn_engine.importing.torchvision_nets import recognise
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from tests.engine.importing.torch_networks import (
+    arrays_of,
+    found_in,
+    holds,
+    in_use,
+    models,
+    narrow_alexnet,
+    narrow_resnet,
+    narrow_vgg,
+)
+
+TORCHVISION = FileReading(geometry="torchvision")
+RESNET = FileReading(activation="relu", geometry="resnet,s2p3,max3s2p1", norm_eps=1e-5)
+BUILDERS: dict[str, Callable[[], nn.Module]] = {
+    "basic": lambda: narrow_resnet("BasicBlock", (2, 2, 2, 2)),
+    "basic-34": lambda: narrow_resnet("BasicBlock", (3, 4, 6, 3)),
+    "bottleneck": lambda: narrow_resnet("Bottleneck", (3, 4, 6, 3)),
+    "vgg": lambda: narrow_vgg(norm=False),
+    "vgg-bn": lambda: narrow_vgg(norm=True),
+    "alexnet": narrow_alexnet,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "side"), [*((name, 64) for name in BUILDERS), ("vgg-bn", 224), ("alexnet", 224)]
+)
+def test_logits_and_gates_are_torchvision_s_own(name: str, side: int) -> None:
+    network = BUILDERS[name]()
+    x = torch.randn((2, 3, side, side), dtype=torch.float64)
+    holds(network, found_in(arrays_of(network), (3, side, side), TORCHVISION), x)
+
+
+def test_the_real_resnet_18_on_small_images_has_the_same_gates() -> None:
+    torch.manual_seed(0)
+    network = in_use(models().resnet18(weights=None))
+    x = torch.randn((2, 3, 32, 32), dtype=torch.float64)
+    found = found_in(arrays_of(network), (3, 32, 32), TORCHVISION)
+    holds(network, found, x)
+    assert found.title == "torchvision's ResNet-18, 1,000 classes"
+    assert len(found.network.architecture.gated) == 17
+
+
+def test_a_resnet_for_small_images_in_a_lightning_file_sorted_by_name_is_read() -> None:
+    network = narrow_resnet("BasicBlock", (2, 1, 1))
+    stem = nn.Conv2d(3, 4, 3, padding=1, bias=False).double()
+    network.conv1, network.maxpool = stem, nn.Identity()
+    arrays = arrays_of(network)
+    other = {
+        f"model.{name.replace('downsample', 'shortcut').replace('fc.', 'linear.')}": array
+        for name, array in arrays.items()
+    }
+    said = replace(RESNET, geometry="resnet,s1p1")
+    found = found_in({name: other[name] for name in sorted(other)}, (3, 16, 16), said)
+    holds(network, found, torch.randn((3, 3, 16, 16), dtype=torch.float64))
+    assert found.title == "a ResNet by its names, 12 weight layers, 5 classes"
+
+
+def test_another_epsilon_of_batchnorm_can_be_said() -> None:
+    network = narrow_resnet("BasicBlock", (1, 1, 1, 1))
+    for part in network.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.eps = 1e-3
+    arrays = arrays_of(network)
+    x = torch.randn((2, 3, 32, 32), dtype=torch.float64)
+    for said in (TORCHVISION, RESNET):
+        holds(network, found_in(arrays, (3, 32, 32), replace(said, norm_eps=1e-3)), x)
+
+
+def test_adaptive_pooling_is_folded_and_said() -> None:
+    arrays = arrays_of(narrow_vgg(norm=False))
+    assert "2×2 to 7×7" in found_in(arrays, (3, 64, 64), TORCHVISION).remarks[0]
+    assert found_in(arrays, (3, 224, 224), TORCHVISION).remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "shape", "words"),
+    [
+        ({}, (1, 32, 32), "takes images with 3 channels, but these have 1"),
+        ({}, (3072,), "takes images, but these examples are vectors"),
+        (
+            {"bn1.running_mean": (9,)},
+            (3, 32, 32),
+            "does not have the names and shapes of a torchvision",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(
+    change: dict[str, tuple[int, ...]], shape: tuple[int, ...], words: str
+) -> None:
+    arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
+    arrays |= {name: np.zeros(sides) for name, sides in change.items()}
+    with pytest.raises(UserError, match=words):
+        found_in(arrays, shape, TORCHVISION)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"layer2.0.downsample.0.weight": None, "layer2.0.downsample.1.running_mean": None},
+        {"layer1.0.conv2.weight": (4, 2, 3, 3)},  # in groups
+        {"layer1.0.conv4.weight": (4, 4, 3, 3)},
+        {"fc.weight": None},
+    ],
+)
+def test_what_only_looks_like_a_resnet_is_not_taken_for_one(
+    change: dict[str, tuple[int, ...] | None],
+) -> None:
+    arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
+    for name, sides in change.items():
+        if sides is None:
+            del arrays[name]
+        else:
+            arrays[name] = np.zeros(sides)
+    assert recognise(CheckpointContents("net.pth", arrays, {}), (3, 32, 32)) is None
+
+
+class PreActivation(nn.Module):
+    """What bn1 scales goes past it, too, so it may not be folded into conv0 either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv0 = nn.Conv2d(3, 4, 3)
+        self.bn1, self.conv1 = nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3)
+        self.fc = nn.Linear(4, 2)
+
+
+def test_a_batchnorm_before_its_layer_is_not_folded_into_it() -> None:
+    assert fold_normalisation(arrays_of(in_use(PreActivation()))).into == {}

@@ -1,0 +1,232 @@
+"""A network that we wrote is, read again, the network of the run: bit for bit, in every setting."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+import dgn_engine.kernels as k
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import UserError
+from dgn_engine.importing.saved_network import (
+    NetworkState,
+    listing_of_checkpoint,
+    our_network,
+    state_of,
+)
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.regimes import all_regimes
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture
+from tests.plugins import each
+
+NETS: dict[str, NetConfig] = {
+    "fc": NetConfig("fc", (("depth", 4), ("width", 6)), bias=True),
+    "cnn4": NetConfig("cnn4", (("channels", 3),)),
+    "davidnet": NetConfig("davidnet", (("width", 1),)),
+}
+WIRED: dict[str, tuple[tuple[str, dict[str, object]], ...]] = {
+    "fc": (
+        ("turned", {"wiring": (2, 0, 1), "rotation": (1, 0, 2)}),
+        ("tiled", {"tiling": (2, 1, 3), "rotation": (0, 1, 2)}),
+    ),
+    "cnn4": (
+        ("turned", {"wiring": (2, 0, 1, 3), "rotation": (1, 0, 2, 0), "shift": (0, 3, 1, 2)}),
+    ),
+    "davidnet": (("turned", {"rotation": (0, 1, 0, 1, 0, 2, 0, 3)}),),
+}
+CASES = [
+    (regime.name, net, how, wiring)
+    for regime in all_regimes()
+    for net in NETS
+    for how, wiring in (("straight", {}), *(() if regime.own_gates else WIRED[net]))
+    # A tiled value network has other widths than the weights that these copy.
+    if how != "tiled" or regime.on_entry not in ("keep", "share-redrawn") or regime.soft
+]
+Make = Callable[..., Run]
+
+
+def small(net: str) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(train_limit=24, test_limit=10),
+        net=NETS[net],
+        training=TrainingConfig(batch=12, epochs=2, learning_rate=1e-2),
+        probe_examples=6,
+    )
+
+
+def read(path: Path) -> CheckpointContents:
+    """A file that we have just written, without a child process."""
+    with safe_open(path, framework="np") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        return CheckpointContents(path.name, arrays, {}, metadata=file.metadata())
+
+
+def parts(network: GatedNetwork, x: Tensor) -> list[Tensor]:
+    shared = k.SharedKernels(network, x)
+    tangent = shared.tangent
+    found = (tangent.value, tangent.feature, tangent.cross, tangent.whole)
+    return [shared.npk(), shared.overlap(), *(part for part in found if part is not None)]
+
+
+def same_kernels(run: Run, listing: CheckpointContents) -> None:
+    live, x = run.context().network, run.context().x.double()
+    stored = our_network(listing, run.image_shape, torch.float64)
+    if live.given_gates is not None:
+        stored = stored.with_gates(tuple(gates.double() for gates in live.given_gates))
+        live = live.with_gates(stored.given_gates or ())
+    ours, theirs = parts(copy.deepcopy(live).double(), x), parts(stored, x)
+    assert len(ours) == len(theirs)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize(("regime", "net", "how", "wiring"), each(CASES))
+def test_a_file_has_the_kernels_of_its_run(
+    make_run: Make,
+    tmp_path: Path,
+    regime: str,
+    net: str,
+    how: str,
+    wiring: dict[str, object],
+) -> None:
+    value_input = "image" if how == "turned" else "random"
+    gating = {"beta": 3.0, "epsilon": 0.1, "value_input": value_input, "gate_probability": 0.7}
+    run = make_run(regime, small(net), pretrain_epochs=1, **gating, **wiring)
+    for _ in range(4):
+        run.step()
+    run.save(tmp_path / "net.safetensors")
+    same_kernels(run, read(tmp_path / "net.safetensors"))
+
+
+def test_what_was_changed_while_it_trained_stands_in_the_file(
+    make_run: Make, tmp_path: Path
+) -> None:
+    run = make_run("DL", small("cnn4"))
+    run.step()
+    run.set_beta(2.5)
+    run.set_value_input("ones")
+    run.rotate((1, 0, 0, 2), (0, 1, 0, 0))
+    run.rewire((3, 1, 2, 0))
+    run.save(tmp_path / "net.safetensors")
+    listing = read(tmp_path / "net.safetensors")
+    state = state_of(listing)
+    assert (state.beta, state.value_input) == (2.5, "ones")
+    assert (state.wiring, state.rotation, state.shift) == (
+        (3, 1, 2, 0),
+        (2, 0, 0, 1),
+        (0, 1, 0, 0),
+    )
+    assert (state.step, state.data, state.remarks) == (1, run.fingerprint, ())
+    same_kernels(run, listing)
+
+
+def test_a_checkpoint_has_the_kernels_of_its_run(make_run: Make) -> None:
+    run = make_run("DL", small("fc"), tiling=(2, 1, 2))
+    run.step()
+    run.set_beta(2.5)
+    run.rotate((1, 0, 2))
+    snapshot = capture(run)
+    assert snapshot is not None
+    state = NetworkState.of_checkpoint(snapshot.state, run.fingerprint)
+    same_kernels(run, listing_of_checkpoint("run", snapshot.tensors, state))
+
+
+def test_bernoulli_gates_exist_for_training_examples_only(make_run: Make, tmp_path: Path) -> None:
+    run = make_run("FRG", small("fc"))
+    run.save(tmp_path / "net.safetensors")
+    network = our_network(read(tmp_path / "net.safetensors"), (1, 8, 8), torch.float32)
+    with pytest.raises(UserError, match="coins"):
+        network(run.context().x)
+
+
+def old(listing: CheckpointContents) -> CheckpointContents:
+    """As files were before they said what could be changed while a run trained."""
+    kept = ("regime", "step", "wiring", "config")
+    notes = {name: listing.metadata[name] for name in kept}
+    return replace(listing, metadata={"format": "dgn-viewer weights 1", **notes})
+
+
+def test_an_old_file_is_read_by_its_configuration_and_says_so(
+    make_run: Make, tmp_path: Path
+) -> None:
+    run = make_run("DL", small("fc"), beta=3.0, rotation=(1, 0, 2), value_input="ones")
+    run.save(tmp_path / "net.safetensors")
+    listing = old(read(tmp_path / "net.safetensors"))
+    assert "before files said" in state_of(listing).remarks[0]
+    same_kernels(run, listing)
+
+
+def test_an_old_file_whose_turned_gates_were_wired_anew_is_refused(
+    make_run: Make, tmp_path: Path
+) -> None:
+    run = make_run("DL", small("fc"), rotation=(1, 0, 2))
+    run.rewire((2, 0, 1))
+    run.save(tmp_path / "net.safetensors")
+    listing = old(read(tmp_path / "net.safetensors"))
+    with pytest.raises(UserError, match="how they were turned"):
+        our_network(listing, (1, 8, 8), torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "named"),
+    [
+        ("value.weights.1", None, "lacks"),
+        ("value.weights.1", (5, 6), "shape"),
+        ("feature.weights.9", (6, 6), "strange"),
+        ("value.weights.٣", (6, 6), "strange"),
+        ("value.weights.01", (6, 6), "strange"),
+        ("value.weights.3", (), "a number, not a matrix"),
+    ],
+)
+def test_a_file_that_is_not_the_network_of_its_configuration_is_refused(
+    make_run: Make, tmp_path: Path, name: str, array: tuple[int, ...] | None, named: str
+) -> None:
+    run = make_run("DL", small("fc"))
+    run.save(tmp_path / "net.safetensors")
+    listing = read(tmp_path / "net.safetensors")
+    arrays = {n: a for n, a in listing.arrays.items() if n != name}
+    if array is not None:
+        arrays[name] = torch.zeros(array).numpy()
+    with pytest.raises(UserError, match=named):
+        our_network(replace(listing, arrays=arrays), (1, 8, 8), torch.float32)
+
+
+NUMBERS = (
+    "9" * 5000, "1" + "0" * 400, "9" * 20, "0,1," + "9" * 20, "-1", "1e400", "nan", "0", "x", "1,0",
+    "1.5", "٣", "²", "1_0", "\0", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("note", ["step", "wiring", "rotation", "shift", "beta", "epsilon", "seed"])
+def test_a_note_with_any_number_is_read_or_refused_and_what_is_read_computes(
+    make_run: Make, tmp_path: Path, note: str
+) -> None:
+    run = make_run("DL", small("fc"))
+    run.save(tmp_path / "net.safetensors")
+    listing = read(tmp_path / "net.safetensors")
+    refused = 0
+    for number in NUMBERS:
+        changed = replace(listing, metadata={**listing.metadata, note: number})
+        try:
+            network, state = our_network(changed, (1, 8, 8), torch.float32), state_of(changed)
+        except UserError:
+            refused += 1
+            continue
+        assert network(torch.rand(2, 64)).shape == (2, 10)
+        assert 0 <= state.step < 2**63
+    assert refused or note == "step"
+
+
+def test_inputs_of_another_size_are_refused(make_run: Make, tmp_path: Path) -> None:
+    run = make_run("DL", small("fc"))
+    run.save(tmp_path / "net.safetensors")
+    with pytest.raises(UserError, match=r"\(64,\), but these have shape \(1, 9, 9\)"):
+        our_network(read(tmp_path / "net.safetensors"), (1, 9, 9), torch.float32)

@@ -1,0 +1,218 @@
+"""Saved sequences: what they state is checked, and the words for those that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.cli import main
+from dgn_engine.config import NetConfig
+from dgn_engine.errors import UserError
+from dgn_engine.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.importing.open_questions import OpenQuestions
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.storage.checkpoints import stated_layers
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from tests.engine.importing.autograd_comparison import listed
+from tests.engine.importing.torch_networks import arrays_of, found_in, holds, in_use
+
+SHAPE = (3, 14, 12)
+
+
+def shown(saved: object, shape: tuple[int, ...] = SHAPE) -> ImportedNetwork:
+    return network_of(listed(saved), shape, torch.float64)
+
+
+def lenet() -> nn.Module:
+    return in_use(
+        nn.Sequential(
+            nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(400, 12), nn.ReLU(), nn.Linear(12, 10),
+        )
+    )  # fmt: skip
+
+
+def test_lenet_has_the_gates_of_the_module() -> None:
+    network = lenet()
+    x = torch.randn((5, 1, 28, 28), dtype=torch.float64)
+    saved = (network, nn.DataParallel(network, device_ids=[]), {"model": network})
+    for each in saved:
+        holds(network, shown(each, (1, 28, 28)), x)
+    said = FileReading(activation="relu", geometry="p2,max2,s1,max2")
+    holds(network, found_in(arrays_of(network), (1, 28, 28), said), x)
+
+
+def pooled(*more: nn.Module, inputs: int = 5) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 5, 3, padding=1), nn.ReLU(),
+        *more, nn.Flatten(), nn.Linear(inputs, 2),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "geometry", "said"),
+    [
+        ((42,), "p1,p1,avg2", "takes images, but these examples are vec"),
+        ((1, 14, 12), "p1,p1,avg2", "with 3 channels, but these have 1"),
+        (SHAPE, "p1,p1,skip", "do not fit each other"),
+        (SHAPE, "p1,p1,avg2,max2", "numbers for 3 layers"),
+        (SHAPE, "p1,avg2", "words for 1 conv"),
+        (SHAPE, "p1,bn,act,p1,act,avg2,dense", "1 bn behind '0'"),
+        (SHAPE, "p1,act,p1,act,dense,dense", "words for 4 layers"),
+        (SHAPE, "p1,act,dense,dense", "another kind of layer"),
+        (SHAPE, "p1,p1,avg2,odd", "no word 'odd'"),
+    ],
+)
+def test_words_that_do_not_fit_the_file_are_refused(
+    shape: tuple[int, ...], geometry: str, said: str
+) -> None:
+    network = in_use(pooled(nn.AvgPool2d(2), inputs=210))
+    with pytest.raises(UserError, match=said) as refusal:
+        found_in(arrays_of(network), shape, FileReading(activation="relu", geometry=geometry))
+    assert not isinstance(refusal.value, OpenQuestions)
+
+
+def test_a_network_that_is_named_and_does_not_fit_says_what_it_wants() -> None:
+    network = in_use(pooled(nn.AdaptiveAvgPool2d(1)))
+    arrays = arrays_of(network)
+    net = NetConfig(name="cnn4", options=(("channels", 4),))
+    with pytest.raises(UserError, match=r"cnn4 on these examples wants 4×3×3×3, 4×4×3×3"):
+        found_in(arrays, SHAPE, FileReading(net=net))
+
+
+class Loud(nn.Module):
+    """Not one of torch's: its forward would have to be run."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise AssertionError
+
+
+def test_a_layer_of_another_kind_is_named_and_none_of_it_runs() -> None:
+    for layer, named in ((nn.GELU(), "GELU"), (Loud(), "Loud"), (nn.LeakyReLU(), "LeakyReLU")):
+        listing = listed(in_use(pooled(layer, inputs=840)))
+        assert any(each.kind.endswith(named) for each in listing.layers)
+        with pytest.raises(UserError, match=rf"layer 4 \({named}\)"):
+            network_of(listing, SHAPE)
+
+
+def changed(**attributes: object) -> nn.Module:
+    network = pooled(nn.AdaptiveAvgPool2d(1))
+    vars(network[0]).update(attributes)  # type: ignore[index] # it is a Sequential
+    return network
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"stride": (0, 0)}, "stride is none that is known"),
+        ({"padding": (4, 4)}, "padding larger than its kernel"),
+        ({"in_channels": 7}, "images with 7 channels"),
+        ({"out_channels": 1 << 20}, "is not what layer 0 states"),
+        ({"kernel_size": (1 << 12, 1 << 12)}, "is not what layer 0 states"),
+        ({"groups": 0}, "do not fit each other"),
+        ({"dilation": (2, 2)}, "groups or dilation"),
+        ({"padding_mode": "reflect"}, "padding mode 'reflect'"),
+        ({"stride": (1 << 40, 1)}, "stride is none that is known"),
+        ({"padding": [1, 2, 3]}, "padding is none that is known"),
+        ({"forward": print}, "with hooks"),
+        ({"_forward_hooks": {0: print}}, "with hooks"),
+    ],
+)
+def test_a_layer_that_states_nonsense_is_refused(attributes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        shown(changed(**attributes))
+
+
+def test_what_the_reading_process_tells_of_layers_is_checked_anew() -> None:
+    layers = listed(lenet()).layers
+    told = stated_layers.as_json(layers)
+    assert stated_layers.received(told) == layers
+    convolution = next(each for each in told if each["kind"] == "Conv2d")
+    for lie in ({"stride": "1"}, {"stride": -1}, {"groups": True}, {"kernel_size": [1, 2, 3]}):
+        with pytest.raises((ValueError, TypeError)):
+            stated_layers.received([{**convolution, "numbers": {**convolution["numbers"], **lie}}])
+    for other in ({}, [None], [{**convolution, "numbers": {}}], told * stated_layers.LAYERS):
+        with pytest.raises((ValueError, TypeError)):
+            stated_layers.received(other)
+
+
+def test_sequences_in_each_other_without_end_are_cut_and_not_followed() -> None:
+    inner = nn.Sequential(nn.ReLU())
+    for _ in range(30):
+        inner = nn.Sequential(inner, inner)  # 2^30 layers, if they were followed
+    layers = listed(nn.Sequential(nn.Linear(4, 3), inner, nn.Linear(3, 2))).layers
+    assert len(layers) <= stated_layers.LAYERS
+
+
+def test_inspect_lists_the_layers_and_shows_their_network(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 10)
+    )
+    path = tmp_path / "whole.pt"
+    torch.save(network, path)
+    assert main(["inspect", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "understood as a saved nn.Sequential, a chain of 1 convolution and 1 dense layer" in told
+    assert "  0  Conv2d 1 → 4, 3×3, stride 1, padding 1\n" in told
+    assert main(["inspect", str(path), "--data", "digits", "--examples", "4"]) == 0
+    assert "conv 1" in capsys.readouterr().out
+    torch.save(network.state_dict(), path)
+    assert read_tensors(path).layers == ()
+    with_data = ["inspect", str(path), "--data", "digits", "--examples", "4"]
+    assert main(with_data) == 2
+    assert "--geometry" in capsys.readouterr().err
+    assert main([*with_data, "--activation", "relu", "--geometry", "p1,max2"]) == 0
+    assert "conv 1" in capsys.readouterr().out
+
+
+def adaptive(layer: nn.Module, features: int) -> nn.Sequential:
+    """On maps of 6×4, behind a convolution of 8×6."""
+    torch.manual_seed(0)
+    parts = (nn.Conv2d(3, 2, 3), nn.ReLU(), layer, nn.Flatten(), nn.Linear(features, 2))
+    network = in_use(nn.Sequential(*parts))
+    assert isinstance(network, nn.Sequential)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("layer", "features"),
+    [
+        (nn.AdaptiveAvgPool2d((3, 2)), 12),
+        (nn.AdaptiveMaxPool2d((3, 2)), 12),
+        (nn.AdaptiveAvgPool2d((6, 4)), 48),
+        (nn.AdaptiveMaxPool2d((6, 4)), 48),
+        (nn.AdaptiveAvgPool2d((1, 1)), 2),
+        (nn.AdaptiveMaxPool2d(1), 2),
+    ],
+)
+def test_adaptive_pooling_is_the_windows_that_it_comes_to(layer: nn.Module, features: int) -> None:
+    network = adaptive(layer, features)
+    x = torch.randn((5, 3, 8, 6), dtype=torch.float64)
+    holds(network, shown(network, (3, 8, 6)), x)
+
+
+@pytest.mark.parametrize(
+    ("layer", "features"),
+    [(nn.AdaptiveAvgPool2d((4, 2)), 16), (nn.AdaptiveAvgPool2d((2, 2)), 8)],
+)
+def test_adaptive_pooling_to_unequal_windows_is_refused(layer: nn.Module, features: int) -> None:
+    with pytest.raises(UserError, match=r"no equal square windows|only square ones"):
+        shown(adaptive(layer, features), (3, 8, 6))
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(True, False), (False, True), (False, False)])
+def test_a_batchnorm_may_have_only_one_of_its_weights(scale: bool, shift: bool) -> None:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(5)
+    network = in_use(nn.Sequential(nn.Linear(4, 5), norm, nn.ReLU(), nn.Linear(5, 2)))
+    norm.weight = norm.weight if scale else None  # type: ignore[assignment]
+    norm.bias = norm.bias if shift else None  # type: ignore[assignment]
+    x = torch.randn((5, 4), dtype=torch.float64)
+    holds(network, shown(network, (4,)), x)
