@@ -35,6 +35,7 @@ from dgn_engine.data import quiet
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.events import Measured
 from dgn_engine.regimes import find_regime
+from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.index import forget_index, list_runs
 from dgn_engine.training.batched.stack_groups import STACK
 from dgn_engine.training.batched.stacked_network import TrainerStack
@@ -42,8 +43,7 @@ from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.run import Run
 from dgn_engine.training.trainer import Trainer
-from dgn_viewer.scene.panel_spec import all_panels
-from dgn_viewer.state.history import History
+from dgn_engine.views.history import History
 
 EXAMPLES = (32, 64, 128, 256, 512)
 PROBES = ("gates", "overlap", "npk", "ntk")

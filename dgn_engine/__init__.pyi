@@ -7,9 +7,9 @@ from dgn_engine.config import NetConfig as NetConfig
 from dgn_engine.config import RunConfig as RunConfig
 from dgn_engine.config import TrainingConfig as TrainingConfig
 from dgn_engine.data._torchvision import prepare_torchvision as prepare_torchvision
+from dgn_engine.notebook.notebook_figure import figure as figure
 from dgn_engine.notebook.notebook_report import open_report as open_report
 from dgn_engine.notebook.notebook_run import open_run as open_run
 from dgn_engine.notebook.notebook_run import train as train
-from dgn_engine.notebook.offered_figures import figure as figure
 
 __version__: str

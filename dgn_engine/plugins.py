@@ -16,7 +16,7 @@ OptionValue = int | float | str | bool
 
 
 @dataclass(frozen=True)
-class Option:
+class PluginOption:
     """An option of a plug-in; its default says of which type its values are.
 
     Args:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 MOST = 1 << 53  # whole numbers up to here are exact wherever they are written
 LONGEST = 4096  # characters of a word; paths are no longer
@@ -31,7 +31,7 @@ _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 
 
 @dataclass(frozen=True)
-class Setting(Option):
+class Setting(PluginOption):
     """One setting. The type of `default` decides its type, its option and its field in a form.
 
     `when` and `shown` compare other settings by their place ('net.init'), or properties of the

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dgn_engine.cli import main
-from dgn_viewer.scene.panel_spec import PanelSpec, all_panels
+from dgn_engine.scene.panel_spec import PanelSpec, all_panels
 from documentation.generated_page import GeneratedPage, GeneratedPicture
 
 PAGE = "panels.md"

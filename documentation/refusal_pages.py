@@ -72,7 +72,7 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         "folder. `dgn reproduce --list` has the names, `--rows` the rows.",
     ),
     "Figures": (
-        ("app/dgn_viewer/figures", "app/dgn_viewer/figure_command.py", "app/dgn_viewer/scene",
+        ("dgn_engine/figures", "dgn_engine/cli/figure.py", "dgn_engine/scene",
          "app/dgn_viewer/shell"),
         "A panel or a step was not recorded, or the size or the name of the file does not do. "
         "`dgn train --record gates,overlap,npk,ntk` records what panels need.",

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from dgn_engine.cli import main
-from dgn_viewer.scene.panel_spec import all_panels
+from dgn_engine.scene.panel_spec import all_panels
 
 STEPS_BETWEEN = 90  # two epochs of 1,437 digits in batches of 32
 OPTIONS = (

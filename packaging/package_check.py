@@ -35,7 +35,7 @@ for package in (dgn_engine, dgn_viewer):
 assert {"train", "runs", "figure"} <= {*_own_commands(), *_offered_commands()}
 assert len(titles()) > 20 and documents().is_relative_to(sys.prefix)
 assert experiment_entries()
-for package in ("dgn_engine.data", "dgn_engine.regimes", "dgn_viewer.panels"):
+for package in ("dgn_engine.data", "dgn_engine.regimes", "dgn_engine.panels"):
     print(package, len(plugin_names(package)), end=", ")
 """
 

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QApplication
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import ContinueLast, ContinueRun, OpenSession, ShowRun, StartRun
 from dgn_engine.protocol.events import Event, Failed, RunStarted
+from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.unused_memory import use_one_heap
@@ -29,7 +30,6 @@ from dgn_viewer.garbage_collector import GuiGarbageCollector, install_gui_garbag
 from dgn_viewer.interruption import held_back
 from dgn_viewer.notices import Notice
 from dgn_viewer.pump import EngineClient, Pump
-from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.settings import Settings, default_path
 from dgn_viewer.style import appearance
 from dgn_viewer.window import Window

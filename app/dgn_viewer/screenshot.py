@@ -18,13 +18,13 @@ from PySide6.QtCore import QBuffer, QEventLoop, QIODevice
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Advance
 from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
+from dgn_engine.scene.elements import Array, Scene, finite_range
 from dgn_engine.storage.atomic_write import require_replaceable, write_file
 from dgn_engine.text.printable import complain, say, say_lines
 from dgn_engine.text.written_numbers import duration
 from dgn_viewer.application import Options, Viewer, build, leave
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.interruption import interrupted_by
-from dgn_viewer.scene.elements import Array, Scene, finite_range
 from dgn_viewer.window import DEFAULT_SIZE
 
 SILENCE = 120.0  # seconds without a word from the engine after which it is given up

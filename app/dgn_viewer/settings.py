@@ -10,8 +10,8 @@ from typing import Any
 
 from PySide6.QtCore import QByteArray, QSettings
 
+from dgn_engine.scene.number_style import NUMBERS
 from dgn_engine.storage.user_folders import user_config
-from dgn_viewer.scene.number_style import NUMBERS
 
 THEMES = ("light", "dark", "system")
 STARTS = ("default", "last", "none")  # which run the window begins with

@@ -30,6 +30,8 @@ from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Refu
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_curves import SAMPLES
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.panel_spec import PanelSpec
+from dgn_engine.views.history import History
 from dgn_viewer.actions import action_table as table
 from dgn_viewer.actions.menus import Menus
 from dgn_viewer.actions.palette import Palette
@@ -43,7 +45,6 @@ from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector, InspectorDock
 from dgn_viewer.layer_strip.strip_widget import LayersStrip, StripBar
 from dgn_viewer.notices import Notice, NoticeButton, Notices, time_of_day
-from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell import banner, window_layout
 from dgn_viewer.shell.animation_export import AnimationExport
@@ -68,7 +69,6 @@ from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.shell.tour import Tour
 from dgn_viewer.shell.tour_steps import TourActs
-from dgn_viewer.state.history import History
 from dgn_viewer.style import appearance, stylesheet
 from dgn_viewer.timeline.aligned_sides import AlignedSides
 from dgn_viewer.timeline.compared_bar import ComparedBar

@@ -36,15 +36,11 @@ def ended_by_signal(code: int) -> bool:
 
 @dataclass(frozen=True)
 class Subcommand:
-    """A command. `run` returns the exit code and imports torch itself: `dgn --help` is quick.
-
-    `draw`: what it writes as a figure of matplotlib, for `dgn_engine.figure`.
-    """
+    """A command. `run` returns the exit code and imports torch itself: `dgn --help` is quick."""
 
     about: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
-    draw: Callable[..., object] | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -35,6 +35,9 @@ REVERSED = (3, 2, 1, 0)
 SEEDS = (3, 5)
 SAME = 3.0
 FILTERS = 2
+LAYERS = 4
+NETWORKS = ("ReLU", "reversed")  # above and below in the pictures
+FILTER_ROWS = tuple(f"{name}, filter {place + 1}" for name in NETWORKS for place in range(FILTERS))
 
 
 def plan(request: Request) -> Plan:
@@ -142,21 +145,25 @@ def findings(request: Request, results: UnitResults) -> Findings:
         (judged,),
         (
             learning_curves("Reversed gates on a random input", cells),
-            _figure("outputs", pictures["filters"], f"the first {FILTERS} filters of each"),
-            _figure("output-means", pictures["means"], "means over the filters"),
+            _figure("outputs", pictures["filters"], FILTER_ROWS, f"the first {FILTERS} filters"),
+            _figure("output-means", pictures["means"], NETWORKS, "means over the filters"),
         ),
     )
 
 
-def _figure(name: str, picture: Picture, what: str) -> Figure:
+def _figure(name: str, picture: Picture, rows: Sequence[str], what: str) -> Figure:
     image = tuple(tuple(math.nan if value is None else value for value in row) for row in picture)
+    layers = tuple(str(layer) for layer in range(1, LAYERS + 1))
     return Figure(
         name,
-        "Hidden outputs: ReLU above, reversed gates below",
-        f"value input, then layers 1 to 4 ({what}, each tile to its largest)",
+        f"Hidden outputs: {what}",
+        "layer",
         "",
         (),
         image=image,
+        rows=tuple(rows),
+        columns=("value input", *layers),
+        scale="of the largest in the tile",
     )
 
 

@@ -151,7 +151,7 @@ class NotebookRun:
 
     def figure(self, panel: str, step: int | Sequence[int] | None = None, **style: Any) -> Any:
         """A panel as a figure of matplotlib; see `dgn.figure`."""
-        from dgn_engine.notebook.offered_figures import figure
+        from dgn_engine.notebook.notebook_figure import figure
 
         return figure(self, panel, step, **style)
 

@@ -106,7 +106,8 @@ class PlottedLine:
 class Figure:
     """One figure as numbers; drawn by the report and by the viewer.
 
-    `image`: rows of grey values 0…1 instead of lines, NaN where nothing is drawn. `categories`:
+    `image`: rows of values instead of lines, NaN where nothing is drawn. `rows`, `columns`: names
+    of its tiles, one empty pixel between two of them; `scale`: what its values are. `categories`:
     names of the places 0, 1, … on x, where x is no number. `note`: what a point, a band and a box
     are, for the caption.
     """
@@ -119,6 +120,9 @@ class Figure:
     log_x: bool = False
     log_y: bool = False
     image: tuple[tuple[float, ...], ...] = ()
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    scale: str = ""
     categories: tuple[str, ...] = ()
     note: str = ""
 

@@ -16,7 +16,7 @@ from dgn_engine.regimes import all_regimes
 
 ROOT = Path(__file__).parents[2]
 PLUG_INS = {
-    "dgn_viewer.panels": "PANEL",
+    "dgn_engine.panels": "PANEL",
     "dgn_engine.regimes": "REGIME",
     "dgn_engine.model.nets": "NET",
     "dgn_engine.training.probes": "PROBE",

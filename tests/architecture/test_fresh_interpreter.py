@@ -13,7 +13,7 @@ HEAVY = ("torch", "torchvision", "sklearn")
 QT = ("PySide6", "pyqtgraph")
 SOURCES = (ROOT / "app" / "dgn_viewer", ROOT / "dgn_engine")
 PANELS = sorted(
-    f"dgn_viewer.panels.{path.stem}"
+    f"dgn_engine.panels.{path.stem}"
     for path in (ROOT / "app" / "dgn_viewer" / "panels").glob("*.py")
     if path.stem != "__init__"
 )
@@ -52,8 +52,8 @@ def test_a_panel_needs_neither_torch_nor_qt() -> None:
 
 def test_the_viewer_imports_without_a_display_and_without_torch() -> None:
     statement = (
-        "import dgn_viewer, dgn_viewer.__main__, dgn_viewer.scene.panel_spec;"
-        "import dgn_viewer.scene.elements"
+        "import dgn_viewer, dgn_viewer.__main__, dgn_engine.scene.panel_spec;"
+        "import dgn_engine.scene.elements"
     )
     assert roots_after(statement).isdisjoint(HEAVY)
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.discovery  # a plug-in keeps these rules too
 TEXTS = {".py", ".md", ".ipynb", ".toml", ".yml", ".json", ".svg", ".txt", ".spec", ""}
 # Folders whose files are plug-ins: what is in a file there has its name from the folder.
 PLUG_IN_FOLDERS = {
-    "app/dgn_viewer/panels",
+    "dgn_engine/panels",
     "dgn_engine/cli",
     "dgn_engine/data",
     "dgn_engine/experiments",
@@ -46,7 +46,7 @@ LATE_IMPORTS = {
     "app/dgn_viewer/application.py": "the session in a process is for who asks for one",
     "app/dgn_viewer/docks/panel_dock.py": "the window is shown before pyqtgraph is loaded",
     "app/dgn_viewer/experiments/results_panel.py": "pyqtgraph is loaded by the first figure",
-    "app/dgn_viewer/figure_command.py": "`dgn --help` answers before numpy is loaded",
+    "dgn_engine/cli/figure.py": "`dgn --help` answers before numpy is loaded",
     "app/dgn_viewer/shell/export": "matplotlib is loaded by the first export, in its thread",
     "app/dgn_viewer/shell/remote_run.py": "http is loaded by who follows a run of another machine",
     "dgn_engine/cli/": "`dgn --help` answers before torch is loaded",

@@ -28,8 +28,8 @@ BARE = {"Process", "Pool", "call", "run", "system", "fork", "popen"}  # ours are
 # What each does, or why it needs nothing of `confinement`.
 STARTS = {
     "app/dgn_viewer/experiments/dgn_process.py": "a command: `module_command`",
-    "app/dgn_viewer/figures/animation.py": "ffmpeg: `find_program`, in a folder of its own",
-    "app/dgn_viewer/film/film_process.py": "the process of a film: `module_command`",
+    "dgn_engine/figures/animation.py": "ffmpeg: `find_program`, in a folder of its own",
+    "dgn_engine/figures/film_process.py": "the process of a film: `module_command`",
     "app/dgn_viewer/shell/experiment_runner.py": "a report, in the desktop's browser",
     "app/dgn_viewer/shell/help_window.py": "a link, in the desktop's browser",
     "app/dgn_viewer/shell/log_window.py": "a folder, in the desktop's window of files",

@@ -21,6 +21,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.cli import main
 from dgn_engine.cli._run_summary import describe
 from dgn_engine.errors import UserError
+from dgn_engine.scene.theme import LIGHT
 from dgn_engine.storage.runs import index
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorded_curves import read_curves
@@ -30,7 +31,6 @@ from dgn_engine.storage.session_file.loaded_run import read_run
 from dgn_engine.storage.session_file.session_reader import UnpackedSession, adopt, unpack
 from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
-from dgn_viewer.style.theme import LIGHT
 from tests.engine.storage.session_file.read_here import read_in_this_process
 from tests.faults import hostile_runs
 from tests.faults.tables import keep

@@ -41,7 +41,7 @@ time.sleep(3600)
 """
 FILM = """
 from dgn_engine.confinement.tied_program import tied_command
-from dgn_viewer.figures.animation import _carried_out
+from dgn_engine.figures.animation import _carried_out
 command = ["ffmpeg", "-loglevel", "error", "-nostdin", "-re", "-f", "lavfi",
            "-i", "testsrc=duration=600", "-f", "null", "-"]
 _carried_out(tied_command(command), ".", lambda: None)

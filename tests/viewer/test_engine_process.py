@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Scene
 from dgn_engine.session import restart
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
-from dgn_viewer.scene.elements import Scene
 from tests.viewer.rare_checkpoints import serve_with_rare_checkpoints
 
 

@@ -19,17 +19,17 @@ from PIL import Image
 from pytestqt.qtbot import QtBot
 
 from dgn_engine import cli
+from dgn_engine.cli import figure as figure_command
 from dgn_engine.errors import UserError
+from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.protocol.commands import ShowRun
+from dgn_engine.scene.elements import Scene, Shown, same
+from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_writer import export_run
-from dgn_viewer import figure_command
 from dgn_viewer.application import Viewer
-from dgn_viewer.figures.provenance import FigurePanel
-from dgn_viewer.scene.elements import Scene, Shown, same
-from dgn_viewer.scene.panel_spec import all_panels
 
-OFFER = EntryPoint("figure", "dgn_viewer.figure_command:COMMAND", cli.OFFERED)
+OFFER = EntryPoint("figure", "dgn_engine.cli.figure:COMMAND", cli.OFFERED)
 EXACT = "64 probe examples, exact · matrices stored to 0.05 %"
 PANELS = ("gate_maps", "overlap", "spectrum", "ntk", "training")
 
@@ -74,18 +74,18 @@ def test_a_command_that_cannot_be_imported_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = EntryPoint("paint", "no_such_package:COMMAND", cli.OFFERED)
-    wrong = EntryPoint("wrong", "dgn_viewer.figure_command:FORMATS", cli.OFFERED)
+    wrong = EntryPoint("wrong", "dgn_engine.cli.figure:FORMATS", cli.OFFERED)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [gone, wrong])
     assert [cli.main(["paint"]), cli.main(["wrong"])] == [cli.REFUSED, cli.REFUSED]
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("dgn paint: it needs what is not installed (No module named")
-    assert said[1] == "dgn wrong: dgn_viewer.figure_command:FORMATS is no command."
+    assert said[1] == "dgn wrong: dgn_engine.cli.figure:FORMATS is no command."
 
 
 def test_without_matplotlib_it_is_refused_in_a_sentence(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "dgn_viewer.figures.save_figure", None)
+    monkeypatch.setitem(sys.modules, "dgn_engine.figures.save_figure", None)
     with pytest.raises(UserError, match=r"^Figures need .*, which is not installed: pip install"):
         figure(run, "--panel", "training")
 
@@ -401,7 +401,7 @@ def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_figures_are_drawn_without_qt_and_help_without_numpy(run: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from argparse import Namespace\n"
-        "from dgn_viewer import figure_command as c\n"
+        "from dgn_engine.cli import figure as c\n"
         "import argparse; p = argparse.ArgumentParser(); c.add_arguments(p)\n"
         "print('numpy' in sys.modules)\n"
         "c.run(p.parse_args(sys.argv[1:]))\n"

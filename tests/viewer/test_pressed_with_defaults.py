@@ -24,6 +24,7 @@ from dgn_engine.cli.gate_information import SEEDS
 from dgn_engine.experiments.report import document
 from dgn_engine.protocol.events import Event, Failed, Refused
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.actions.action_table import MENUS, SEPARATOR
 from dgn_viewer.application import Viewer
@@ -32,7 +33,6 @@ from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.inspector.pages.runs_page import RunsPage
-from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.window import Window
 from tests.engine.cli.stranger import Stranger, save_numbered

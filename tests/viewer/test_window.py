@@ -16,14 +16,14 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.commands import Command, Pause, SetLearningRate, SwapRegime, Watch
 from dgn_engine.protocol.events import Failed, Refused, SettingsIgnored
+from dgn_engine.scene.chart_settings import ChartSettings
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_engine.training import probe_schedule
 from dgn_viewer import application
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.notices import Notice, in_form_words, notice_of
-from dgn_viewer.scene.chart_settings import ChartSettings
-from dgn_viewer.scene.elements import Scene
 from dgn_viewer.settings import Settings
-from dgn_viewer.style.theme import DARK, LIGHT
 
 
 def record(viewer: Viewer) -> list[Command]:

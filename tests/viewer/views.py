@@ -12,10 +12,10 @@ import pytest
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.panel_spec import ComparedRun, Series, View
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.run import Run
-from dgn_viewer.scene.elements import Mark
-from dgn_viewer.scene.panel_spec import ComparedRun, Series, View
 
 MakeView = Callable[..., View]
 LAYERS = 3

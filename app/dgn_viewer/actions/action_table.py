@@ -15,6 +15,7 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
 from dgn_engine.protocol.run_branches import StopBranch
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.panel_spec import PanelSpec
 from dgn_viewer.actions.link_actions import link_actions
 from dgn_viewer.actions.registry import ActionSpec
 from dgn_viewer.docks.layout_history import LayoutHistory
@@ -23,7 +24,6 @@ from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.experiments.papers import paper_title, place_in_paper
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.notices import Notices
-from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.shell.animation_export import AnimationExport
 from dgn_viewer.shell.event_walk import EventWalk
 from dgn_viewer.shell.experiment_runner import ExperimentRunner

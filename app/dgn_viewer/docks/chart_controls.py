@@ -12,14 +12,14 @@ from PySide6.QtCore import QObject, QPoint, Signal
 from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QMenu, QWidget
 
+from dgn_engine.figures.export_values import csv_text
+from dgn_engine.scene.axes import Range, chart_range
+from dgn_engine.scene.chart_choices import ChartChoice, Drawn, asked_range, choices
+from dgn_engine.scene.chart_settings import PLAIN, ChartSettings, adjusted
+from dgn_engine.scene.elements import Chart, Scene
+from dgn_engine.scene.matrix_difference import DrawnWith, as_it_is
+from dgn_engine.scene.typeset import plain
 from dgn_viewer.docks.range_popup import RangePopup
-from dgn_viewer.figures.export_values import csv_text
-from dgn_viewer.scene.axes import Range, chart_range
-from dgn_viewer.scene.chart_choices import ChartChoice, Drawn, asked_range, choices
-from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings, adjusted
-from dgn_viewer.scene.elements import Chart, Scene
-from dgn_viewer.scene.matrix_difference import DrawnWith, as_it_is
-from dgn_viewer.scene.typeset import plain
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_engine.scene.panel_spec import PanelSpec
 
 LEAST_PANEL = 216  # pixels of height below which panels of a column become tabs
 ROOMY = 300  # … above which one that needs less leaves some to its neighbours

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from dgn_viewer.scene.selection import NOTHING, Selection, selected
+from dgn_engine.scene.selection import NOTHING, Selection, selected
 
 if TYPE_CHECKING:
     from dgn_viewer.plots.scene_view import SceneView

@@ -24,6 +24,13 @@ from dgn_engine.protocol.commands import (
     ProbeRequest,
     SetProbeExamples,
 )
+from dgn_engine.scene.axes import at_step
+from dgn_engine.scene.delta_cursor import with_delta
+from dgn_engine.scene.elements import Empty, Scene, Shown
+from dgn_engine.scene.example_readout import example_readout
+from dgn_engine.scene.panel_readings import readings_of
+from dgn_engine.scene.panel_spec import Option, PanelSpec, View, choice
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
@@ -37,15 +44,8 @@ from dgn_viewer.docks.panel_message import (
 from dgn_viewer.docks.reading_age import Age, ReadingAges
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
-from dgn_viewer.scene.axes import at_step
-from dgn_viewer.scene.delta_cursor import with_delta
-from dgn_viewer.scene.elements import Empty, Scene, Shown
-from dgn_viewer.scene.example_readout import example_readout
-from dgn_viewer.scene.panel_readings import readings_of
-from dgn_viewer.scene.panel_spec import Option, PanelSpec, View, choice
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import icon, plain_tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.button_keys import press_focused_button
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import column, row

@@ -10,6 +10,8 @@ from PySide6.QtCore import QByteArray, QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from shiboken6 import isValid
 
+from dgn_engine.scene.panel_spec import PanelSpec
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.docks.dock_layout import arranged, described, share_out
 from dgn_viewer.docks.layout_presets import OVERVIEW, PRESETS, Node, outline, preset_tree, tree_like
 from dgn_viewer.docks.linked_selection import LinkedSelection
@@ -18,8 +20,6 @@ from dgn_viewer.docks.maximised_panel import MaximisedPanel
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.docks.reading_age import ReadingAges
-from dgn_viewer.scene.panel_spec import PanelSpec
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.announcement import announce
 
 _AROUND = 200  # pixels of the window's height that are no docks, before it is laid out

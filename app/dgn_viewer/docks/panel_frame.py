@@ -6,9 +6,9 @@ from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QShowEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QFrame, QMainWindow, QToolButton
 
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.docks.reading_age import Age
 from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.button_keys import press_focused_button
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import row

@@ -9,11 +9,11 @@ from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT, NOT_RECORDED
+from dgn_engine.scene.elements import Empty, Scene
+from dgn_engine.scene.panel_readings import before, diverged, left_out, readings_of, remarks
+from dgn_engine.scene.panel_spec import PanelSpec, View
+from dgn_engine.scene.run_text import reading_of
 from dgn_engine.text.written_numbers import duration
-from dgn_viewer.scene.elements import Empty, Scene
-from dgn_viewer.scene.panel_readings import before, diverged, left_out, readings_of, remarks
-from dgn_viewer.scene.panel_spec import PanelSpec, View
-from dgn_viewer.scene.run_text import reading_of
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row, scrolling
 
 State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "past", "failed"]

@@ -9,8 +9,8 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QWidget
 
 from dgn_engine.errors import UserError
-from dgn_viewer.scene.axes import Range
-from dgn_viewer.scene.chart_choices import typed_range
+from dgn_engine.scene.axes import Range
+from dgn_engine.scene.chart_choices import typed_range
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 from dgn_viewer.widgets.message_line import MessageLine
 

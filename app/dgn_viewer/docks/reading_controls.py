@@ -12,12 +12,12 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.panel_readings import compared_readings, readings_of
+from dgn_engine.scene.panel_spec import PanelSpec, View
+from dgn_engine.scene.theme import Theme
 from dgn_engine.text.written_numbers import percent, time_left
-from dgn_viewer.scene.panel_readings import compared_readings, readings_of
-from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import icon, plain_tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 

@@ -6,11 +6,11 @@ from PySide6.QtCore import QEvent, QPointF, QSize
 from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
+from dgn_engine.scene.elements import Fact
+from dgn_engine.scene.theme import DIMMED, Theme
+from dgn_engine.scene.typeset import html, plain
 from dgn_viewer.plots.rich_text import TextStyle
-from dgn_viewer.scene.elements import Fact
-from dgn_viewer.scene.typeset import html, plain
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.theme import DIMMED, Theme
 
 _GAP = 16.0
 _MORE = "…"  # facts that there is no room for: its tip has them

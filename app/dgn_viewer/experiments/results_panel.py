@@ -15,16 +15,16 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
+from dgn_engine.scene.theme import Theme
 from dgn_engine.sweep.schedule import OVER
 from dgn_engine.text.written_numbers import duration, percent
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.experiments.claim_list import ClaimList
-from dgn_viewer.experiments.result_figures import scene_of
 from dgn_viewer.experiments.result_tables import RowTable
 from dgn_viewer.experiments.running_list import RunningList
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
 
 if TYPE_CHECKING:

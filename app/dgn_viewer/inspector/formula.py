@@ -7,8 +7,8 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from dgn_viewer.scene.typeset import formula_in_letters
-from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_engine.scene.theme import LIGHT, Theme
+from dgn_engine.scene.typeset import formula_in_letters
 
 _PIXELS = 16  # size of the letters
 _POINTS = 10.0  # what mathtext is asked for; the resolution does the rest

@@ -27,6 +27,8 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
 from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.panel_spec import PanelSpec, View
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
@@ -37,9 +39,7 @@ from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.inspector.pages.run_page import RunPage
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
-from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.style.stylesheet import icon
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import column, row, scrolling
 

@@ -8,6 +8,8 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
+from dgn_engine.scene.selection import Selection
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.layer_strip.gate_chip import RING, ChipContent, GateChip
 from dgn_viewer.layer_strip.geometry import HEIGHT, StripGrid
 from dgn_viewer.layer_strip.painting import (
@@ -22,9 +24,7 @@ from dgn_viewer.layer_strip.painting import (
     paint_waiting,
 )
 from dgn_viewer.layer_strip.strip_state import Order, StripState, exchanged, identity, why_not
-from dgn_viewer.scene.selection import Selection
 from dgn_viewer.style.stylesheet import font, icon
-from dgn_viewer.style.theme import LIGHT, Theme
 
 _REASON_MS = 4000  # how long a reason is shown after a key was refused
 

@@ -18,9 +18,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QWidget
 
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.printable import printable
 from dgn_viewer.style.stylesheet import font, mixed, tip
-from dgn_viewer.style.theme import LIGHT, Theme
 
 RING = 2  # pixels around the chip that the focus ring takes
 

@@ -9,10 +9,10 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
 
 from dgn_engine.protocol.events import LayerInfo
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.layer_strip.geometry import LABELS, TERMINAL, StripGrid
 from dgn_viewer.layer_strip.strip_state import StripState
 from dgn_viewer.style.stylesheet import mixed
-from dgn_viewer.style.theme import Theme
 
 _CENTRE = Qt.AlignmentFlag.AlignCenter
 # Parts of matplotlib's 'plasma' that keep 3:1 against the panel.

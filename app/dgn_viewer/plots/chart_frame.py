@@ -14,15 +14,15 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPoint, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPixmap
 
+from dgn_engine.scene import ramps
+from dgn_engine.scene.axes import Range
+from dgn_engine.scene.chart_layout import Margins
+from dgn_engine.scene.elements import Axis, Chart
+from dgn_engine.scene.mark_labels import LANE
+from dgn_engine.scene.theme import Theme
+from dgn_engine.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
 from dgn_viewer.plots.example_image import example_image
 from dgn_viewer.plots.rich_text import TextStyle
-from dgn_viewer.scene.axes import Range
-from dgn_viewer.scene.chart_layout import Margins
-from dgn_viewer.scene.elements import Axis, Chart
-from dgn_viewer.scene.mark_labels import LANE
-from dgn_viewer.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
-from dgn_viewer.style import ramps
-from dgn_viewer.style.theme import Theme
 
 BAR = 8.0  # width of a colour bar
 _DETAIL = re.compile(", | of | over ")  # what follows in a label is of less weight

@@ -11,6 +11,12 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPainter, QPen
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
+from dgn_engine.scene.axes import Range, chart_range
+from dgn_engine.scene.chart_layout import Box, ChartPlace, Margins
+from dgn_engine.scene.elements import Chart
+from dgn_engine.scene.linked_places import curve_at, selection_at
+from dgn_engine.scene.mark_labels import Chip
+from dgn_engine.scene.selection import NOTHING, Selection
 from dgn_viewer.plots.chart_frame import (
     ChartStyle,
     FramePicture,
@@ -32,12 +38,6 @@ from dgn_viewer.plots.delta_notes import paint_delta
 from dgn_viewer.plots.event_lane import EventLane
 from dgn_viewer.plots.lit_notes import lit_parts
 from dgn_viewer.plots.pointer_overlay import PointerPart
-from dgn_viewer.scene.axes import Range, chart_range
-from dgn_viewer.scene.chart_layout import Box, ChartPlace, Margins
-from dgn_viewer.scene.elements import Chart
-from dgn_viewer.scene.linked_places import curve_at, selection_at
-from dgn_viewer.scene.mark_labels import Chip
-from dgn_viewer.scene.selection import NOTHING, Selection
 
 _NEAR = 8.0  # pixels between the cursor and a curve that it is on
 

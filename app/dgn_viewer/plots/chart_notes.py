@@ -8,10 +8,10 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QPainter, QPen, QPolygonF
 
+from dgn_engine.scene.chart_layout import spread
+from dgn_engine.scene.elements import Chart, Curve
 from dgn_viewer.plots.chart_frame import PAD, ChartStyle, PlotArea, drawn_at
 from dgn_viewer.plots.rich_text import TextStyle
-from dgn_viewer.scene.chart_layout import spread
-from dgn_viewer.scene.elements import Chart, Curve
 
 FOLLOW = "follow"
 _FOOT = ((0.0, -5.0), (4.0, 0.0), (-4.0, 0.0))  # pixels

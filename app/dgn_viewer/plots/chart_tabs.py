@@ -6,10 +6,10 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QTabBar, QWidget
 
+from dgn_engine.scene.chart_layout import TAB_ROW
+from dgn_engine.scene.typeset import html, plain
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.rich_text import TextStyle
-from dgn_viewer.scene.chart_layout import TAB_ROW
-from dgn_viewer.scene.typeset import html, plain
 
 _AROUND = 10.0  # left and right of a title
 _LEAST = 48.0

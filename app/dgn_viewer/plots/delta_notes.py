@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen
 
+from dgn_engine.scene.delta_cursor import delta_lines
+from dgn_engine.scene.elements import Chart
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, drawn_at
-from dgn_viewer.scene.delta_cursor import delta_lines
-from dgn_viewer.scene.elements import Chart
 
 _LEAST = 60.0  # pixels of a chart that has room for the card
 

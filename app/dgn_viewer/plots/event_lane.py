@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QLineF, QPointF, QRectF
 from PySide6.QtGui import QColor, QPainter, QPen
 
+from dgn_engine.scene.elements import Chart, Mark
+from dgn_engine.scene.mark_labels import LANE, Chip, EpochTick, epoch_ticks, lane_chips
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, drawn_at, undrawn
-from dgn_viewer.scene.elements import Chart, Mark
-from dgn_viewer.scene.mark_labels import LANE, Chip, EpochTick, epoch_ticks, lane_chips
 
 _CHIP = 15.0  # height
 

@@ -8,11 +8,11 @@ import numpy as np
 from PySide6.QtCore import QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QPainter, QPen
 
+from dgn_engine.scene import ramps
+from dgn_engine.scene.elements import Array
+from dgn_engine.scene.example_readout import ExampleReadout, GateRows, ShownExample
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.example_image import example_image
-from dgn_viewer.scene.elements import Array
-from dgn_viewer.scene.example_readout import ExampleReadout, GateRows, ShownExample
-from dgn_viewer.style import ramps
 
 SIDE = 48.0  # pixels of a picture
 PINNED = "pinned: Esc or a click unpins"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from PySide6.QtGui import QImage
 
-from dgn_viewer.scene.elements import Array
+from dgn_engine.scene.elements import Array
 
 
 def example_image(pixels: Array) -> QImage:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QObject, QPointF, Signal
 
+from dgn_engine.scene.elements import Chart
+from dgn_engine.scene.example_readout import ExampleReadout
+from dgn_engine.scene.selection import NOTHING, Selection
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 from dgn_viewer.plots.thumbnail_row import ThumbnailRow
-from dgn_viewer.scene.elements import Chart
-from dgn_viewer.scene.example_readout import ExampleReadout
-from dgn_viewer.scene.selection import NOTHING, Selection
 
 Explain = Callable[[Chart, float, float], ExampleReadout | None]
 

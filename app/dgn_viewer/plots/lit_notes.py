@@ -9,12 +9,12 @@ from functools import partial
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QPolygonF
 
+from dgn_engine.scene.axes import thinned
+from dgn_engine.scene.elements import Axis, Chart, Curve
+from dgn_engine.scene.linked_places import Box, boxes
+from dgn_engine.scene.selection import Selection
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, drawn_at, drawn_values, undrawn
 from dgn_viewer.plots.pointer_overlay import PointerPart
-from dgn_viewer.scene.axes import thinned
-from dgn_viewer.scene.elements import Axis, Chart, Curve
-from dgn_viewer.scene.linked_places import Box, boxes
-from dgn_viewer.scene.selection import Selection
 
 _LEAST = 4.0  # pixels: an outline of what is narrower
 _RING = 12.0  # pixels: around a point of a chart without a matrix

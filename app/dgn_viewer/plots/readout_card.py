@@ -7,11 +7,11 @@ from functools import partial
 from PySide6.QtCore import QPointF, QRectF, QSizeF
 from PySide6.QtGui import QPainter, QPen
 
+from dgn_engine.scene.example_readout import ExampleReadout
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.example_card import card_size, paint_card
 from dgn_viewer.plots.pointer_overlay import PointerPart
-from dgn_viewer.scene.example_readout import ExampleReadout
-from dgn_viewer.style.theme import LIGHT
 
 _PAD = 6  # left and right of the lines
 

@@ -8,8 +8,8 @@ from functools import lru_cache
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
-from dgn_viewer.scene.number_style import written
-from dgn_viewer.scene.typeset import TextRun, runs
+from dgn_engine.scene.number_style import written
+from dgn_engine.scene.typeset import TextRun, runs
 
 _SMALLER = 0.78
 _RAISED = 0.36

@@ -10,6 +10,21 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, 
 from PySide6.QtGui import QHelpEvent, QImage, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QScrollBar, QToolTip, QWidget
 
+from dgn_engine.scene.axes import Range, chart_range
+from dgn_engine.scene.chart_layout import (
+    SCROLL,
+    TAB_ROW,
+    ChartPlace,
+    Fitted,
+    Margins,
+    fitted,
+)
+from dgn_engine.scene.elements import Chart, Scene, same
+from dgn_engine.scene.mark_labels import Chip, chip_lines, steps_around
+from dgn_engine.scene.readout import describe
+from dgn_engine.scene.selection import NOTHING
+from dgn_engine.scene.theme import DIMMED, LIGHT, Theme
+from dgn_engine.scene.typeset import html
 from dgn_viewer.plots.chart_frame import ChartStyle, drawn_range, margins
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
@@ -21,21 +36,6 @@ from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.plots.right_clicks import RightClicks
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 from dgn_viewer.plots.thumbnail_row import GAP, HEIGHT, LOW, ThumbnailRow
-from dgn_viewer.scene.axes import Range, chart_range
-from dgn_viewer.scene.chart_layout import (
-    SCROLL,
-    TAB_ROW,
-    ChartPlace,
-    Fitted,
-    Margins,
-    fitted,
-)
-from dgn_viewer.scene.elements import Chart, Scene, same
-from dgn_viewer.scene.mark_labels import Chip, chip_lines, steps_around
-from dgn_viewer.scene.readout import describe
-from dgn_viewer.scene.selection import NOTHING
-from dgn_viewer.scene.typeset import html
-from dgn_viewer.style.theme import DIMMED, LIGHT, Theme
 
 _HARDLY_MORE = 1.15  # of the room: less of a chart is out of sight than a row of overviews is high
 

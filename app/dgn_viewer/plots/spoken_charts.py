@@ -7,8 +7,8 @@ import time
 from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QWidget
 
-from dgn_viewer.scene.chart_words import charts_in_words
-from dgn_viewer.scene.elements import Chart
+from dgn_engine.scene.chart_words import charts_in_words
+from dgn_engine.scene.elements import Chart
 
 OFTEN = 1.0  # seconds between two names: nobody can listen faster
 

@@ -18,13 +18,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
+from dgn_engine.scene import ramps
+from dgn_engine.scene.elements import Array, Chart, Matrix, same
+from dgn_engine.scene.selection import NOTHING, Selection, selected
+from dgn_engine.scene.typeset import plain
 from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea
 from dgn_viewer.plots.chart_notes import paint_dead
 from dgn_viewer.plots.lit_notes import outlines, paint_outline
-from dgn_viewer.scene.elements import Array, Chart, Matrix, same
-from dgn_viewer.scene.selection import NOTHING, Selection, selected
-from dgn_viewer.scene.typeset import plain
-from dgn_viewer.style import ramps
 from dgn_viewer.style.stylesheet import tip
 
 HEIGHT = 56

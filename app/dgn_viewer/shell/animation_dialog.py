@@ -11,9 +11,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QProgressBar, QWidget
 
 from dgn_engine.confinement.start_folder import find_program
+from dgn_engine.figures.animation_format import waits
+from dgn_engine.figures.figure_style import COLUMN, TEXT
 from dgn_engine.text.written_numbers import duration
-from dgn_viewer.figures.animation_format import waits
-from dgn_viewer.figures.figure_style import COLUMN, TEXT
 from dgn_viewer.shell.file_dialogs import ask_new_file
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section

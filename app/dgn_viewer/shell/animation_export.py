@@ -12,19 +12,19 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.errors import UserError
+from dgn_engine.figures.animation_format import check_format
+from dgn_engine.figures.export_values import write_export
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.film_order import FilmOrder, FilmPanel
+from dgn_engine.figures.film_process import FilmCancelledError, FilmProcess
 from dgn_engine.storage.atomic_write import check_output
+from dgn_engine.views.frame_source import Source
+from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.figures.animation_format import check_format
-from dgn_viewer.figures.export_values import write_export
-from dgn_viewer.figures.figure_style import FigureStyle
-from dgn_viewer.film.film_order import FilmOrder, FilmPanel
-from dgn_viewer.film.film_process import FilmCancelledError, FilmProcess
 from dgn_viewer.notices import Notice
 from dgn_viewer.shell.animation_dialog import AnimationDialog, AnimationWish
 from dgn_viewer.shell.export import ExportSettings
 from dgn_viewer.shell.figure_thread import FigureThread
-from dgn_viewer.state.frame_source import Source
-from dgn_viewer.state.history import History
 from dgn_viewer.timeline.step_cursor import StepCursor
 
 _LOOK_MS = 100

@@ -12,10 +12,10 @@ from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, Tr
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.scene.differences import Measurement
+from dgn_engine.scene.panel_spec import View, run_key
 from dgn_engine.text.written_numbers import percent
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.scene.differences import Measurement
-from dgn_viewer.scene.panel_spec import View, run_key
 from dgn_viewer.shell.tour import TourStep
 
 

@@ -9,10 +9,10 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.protocol.commands import Purpose
+from dgn_engine.scene.file_use_text import USES, FileUse
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.printable import printable
-from dgn_viewer.scene.file_use_text import USES, FileUse
 from dgn_viewer.style.stylesheet import font, icon, mixed
-from dgn_viewer.style.theme import LIGHT, Theme
 
 PROMISE = "Nothing changes before you confirm. Esc cancels."
 _MARGIN, _GAP, _HEAD, _BAND, _FOOT = 24, 12, 56, 96, 40

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
+from dgn_engine.scene.elements import Mark
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.notices import Notice
-from dgn_viewer.scene.elements import Mark
 
 
 class EventWalk:

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.errors import UserError
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.provenance import FigurePanel, context_of
+from dgn_engine.scene.elements import Scene
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.figures.figure_style import FigureStyle
-from dgn_viewer.figures.provenance import FigurePanel, context_of
 from dgn_viewer.notices import Notice
-from dgn_viewer.scene.elements import Scene
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.shell.figure_thread import FigureThread
 
@@ -114,7 +114,7 @@ def write_panels(
 ) -> tuple[Path, ...]:
     """Write panels on one page or, `apart`, each next to `path` as NAME-PANEL.SUFFIX."""
     # matplotlib costs a quarter of a second: it is loaded when a figure is asked for.
-    from dgn_viewer.figures.save_figure import save_panels
+    from dgn_engine.figures.save_figure import save_panels
 
     if not apart or len(panels) == 1:
         return save_panels(panels, path, style)

@@ -14,9 +14,9 @@ from PySide6.QtGui import QGuiApplication, QImage, QPixmap
 from PySide6.QtWidgets import QDialog, QFileDialog, QScrollArea, QWidget
 
 from dgn_engine.errors import UserError
+from dgn_engine.figures.figure_style import TEXT, FigureStyle
+from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.text.written_numbers import number
-from dgn_viewer.figures.figure_style import TEXT, FigureStyle
-from dgn_viewer.figures.provenance import FigurePanel
 from dgn_viewer.notices import Notice
 from dgn_viewer.shell.export_form import KINDS, NUMBERS, ExportForm
 from dgn_viewer.shell.figure_thread import FigureThread
@@ -263,7 +263,7 @@ class ExportDialog(QDialog):
 
 def _png(panels: Sequence[FigurePanel], style: FigureStyle, dpi: float) -> bytes:
     # matplotlib costs a quarter of a second: it is loaded in the thread of figures.
-    from dgn_viewer.figures.save_figure import page_bytes
+    from dgn_engine.figures.save_figure import page_bytes
 
     return page_bytes(panels, "png", style, dpi)
 

@@ -9,8 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QLineEdit, QWidget
 
 from dgn_engine.errors import UserError
-from dgn_engine.text.written_numbers import number
-from dgn_viewer.figures.figure_style import (
+from dgn_engine.figures.figure_style import (
     COLUMN,
     LEAST_DPI,
     LEAST_FONT,
@@ -24,8 +23,9 @@ from dgn_viewer.figures.figure_style import (
     FigureStyle,
     curve_names,
 )
-from dgn_viewer.figures.provenance import FigurePanel
-from dgn_viewer.scene.typeset import plain
+from dgn_engine.figures.provenance import FigurePanel
+from dgn_engine.scene.typeset import plain
+from dgn_engine.text.written_numbers import number
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField

@@ -11,10 +11,10 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, Purpose
+from dgn_engine.scene.file_use_text import USES
+from dgn_engine.scene.theme import Theme
 from dgn_engine.storage.session_file.archive_format import ENDING
-from dgn_viewer.scene.file_use_text import USES
 from dgn_viewer.shell.drop_zones import PROMISE, DropZones
-from dgn_viewer.style.theme import Theme
 
 CONFIGURATION = "Drop to begin a new run with this configuration"
 CONFIGURED = ".toml"

@@ -18,9 +18,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.scene.theme import Theme
 from dgn_engine.text.documents import documents, titles
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, open_at
 
 GUIDE = "guide.md"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from dgn_engine.protocol.commands import Command, ListRuns, SetWatchShare
+from dgn_engine.scene.theme import Theme
+from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
@@ -15,8 +17,6 @@ from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.inspector.pages.settings_page import KeyTable, SettingsPage
 from dgn_viewer.settings import Settings
-from dgn_viewer.state.history import History
-from dgn_viewer.style.theme import Theme
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.notices import Kind, NoticeButton, Notices, Told
 from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.announcement import announce
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel, push_button, row

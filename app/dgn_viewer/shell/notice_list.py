@@ -13,10 +13,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.notices import Notices, Told
 from dgn_viewer.shell.notice_line import ICONS, AnswerRow, answers, colour_of
 from dgn_viewer.style.stylesheet import icon
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.layouts import (
     PlainLabel,
     column,

@@ -15,10 +15,10 @@ from dgn_engine.protocol import events
 from dgn_engine.protocol.engine_events import DiscardConfirmation
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.run_text import ago
 from dgn_engine.storage.runs.run_removal import check_removable
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_viewer.notices import Notice, NoticeButton
-from dgn_viewer.scene.run_text import ago
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import ask_file, ask_new_file
 from dgn_viewer.shell.remote_run import RemoteRun

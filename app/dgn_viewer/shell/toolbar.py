@@ -14,9 +14,9 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.scene.run_text import run_in_words, weights_in_words
+from dgn_engine.scene.run_text import run_in_words, weights_in_words
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.timeline.looking_back import BACK_TO_LIVE, background
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QWidget
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.panel_spec import View
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.scene.panel_spec import View
 from dgn_viewer.shell.recent_files import TOUR
 from dgn_viewer.shell.tour import TourStep
 

@@ -12,9 +12,9 @@ from typing import Any
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QMainWindow
 
+from dgn_engine.scene.kept_charts import charts_as_json, charts_of_json
 from dgn_viewer.docks.panel_dock import CHART
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.scene.kept_charts import charts_as_json, charts_of_json
 from dgn_viewer.settings import LAYOUT_VERSION, Settings
 
 _THEMES = ("light", "dark")

@@ -8,9 +8,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QGuiApplication
 from PySide6.QtWidgets import QApplication
 
+from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.style import stylesheet
 from dgn_viewer.style.chosen_numbers import choose_numbers
-from dgn_viewer.style.theme import DARK, LIGHT, Theme
 
 BASE_PIXELS = 13
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from dgn_viewer.scene.number_style import written
+from dgn_engine.scene.number_style import written
 
 _STYLE = "number_style"  # a property of the application: an example of the style
 

@@ -13,9 +13,9 @@ from PySide6.QtGui import QColor, QFont, QIcon, QPainter, QPalette, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QWidget
 
+from dgn_engine.scene.theme import Theme
 from dgn_engine.text.printable import printable
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.theme import Theme
 
 _ICONS = files("dgn_resources") / "icons"
 # The role of the palette that has the colour of each token, so that one style sheet serves every

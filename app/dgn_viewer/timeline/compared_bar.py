@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QSizePolicy, QToolBar, QWidget
 
-from dgn_viewer.scene.run_text import middle_cut
+from dgn_engine.scene.run_text import middle_cut
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import mixed, plain_tip
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.timeline.compared_cursor import ComparedCursor
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider

@@ -12,10 +12,10 @@ from dgn_engine.protocol.compared_frames import ComparedFrames, CompareHeld
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.folder_layout import is_same_folder
-from dgn_viewer.state.compared_step import ComparedStep
-from dgn_viewer.state.frame_source import Source
-from dgn_viewer.state.history import History
-from dgn_viewer.state.past_view import Past
+from dgn_engine.views.compared_step import ComparedStep
+from dgn_engine.views.frame_source import Source
+from dgn_engine.views.history import History
+from dgn_engine.views.past_view import Past
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 from dgn_viewer.timeline.step_cursor import StepCursor
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.stylesheet import mixed
-from dgn_viewer.style.theme import Theme
 
 BACK_TO_LIVE = "Go back to live to change the run."
 

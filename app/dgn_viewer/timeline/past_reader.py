@@ -17,7 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
-from dgn_viewer.state.frame_source import Source
+from dgn_engine.views.frame_source import Source
 
 _SHARE = 0.05  # of its time that looking at the folder of a run in progress may take
 _LEAST = 0.5  # seconds between two such looks,

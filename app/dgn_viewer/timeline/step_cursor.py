@@ -12,9 +12,9 @@ from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.state.frame_source import Source
-from dgn_viewer.state.history import History
-from dgn_viewer.state.past_view import Past
+from dgn_engine.views.frame_source import Source
+from dgn_engine.views.history import History
+from dgn_engine.views.past_view import Past
 from dgn_viewer.timeline.frame_keeper import FrameKeeper
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 

@@ -19,9 +19,9 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QSlider, QToolTip
 
-from dgn_viewer.scene.elements import Mark
+from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import mixed, tip
-from dgn_viewer.style.theme import LIGHT, Theme
 
 _EDGE = 8.0  # pixels left and right of the track
 _HEIGHT = 20

@@ -8,9 +8,9 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolBar, QToolButton, QWidget
 
-from dgn_viewer.state.history import History
+from dgn_engine.scene.theme import LIGHT, Theme
+from dgn_engine.views.history import History
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider

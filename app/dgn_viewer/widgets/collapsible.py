@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QToolButton, QWidget
 
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import icon
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.layouts import column
 
 

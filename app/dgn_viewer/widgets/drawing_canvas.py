@@ -7,10 +7,10 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
+from dgn_engine.scene.elements import Array
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.written_numbers import percent
 from dgn_viewer.plots.example_image import example_image
-from dgn_viewer.scene.elements import Array
-from dgn_viewer.style.theme import LIGHT, Theme
 
 SIDE = 192  # pixels of the screen
 _BRUSH = 1 / 16  # radius of the brush as a share of the side, and at least …

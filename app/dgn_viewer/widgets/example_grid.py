@@ -9,10 +9,10 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.scene.example_readout import shown_example
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.example_card import paint_example
-from dgn_viewer.scene.example_readout import shown_example
-from dgn_viewer.style.theme import LIGHT, Theme
 
 SIDE, GAP = 44.0, 6.0
 ACROSS = 6

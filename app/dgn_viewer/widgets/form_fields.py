@@ -21,9 +21,9 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.errors import UserError
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.setting import Setting
 from dgn_viewer.style.stylesheet import icon, plain_tip, tip
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import row
 from dgn_viewer.widgets.listed_item import GROUP, ListedItem

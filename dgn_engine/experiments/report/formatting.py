@@ -13,6 +13,7 @@ from typing import Any
 from dgn_engine.experiments._power import GOAL
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.protocol.results import PRINTED_SPREAD, Claim, Figure, Printed
+from dgn_engine.scene.elements import Dash, Role
 from dgn_engine.text import written_numbers
 from dgn_engine.text.printable import printable
 from dgn_engine.text.written_numbers import duration, percent
@@ -20,8 +21,20 @@ from dgn_engine.text.written_numbers import duration, percent
 NOTHING = "–"
 LEVEL = 0.025  # one-sided: the whole 95 % interval lies on one side
 MINUS = "−"
-SERIES = ("value", "feature", "cross", "compared", "accent", "text")  # in the order of the curves
-DASHES = ("solid", "dash", "dot", "dashdot")  # a colour that comes again has another dash
+SERIES: tuple[Role, ...] = (
+    "value",
+    "feature",
+    "cross",
+    "compared",
+    "accent",
+    "text",
+)  # in the order of the curves
+DASHES: tuple[Dash, ...] = (
+    "solid",
+    "dash",
+    "dot",
+    "dashdot",
+)  # a colour that comes again has another dash
 ROW_HEADS = (
     "", "measured", "printed", "difference", "p (Welch)", "n", "epochs", "scale", "protocol",
     "time", "remark",
@@ -260,6 +273,6 @@ def tokens(theme: str) -> dict[str, str]:
     return found
 
 
-def series_of(index: int) -> tuple[str, str]:
+def series_of(index: int) -> tuple[Role, Dash]:
     """Return token and dash of a curve: no two of the first 24 look the same."""
     return SERIES[index % len(SERIES)], DASHES[index // len(SERIES) % len(DASHES)]

@@ -9,7 +9,7 @@ from math import prod
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Node
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 Build = Callable[[tuple[int, ...], int, Mapping[str, OptionValue]], Architecture]
 
@@ -20,7 +20,7 @@ class Net:
 
     title: str
     build: Build
-    options: tuple[Option, ...] = ()
+    options: tuple[PluginOption, ...] = ()
     stackable: bool = False  # a plain chain of dense layers: sweeps train many as one stack
 
 

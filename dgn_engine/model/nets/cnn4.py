@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from dgn_engine.model.architecture import Architecture, Dense, GlobalAveragePool
 from dgn_engine.model.nets._net import Net, conv_chain, image_channels
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 
 def build(
@@ -25,7 +25,7 @@ NET = Net(
     title="4 convolutions + pooling",
     build=build,
     options=(
-        Option("channels", "channels C (128 in the paper)", 32, least=1, most=4096),
-        Option("stride", "stride", 1, least=1, most=4),
+        PluginOption("channels", "channels C (128 in the paper)", 32, least=1, most=4096),
+        PluginOption("stride", "stride", 1, least=1, most=4),
     ),
 )

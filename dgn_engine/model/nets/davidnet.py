@@ -17,7 +17,7 @@ from dgn_engine.model.architecture import (
     Node,
 )
 from dgn_engine.model.nets._net import Net, image_channels
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 LOGITS = 0.125
 
@@ -52,5 +52,5 @@ def _residual(channels: int) -> tuple[Node, ...]:
 NET = Net(
     title="DavidNet (ResNet-9, batch normalisation)",
     build=build,
-    options=(Option("width", "width w (64 as published)", 64, least=1, most=1024),),
+    options=(PluginOption("width", "width w (64 as published)", 64, least=1, most=1024),),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.nets._net import Net, dense_chain, flat
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 
 def build(
@@ -21,8 +21,8 @@ NET = Net(
     title="Fully connected",
     build=build,
     options=(
-        Option("width", "width w", 128, least=1, most=65536),
-        Option("depth", "depth d (weight layers)", 6, least=2, most=200),
+        PluginOption("width", "width w", 128, least=1, most=65536),
+        PluginOption("depth", "depth d (weight layers)", 6, least=2, most=200),
     ),
     stackable=True,
 )

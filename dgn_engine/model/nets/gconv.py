@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dgn_engine.model.architecture import Architecture, GlobalAveragePool
 from dgn_engine.model.nets._net import Net, conv_chain, dense_chain, image_channels
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 
 def build(
@@ -21,5 +21,5 @@ def build(
 NET = Net(
     title="GCONV (pooling, 2 × dense 256)",
     build=build,
-    options=(Option("stride", "stride", 1, least=1, most=4),),
+    options=(PluginOption("stride", "stride", 1, least=1, most=4),),
 )

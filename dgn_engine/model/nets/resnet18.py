@@ -22,7 +22,7 @@ from dgn_engine.model.architecture import (
     Skip,
 )
 from dgn_engine.model.nets._net import Net, image_channels
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 
 def build(
@@ -53,8 +53,10 @@ NET = Net(
     title="ResNet-18 for small images",
     build=build,
     options=(
-        Option("width", "width of the first stage (64 as published)", 16, least=1, most=1024),
-        Option("stages", "stages of two blocks (4 as published)", 4, least=1, most=4),
-        Option("post", "γ_post (1/√2: as large as one branch)", 0.5**0.5, least=0.001, most=10.0),
+        PluginOption("width", "width of the first stage (64 as published)", 16, least=1, most=1024),
+        PluginOption("stages", "stages of two blocks (4 as published)", 4, least=1, most=4),
+        PluginOption(
+            "post", "γ_post (1/√2: as large as one branch)", 0.5**0.5, least=0.001, most=10.0
+        ),
     ),
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from dgn_engine.model.architecture import Architecture, Dense, Fork, Merge, Node
 from dgn_engine.model.nets._net import Net, dense_chain, flat
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 
 def build(
@@ -35,10 +35,10 @@ NET = Net(
     title="ResNet of dense blocks",
     build=build,
     options=(
-        Option("blocks", "blocks with a skip b", 4, least=1, most=64),
-        Option("depth", "layers of a block d_blk", 2, least=1, most=32),
-        Option("width", "width w", 128, least=1, most=65536),
-        Option("pre", "γ_pre, before the addition", 1.0, least=0.0, most=1000.0),
-        Option("post", "γ_post, after the addition", 1.0, least=0.001, most=1000.0),
+        PluginOption("blocks", "blocks with a skip b", 4, least=1, most=64),
+        PluginOption("depth", "layers of a block d_blk", 2, least=1, most=32),
+        PluginOption("width", "width w", 128, least=1, most=65536),
+        PluginOption("pre", "γ_pre, before the addition", 1.0, least=0.0, most=1000.0),
+        PluginOption("post", "γ_post, after the addition", 1.0, least=0.001, most=1000.0),
     ),
 )

@@ -7,7 +7,7 @@ from math import prod
 
 from dgn_engine.model.architecture import Architecture, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.nets._net import Net, conv_chain, dense_chain, image_channels
-from dgn_engine.plugins import Option, OptionValue
+from dgn_engine.plugins import OptionValue, PluginOption
 
 
 def build(
@@ -25,5 +25,5 @@ def build(
 NET = Net(
     title="VCONV (flatten, 2 × dense 256)",
     build=build,
-    options=(Option("stride", "stride", 1, least=1, most=4),),
+    options=(PluginOption("stride", "stride", 1, least=1, most=4),),
 )

@@ -92,7 +92,7 @@ def test_a_session_of_a_hostile_name_is_written_shown_and_taken(
 def test_a_figure_of_a_run_is_written_beside_a_hostile_name(
     runs: Path, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("dgn_viewer.figure_command")
+    pytest.importorskip("dgn_engine.cli.figure")
     out = tmp_path / f"{HOSTILE}.{kind}"
     lines = said(
         capsys,

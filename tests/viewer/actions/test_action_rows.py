@@ -31,14 +31,14 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.file_events import TrainingOffered
 from dgn_engine.protocol.run_branches import StopBranch
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.elements import Empty
+from dgn_engine.scene.panel_spec import About, PanelSpec
 from dgn_viewer.actions.action_table import (
     experiment_actions,
     menu_of,
     panel_actions,
     regime_actions,
 )
-from dgn_viewer.scene.elements import Empty
-from dgn_viewer.scene.panel_spec import About, PanelSpec
 from tests.viewer.actions.action_bench import (
     ALWAYS,
     CATALOGUE,

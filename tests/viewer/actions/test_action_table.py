@@ -11,12 +11,12 @@ from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.panel_spec import all_panels
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.actions.action_table import menu_of
 from dgn_viewer.actions.palette import matches
 from dgn_viewer.application import Viewer
-from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.style import stylesheet
-from dgn_viewer.style.theme import LIGHT
 
 
 @pytest.mark.discovery

@@ -12,6 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.scene.differences import differences
+from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -19,8 +21,6 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.compare_page import ComparePage
-from dgn_viewer.scene.differences import differences
-from dgn_viewer.scene.elements import Scene
 from tests.viewer.conftest import small_run
 from tests.viewer.display.conftest import put_in_place
 from tests.viewer.display.x_user import XUser

@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QAbstractButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Resume, SetLearningRate
+from dgn_engine.scene.theme import DIMMED
 from dgn_viewer.application import Viewer
-from dgn_viewer.style.theme import DIMMED
 from tests.viewer.display.x_user import XUser
 
 pytestmark = pytest.mark.display

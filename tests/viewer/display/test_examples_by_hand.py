@@ -7,11 +7,11 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.linked_places import boxes
+from dgn_engine.scene.selection import NOTHING, selected
 from dgn_viewer.application import Viewer
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.linked_places import boxes
-from dgn_viewer.scene.selection import NOTHING, selected
 from tests.viewer.display.x_user import XUser
 
 pytestmark = pytest.mark.display

@@ -7,9 +7,9 @@ from PySide6.QtCore import QPoint, QRect
 from PySide6.QtWidgets import QMenu, QToolButton
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
-from dgn_viewer.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
 from dgn_viewer.window import Window
 from tests.viewer.display.x_user import XUser
 

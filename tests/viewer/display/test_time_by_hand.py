@@ -9,11 +9,11 @@ import pytest
 from PySide6.QtCore import QPoint
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.elements import Scene
 from tests.viewer.display.x_user import XUser
 
 pytestmark = pytest.mark.display

@@ -13,19 +13,19 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.protocol.results import Figure, PlottedLine
+from dgn_engine.scene import ramps
+from dgn_engine.scene.chart_settings import PLAIN, ChartSettings
+from dgn_engine.scene.elements import Chart, Scene
+from dgn_engine.scene.matrix_colours import ColourChoice
+from dgn_engine.scene.matrix_difference import Subtrahend
+from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.range_popup import RangePopup
-from dgn_viewer.experiments.result_figures import scene_of
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings
-from dgn_viewer.scene.elements import Chart, Scene
-from dgn_viewer.scene.matrix_colours import ColourChoice
-from dgn_viewer.scene.matrix_difference import Subtrahend
-from dgn_viewer.scene.panel_spec import View, all_panels
-from dgn_viewer.style import ramps
-from dgn_viewer.style.theme import LIGHT
 
 MakeView = Callable[..., View]
 MakeHost = Callable[[str], PanelDock]

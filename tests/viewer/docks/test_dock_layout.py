@@ -12,16 +12,16 @@ from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication, QLabel, QMainWindow, QTabBar, QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Empty
+from dgn_engine.scene.panel_spec import About, PanelSpec
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks import dock_layout
 from dgn_viewer.docks.dock_layout import _TabGroup
 from dgn_viewer.docks.layout_history import MOST, LayoutHistory, is_same
 from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.reading_age import Age
-from dgn_viewer.scene.elements import Empty
-from dgn_viewer.scene.panel_spec import About, PanelSpec
 from dgn_viewer.style.stylesheet import palette, stylesheet
-from dgn_viewer.style.theme import LIGHT
 
 
 def spec(name: str, area: Any, order: int, compares: bool = False) -> PanelSpec:

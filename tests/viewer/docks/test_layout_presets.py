@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from dgn_engine.scene.elements import Empty
+from dgn_engine.scene.panel_spec import About, PanelSpec, all_panels
 from dgn_viewer.docks.layout_presets import (
     LEAST_PANEL,
     PRESETS,
@@ -15,8 +17,6 @@ from dgn_viewer.docks.layout_presets import (
     preset_tree,
     tree_like,
 )
-from dgn_viewer.scene.elements import Empty
-from dgn_viewer.scene.panel_spec import About, PanelSpec, all_panels
 
 
 def spec(area: Any = "right", compares: bool = False, opened: bool = True) -> PanelSpec:

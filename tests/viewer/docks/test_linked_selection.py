@@ -13,12 +13,12 @@ from PySide6.QtWidgets import QApplication, QComboBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.scene.selection import NOTHING, selected
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.panel_spec import View, all_panels
-from dgn_viewer.scene.selection import NOTHING, selected
-from dgn_viewer.style.theme import DARK, LIGHT
 
 Panels = dict[str, PanelDock]
 DIGITS = np.random.default_rng(0).integers(0, 256, (20, 8, 8)).astype(np.uint8)

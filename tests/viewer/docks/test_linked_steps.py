@@ -8,10 +8,10 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.axes import step_axis
+from dgn_engine.scene.elements import Axis, Chart, Curve, Scene
 from dgn_viewer.docks.linked_steps import LinkedSteps, StepZoom
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.axes import step_axis
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Scene
 
 CURVE = Curve("train", np.arange(1, 101), np.linspace(2.0, 1.0, 100))
 SCENE = Scene((Chart("loss", "Loss", step_axis([CURVE]), Axis(), (CURVE,)),))

@@ -11,12 +11,12 @@ from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QMainWindow, QToolButton
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Empty
+from dgn_engine.scene.panel_spec import About, PanelSpec
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks.layout_presets import PRESETS, outline
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.scene.elements import Empty
-from dgn_viewer.scene.panel_spec import About, PanelSpec
 from dgn_viewer.style.stylesheet import stylesheet
-from dgn_viewer.style.theme import LIGHT
 
 LEFT = Qt.MouseButton.LeftButton
 

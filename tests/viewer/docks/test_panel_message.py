@@ -12,13 +12,13 @@ import torch
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.figures.provenance import context_of
+from dgn_engine.panels.training import PANEL
 from dgn_engine.protocol.commands import StartRun
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.panel_spec import Series, View
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_message import footer
-from dgn_viewer.figures.provenance import context_of
-from dgn_viewer.panels.training import PANEL
-from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.panel_spec import Series, View
 
 RUN = RunConfig(
     data=DataConfig(name="digits"),

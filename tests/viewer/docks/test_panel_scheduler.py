@@ -13,12 +13,12 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.commands import Command, ProbeRequest, ReportWindow, Watch
 from dgn_engine.protocol.events import Measured, Paused, ProbeScalars, RegimeSwapped
 from dgn_engine.protocol.frames import Frame, Reading, Watching
+from dgn_engine.scene.elements import Empty
+from dgn_engine.scene.panel_spec import About, PanelSpec, View
+from dgn_engine.views.history import History
+from dgn_engine.views.past_view import Past
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.docks.reading_age import ReadingAges
-from dgn_viewer.scene.elements import Empty
-from dgn_viewer.scene.panel_spec import About, PanelSpec, View
-from dgn_viewer.state.history import History
-from dgn_viewer.state.past_view import Past
 from tests.viewer.panels.pictures import run
 
 COST = 0.0045  # seconds of one drawing

@@ -26,15 +26,15 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.elements import Axis, Chart, Fact, Scene, Shown
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, choice
+from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle
 from dgn_viewer.docks.panel_message import PanelMessage
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.plots.rich_text import TextStyle
-from dgn_viewer.scene.elements import Axis, Chart, Fact, Scene, Shown
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
 from dgn_viewer.style.stylesheet import icon
-from dgn_viewer.style.theme import DARK, LIGHT, Theme
 from tests.viewer.panels.pictures import run
 
 DIRECT = Qt.FindChildOption.FindDirectChildrenOnly

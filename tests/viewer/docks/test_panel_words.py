@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from dgn_engine.protocol.frames import MISFIT, Reading
+from dgn_engine.scene.elements import Empty, Scene
+from dgn_engine.scene.panel_readings import readings_of
+from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_viewer.docks.panel_message import (
     State,
     footer,
     is_pending,
     message,
 )
-from dgn_viewer.scene.elements import Empty, Scene
-from dgn_viewer.scene.panel_readings import readings_of
-from dgn_viewer.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from tests.viewer.panels.pictures import run
 
 EMPTY = Empty("Why there is none.")

@@ -12,15 +12,15 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import CancelReading, GoOnReading, SetProbeExamples
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.elements import Axis, Chart, Empty, Scene, Shown
+from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.reading_controls import (
     ProbeExamplesDial,
     RefinementBar,
     offered_examples,
 )
-from dgn_viewer.scene.elements import Axis, Chart, Empty, Scene, Shown
-from dgn_viewer.scene.panel_spec import About, ComparedRun, PanelSpec, View
-from dgn_viewer.style.theme import LIGHT
 from tests.viewer.panels.pictures import run
 
 

@@ -7,9 +7,9 @@ from PySide6.QtGui import QHelpEvent
 from PySide6.QtWidgets import QApplication, QToolTip
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Fact
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.text_line import FactsLine, TextLine
-from dgn_viewer.scene.elements import Fact
-from dgn_viewer.style.theme import DARK, LIGHT
 
 FACTS = (Fact("$ρ$ max", "0.5", "The largest."), Fact("rank", "4", "How many."))
 

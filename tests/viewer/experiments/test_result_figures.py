@@ -9,12 +9,12 @@ import pytest
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.protocol.results import Figure, PlottedLine
-from dgn_viewer.experiments.result_figures import scene_of
+from dgn_engine.scene.elements import Chart
+from dgn_engine.scene.readout import describe
+from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.elements import Chart
-from dgn_viewer.scene.readout import describe
-from dgn_viewer.style.theme import DARK, LIGHT, Theme
 
 MODELS = tuple(90.0 + n % 8 for n in range(48))
 BOXES = Figure(

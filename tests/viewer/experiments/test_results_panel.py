@@ -17,15 +17,15 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.cli.reproduce import add_arguments
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
+from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.results import Claim, Figure, PlottedLine, Printed
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.application import Viewer
 from dgn_viewer.experiments.reproduce_request import ReproduceRequest
-from dgn_viewer.experiments.result_figures import scene_of
 from dgn_viewer.experiments.results_panel import EMPTY, ResultsPanel
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
-from dgn_viewer.style.theme import DARK, LIGHT
 
 ENTRY = ExperimentEntry(
     "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"

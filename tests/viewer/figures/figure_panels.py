@@ -8,12 +8,12 @@ from dataclasses import replace
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from dgn_viewer.figures.figure_page import draw_page
-from dgn_viewer.figures.figure_style import FigureStyle
-from dgn_viewer.figures.paper import print_style
-from dgn_viewer.figures.provenance import FigurePanel, context_of
-from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.panel_spec import View, all_panels
+from dgn_engine.figures.figure_page import draw_page
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.paper import print_style
+from dgn_engine.figures.provenance import FigurePanel, context_of
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.panel_spec import View, all_panels
 
 PANELS = all_panels()
 CLASSES = (

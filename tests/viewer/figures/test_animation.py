@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 from dgn_engine.errors import UserError
-from dgn_viewer.figures import animation_format
-from dgn_viewer.figures.animation import save_animation
-from dgn_viewer.figures.figure_style import FigureStyle
-from dgn_viewer.figures.provenance import FigurePanel, Provenance
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Scene
-from dgn_viewer.scene.fixed_axes import with_fixed_axes
+from dgn_engine.figures import animation_format
+from dgn_engine.figures.animation import save_animation
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
+from dgn_engine.scene.fixed_axes import with_fixed_axes
 
 STYLE = FigureStyle(width=3.25, dpi=50)
 

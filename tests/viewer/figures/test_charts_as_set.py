@@ -10,15 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 
-from dgn_viewer.figures.export_values import arrays
-from dgn_viewer.figures.figure_style import TEXT, FigureStyle
-from dgn_viewer.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.export_values import arrays
+from dgn_engine.figures.figure_style import TEXT, FigureStyle
+from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.scene.chart_settings import ChartSettings, adjusted, smoothed
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
+from dgn_engine.scene.matrix_colours import ColourChoice
+from dgn_engine.scene.matrix_difference import Subtrahend
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.chart_settings import ChartSettings, adjusted, smoothed
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Scene
-from dgn_viewer.scene.matrix_colours import ColourChoice
-from dgn_viewer.scene.matrix_difference import Subtrahend
-from dgn_viewer.style.theme import LIGHT
 from tests.viewer.figures.figure_panels import page
 
 X = np.arange(0, 3001)

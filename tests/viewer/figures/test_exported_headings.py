@@ -12,12 +12,12 @@ import pytest
 
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.figures import export_values
+from dgn_engine.figures.export_values import arrays, csv_text, save_numbers, write_export
+from dgn_engine.figures.provenance import Provenance, context_of
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.figures import export_values
-from dgn_viewer.figures.export_values import arrays, csv_text, save_numbers, write_export
-from dgn_viewer.figures.provenance import Provenance, context_of
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Mark, Matrix, Scene
-from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
+from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Mark, Matrix, Scene
+from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
 from tests.viewer.panels.pictures import run
 
 NTK = all_panels()["ntk"]

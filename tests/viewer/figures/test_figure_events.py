@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from dgn_viewer.figures.figure_page import draw_page
-from dgn_viewer.figures.figure_style import FigureStyle
-from dgn_viewer.figures.paper import print_style
-from dgn_viewer.figures.provenance import FigurePanel, Provenance
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Mark, Scene
+from dgn_engine.figures.figure_page import draw_page
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.paper import print_style
+from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Scene
 
 
 def test_a_figure_names_events_below_the_axis_and_names_never_overprint() -> None:

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from dgn_engine.errors import UserError
-from dgn_viewer.figures.figure_style import COLUMN, TEXT, FigureStyle, curve_names
-from dgn_viewer.figures.paper import print_style
-from dgn_viewer.figures.provenance import FigurePanel, Provenance
-from dgn_viewer.figures.set_text import fitting, settable, why_not_set, width_of, wrapped
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Scene
-from dgn_viewer.scene.panel_spec import View, all_panels
+from dgn_engine.figures.figure_style import COLUMN, TEXT, FigureStyle, curve_names
+from dgn_engine.figures.paper import print_style
+from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.set_text import fitting, settable, why_not_set, width_of, wrapped
+from dgn_engine.scene.elements import Axis, Chart, Curve, Scene
+from dgn_engine.scene.panel_spec import View, all_panels
 from tests.plugins import each
 from tests.viewer.figures.figure_panels import page, panel
 

@@ -19,12 +19,12 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from dgn_engine.errors import UserError
+from dgn_engine.figures.export_values import save_numbers, write_export
+from dgn_engine.figures.provenance import Provenance, context_of
+from dgn_engine.figures.save_figure import save_figure
+from dgn_engine.scene.elements import Empty, Scene
+from dgn_engine.scene.panel_spec import View, all_panels
 from dgn_engine.storage.inner_path import InnerPath
-from dgn_viewer.figures.export_values import save_numbers, write_export
-from dgn_viewer.figures.provenance import Provenance, context_of
-from dgn_viewer.figures.save_figure import save_figure
-from dgn_viewer.scene.elements import Empty, Scene
-from dgn_viewer.scene.panel_spec import View, all_panels
 from tests.plugins import each
 
 PANELS = all_panels()

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dgn_viewer.figures.figure_style import COLUMN, FigureStyle
-from dgn_viewer.figures.pgf_file import tex
-from dgn_viewer.figures.save_figure import save_page
-from dgn_viewer.scene.panel_spec import View
+from dgn_engine.figures.figure_style import COLUMN, FigureStyle
+from dgn_engine.figures.pgf_file import tex
+from dgn_engine.figures.save_figure import save_page
+from dgn_engine.scene.panel_spec import View
 from tests.viewer.figures.figure_panels import panel
 
 MakeView = Callable[..., View]

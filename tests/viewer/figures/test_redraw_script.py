@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from dgn_viewer.figures.figure_style import COLUMN, TEXT, FigureStyle
-from dgn_viewer.figures.save_figure import save_page
-from dgn_viewer.scene.chart_settings import ChartSettings, adjusted
-from dgn_viewer.scene.elements import Matrix
-from dgn_viewer.scene.panel_spec import View, all_panels
+from dgn_engine.figures.figure_style import COLUMN, TEXT, FigureStyle
+from dgn_engine.figures.save_figure import save_page
+from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.elements import Matrix
+from dgn_engine.scene.panel_spec import View, all_panels
 from tests.plugins import each
 from tests.viewer.figures.figure_panels import panel
 

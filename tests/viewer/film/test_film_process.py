@@ -15,15 +15,15 @@ import pytest
 from PIL import Image
 
 from dgn_engine.errors import UserError
+from dgn_engine.figures import film_child, film_process
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.film_order import Film, FilmOrder, FilmPanel
+from dgn_engine.figures.film_process import FilmCancelledError, FilmFaultError, FilmProcess
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.scene.panel_spec import View
 from dgn_engine.storage.runs.held_frames import HeldFrames
-from dgn_viewer.figures.figure_style import FigureStyle
-from dgn_viewer.film import film_child, film_process
-from dgn_viewer.film.film_order import Film, FilmOrder, FilmPanel
-from dgn_viewer.film.film_process import FilmCancelledError, FilmFaultError, FilmProcess
-from dgn_viewer.scene.panel_spec import View
-from dgn_viewer.state.frame_source import Source
-from dgn_viewer.state.past_view import PastViews
+from dgn_engine.views.frame_source import Source
+from dgn_engine.views.past_view import PastViews
 from tests.engine.confinement.trap_folder import make_trap_folder
 
 

@@ -27,9 +27,9 @@ from dgn_engine.protocol.events import (
     RunStarted,
     TensorInfo,
 )
+from dgn_engine.scene.elements import Empty
+from dgn_engine.scene.panel_spec import About, PanelSpec
 from dgn_viewer.inspector.inspector_column import Inspector
-from dgn_viewer.scene.elements import Empty
-from dgn_viewer.scene.panel_spec import About, PanelSpec
 
 LEFT = Qt.MouseButton.LeftButton
 CATALOGUE = Catalogue(

@@ -6,13 +6,13 @@ from dataclasses import replace
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.panels.overlap import PANEL as OVERLAP
+from dgn_engine.panels.spectrum import PANEL as SPECTRUM
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.commands import Command, Rewire, SetValueInput, SwapRegime
+from dgn_engine.scene.panel_spec import PanelSpec, View
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.inspector.pages.about_page import AboutPage
-from dgn_viewer.panels.overlap import PANEL as OVERLAP
-from dgn_viewer.panels.spectrum import PANEL as SPECTRUM
-from dgn_viewer.scene.panel_spec import PanelSpec, View
-from dgn_viewer.style.theme import LIGHT
 
 MakeView = Callable[..., View]
 

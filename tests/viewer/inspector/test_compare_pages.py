@@ -23,12 +23,12 @@ from dgn_engine.protocol.run_branches import (
     StopBranch,
 )
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.scene.theme import DARK
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
-from dgn_viewer.scene.elements import Mark
-from dgn_viewer.scene.panel_spec import ComparedRun, View
 from dgn_viewer.style.chosen_numbers import choose_numbers
-from dgn_viewer.style.theme import DARK
 from tests.viewer.inspector.inspected import CATALOGUE, STARTED
 from tests.viewer.panels.pictures import series
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.differences import Difference, Differences
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.inspector.pages.difference_table import DifferenceTable
-from dgn_viewer.scene.differences import Difference, Differences
-from dgn_viewer.style.theme import LIGHT
 
 
 def test_the_order_of_many_gate_layers_leaves_room_for_the_other_columns(qtbot: QtBot) -> None:

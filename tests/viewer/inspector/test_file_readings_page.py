@@ -21,9 +21,9 @@ from dgn_engine.protocol.file_reading import (
     OpenQuestion,
     Unsaid,
 )
+from dgn_engine.scene.reading_text import about_readings, fitting_in_words, reading_in_words
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.file_page import FilePage
-from dgn_viewer.scene.reading_text import about_readings, fitting_in_words, reading_in_words
 from tests.viewer.inspector.inspected import CATALOGUE, LISTED, press, tell
 
 K4 = FileReading(activation="relu", geometry="s2p1,s2p1")

@@ -25,12 +25,12 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.panel_spec import all_panels
+from dgn_engine.scene.theme import DARK
 from dgn_viewer.inspector.formula import typeset
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.run_page import RunPage
-from dgn_viewer.scene.panel_spec import all_panels
-from dgn_viewer.style.theme import DARK
 from tests.viewer.inspector.inspected import (
     CONFIG,
     SPEC,

@@ -27,11 +27,8 @@ from dgn_engine.protocol.commands import (
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_curves import RunCurves
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
-from dgn_engine.storage.runs.index import list_runs
-from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, words_of
-from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not
-from dgn_viewer.scene.elements import OVERLAYS
-from dgn_viewer.scene.overlaid import (
+from dgn_engine.scene.elements import OVERLAYS
+from dgn_engine.scene.overlaid import (
     alike,
     overlaid_runs,
     scalar_curves,
@@ -39,8 +36,11 @@ from dgn_viewer.scene.overlaid import (
     spectrum_curves,
     spectrum_steps,
 )
-from dgn_viewer.scene.panel_spec import OverlaidRun, Series, View
-from dgn_viewer.style.theme import LIGHT
+from dgn_engine.scene.panel_spec import OverlaidRun, Series, View
+from dgn_engine.scene.theme import LIGHT
+from dgn_engine.storage.runs.index import list_runs
+from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, words_of
+from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not
 from tests.faults import hostile_runs
 from tests.viewer.inspector.listed_rows import show_every_cell
 from tests.viewer.panels.pictures import LABELS, drawn

@@ -10,9 +10,9 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Command, Rewire
 from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
+from dgn_engine.scene.selection import NOTHING, selected
+from dgn_engine.scene.theme import DARK
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
-from dgn_viewer.scene.selection import NOTHING, selected
-from dgn_viewer.style.theme import DARK
 from tests.viewer.layer_strip.strips import DENSE, shown, started, tell
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier

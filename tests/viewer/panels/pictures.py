@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from dgn_engine.config import RunConfig
+from dgn_engine.figures.export_values import arrays, csv_text
+from dgn_engine.figures.provenance import Provenance
 from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_viewer.figures.export_values import arrays, csv_text
-from dgn_viewer.figures.provenance import Provenance
-from dgn_viewer.scene.elements import Axis, Chart, Empty, Scene
-from dgn_viewer.scene.panel_spec import ComparedRun, Series, View, all_panels
-from dgn_viewer.scene.readout import describe
+from dgn_engine.scene.elements import Axis, Chart, Empty, Scene
+from dgn_engine.scene.panel_spec import ComparedRun, Series, View, all_panels
+from dgn_engine.scene.readout import describe
 
 LABELS = np.array([0, 0, 1, 1, 1])
 TAGS = (

@@ -10,17 +10,17 @@ import pytest
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.figures.export_values import arrays, csv_text
+from dgn_engine.figures.provenance import Provenance
+from dgn_engine.figures.save_figure import save_figure
 from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.matrix_difference import difference
+from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.scene.readout import describe
+from dgn_engine.scene.theme import LIGHT
 from dgn_engine.text.written_numbers import plus_minus
-from dgn_viewer.figures.export_values import arrays, csv_text
-from dgn_viewer.figures.provenance import Provenance
-from dgn_viewer.figures.save_figure import save_figure
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.matrix_difference import difference
-from dgn_viewer.scene.panel_spec import ComparedRun, View
-from dgn_viewer.scene.readout import describe
-from dgn_viewer.style.theme import LIGHT
 from tests.viewer.panels.pictures import (
     LABELS,
     chart,

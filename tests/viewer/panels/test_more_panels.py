@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.elements import OVERLAYS
-from dgn_viewer.scene.layer_curves import chosen_layers, layers_note, over_steps
-from dgn_viewer.scene.panel_spec import View, all_panels
-from dgn_viewer.scene.readout import describe
-from dgn_viewer.scene.scatter import scattered
+from dgn_engine.scene.elements import OVERLAYS
+from dgn_engine.scene.layer_curves import chosen_layers, layers_note, over_steps
+from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.scene.readout import describe
+from dgn_engine.scene.scatter import scattered
 from tests.viewer.panels.pictures import chart, chosen, drawn, run, series
 
 PANELS = all_panels()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Fact, Mark, Matrix, Scene
-from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
+from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Mark, Matrix, Scene
+from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
 from tests.viewer.panels.pictures import (
     BARE,
     BY_CLASS,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_viewer.scene.axes import Range
-from dgn_viewer.scene.elements import Chart, Fact, Matrix, Scene
-from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
-from dgn_viewer.style.ramps import indices
+from dgn_engine.scene.axes import Range
+from dgn_engine.scene.elements import Chart, Fact, Matrix, Scene
+from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
+from dgn_engine.scene.ramps import indices
 from tests.viewer.panels.pictures import (
     BARE,
     BY_CLASS,

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dgn_viewer.figures.export_values import save_numbers
-from dgn_viewer.figures.provenance import context_of
-from dgn_viewer.scene.axes import chart_range
-from dgn_viewer.scene.elements import Axis, Chart, Scene
-from dgn_viewer.scene.panel_spec import View, all_panels
-from dgn_viewer.scene.readout import describe
+from dgn_engine.figures.export_values import save_numbers
+from dgn_engine.figures.provenance import context_of
+from dgn_engine.scene.axes import chart_range
+from dgn_engine.scene.elements import Axis, Chart, Scene
+from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.scene.readout import describe
 from tests.plugins import each
 
 PANELS = all_panels()

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.elements import Empty, Matrix, Scene
-from dgn_viewer.scene.panel_spec import View, all_panels
+from dgn_engine.scene.elements import Empty, Matrix, Scene
+from dgn_engine.scene.panel_spec import View, all_panels
 from tests.plugins import each
 
 PANELS = all_panels()
@@ -174,7 +174,7 @@ def test_a_montage_shows_each_example_once(make_view: MakeView) -> None:
 
 def test_panels_load_neither_torch_nor_qt() -> None:
     script = (
-        "import sys; from dgn_viewer.scene.panel_spec import all_panels; all_panels();"
+        "import sys; from dgn_engine.scene.panel_spec import all_panels; all_panels();"
         "print([m for m in ('torch', 'PySide6', 'pyqtgraph', 'matplotlib') if m in sys.modules])"
     )
     found = subprocess.run(

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.compared import b_name
-from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
+from dgn_engine.scene.compared import b_name
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
 from tests.plugins import each
 
 PANELS = all_panels()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Fact, Matrix, Scene
-from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
+from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Matrix, Scene
+from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
 from tests.viewer.panels.pictures import (
     BY_CLASS,
     LABELS,

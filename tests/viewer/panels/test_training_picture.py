@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import RunConfig, TrainingConfig
-from dgn_viewer.scene.chart_settings import ChartSettings, adjusted
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Fact, Mark, Scene
-from dgn_viewer.scene.panel_spec import ComparedRun, View
-from dgn_viewer.scene.readout import describe
+from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Mark, Scene
+from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.scene.readout import describe
 from tests.viewer.panels.pictures import (
     EPOCH,
     B,

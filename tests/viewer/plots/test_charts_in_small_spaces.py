@@ -13,11 +13,11 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QScrollBar
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX, LOW_CURVES
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.plots.thumbnail_row import HEIGHT, LOW
-from dgn_viewer.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX, LOW_CURVES
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Scene
-from dgn_viewer.style.theme import LIGHT
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 DIRECT = Qt.FindChildOption.FindDirectChildrenOnly

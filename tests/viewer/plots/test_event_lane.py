@@ -9,10 +9,10 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
-from dgn_viewer.style.theme import DARK, LIGHT
 
 LEFT = Qt.MouseButton.LeftButton
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
+from dgn_engine.scene import ramps
+from dgn_engine.scene.axes import chart_range, thinned
+from dgn_engine.scene.chart_layout import GAP, Margins, arrange, spread
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Ramp, same
+from dgn_engine.scene.panel_spec import all_panels
+from dgn_engine.scene.theme import DARK, LIGHT, Theme
+from dgn_engine.scene.ticks import linear_ticks, log_ticks
+from dgn_engine.scene.typeset import TextRun, html, plain, runs
 from dgn_engine.text.written_numbers import number
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.scene.axes import chart_range, thinned
-from dgn_viewer.scene.chart_layout import GAP, Margins, arrange, spread
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp, same
-from dgn_viewer.scene.panel_spec import all_panels
-from dgn_viewer.scene.ticks import linear_ticks, log_ticks
-from dgn_viewer.scene.typeset import TextRun, html, plain, runs
-from dgn_viewer.style import ramps
-from dgn_viewer.style.theme import DARK, LIGHT, Theme
 
 RAMPS: tuple[Ramp, ...] = ("gates", "sequential", "diverging")
 

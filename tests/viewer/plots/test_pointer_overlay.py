@@ -9,10 +9,10 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.plots.paced_call import FRAME_MS, TRAINING_MS
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Scene
-from dgn_viewer.style.theme import DARK, LIGHT
 
 
 def scene(seed: int = 0) -> Scene:

@@ -11,10 +11,10 @@ from PySide6.QtGui import QImage, QMouseEvent, QWheelEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.garbage_collector import install_gui_garbage_collector
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
-from dgn_viewer.style.theme import DARK, LIGHT
 
 
 def _matrix(n: int = 8, seed: int = 0, **more: object) -> Chart:

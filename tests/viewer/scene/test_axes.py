@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.axes import (
+from dgn_engine.scene.axes import (
     Range,
     chart_range,
     class_names,
@@ -16,8 +16,8 @@ from dgn_viewer.scene.axes import (
     step_axis,
     thinned,
 )
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, finite_range, same
-from dgn_viewer.scene.panel_spec import View
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, finite_range, same
+from dgn_engine.scene.panel_spec import View
 from tests.viewer.panels.pictures import run
 
 

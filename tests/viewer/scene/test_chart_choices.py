@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dgn_engine.errors import UserError
-from dgn_viewer.scene.chart_choices import ChartChoice, Drawn, asked_range, choices, typed_range
-from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings
-from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Matrix, Ramp, Scene
-from dgn_viewer.scene.matrix_colours import ColourChoice
-from dgn_viewer.scene.matrix_difference import Subtrahend
+from dgn_engine.scene.chart_choices import ChartChoice, Drawn, asked_range, choices, typed_range
+from dgn_engine.scene.chart_settings import PLAIN, ChartSettings
+from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Matrix, Ramp, Scene
+from dgn_engine.scene.matrix_colours import ColourChoice
+from dgn_engine.scene.matrix_difference import Subtrahend
 
 
 def _loss(label: str = "step", y: float = 1.0) -> Chart:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.chart_layout import (
+from dgn_engine.scene.chart_layout import (
     Box,
     ChartPlace,
     Margins,
@@ -15,7 +15,7 @@ from dgn_viewer.scene.chart_layout import (
     aspect,
     spread,
 )
-from dgn_viewer.scene.elements import Axis, Chart, Matrix
+from dgn_engine.scene.elements import Axis, Chart, Matrix
 
 NOTHING = Margins()
 TEN = Margins(10, 10, 10, 10)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.axes import chart_range
-from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings, adjusted, smoothed
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Scene
-from dgn_viewer.scene.matrix_colours import ColourChoice
+from dgn_engine.scene.axes import chart_range
+from dgn_engine.scene.chart_settings import PLAIN, ChartSettings, adjusted, smoothed
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
+from dgn_engine.scene.matrix_colours import ColourChoice
 
 
 def looped(values: list[float], weight: float) -> list[float]:

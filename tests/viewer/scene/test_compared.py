@@ -8,9 +8,9 @@ import pytest
 
 from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.compared import b_name, compared_reading, compared_view, why_not_compared
-from dgn_viewer.scene.elements import Mark
-from dgn_viewer.scene.panel_spec import ComparedRun, View
+from dgn_engine.scene.compared import b_name, compared_reading, compared_view, why_not_compared
+from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.panel_spec import ComparedRun, View
 from tests.viewer.panels.pictures import layers, run, series
 
 READING = Reading("gates", 3)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.figures.export_values import csv_text
-from dgn_viewer.scene.delta_cursor import delta_lines, value_at, with_delta
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Scene
+from dgn_engine.figures.export_values import csv_text
+from dgn_engine.scene.delta_cursor import delta_lines, value_at, with_delta
+from dgn_engine.scene.elements import Axis, Chart, Curve, Scene
 
 STEPS = np.array([1, 5, 10, 20])
 TRAIN = Curve("train", STEPS, np.array([2.0, 1.5, np.nan, 0.5]))

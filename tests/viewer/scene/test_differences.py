@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
-from dgn_viewer.scene.differences import Difference, differences
-from dgn_viewer.scene.panel_spec import ComparedRun, Series, View
+from dgn_engine.scene.differences import Difference, differences
+from dgn_engine.scene.panel_spec import ComparedRun, Series, View
 
 
 def series(points: dict[int, float]) -> Series:

@@ -10,11 +10,11 @@ import pytest
 from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.probe_examples import ProbeExamples
-from dgn_viewer.scene.axes import example_rows
-from dgn_viewer.scene.elements import Chart, Scene
-from dgn_viewer.scene.example_readout import example_readout
-from dgn_viewer.scene.linked_places import selection_at
-from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
+from dgn_engine.scene.axes import example_rows
+from dgn_engine.scene.elements import Chart, Scene
+from dgn_engine.scene.example_readout import example_readout
+from dgn_engine.scene.linked_places import selection_at
+from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
 from tests.viewer.panels.pictures import LABELS, chart, run, symmetric
 
 PIXELS = np.arange(5 * 4, dtype=np.uint8).reshape(5, 2, 2)

@@ -9,7 +9,7 @@ import pytest
 
 from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.gate_agreement import MEANS, gate_agreement
+from dgn_engine.scene.gate_agreement import MEANS, gate_agreement
 
 LAYERS = (
     LayerInfo(0, "dense 1", "dense", (4,)),

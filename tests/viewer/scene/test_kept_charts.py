@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings
-from dgn_viewer.scene.kept_charts import charts_as_json, charts_of_json
-from dgn_viewer.scene.matrix_colours import SPANS, ColourChoice
-from dgn_viewer.scene.matrix_difference import Subtrahend
+from dgn_engine.scene.chart_settings import PLAIN, ChartSettings
+from dgn_engine.scene.kept_charts import charts_as_json, charts_of_json
+from dgn_engine.scene.matrix_colours import SPANS, ColourChoice
+from dgn_engine.scene.matrix_difference import Subtrahend
 
 EVERY = (
     ChartSettings(last=200),

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dgn_engine.protocol.probe_examples import ProbeExamples
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Scene, Subjects
-from dgn_viewer.scene.linked_places import boxes, curve_at, selection_at
-from dgn_viewer.scene.panel_spec import View, all_panels
-from dgn_viewer.scene.selection import NOTHING, selected
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene, Subjects
+from dgn_engine.scene.linked_places import boxes, curve_at, selection_at
+from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.scene.selection import NOTHING, selected
 
 AXIS = Axis()
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from dgn_viewer.scene.elements import Mark
-from dgn_viewer.scene.mark_labels import (
+from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.mark_labels import (
     GAP,
     LINE,
     Chip,

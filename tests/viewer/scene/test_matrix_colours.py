@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.axes import Range
-from dgn_viewer.scene.chart_settings import ChartSettings, adjusted
-from dgn_viewer.scene.elements import Array, Axis, Chart, Matrix, Ramp, Scene
-from dgn_viewer.scene.matrix_colours import ColourChoice, Span, ranged, sharing, span_range
+from dgn_engine.scene.axes import Range
+from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.elements import Array, Axis, Chart, Matrix, Ramp, Scene
+from dgn_engine.scene.matrix_colours import ColourChoice, Span, ranged, sharing, span_range
 
 
 def by_hand(values: list[float], share: float) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgn_viewer.scene.chart_settings import ChartSettings, adjusted
-from dgn_viewer.scene.elements import Array, Axis, Chart, Matrix, Scene
-from dgn_viewer.scene.matrix_difference import Subtrahend
+from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.elements import Array, Axis, Chart, Matrix, Scene
+from dgn_engine.scene.matrix_difference import Subtrahend
 
 TAGS = ("cat", "dog")
 A = np.array([[1.0, 0.25], [0.25, 1.0]])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dgn_engine.scene.number_style import NUMBERS, written
+from dgn_engine.scene.typeset import runs
 from dgn_engine.text.printable import printable
-from dgn_viewer.scene.number_style import NUMBERS, written
-from dgn_viewer.scene.typeset import runs
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
 

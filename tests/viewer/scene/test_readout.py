@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Mark, Matrix
-from dgn_viewer.scene.readout import describe, nearest
+from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix
+from dgn_engine.scene.readout import describe, nearest
 
 
 def curve(name: str, x: list[float], y: list[float]) -> Curve:

@@ -9,9 +9,9 @@ import pytest
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol.commands import Purpose
 from dgn_engine.protocol.events import FileListed, FileUseCheck, LayerMatch, RunStarted
-from dgn_viewer.scene.file_use_text import first_use, offer_of
-from dgn_viewer.scene.panel_spec import View
-from dgn_viewer.scene.run_text import (
+from dgn_engine.scene.file_use_text import first_use, offer_of
+from dgn_engine.scene.panel_spec import View
+from dgn_engine.scene.run_text import (
     ago,
     data_in_words,
     layer_name,

@@ -3,7 +3,7 @@
 import pytest
 
 from dgn_engine.config import DataConfig
-from dgn_viewer.scene.run_text import ago, data_in_words
+from dgn_engine.scene.run_text import ago, data_in_words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.chart_layout import (
+from dgn_engine.scene.chart_layout import (
     GAP,
     LEAST_CURVES,
     LEAST_MATRIX,
@@ -18,7 +18,7 @@ from dgn_viewer.scene.chart_layout import (
     arrange,
     fitted,
 )
-from dgn_viewer.scene.elements import Axis, Chart, Matrix
+from dgn_engine.scene.elements import Axis, Chart, Matrix
 
 AROUND = Margins(30, 20, 10, 20)
 CLASSES = Axis("class", limits=(-0.5, 3.5), ticks=((0.0, "cat"), (2.0, "dog")))

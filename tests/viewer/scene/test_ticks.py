@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.elements import Axis, Chart, Matrix
-from dgn_viewer.scene.ticks import (
+from dgn_engine.scene.elements import Axis, Chart, Matrix
+from dgn_engine.scene.ticks import (
     axis_label,
     axis_ticks,
     bar_ticks,

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.scene.axes import chart_range
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Fact, Matrix, Ramp, Scene
-from dgn_viewer.scene.scatter import scattered
-from dgn_viewer.scene.two_steps import scene_of_steps
+from dgn_engine.scene.axes import chart_range
+from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Matrix, Ramp, Scene
+from dgn_engine.scene.scatter import scattered
+from dgn_engine.scene.two_steps import scene_of_steps
 
 STEPS = (0, 900)
 AT = np.arange(4.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dgn_viewer.scene.typeset import TextRun, html, plain, runs
+from dgn_engine.scene.typeset import TextRun, html, plain, runs
 
 
 @pytest.mark.parametrize(

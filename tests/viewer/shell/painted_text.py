@@ -14,10 +14,10 @@ from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QTransform
 from PySide6.QtWidgets import QScrollBar, QTabBar, QWidget
 
+from dgn_engine.scene.typeset import runs
 from dgn_viewer.plots.chart_frame import FramePicture, paint_frame
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.typeset import runs
 from tests.viewer.shell.clipped_text import shown_text
 
 _CAPITALS = 0.72  # height of a capital or a figure as a share of the type size

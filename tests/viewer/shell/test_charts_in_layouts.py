@@ -8,12 +8,12 @@ import pytest
 from PySide6.QtWidgets import QMainWindow
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.panels import overlap, training
+from dgn_engine.scene.chart_settings import ChartSettings
+from dgn_engine.scene.matrix_colours import ColourChoice
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.panels import overlap, training
-from dgn_viewer.scene.chart_settings import ChartSettings
-from dgn_viewer.scene.matrix_colours import ColourChoice
 from dgn_viewer.shell.window_layout import apply_layout, layout_json
-from dgn_viewer.style.theme import LIGHT
 
 PANELS = {"overlap": overlap.PANEL, "training": training.PANEL}
 KEPT = {

@@ -19,9 +19,9 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.protocol.commands import OpenFile, Pause, Rewire, SaveWeights, SwapRegime
+from dgn_engine.scene.elements import Scene
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.inspector_column import LEAST_WIDTH
-from dgn_viewer.scene.elements import Scene
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from tests.viewer.conftest import small_run

@@ -13,17 +13,17 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 from torch import nn
 
+from dgn_engine.figures.provenance import context_of
 from dgn_engine.protocol.commands import OpenFile, Pause, Purpose
 from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, WeightsTaken
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.scene.elements import Empty, Scene
+from dgn_engine.scene.panel_spec import all_panels
+from dgn_engine.scene.run_text import short_names
 from dgn_engine.training import probe_schedule
+from dgn_engine.views.history import History, compared_run
 from dgn_viewer.application import Viewer
-from dgn_viewer.figures.provenance import context_of
 from dgn_viewer.inspector.pages.file_page import FilePage
-from dgn_viewer.scene.elements import Empty, Scene
-from dgn_viewer.scene.panel_spec import all_panels
-from dgn_viewer.scene.run_text import short_names
-from dgn_viewer.state.history import History, compared_run
 from tests.viewer.gestures import LEFT, opened_file
 
 RELU = FileReading(activation="relu")

@@ -17,18 +17,18 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.errors import UserError
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.scene.chart_settings import ChartSettings
+from dgn_engine.scene.elements import same
+from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.figures.figure_style import FigureStyle
 from dgn_viewer.notices import Notice
-from dgn_viewer.scene.chart_settings import ChartSettings
-from dgn_viewer.scene.elements import same
-from dgn_viewer.scene.panel_spec import View, all_panels
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.export import PanelExport, captured, write_panels
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.shell.figure_thread import FigureThread
-from dgn_viewer.style.theme import DARK, LIGHT
 
 PANELS = all_panels()
 # Curves, a spectrum and matrices; that each panel makes a figure is tested beside the figures.

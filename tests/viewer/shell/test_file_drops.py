@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Command, CompareRun, OpenFile
-from dgn_viewer.scene.file_use_text import USES, FileUse
+from dgn_engine.scene.file_use_text import USES, FileUse
+from dgn_engine.scene.theme import DARK
 from dgn_viewer.shell.file_drops import DropTarget
-from dgn_viewer.style.theme import DARK
 
 CORNER = QPointF(5, 5)  # on no zone
 

@@ -17,10 +17,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.shell.help_window import GUIDE, Heading, HelpWindow, as_text, documents, headings
-from dgn_viewer.style.theme import DARK, LIGHT
 
 ROOT = Path(__file__).parents[3]
 LINK = re.compile(r"\]\(([\w/.-]+\.md)")

@@ -12,9 +12,9 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import SaveWeights
+from dgn_engine.scene.elements import Scene
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
-from dgn_viewer.scene.elements import Scene
 from tests.viewer.gestures import LEFT, drop, save_export
 
 CORNER = QPoint(50, 50)

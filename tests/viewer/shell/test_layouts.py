@@ -10,11 +10,11 @@ from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Command, Watch
+from dgn_engine.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
+from dgn_engine.scene.elements import Scene
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.layout_presets import PRESETS, outline
 from dgn_viewer.plots.scene_view import SceneView
-from dgn_viewer.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
-from dgn_viewer.scene.elements import Scene
 
 SIZES = ((1024, 700), (1280, 800), (1440, 900))
 

@@ -26,13 +26,13 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.theme import DARK
 from dgn_viewer.notices import Notice, NoticeButton, Notices, refusal_in_words
 from dgn_viewer.shell import notice_line
 from dgn_viewer.shell.banner import QuestionRow
 from dgn_viewer.shell.notice_line import NoticeLine
 from dgn_viewer.shell.notice_list import NoticeList
 from dgn_viewer.shell.statusbar import StatusBar
-from dgn_viewer.style.theme import DARK
 from tests.viewer.layer_strip.strips import started
 
 BEGUN = started()

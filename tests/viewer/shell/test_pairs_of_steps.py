@@ -26,12 +26,12 @@ from dgn_engine.protocol.commands import (
     StartRun,
     Watch,
 )
+from dgn_engine.scene.elements import Scene
 from dgn_engine.session.comparison import network_at
 from dgn_engine.session.engine import Engine
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
-from dgn_viewer.scene.elements import Scene
 from dgn_viewer.window import Window
 from tests.viewer.conftest import small_run
 

@@ -16,12 +16,12 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.commands import NoteRun, Pause, SwapRegime
 from dgn_engine.protocol.events import RunShown
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
+from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.run_table import words_of
 from dgn_viewer.inspector.pages.runs_page import RunsPage
-from dgn_viewer.scene.elements import Scene
 from dgn_viewer.window import Window
 from tests.viewer.gestures import answer_dialog, drop, press
 

@@ -13,13 +13,13 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.chart_words import charts_in_words
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.layer_strip.gate_chip import GateChip
 from dgn_viewer.plots import spoken_charts
 from dgn_viewer.plots.spoken_charts import SpokenCharts
-from dgn_viewer.scene.chart_words import charts_in_words
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix
 from dgn_viewer.window import Window
 
 

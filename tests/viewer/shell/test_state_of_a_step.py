@@ -25,10 +25,10 @@ from dgn_engine.protocol.events import (
     SettingChanged,
 )
 from dgn_engine.protocol.run_state import Change, RunChanges, RunState
+from dgn_engine.views.history import History
+from dgn_engine.views.past_view import Past
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from dgn_viewer.shell.toolbar import RunToolbar
-from dgn_viewer.state.history import History
-from dgn_viewer.state.past_view import Past
 from tests.viewer.layer_strip.strips import started
 from tests.viewer.timeline.past_frames import frame
 

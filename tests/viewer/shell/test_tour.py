@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.events import RegimeSwapped, Rewired
+from dgn_engine.scene.theme import DARK
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.shell.tour import Tour, _place
-from dgn_viewer.style.theme import DARK
 from tests.viewer.conftest import small_run
 
 

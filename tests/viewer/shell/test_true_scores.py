@@ -25,8 +25,8 @@ from dgn_engine.protocol.commands import (
     Undo,
 )
 from dgn_engine.protocol.events import FileListed
+from dgn_engine.scene.elements import Empty, Scene
 from dgn_viewer.application import Viewer
-from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.window import Window
 from tests.viewer.conftest import small_run
 

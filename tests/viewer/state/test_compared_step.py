@@ -9,11 +9,11 @@ from dgn_engine.protocol.compared_frames import ComparedFrames
 from dgn_engine.protocol.events import ComparisonOpened, Measured
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.folder_layout import is_same_folder
-from dgn_viewer.scene.panel_spec import all_panels
-from dgn_viewer.state.compared_step import ComparedStep
-from dgn_viewer.state.history import History
-from dgn_viewer.state.past_view import Past
+from dgn_engine.views.compared_step import ComparedStep
+from dgn_engine.views.history import History
+from dgn_engine.views.past_view import Past
 from tests.viewer.panels.pictures import run
 
 BEGUN = run((2,), (3,))

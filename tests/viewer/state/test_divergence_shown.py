@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 from PySide6.QtCore import QObject
 
+from dgn_engine.figures.provenance import context_of
+from dgn_engine.panels.training import PANEL
 from dgn_engine.protocol.events import Diverged, Event, RegimeSwapped
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.figures.provenance import context_of
+from dgn_engine.scene.axes import step_axis
+from dgn_engine.scene.elements import Curve, Scene
+from dgn_engine.scene.panel_spec import View
+from dgn_engine.views.event_marks import marks_of
 from dgn_viewer.notices import Notices
-from dgn_viewer.panels.training import PANEL
-from dgn_viewer.scene.axes import step_axis
-from dgn_viewer.scene.elements import Curve, Scene
-from dgn_viewer.scene.panel_spec import View
-from dgn_viewer.state.event_marks import marks_of
 from tests.viewer.layer_strip.strips import started
 
 RUN = started()

@@ -15,9 +15,9 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.scene.elements import Mark
-from dgn_viewer.state.event_marks import changes_network, marks_of
-from dgn_viewer.state.history import History
+from dgn_engine.scene.elements import Mark
+from dgn_engine.views.event_marks import changes_network, marks_of
+from dgn_engine.views.history import History
 from tests.viewer.panels.pictures import run
 
 BEFORE = RunState().after(run((2,), (3,), (2,)))

@@ -23,8 +23,8 @@ from dgn_engine.protocol.events import (
     SettingChanged,
 )
 from dgn_engine.protocol.frames import Frame, Reading, freeze
-from dgn_viewer.state import history as history_module
-from dgn_viewer.state.history import MOST_GAPS, MOST_MARKS, History
+from dgn_engine.views import history as history_module
+from dgn_engine.views.history import MOST_GAPS, MOST_MARKS, History
 
 
 def run_started(run: int = 1, paused: bool = False) -> RunStarted:

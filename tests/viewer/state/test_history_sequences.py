@@ -26,9 +26,9 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_viewer.scene.elements import Mark
-from dgn_viewer.scene.panel_spec import ComparedRun, View
-from dgn_viewer.state.history import History
+from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.views.history import History
 from tests.viewer.panels.pictures import assert_same, layers, run, series
 
 CONFIG = RunConfig(

@@ -20,8 +20,8 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_viewer.scene.panel_spec import View
-from dgn_viewer.state.history import History
+from dgn_engine.scene.panel_spec import View
+from dgn_engine.views.history import History
 from tests.viewer.panels.pictures import run
 
 BEGUN = run((2,), (3,))

@@ -19,11 +19,11 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.past_events import FramesRecorded
 from dgn_engine.protocol.run_branches import ComparedMoved
 from dgn_engine.protocol.run_curves import TRAINING
-from dgn_viewer.scene.differences import Difference, differences, sides_of
-from dgn_viewer.scene.panel_spec import ComparedRun, View
-from dgn_viewer.state.compared_step import ComparedStep
-from dgn_viewer.state.history import History
-from dgn_viewer.state.past_view import Past
+from dgn_engine.scene.differences import Difference, differences, sides_of
+from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.views.compared_step import ComparedStep
+from dgn_engine.views.history import History
+from dgn_engine.views.past_view import Past
 from tests.viewer.panels.pictures import run, series
 
 BEGUN = run((2,), (3,))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from dgn_engine.panels.training import PANEL as TRAINING
 from dgn_engine.protocol.events import Measured, ProbeSetChanged, RegimeSwapped, Rewired
 from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.scene.axes import at_step
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.panel_readings import before
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
-from dgn_viewer.panels.training import PANEL as TRAINING
-from dgn_viewer.scene.axes import at_step
-from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.panel_readings import before
-from dgn_viewer.state.history import History
-from dgn_viewer.state.past_view import Past
-from dgn_viewer.state.recorded_view import view_at
+from dgn_engine.views.history import History
+from dgn_engine.views.past_view import Past
+from dgn_engine.views.recorded_view import view_at
 from tests.viewer.layer_strip.strips import started
 from tests.viewer.timeline.past_frames import frame, record
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dgn_engine.protocol.events import Event, ProbeScalars, ProbesLeft, RunContinued
+from dgn_engine.scene.elements import Axis, Chart, Scene
+from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_message import footer
-from dgn_viewer.scene.elements import Axis, Chart, Scene
-from dgn_viewer.scene.panel_spec import View, all_panels
-from dgn_viewer.state.history import History
 from tests.viewer.panels.pictures import run
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtWidgets import QApplication, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.inspector.pages.origin_field import OriginField
 from dgn_viewer.style import appearance
-from dgn_viewer.style.theme import LIGHT
 from dgn_viewer.widgets.form_fields import ListField, PickBox
 from dgn_viewer.widgets.layouts import column
 from dgn_viewer.widgets.number_field import NumberField

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dgn_viewer.scene.elements import Matrix, Ramp
-from dgn_viewer.style import ramps
-from dgn_viewer.style.theme import DARK, LIGHT, Theme
+from dgn_engine.scene import ramps
+from dgn_engine.scene.elements import Matrix, Ramp
+from dgn_engine.scene.theme import DARK, LIGHT, Theme
 
 Colours = NDArray[np.float64]
 THEMES = [LIGHT, DARK]

@@ -15,8 +15,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.style import appearance, stylesheet
-from dgn_viewer.style.theme import DARK, LIGHT, Theme
 from dgn_viewer.widgets.layouts import column
 
 THEMES = [LIGHT, DARK]

@@ -9,10 +9,10 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.commands import Command, CompareRun
 from dgn_engine.protocol.compared_frames import ComparedFrames, CompareHeld
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.panel_spec import View
 from dgn_engine.storage.runs.held_frames import HeldFrames
-from dgn_viewer.scene.panel_spec import View
-from dgn_viewer.state.frame_source import Source
-from dgn_viewer.state.history import History
+from dgn_engine.views.frame_source import Source
+from dgn_engine.views.history import History
 from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
 from dgn_viewer.timeline.step_cursor import StepCursor
 from tests.viewer.timeline.past_frames import frame

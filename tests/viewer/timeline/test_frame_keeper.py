@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.events import Event, Paused, RegimeSwapped
 from dgn_engine.protocol.past_events import FramesRecorded
-from dgn_viewer.state.history import History
+from dgn_engine.views.history import History
 from dgn_viewer.timeline import frame_keeper
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.time_bar import TimeBar

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dgn_engine.storage.runs.held_frames import HeldFrames
-from dgn_viewer.state.frame_source import Source
+from dgn_engine.views.frame_source import Source
 from dgn_viewer.timeline import past_reader
 from dgn_viewer.timeline.past_reader import PastReader
 

@@ -14,8 +14,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.events import RecordingMended
 from dgn_engine.protocol.past_events import FramesRecorded
-from dgn_viewer.scene.elements import Mark
-from dgn_viewer.state.history import History
+from dgn_engine.scene.elements import Mark
+from dgn_engine.views.history import History
 from dgn_viewer.timeline.past_reader import _moved
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider

@@ -10,11 +10,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QWidget
 
 from dgn_engine.protocol.commands import Command
+from dgn_engine.scene.panel_spec import PanelSpec, Trial, View
+from dgn_engine.scene.theme import Theme
+from dgn_engine.scene.typeset import html
 from dgn_viewer.inspector.formula import FormulaView
-from dgn_viewer.scene.panel_spec import PanelSpec, Trial, View
-from dgn_viewer.scene.typeset import html
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, plain_label, push_button
 
 _NOT_NOW = "It cannot be tried on what is shown now, or it is so already"

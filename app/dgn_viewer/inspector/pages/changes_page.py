@@ -11,9 +11,9 @@ from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMan
 from dgn_engine.protocol.commands import Command, UndoSetting
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 _NONE = (

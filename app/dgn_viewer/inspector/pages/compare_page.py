@@ -21,13 +21,13 @@ from dgn_engine.protocol.run_branches import (
     StopBranch,
 )
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.differences import differences
+from dgn_engine.scene.panel_spec import View
+from dgn_engine.scene.run_text import branch_in_words
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.inspector.pages.difference_table import DifferenceTable
 from dgn_viewer.inspector.pages.origin_field import OriginField, origin_in_words
-from dgn_viewer.scene.differences import differences
-from dgn_viewer.scene.panel_spec import View
-from dgn_viewer.scene.run_text import branch_in_words
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.form_fields import ListField, PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row

@@ -8,9 +8,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
 
-from dgn_viewer.scene.differences import Difference, Differences
+from dgn_engine.scene.differences import Difference, Differences
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.style.theme import Theme
 
 _SETTINGS = "Set differently"
 _COLUMNS = ("", "A", "B", "B − A")

@@ -31,8 +31,8 @@ from dgn_engine.protocol.probe_commands import (
 )
 from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
 from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.example_grid import ExampleGrid

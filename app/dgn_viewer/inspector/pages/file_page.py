@@ -25,13 +25,13 @@ from dgn_engine.protocol.file_events import (
     ReadingsFound,
 )
 from dgn_engine.protocol.file_reading import FileReading, FittingReading
+from dgn_engine.scene.file_use_text import USES, first_use, offer_of
+from dgn_engine.scene.theme import Theme
 from dgn_engine.text.loading_acts import acts_of_loading
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
 from dgn_viewer.inspector.pages.network_data import NetworkData
 from dgn_viewer.inspector.pages.reading_section import ReadingSection
-from dgn_viewer.scene.file_use_text import USES, first_use, offer_of
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 from dgn_viewer.widgets.message_line import MessageLine, set_role

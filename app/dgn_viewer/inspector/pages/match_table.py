@@ -9,9 +9,9 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
 
 from dgn_engine.protocol.events import LayerMatch, TensorInfo
-from dgn_viewer.scene.run_text import short_names
+from dgn_engine.scene.run_text import short_names
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PickBox
 
 _COLUMNS = ("layer", "needs", "found", "tensor")

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QComboBox, QLineEdit
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.run_branches import CheckpointsListed
+from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.typeset import plain
 from dgn_engine.text.written_numbers import time_left
-from dgn_viewer.scene.elements import Mark
-from dgn_viewer.scene.typeset import plain
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.widgets.form_fields import PickBox
 

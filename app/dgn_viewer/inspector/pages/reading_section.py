@@ -16,8 +16,7 @@ from dgn_engine.protocol.file_reading import (
     FittingReading,
     Unsaid,
 )
-from dgn_engine.text.printable import printable
-from dgn_viewer.scene.reading_text import (
+from dgn_engine.scene.reading_text import (
     GEOMETRY_ABOUT,
     about_readings,
     activation_title,
@@ -25,6 +24,7 @@ from dgn_viewer.scene.reading_text import (
     fitting_in_words,
     reading_in_words,
 )
+from dgn_engine.text.printable import printable
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.widgets.form_fields import PickBox, WordField
 from dgn_viewer.widgets.form_section import Section

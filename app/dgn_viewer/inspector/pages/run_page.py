@@ -14,10 +14,10 @@ from dgn_engine.protocol.commands import Command, EstimateRun, StartRun
 from dgn_engine.protocol.engine_events import RunEstimated
 from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunStarted, Working
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.scene.theme import Theme
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.notices import in_form_words
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, push_button, row, scrolling
 from dgn_viewer.widgets.message_line import MessageLine
 

@@ -18,14 +18,14 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QColor
 
 from dgn_engine.protocol.run_list import RecordedRun
+from dgn_engine.scene.elements import OVERLAYS
+from dgn_engine.scene.number_style import written
+from dgn_engine.scene.run_text import ago
+from dgn_engine.scene.theme import Theme
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.printable import printable, printable_name
 from dgn_engine.text.written_numbers import duration, percent
-from dgn_viewer.scene.elements import OVERLAYS
-from dgn_viewer.scene.number_style import written
-from dgn_viewer.scene.run_text import ago
 from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.style.theme import Theme
 
 Index = QModelIndex | QPersistentModelIndex
 NAME, NOTES = 0, 9

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
+from dgn_engine.scene.theme import Theme
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_viewer.inspector.pages.run_table import (
     COLUMNS,
@@ -32,7 +33,6 @@ from dgn_viewer.inspector.pages.run_table import (
     words_of,
 )
 from dgn_viewer.style.stylesheet import icon
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 from dgn_viewer.widgets.message_line import MessageLine

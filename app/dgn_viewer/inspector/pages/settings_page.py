@@ -17,12 +17,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.scene.number_style import NUMBERS
+from dgn_engine.scene.theme import Theme
 from dgn_engine.storage.runs import folder_layout
 from dgn_viewer.inspector.pages.storage_section import StorageSection
-from dgn_viewer.scene.number_style import NUMBERS
 from dgn_viewer.settings import BUDGETS, DEFAULT_BUDGET, Settings
 from dgn_viewer.style.stylesheet import tip
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField

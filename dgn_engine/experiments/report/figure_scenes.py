@@ -1,0 +1,348 @@
+"""Figures of results as scenes: the window, reports and their pages draw them as every panel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dgn_engine.experiments.report.formatting import series_of
+from dgn_engine.experiments.report.mathematics import typeset
+from dgn_engine.protocol.results import Figure, PlottedLine
+from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Matrix, Role, Scene
+from dgn_engine.scene.matrix_colours import Span, ranged, span_range
+from dgn_engine.scene.scatter import scattered
+from dgn_engine.scene.typeset import plain
+from dgn_engine.text.written_numbers import number
+
+_FEW = 12  # points of a line that are marked
+_ROOM = 0.06  # of the values' range, above and below them
+_ASIDE = 0.02  # the same to the sides, where points are marked
+_TICKS = 6
+_LONG = 20  # characters of a name that does not stand beside its curve
+_FAR_DOWN = 1e-9  # of a value, on logarithmic axes
+_COLOURS: Span = "middle_98"  # of pictures
+BOX, CLOUD = 0.36, 0.11  # half-widths of a box and of a cloud; 1 is from category to category
+_APART = 0.28  # of two marks of one category
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_PRINTED: tuple[Dash, ...] = ("dot", "dashdot", "dash")
+_WHISKER = 1.5  # interquartile ranges
+
+
+@dataclass(frozen=True)
+class BoxPlot:
+    """Quartiles and median of the values at one place; whiskers reach the furthest value within
+    1.5 interquartile ranges of the box (Tukey).
+    """
+
+    at: float
+    low: float
+    first: float
+    median: float
+    third: float
+    high: float
+
+
+def scene_of(figures: tuple[Figure, ...]) -> Scene:
+    return Scene(tuple(_chart(figure, row) for row, figure in enumerate(figures)))
+
+
+def _chart(figure: Figure, row: int) -> Chart:
+    if figure.image:
+        return _picture(figure, row)
+    curves = tuple(_all_curves(figure))
+    return Chart(
+        key=figure.name,
+        title=typeset(figure.title),
+        x=_across(figure),
+        y=Axis(typeset(figure.y), log=figure.log_y, limits=_limits(figure)),
+        curves=curves,
+        row=row,
+        named_above=bool(figure.categories) or any(len(plain(c.name)) > _LONG for c in curves),
+    )
+
+
+def _picture(figure: Figure, row: int) -> Chart:
+    """A montage of tiles, or one image, in colours from its 1st to its 99th percentile."""
+    values = np.asarray(figure.image, dtype=np.float64)
+    matrix = Matrix(figure.name, values, "sequential", 0.0, 1.0, bar=typeset(figure.scale))
+    reach = span_range([values], _COLOURS)
+    return Chart(
+        key=figure.name,
+        title=typeset(figure.title),
+        x=_tile_axis(figure.x, figure.columns, values.shape[1]),
+        y=_tile_axis(figure.y, figure.rows, values.shape[0]),
+        matrix=matrix if reach is None else ranged(matrix, *reach),
+        row=row,
+        square=True,
+    )
+
+
+def _tile_axis(label: str, names: Sequence[str], pixels: int) -> Axis:
+    """Each row or column of tiles named at its middle; one empty pixel is between two tiles."""
+    pitch = (pixels + 1) / max(len(names), 1)
+    ticks = tuple(((place + 0.5) * pitch - 1.0, typeset(name)) for place, name in enumerate(names))
+    return Axis(typeset(label), limits=(-0.5, pixels - 0.5), ticks=ticks)
+
+
+def _across(figure: Figure) -> Axis:
+    count = len(figure.categories)
+    if not count:
+        ticks = _own_ticks(figure)
+        limits = None if ticks is None else _around(ticks[0][0], ticks[-1][0], figure.log_x)
+        return Axis(typeset(figure.x), log=figure.log_x, ticks=ticks, limits=limits)
+    ticks = tuple((float(at), typeset(name)) for at, name in enumerate(figure.categories))
+    return Axis(typeset(figure.x), limits=(-0.5, count - 0.5), ticks=ticks, places=True)
+
+
+def _own_ticks(figure: Figure) -> tuple[tuple[float, str], ...] | None:
+    """Return a tick for each x of a few whole numbers: widths, depths; None where there are more
+    than fit."""
+    values = sorted({value for line in figure.lines for value in line.x})
+    if figure.log_x and values and values[0] <= 0:
+        return None
+    if not 2 <= len(values) <= _TICKS or not all(value == round(value) for value in values):
+        return None
+    return tuple((value, number(value)) for value in values)
+
+
+def _around(low: float, high: float, log: bool) -> tuple[float, float]:
+    """Leave room for markers at both ends."""
+    if log:
+        room = (high / low) ** _ASIDE
+        return low / room, high * room
+    return low - _ASIDE * (high - low), high + _ASIDE * (high - low)
+
+
+def _limits(figure: Figure) -> tuple[float, float] | None:
+    """Return what the axis of values shows, its bounds kept; None leaves that to the drawer.
+
+    Of the band of a long line the outermost twentieths do not count: one wide interval would press
+    all curves flat.
+    """
+    log = figure.log_y
+    shown = np.array([value for line in figure.lines for value in _reached(line, log)])
+    shown = np.clip(shown[np.isfinite(shown) & ((shown > 0) | (not log))], *value_limits(figure))
+    if not shown.size:
+        return None
+    shown = np.log10(shown) if log else shown
+    low, high = float(shown.min()), float(shown.max())
+    room = _ROOM * (high - low) or (0.1 if log else 0.05 * abs(low) or 0.5)
+    if log:
+        return 10.0 ** (low - room), 10.0 ** (high + room)
+    least, most = value_limits(figure)
+    if low >= 0.0:
+        least = max(least, 0.0)  # nothing that is drawn is negative
+    return max(low - room, least), min(high + room, most)
+
+
+def _reached(line: PlottedLine, log: bool) -> list[float]:
+    if not line.x:
+        return list(line.y[-1:])
+    spreads = zip(line.y, line.spread, strict=False)
+    edges = [edge for y, half in spreads for edge in (y - half, y + half) if math.isfinite(edge)]
+    edges = [edge for edge in edges if edge > 0 or not log]
+    if line.style == "line" and len(line.y) > _FEW and edges:
+        edges = [float(edge) for edge in np.quantile(edges, (0.05, 0.95))]
+    return [*line.y, *edges]
+
+
+def _all_curves(figure: Figure) -> Iterator[Curve]:
+    reach = [value for line in figure.lines for value in line.x if math.isfinite(value)]
+    ends = (min(reach), max(reach)) if reach else (0.0, 1.0)
+    if figure.categories:
+        ends = (-0.5, len(figure.categories) - 0.5)
+    for line, x, look in zip(figure.lines, places(figure), looks(figure), strict=True):
+        role, dash = look
+        if line.style == "boxes":
+            yield from _boxes(boxes(line), role)
+        elif not line.x:
+            level = np.full(2, line.y[-1] if line.y else math.nan)
+            across = dash if line.style == "printed" else "dash"
+            yield Curve(typeset(line.label), np.array(ends), level, role=role, dash=across)
+        elif figure.categories or line.style in ("points", "cloud") or len(x) < 2:
+            yield from _points(line, x, role, figure.log_y)
+        else:
+            yield from _curves(line, look, figure.log_y)
+
+
+def _curves(line: PlottedLine, look: tuple[Role, Dash], log: bool) -> Iterator[Curve]:
+    """The band of its spread, and the curve."""
+    role, dash = look
+    x, y = np.asarray(line.x, dtype=np.float64), np.asarray(line.y, dtype=np.float64)
+    if line.spread:
+        yield _band(x, y, np.asarray(line.spread, dtype=np.float64), role, log)
+    thick = line.style == "line"
+    marked = x.size <= _FEW
+    yield Curve(typeset(line.label), x, y, role=role, dash=dash, thick=thick, marker=marked)
+
+
+def _band(x: Array, y: Array, half: Array, role: Role, log: bool) -> Curve:
+    """The outline of y ± half; what is not positive on a logarithmic axis goes far down."""
+    inside = np.isfinite(y + half) & ((y > 0) | (not log))
+    x, low, high = x[inside], (y - half)[inside], (y + half)[inside]
+    if log and low.size:
+        low = np.maximum(low, _FAR_DOWN * high)
+    outline = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
+    return Curve("", *outline, role=role, segments=True, filled=True)
+
+
+def _points(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Iterator[Curve]:
+    """Points without a line between them, rings where they were printed, and upright bars of
+    their spread."""
+    order = np.argsort(np.asarray(x, dtype=np.float64), kind="stable")
+    at = np.asarray(x, dtype=np.float64)[order]
+    y = np.asarray(line.y, dtype=np.float64)[order]
+    yield replace(scattered(typeset(line.label), at, y, role), ring=line.style == "printed")
+    if line.spread:
+        half = np.asarray(line.spread, dtype=np.float64)[order]
+        ends = np.stack([y - half, y + half], axis=1)
+        yield Curve("", *_broken(at, np.where(ends > 0, ends, np.nan) if log else ends), role=role)
+
+
+def _boxes(found: Sequence[BoxPlot], role: Role) -> Iterator[Curve]:
+    """Each edge of the boxes as a curve of its own, so that x never falls."""
+    at = np.array([box.at for box in found])
+    sides = np.stack([at - BOX, at - BOX, at + BOX, at + BOX], axis=1)
+    ends = sides[:, 1:3]
+    heights = {
+        name: np.array([getattr(box, name) for box in found])
+        for name in ("low", "first", "median", "third", "high")
+    }
+    first, third = heights["first"], heights["third"]
+    yield Curve("", *_paths(sides, np.stack([first, third, third, first], axis=1)), role=role)
+    yield Curve("", *_paths(ends, np.stack([first, first], axis=1)), role=role)
+    median = np.stack([heights["median"]] * 2, axis=1)
+    yield Curve("median", *_paths(ends, median), role="text", thick=True)
+    for edge, far in ((first, heights["low"]), (third, heights["high"])):
+        yield Curve("", *_broken(at, np.stack([edge, far], axis=1)), role=role)
+
+
+def _broken(x: Array, y: Array) -> tuple[Array, Array]:
+    """A short upright path at each x through the row of y, none joined to the next."""
+    return _paths(np.repeat(x[:, None], y.shape[1], axis=1), y)
+
+
+def _paths(x: Array, y: Array) -> tuple[Array, Array]:
+    """The rows as one curve that NaN breaks between them."""
+    gap = np.full((len(y), 1), np.nan)
+    return np.hstack([x, x[:, -1:]]).ravel(), np.hstack([y, gap]).ravel()
+
+
+def looks(figure: Figure) -> list[tuple[Role, Dash]]:
+    """Return token and dash of each line.
+
+    What was printed is grey, each with another dash, and counts for no colour; 'ideal, d = 2' is
+    dotted in the colour of the line 'd = 2'.
+    """
+    measured = [n for n, line in enumerate(figure.lines) if line.style not in ("printed", "boxes")]
+    series = {place: series_of(index) for index, place in enumerate(measured)}
+    found: list[tuple[Role, Dash]] = []
+    grey = 0
+    for place, line in enumerate(figure.lines):
+        partner = partner_of(figure, line)
+        if place in series:
+            found.append(series[place])
+        elif line.style == "boxes":
+            found.append(("muted", "solid"))
+        elif partner is not None:
+            found.append((series[partner][0], "dot"))
+        else:
+            found.append(("muted", _PRINTED[grey % len(_PRINTED)]))
+            grey += 1
+    return found
+
+
+def partner_of(figure: Figure, line: PlottedLine) -> int | None:
+    """Return which measured line a printed one stands beside: 'd = 2' for 'ideal, d = 2'."""
+    if line.style != "printed" or not line.x or figure.categories:
+        return None
+    _, comma, label = line.label.partition(", ")
+    found = (n for n, one in enumerate(figure.lines) if one.style == "line" and one.label == label)
+    return next(found, None) if comma else None
+
+
+def value_limits(figure: Figure) -> tuple[float, float]:
+    """Return what a value cannot lie beyond: 0 and 100 of an accuracy, else infinities."""
+    if "accuracy" in figure.y and "%" in figure.y:
+        return 0.0, 100.0
+    return -math.inf, math.inf
+
+
+def places(figure: Figure) -> list[tuple[float, ...]]:
+    """Return x of each line as it is drawn.
+
+    Over categories the marks of one place stand beside each other, and a cloud is spread sideways.
+    """
+    if not figure.categories:
+        return [line.x for line in figure.lines]
+    return [
+        tuple(
+            at + _offset(figure, index, at) + side
+            for at, side in zip(line.x, _sideways(line), strict=True)
+        )
+        for index, line in enumerate(figure.lines)
+    ]
+
+
+def boxes(line: PlottedLine) -> list[BoxPlot]:
+    """Return a box for each place of the line that has a finite value."""
+    found = []
+    for at in sorted(set(line.x)):
+        values = sorted(
+            y for x, y in zip(line.x, line.y, strict=True) if x == at and math.isfinite(y)
+        )
+        if values:
+            found.append(_box(at, values))
+    return found
+
+
+def _box(at: float, values: Sequence[float]) -> BoxPlot:
+    first, median, third = (_quantile(values, share) for share in (0.25, 0.5, 0.75))
+    reach = _WHISKER * (third - first)
+    inside = [value for value in values if first - reach <= value <= third + reach]
+    return BoxPlot(at, min(*inside, first), first, median, third, max(*inside, third))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Linear between the two nearest values, as numpy's default."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def _offset(figure: Figure, index: int, at: float) -> float:
+    """Return how far a line's marks stand beside the middle of a category."""
+    kind = _kind(figure.lines[index])
+    beside = [
+        place for place, line in enumerate(figure.lines) if _kind(line) == kind and at in line.x
+    ]
+    if kind == "boxes":
+        return 0.0
+    right = kind == "points" and any(line.style == "boxes" for line in figure.lines)
+    if right:  # of the box, which it would be lost in
+        return BOX + _APART / 3 * (1 + beside.index(index))
+    return _APART * (beside.index(index) - (len(beside) - 1) / 2)
+
+
+def _kind(line: PlottedLine) -> str:
+    return line.style if line.style in ("boxes", "cloud") else "points"
+
+
+def _sideways(line: PlottedLine) -> list[float]:
+    """Return steps to the side that keep the points of a cloud apart, in the order of the values.
+
+    They follow the golden ratio, so that the same values are always drawn alike.
+    """
+    if line.style != "cloud":
+        return [0.0] * len(line.x)
+    steps = [0.0] * len(line.x)
+    for at in set(line.x):
+        here = sorted((y, index) for index, y in enumerate(line.y) if line.x[index] == at)
+        for rank, (_, index) in enumerate(here):
+            share = (0.5 + rank * _GOLDEN) % 1.0
+            steps[index] = 0.0 if len(here) == 1 else CLOUD * (2.0 * share - 1.0)
+    return steps

@@ -1,0 +1,175 @@
+"""What the charts of a figure need around their data, by the measured width of their words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.set_text import LINE, fitting, width_of, wrapped
+from dgn_engine.scene.axes import Range, chart_range
+from dgn_engine.scene.chart_layout import Box, ChartPlace, Margins, arrange
+from dgn_engine.scene.elements import Axis, Chart
+from dgn_engine.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, spaced
+from dgn_engine.text.written_numbers import number
+
+BAR = 6.0  # points: width of a colour bar
+PAD = 3.0  # between an axis and its words
+KEY = 14.0  # of the line before a name in a key
+_NAMES = 0.35  # share of a chart that names at its line ends may take; else they stand above it
+_TURNS = 4  # layouts until nothing changes any more
+
+
+@dataclass(frozen=True)
+class ChartFit:
+    """How the words of a chart fit: title in lines, class names upright or turned, a key above.
+
+    A kernel whose columns would have turned names has none: its rows are the same examples.
+    """
+
+    title: tuple[str, ...]
+    turned: bool = False
+    key: tuple[tuple[str, ...], ...] = ()  # names of curves in rows; empty: at the line ends
+    x_label: str = ""
+    y_label: str = ""
+    bar: tuple[str, ...] = ()  # lines
+
+
+def named_curves(chart: Chart) -> list[str]:
+    """Names that are written; the raw values behind a smoothed line have none."""
+    return [curve.name for curve in chart.curves if curve.name and not curve.faint]
+
+
+def drawn_range(chart: Chart) -> tuple[Range, Range]:
+    """What the chart shows, in drawn coordinates (powers of ten on logarithmic axes)."""
+    x, y = chart_range(chart)
+    return _powers(x, chart.x), _powers(y, chart.y)
+
+
+def _powers(reach: Range, axis: Axis) -> Range:
+    return (float(np.log10(reach[0])), float(np.log10(reach[1]))) if axis.log else reach
+
+
+def laid_out(
+    charts: Sequence[Chart], width: float, height: float, style: FigureStyle
+) -> tuple[dict[str, ChartPlace], dict[str, ChartFit]]:
+    """Places of the charts within (width, height) points, and how their words fit there."""
+    fits = {chart.key: ChartFit((chart.title,)) for chart in charts}
+    places: dict[str, ChartPlace] = {}
+    for _ in range(_TURNS):
+        margins = {chart.key: _margins(chart, fits[chart.key], style) for chart in charts}
+        places = arrange(charts, margins, width, height)
+        found = {
+            chart.key: _fit(chart, places[chart.key], fits[chart.key], style) for chart in charts
+        }
+        if found == fits:
+            break
+        fits = found
+    return places, fits
+
+
+def x_ticks(chart: Chart, box: Box, style: FigureStyle, turned: bool) -> list[Tick]:
+    """The ticks of the x axis whose labels do not touch."""
+    if turned and _named_by_rows(chart):
+        return []
+    reach, _ = drawn_range(chart)
+    ticks = axis_ticks(chart.x, reach, max(2, min(5, int(box.width / (5 * style.small)))))
+    if chart.matrix is not None and chart.x.ticks is None:  # there is no unit 2.5
+        ticks = tuple((value, number(value)) for value, _ in ticks if value.is_integer())
+    gaps = [_half(text, style, turned) for _, text in ticks]
+    places = [(value - reach[0]) / (reach[1] - reach[0]) * box.width for value, _ in ticks]
+    return [ticks[index] for index in spaced(ticks, places, gaps)]
+
+
+def _named_by_rows(chart: Chart) -> bool:
+    """Whether rows and columns are the same examples: the rows of this chart, or of one left of it,
+    have the names."""
+    return chart.square and chart.y.ticks in ((), chart.x.ticks) and bool(chart.x.ticks)
+
+
+def y_ticks(chart: Chart, box: Box, style: FigureStyle) -> list[Tick]:
+    _, reach = drawn_range(chart)
+    ticks = axis_ticks(chart.y, reach, 5 if box.height > 70 else 3)
+    places = [(value - reach[0]) / (reach[1] - reach[0]) * box.height for value, _ in ticks]
+    kept = spaced(ticks, places, [style.small * 0.6] * len(ticks))
+    return [ticks[index] for index in kept]
+
+
+def _half(text: str, style: FigureStyle, turned: bool) -> float:
+    return style.small * 0.6 if turned else width_of(text, style.small) / 2 + 1.5
+
+
+def _fit(chart: Chart, place: ChartPlace, before: ChartFit, style: FigureStyle) -> ChartFit:
+    box, room = place.box, place.room
+    across = room.left + box.width + room.right
+    if chart.small:
+        return ChartFit((fitting(chart.title, style.small, box.width),))
+    named = chart.x.ticks is not None  # classes: each wants its name
+    reach, _ = drawn_range(chart)
+    wanted = axis_ticks(chart.x, reach, 5) if named else ()
+    turned = before.turned or len(x_ticks(chart, box, style, turned=False)) < len(wanted)
+    names = named_curves(chart)
+    widest = max((width_of(name, style.small) for name in names), default=0.0)
+    key = before.key
+    if names and (key or chart.named_above or widest > _NAMES * across):
+        key = _rows(names, style, box.width)
+    return ChartFit(
+        tuple(wrapped(chart.title, style.size, across, bold=True)),
+        turned,
+        key,
+        fitting(axis_label(chart.x), style.size, across),
+        fitting(axis_label(chart.y), style.size, box.height + room.bottom),
+        _bar_lines(chart, box.height + 2 * min(room.top, room.bottom), style),
+    )
+
+
+def _bar_lines(chart: Chart, length: float, style: FigureStyle) -> tuple[str, ...]:
+    if chart.matrix is None or not chart.matrix.bar:
+        return ()
+    lines = wrapped(chart.matrix.bar, style.size, length)
+    return tuple(lines) if len(lines) < 3 else (fitting(chart.matrix.bar, style.size, length),)
+
+
+def _rows(names: Sequence[str], style: FigureStyle, width: float) -> tuple[tuple[str, ...], ...]:
+    rows: list[list[str]] = [[]]
+    used = 0.0
+    for name in dict.fromkeys(names):
+        wide = KEY + width_of(name, style.small) + 8.0
+        if rows[-1] and used + wide > width:
+            rows.append([])
+            used = 0.0
+        rows[-1].append(name)
+        used += wide
+    return tuple(map(tuple, rows))
+
+
+def _margins(chart: Chart, fit: ChartFit, style: FigureStyle) -> Margins:
+    size, small = style.size, style.small
+    if chart.small:
+        return Margins(1.0, small * LINE + 2.0, 1.0, 2.0)
+    x, y = drawn_range(chart)
+    ticks = [text for _, text in axis_ticks(chart.y, y, 5)]
+    left = max((width_of(text, small) for text in ticks), default=0.0) + PAD + 1.0
+    left += size * LINE + 1.0 if chart.y.label else 0.0
+    top = len(fit.title) * size * LINE + 4.0 + len(fit.key) * small * LINE
+    names = [text for _, text in axis_ticks(chart.x, x, 5)]
+    if fit.turned and _named_by_rows(chart):
+        names = []
+    deep = max((width_of(text, small) for text in names), default=0.0) if fit.turned else small
+    bottom = PAD + (deep + 1.0 if names else 0.0)
+    bottom += size + 3.0 if chart.x.label else 0.0
+    lane = small * LINE + 2.0 if chart.timed and chart.marks else 0.0
+    return Margins(left, top, _right(chart, fit, style), bottom, lane)
+
+
+def _right(chart: Chart, fit: ChartFit, style: FigureStyle) -> float:
+    right = 5.0
+    if chart.matrix is not None and chart.matrix.bar:
+        ticks = max((width_of(text, style.small) for _, text in bar_ticks(chart)), default=0.0)
+        right += 4.0 + BAR + PAD + ticks + 3.0 + max(len(fit.bar), 1) * style.size * LINE
+    names = named_curves(chart)
+    if names and not fit.key:
+        right += max(width_of(name, style.small) for name in names) + 4.0
+    return right

@@ -1,0 +1,158 @@
+"""Saves the numbers behind a scene, all of them, bit for bit: NPZ, or CSV a chart."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dgn_engine.errors import UserError
+from dgn_engine.figures.provenance import Provenance
+from dgn_engine.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene, Shown
+from dgn_engine.scene.ticks import axis_label
+from dgn_engine.scene.typeset import plain
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.text.printable import csv_cell
+from dgn_engine.text.written_numbers import number
+
+FORMATS = (".npz", ".csv")
+
+
+def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, ...]:
+    """Write one NPZ, or one CSV for each chart (`NAME.CHART.csv`); returns what was written."""
+    if isinstance(shown, Empty):
+        raise UserError(f"{context.title} shows nothing to export: {shown.reason}")
+    match path.suffix.lower():
+        case ".npz":
+            write_export(path, npz_bytes(shown, context))
+            return (path,)
+        case ".csv":
+            written = []
+            for chart in shown.charts:
+                file = path.with_name(f"{path.stem}.{chart.key}.csv")
+                write_export(file, csv_text(chart).encode("utf-8"))
+                written.append(file)
+            return tuple(written)
+    raise UserError(f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}.")
+
+
+def npz_bytes(scene: Scene, context: Provenance) -> bytes:
+    """The arrays of `arrays` as a compressed NPZ that loads without pickle."""
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays(scene, context))
+    return content.getvalue()
+
+
+def arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
+    """Every array of the scene under its chart's name.
+
+    A curve: `CHART.CURVE.x` and `.y`; a matrix: `CHART.values` with `CHART.rows` and
+    `CHART.columns`, what each stands for, and of an estimate `CHART.values_error`; `CHART.axes`:
+    names of x and y; `about`: JSON.
+    """
+    about = context.as_dict() | {"facts": {plain(f.name): f.value for f in scene.facts}}
+    if scene.note:
+        about |= {"note": scene.note.replace("$", "")}  # 'K = K^F, over Θ^f.'
+    found: dict[str, Array] = {"about": np.array(json.dumps(about, ensure_ascii=False))}
+    for chart in scene.charts:
+        found[f"{chart.key}.axes"] = np.array([_name(chart, "x"), _name(chart, "y")])
+        for index, curve in enumerate(raw_curves(chart)):
+            name = _curve_name(curve, index)
+            found[f"{chart.key}.{name}.x"] = curve.x
+            found[f"{chart.key}.{name}.y"] = curve.y
+        if chart.matrix is not None:
+            rows, columns = _headings(chart.matrix)
+            found[f"{chart.key}.values"] = chart.matrix.values
+            if chart.matrix.error is not None:
+                found[f"{chart.key}.values_error"] = chart.matrix.error
+            found[f"{chart.key}.rows"] = np.array(rows)
+            found[f"{chart.key}.columns"] = np.array(columns)
+    return found
+
+
+def raw_curves(chart: Chart) -> tuple[Curve, ...]:
+    """The curves whose numbers are exported: smoothed lines are for the eye."""
+    return tuple(curve for curve in chart.curves if not curve.smoothed)
+
+
+def csv_text(chart: Chart, between: str = ",") -> str:
+    """A matrix with its headings, or curves one after the other: name, x, y."""
+    text = io.StringIO()
+    table = csv.writer(text, delimiter=between, lineterminator="\n")
+    if chart.matrix is not None:
+        rows, columns = _headings(chart.matrix)
+        _row(table, [f"{chart.matrix.row_name} \\ {chart.matrix.column_name}", *columns])
+        for heading, values in zip(rows, chart.matrix.values.tolist(), strict=True):
+            _row(table, [heading, *values])
+        if chart.matrix.error is not None:
+            _row(table, [])
+            _row(table, ["standard error", *columns])
+            for heading, values in zip(rows, chart.matrix.error.tolist(), strict=True):
+                _row(table, [heading, *values])
+        return text.getvalue()
+    weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
+    shown = (
+        f" (raw; shown smoothed {', '.join(f'{number(w)}' for w in weights)})" if weights else ""
+    )
+    _row(table, ["curve", _name(chart, "x"), f"{_name(chart, 'y')}{shown}"])
+    for index, curve in enumerate(raw_curves(chart)):
+        name = _curve_name(curve, index)
+        for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
+            _row(table, [name, x, y])
+    return text.getvalue()
+
+
+def _row(table: Any, cells: Sequence[object]) -> None:
+    table.writerow([csv_cell(cell) for cell in cells])
+
+
+def _headings(matrix: Matrix) -> tuple[list[str], list[str]]:
+    rows, columns = matrix.values.shape
+    tiled = matrix.tile is not None
+    return (
+        _each(matrix.row_name, rows, () if tiled else matrix.row_labels),
+        _each(matrix.column_name, columns, () if tiled else matrix.column_labels),
+    )
+
+
+def _each(name: str, count: int, labels: tuple[str, ...]) -> list[str]:
+    return [labels[i] if i < len(labels) else f"{name} {i}" for i in range(count)]
+
+
+def _curve_name(curve: Curve, index: int) -> str:
+    return plain(curve.name) or f"curve {index}"
+
+
+def _name(chart: Chart, which: str) -> str:
+    if which == "x":
+        return plain(axis_label(chart.x)) or "x"
+    return plain(axis_label(chart.y)) or plain(chart.title) or "y"
+
+
+def write_export(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; raises `UserError` that says why it could not."""
+    try:
+        write_file(path, content)
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def _refusal(path: Path, error: OSError) -> UserError:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            why, what = "the disk is full", "Make room or choose another folder"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            why, what = f"the folder {path.parent} is not writable", "Choose another folder"
+        case errno.ENOENT | errno.ENOTDIR:
+            why, what = f"there is no folder {path.parent}", "Choose another folder"
+        case errno.EISDIR:
+            why, what = "it is a folder", "Choose another name"
+        case _:
+            why, what = error.strerror or str(error), "Choose another place"
+    return UserError(f"Cannot write {path.name}: {why}. {what}; nothing was exported.")

@@ -1,0 +1,280 @@
+"""Panels on one page: their charts, letters, headings and caption at the figure's final size."""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from matplotlib.figure import Figure
+
+from dgn_engine.errors import UserError
+from dgn_engine.figures.chart_margins import ChartFit, laid_out
+from dgn_engine.figures.figure_charts import draw_chart
+from dgn_engine.figures.figure_style import FigureStyle, renamed
+from dgn_engine.figures.paper import INCH, Paper
+from dgn_engine.figures.provenance import FigurePanel
+from dgn_engine.figures.set_text import LINE, check_legend, wrapped
+from dgn_engine.scene.chart_layout import NARROW, Box, ChartPlace
+from dgn_engine.scene.elements import Chart
+from dgn_engine.scene.theme import LIGHT
+from dgn_engine.scene.typeset import literal
+from dgn_engine.text.written_numbers import number
+
+EDGE = 3.0  # points around everything
+_GAP = 10.0  # between two panels
+_LEAST = 24.0  # points of a chart's data, upwards and sideways
+_LEGIBLE = 0.17  # share of the width, where they can be laid out otherwise
+_SHRINK = tuple(share / 20 for share in range(20, 9, -1))  # of the height, while squares keep
+
+
+@dataclass(frozen=True)
+class _PanelPlace:
+    """One panel in its place: how high it is, and its charts from its own left top."""
+
+    panel: FigurePanel
+    heading: tuple[str, ...]
+    height: float
+    places: dict[str, ChartPlace]
+    fits: dict[str, ChartFit]
+
+
+def draw_page(panels: Sequence[FigurePanel], style: FigureStyle) -> Figure:
+    """The figure of these panels; call inside `print_style`, in which it has to be saved as well.
+
+    Raises `UserError` where they do not fit into the size asked for.
+    """
+    check_legend(style.legend)
+    panels = _lettered([replace(one, scene=renamed(one.scene, style)) for one in panels], style)
+    width = style.width * INCH - 2 * EDGE
+    across = style.columns(len(panels))
+    each = (width - _GAP * (across - 1)) / across
+    caption = _caption(panels, style, width)
+    below = len(caption) * style.small * LINE + (4.0 if caption else 0.0)
+    free = style.height * INCH - 2 * EDGE - below if style.height else None
+    rows = _rows(panels, across, each, free, style)
+    tops = list(itertools.accumulate((_high(row) + _GAP for row in rows), initial=EDGE))
+    height = style.height * INCH if style.height else tops[-1] - _GAP + below + EDGE
+    paper = Paper(style.width * INCH, height, style)
+    for top, row in zip(tops, rows, strict=False):
+        for place, block in enumerate(row):
+            _draw_block(paper, block, EDGE + place * (each + _GAP), top, len(panels) > 1)
+    for index, line in enumerate(caption):
+        y = height - below - EDGE + 4.0 + style.small + index * style.small * LINE
+        paper.text(EDGE, y, line, style.small, LIGHT.muted)
+    return paper.figure
+
+
+def _lettered(panels: Sequence[FigurePanel], style: FigureStyle) -> list[FigurePanel]:
+    """Letters before the headings of several panels, or before the charts of one."""
+    if not style.letters:
+        return list(panels)
+    if len(panels) > 1:
+        return [
+            replace(one, context=replace(one.context, title=f"{letter} {one.context.title}"))
+            for one, letter in zip(panels, _letters(), strict=False)
+        ]
+    (panel,) = panels
+    letters = _letters()
+    charts = tuple(
+        chart if chart.small else replace(chart, title=f"{next(letters)} {chart.title}".strip())
+        for chart in panel.scene.charts
+    )
+    return [replace(panel, scene=replace(panel.scene, charts=charts))]
+
+
+def _letters() -> itertools.chain[str]:
+    """(a), (b) … (z), (aa) …"""
+    alphabet = string.ascii_lowercase
+    pairs = (first + second for first in alphabet for second in alphabet)
+    return itertools.chain(f"({one})" for one in itertools.chain(alphabet, pairs))
+
+
+def _caption(panels: Sequence[FigurePanel], style: FigureStyle, width: float) -> list[str]:
+    """Where each panel's data come from, its facts and its note, in lines of this width."""
+    if not style.caption:
+        return []
+    parts: list[str] = []
+    for panel in panels:
+        facts = ", ".join(f"{fact.name} = {fact.value}" for fact in panel.scene.facts)
+        said = literal(panel.context.caption)
+        if len(panels) > 1:
+            said = literal(panel.context.picture)
+        parts.extend(part for part in (said, facts, panel.scene.note) if part)
+    if len(panels) > 1:
+        runs = (literal(panel.context.run) for panel in panels if panel.context.run)
+        parts.extend(dict.fromkeys(runs))
+    return [line for part in parts for line in wrapped(part, style.small, width)]
+
+
+def _rows(
+    panels: Sequence[FigurePanel],
+    across: int,
+    width: float,
+    free: float | None,
+    style: FigureStyle,
+) -> list[list[_PanelPlace]]:
+    """The panels in rows; with `free` points of height all of it is theirs, in proportion."""
+    lines = [panels[first : first + across] for first in range(0, len(panels), across)]
+    headed = len(panels) > 1
+    rows = [[_block(panel, width, None, headed, style) for panel in line] for line in lines]
+    if free is None:
+        return rows
+    room = free - _GAP * (len(rows) - 1)
+    share = room / sum(map(_high, rows))
+    if share <= 0:
+        raise _too_small(panels[0].context.title, style)
+    return [
+        [_block(block.panel, width, _high(row) * share, headed, style) for block in row]
+        for row in rows
+    ]
+
+
+def _high(row: Sequence[_PanelPlace]) -> float:
+    return max(block.height for block in row)
+
+
+def _block(
+    panel: FigurePanel, width: float, height: float | None, headed: bool, style: FigureStyle
+) -> _PanelPlace:
+    """Lay a panel out, as high as its charts need where no height is given."""
+    heading = (
+        tuple(wrapped(panel.context.title, style.size + 1, width, bold=True)) if headed else ()
+    )
+    above = len(heading) * (style.size + 1) * LINE + (2.0 if heading else 0.0)
+    places, fits, inner = _placed(
+        panel.scene.charts, width, None if height is None else height - above, style
+    )
+    for chart in panel.scene.charts:
+        if not _has_room(chart, places[chart.key], width, inner):
+            raise _too_small(chart.title or panel.context.title, style)
+    return _PanelPlace(panel, heading, inner + above, places, fits)
+
+
+def _placed(
+    charts: Sequence[Chart], width: float, height: float | None, style: FigureStyle
+) -> tuple[dict[str, ChartPlace], dict[str, ChartFit], float]:
+    """Places, fits and height: as the scene has its charts, else side by side (in a height that
+    is given), else three, two or one in a row; the first of these in which all are legible, else
+    the first in which all have room.
+    """
+    squares = sum(chart.square for chart in charts)
+    across = [most for most in (3, 2) if most <= squares and not any(c.small for c in charts)]
+    ways = [charts, *(_in_rows(charts, most) for most in (*across, 1))]
+    if height is not None:
+        ways.insert(1, [replace(chart, narrow=None) for chart in charts])
+    found = []
+    for way in ways:
+        inner = height
+        if inner is None:
+            inner = _tight(way, width, _natural(way, width, style), style)
+        places, fits = laid_out(way, width, inner, style)
+        if height is None and (more := _key_height(way, fits, style)):
+            places, fits = laid_out(way, width, inner + more, style)
+        if height is None:
+            inner = max((_bottom(place) for place in places.values()), default=0.0)
+        found.append((places, fits, inner))
+        if all(
+            _has_room(chart, places[chart.key], width, inner, _LEGIBLE * width) for chart in way
+        ):
+            return found[-1]
+    with_room = (
+        one
+        for one in found
+        if all(_has_room(chart, one[0][chart.key], width, one[2]) for chart in charts)
+    )
+    return next(with_room, found[0])
+
+
+def _key_height(charts: Sequence[Chart], fits: Mapping[str, ChartFit], style: FigureStyle) -> float:
+    """Return the points that the longest key above a chart takes beyond its second row."""
+    rows = max((len(fits[chart.key].key) for chart in charts if chart.named_above), default=0)
+    return max(rows - 2, 0) * style.small * LINE
+
+
+def _in_rows(charts: Sequence[Chart], most: int) -> list[Chart]:
+    """At most so many charts side by side, below the overviews; wide ones have their own row."""
+    small = [chart.column + chart.column_span for chart in charts if chart.small]
+    across = max([most, *small])
+    row, column = max((chart.row + 1 for chart in charts if chart.small), default=0), 0
+    placed = []
+    for chart in charts:
+        if chart.small:
+            placed.append(chart)
+            continue
+        span = 1 if chart.square and most > 1 else across
+        if column and column + span > most:
+            row, column = row + 1, 0
+        y = chart.x if chart.square and column == 0 and chart.y.ticks == () else chart.y
+        spot = {"row": row, "column": column, "row_span": 1, "column_span": span}
+        placed.append(replace(chart, narrow=None, y=y, **spot))  # type: ignore[arg-type]  # whole numbers
+        column += span
+        if column >= most:
+            row, column = row + 1, 0
+    return placed
+
+
+def _has_room(
+    chart: Chart, place: ChartPlace, width: float, height: float, least: float = _LEAST
+) -> bool:
+    box = place.box
+    least = _LEAST / 2 if chart.small else least
+    inside = _bottom(place) <= height + 0.5 and box.x + box.width <= width + 0.5
+    return inside and box.height >= least and box.width >= min(least, 0.1 * width)
+
+
+def _too_small(what: str, style: FigureStyle) -> UserError:
+    high = f" × {number(style.height)}" if style.height else ""
+    return UserError(
+        f"{number(style.width)}{high} in leaves no room for {what}; make the figure larger, or "
+        f"its words smaller than {number(style.size)} pt."
+    )
+
+
+def _natural(charts: Sequence[Chart], width: float, style: FigureStyle) -> float:
+    """Points of height that suit the charts: curves lie, squares stand."""
+    narrow = width < NARROW
+    cells = [
+        (chart.narrow[0], chart.narrow[2])
+        if narrow and chart.narrow is not None
+        else (chart.row, chart.row_span)
+        for chart in charts
+    ]
+    low = {cell[0] for cell, chart in zip(cells, charts, strict=True) if chart.small}
+    count = max((row + span for row, span in cells), default=1) - len(low)
+    share = 200.0 if not narrow else min(200.0, max(0.62 * width, 110.0))
+    if narrow and any(chart.square for chart in charts):
+        share = max(share, min(0.9 * width, 200.0))
+    words = (style.size - 9.0) * 5
+    return (share + words) * max(count, 1) + 70.0 * len(low)
+
+
+def _tight(charts: Sequence[Chart], width: float, height: float, style: FigureStyle) -> float:
+    """The least height at which square charts are as large as in this one."""
+    if not any(chart.square for chart in charts):
+        return height
+    areas = []
+    for share in _SHRINK:
+        places, _ = laid_out(charts, width, height * share, style)
+        areas.append(
+            sum(places[c.key].box.width * places[c.key].box.height for c in charts if c.square)
+        )
+    kept = [share for share, area in zip(_SHRINK, areas, strict=True) if area >= 0.97 * areas[0]]
+    return height * min(kept)
+
+
+def _bottom(place: ChartPlace) -> float:
+    return place.box.y + place.box.height + place.room.bottom
+
+
+def _draw_block(paper: Paper, block: _PanelPlace, left: float, top: float, named: bool) -> None:
+    size = paper.style.size + 1
+    for index, line in enumerate(block.heading):
+        paper.text(left, top + size + index * size * LINE, line, size, LIGHT.text, weight="bold")
+    above = top + len(block.heading) * size * LINE + (2.0 if block.heading else 0.0)
+    for chart in block.panel.scene.charts:
+        place = block.places[chart.key]
+        box = Box(place.box.x + left, place.box.y + above, place.box.width, place.box.height)
+        name = f"{block.panel.name}.{chart.key}" if named else chart.key
+        draw_chart(paper, name, chart, replace(place, box=box), block.fits[chart.key])

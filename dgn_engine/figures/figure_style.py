@@ -1,0 +1,98 @@
+"""How a figure is to look: size, type, legend, caption; what is shown stays that of its scene."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from dgn_engine.errors import UserError
+from dgn_engine.scene.elements import Scene, Shown
+from dgn_engine.text.written_numbers import number
+
+COLUMN, TEXT = 3.25, 6.75  # inches: one of two columns, and the whole width of a page
+LEAST_WIDTH, MOST_WIDTH = 1.5, 20.0  # inches
+LEAST_HEIGHT, MOST_HEIGHT = 0.8, 30.0
+LEAST_FONT, MOST_FONT = 6.0, 24.0  # points; below 6 nobody reads a printed word
+LEAST_DPI, MOST_DPI = 50, 1200
+MOST_PIXELS = 1 << 27  # of a PNG: half a gigabyte in memory
+_NARROW = 5.0  # inches below which the words are those of a column
+
+
+@dataclass(frozen=True)
+class FigureStyle:
+    """The look of a figure at its final size. Raises `UserError` where it makes no sense.
+
+    `height` 0: as high as its charts and words need; `font` 0: 8 points in a column, else 9;
+    `across` 0: as many panels side by side as the width suits. `legend`: (name of a curve, what
+    it is called in the figure), mathematics between dollars as in TeX; '' leaves the name out.
+    """
+
+    width: float = TEXT  # inches
+    height: float = 0.0  # inches
+    font: float = 0.0  # points
+    dpi: int = 300  # of a PNG
+    caption: bool = True
+    letters: bool = False  # (a), (b) …
+    across: int = 0
+    legend: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        _check("width", self.width, LEAST_WIDTH, MOST_WIDTH, "in")
+        if self.height:
+            _check("height", self.height, LEAST_HEIGHT, MOST_HEIGHT, "in")
+        if self.font:
+            _check("font size", self.font, LEAST_FONT, MOST_FONT, "pt")
+        _check("resolution", self.dpi, LEAST_DPI, MOST_DPI, "dpi")
+        if not 0 <= self.across <= 8:
+            raise UserError(f"{self.across} panels side by side are too many; choose 1 to 8.")
+
+    @property
+    def size(self) -> float:
+        """Points of titles and labels."""
+        return self.font or (8.0 if self.width < _NARROW else 9.0)
+
+    @property
+    def small(self) -> float:
+        """Points of the smallest words: ticks, names of curves, the caption."""
+        return max(self.size - 1.0, LEAST_FONT)
+
+    def columns(self, panels: int) -> int:
+        """How many of so many panels stand side by side."""
+        wanted = self.across or (1 if self.width < _NARROW else 2)
+        return max(1, min(wanted, panels))
+
+
+def _check(what: str, value: float, least: float, most: float, unit: str) -> None:
+    if not (math.isfinite(value) and least <= value <= most):
+        given = str(value).removesuffix(".0")
+        raise UserError(
+            f"A {what} of {given} {unit} makes no figure; choose {number(least)} to "
+            f"{number(most)} {unit}."
+        )
+
+
+def curve_names(shown: Iterable[Shown]) -> tuple[str, ...]:
+    """The names that a legend may rename, in the order in which they are drawn."""
+    scenes = [one for one in shown if isinstance(one, Scene)]
+    curves = [curve.name for scene in scenes for chart in scene.charts for curve in chart.curves]
+    return tuple(dict.fromkeys(name for name in curves if name))
+
+
+def renamed(scene: Scene, style: FigureStyle) -> Scene:
+    """The scene with its curves called as the legend says."""
+    names = dict(style.legend)
+    if not names:
+        return scene
+    return replace(
+        scene,
+        charts=tuple(
+            replace(
+                chart,
+                curves=tuple(
+                    replace(curve, name=names.get(curve.name, curve.name)) for curve in chart.curves
+                ),
+            )
+            for chart in scene.charts
+        ),
+    )

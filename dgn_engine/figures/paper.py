@@ -1,0 +1,69 @@
+"""The sheet that a figure is drawn on: light on white, measured in points from its left top."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.set_text import FAMILY, settable
+from dgn_engine.scene.chart_layout import Box
+from dgn_engine.scene.theme import LIGHT
+
+WHITE = "#FFFFFF"
+FRAME = "#9AA1AC"
+INCH = 72.0
+SETTINGS: dict[str, Any] = {
+    "pdf.fonttype": 42,  # fonts stay text: embedded as TrueType in PDF, as letters in SVG
+    "svg.fonttype": "none",
+    "svg.hashsalt": "dgn-viewer",
+    "font.family": FAMILY,
+    "mathtext.fontset": "dejavusans",
+    "hatch.linewidth": 0.5,
+    "path.simplify": False,
+    "pgf.rcfonts": False,  # the fonts of the document
+    "text.usetex": False,  # no LaTeX is started, whatever the user's own settings say
+}
+_one_at_a_time = threading.RLock()  # matplotlib's settings are those of the whole process
+
+
+@contextmanager
+def print_style() -> Iterator[None]:
+    """The settings of figures, in which they are drawn and saved; one thread at a time."""
+    with _one_at_a_time, rc_context(SETTINGS):  # type: ignore[arg-type]  # a literal type of 300 names
+        yield
+
+
+class Paper:
+    """A figure of so many points; `style` says how large its words are."""
+
+    def __init__(self, width: float, height: float, style: FigureStyle) -> None:
+        self.width, self.height, self.style = width, height, style
+        self.figure = Figure(figsize=(width / INCH, height / INCH), facecolor=WHITE)
+
+    def axes(self, box: Box, name: str) -> Axes:
+        """Axes whose data area is this box."""
+        share = (
+            box.x / self.width,
+            1.0 - (box.y + box.height) / self.height,
+            box.width / self.width,
+            box.height / self.height,
+        )
+        axes = self.figure.add_axes(share)
+        axes.set_gid(name)
+        axes.tick_params(length=0, pad=3, labelsize=self.style.small, labelcolor=LIGHT.muted)
+        for spine in axes.spines.values():
+            spine.set_color(FRAME)
+            spine.set_linewidth(0.5)
+        return axes
+
+    def text(self, x: float, y: float, words: str, size: float, colour: str, **more: str) -> None:
+        """Words on the page, their base line at y."""
+        place = x / self.width, 1.0 - y / self.height
+        self.figure.text(*place, settable(words), size=size, color=colour, **more)  # type: ignore[arg-type]  # matplotlib's Text properties

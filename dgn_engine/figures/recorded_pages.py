@@ -1,0 +1,156 @@
+"""Pages of panels at the recorded steps of a run, one a step: what an animation is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from dgn_engine.errors import UserError
+from dgn_engine.figures.provenance import FigurePanel, context_of
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.scene.axes import at_step
+from dgn_engine.scene.chart_settings import ChartSettings, adjusted
+from dgn_engine.scene.elements import Empty, Scene, Shown
+from dgn_engine.scene.panel_spec import PanelSpec, View
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
+from dgn_engine.storage.session_file.untrusted_run import plain_frame
+from dgn_engine.views.past_view import Past, PastViews
+from dgn_engine.views.recorded_view import recorded_history
+
+
+class FramesByStep(Protocol):
+    """Recorded frames: on disk, or held in memory."""
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """In ascending order, each once."""
+
+    def at(self, step: int) -> Frame | None:
+        """The last at or before this step. Raises `UserError` where it cannot be read."""
+
+
+@dataclass(frozen=True)
+class PagePanel:
+    """A panel of every page. `choices`: of its header; `charts`: as they are set, by key."""
+
+    spec: PanelSpec
+    choices: Mapping[str, str] = field(default_factory=dict)
+    charts: Mapping[str, ChartSettings] = field(default_factory=dict)
+
+    def draw(self, view: View) -> Shown:
+        """What it shows of a view of the past."""
+        shown = self.spec.draw(view)
+        if isinstance(shown, Empty):
+            return shown
+
+        def drawn_with(option: str, value: str) -> Scene | None:
+            other = self.spec.draw(replace(view, choices={**view.choices, option: value}))
+            return other if isinstance(other, Scene) else None
+
+        return adjusted(at_step(shown, view.cursor), self.charts, drawn_with)
+
+
+@dataclass(frozen=True)
+class RecordedPages:
+    """`pages[i]`: the panels at `steps[i]`. `left_out`: recorded steps at which one of the panels
+    had nothing to show. `thinned`: recorded steps of the range that were not chosen."""
+
+    steps: tuple[int, ...]
+    pages: tuple[tuple[FigurePanel, ...], ...]
+    left_out: int
+    thinned: int
+
+    @property
+    def words(self) -> str:
+        """'100 pages of steps 0 to 2,000', and what was left out."""
+        words = f"{len(self.pages)} pages of steps {self.steps[0]:,} to {self.steps[-1]:,}"
+        if self.thinned:
+            words += f"; {self.thinned:,} recorded steps between them are left out"
+        if self.left_out:
+            words += f"; at {self.left_out:,} others a panel had nothing to show"
+        return words
+
+
+def pages_of_run(
+    loaded: LoadedRun,
+    specs: Mapping[str, PanelSpec],
+    choices: Mapping[str, Mapping[str, str]],
+    reach: tuple[int, int | None],
+    most: int,
+) -> RecordedPages:
+    """What these panels show of a recorded run that was read, as `recorded_pages` says.
+
+    `reach`: the first and the last step; None: the last of the run.
+    """
+    probes = tuple(dict.fromkeys(probe for spec in specs.values() for probe in spec.probes))
+    views = recorded_history(loaded, probes).past_views()
+    recorded = RecordedSteps(loaded.folder, clean=plain_frame if loaded.session else _as_it_is)
+    panels = {name: PagePanel(spec, choices.get(name, {})) for name, spec in specs.items()}
+    last = loaded.step if reach[1] is None else min(reach[1], loaded.step)
+    return recorded_pages(loaded.name, views, recorded, panels, (reach[0], last), most)
+
+
+def recorded_pages(
+    name: str,
+    views: PastViews,
+    recorded: FramesByStep,
+    panels: Mapping[str, PagePanel],
+    reach: tuple[int, int],
+    most: int,
+    told: Callable[[int, int], object] = lambda done, of: None,
+) -> RecordedPages:
+    """What these panels show at the recorded steps from `reach[0]` to `reach[1]`.
+
+    Of more than `most` steps as many are chosen, evenly by their place in the record. `name`: of
+    the run; `told`: steps read so far, of how many. Raises `UserError` where fewer than two are
+    left.
+    """
+    probes = tuple(dict.fromkeys(probe for one in panels.values() for probe in one.spec.probes))
+    inside = [step for step in recorded.steps if reach[0] <= step <= reach[1]]
+    chosen = _spread(inside, most)
+    pages, steps = [], []
+    for number, step in enumerate(chosen):
+        told(number, len(chosen))
+        past = Past(step, recorded.at(step), probes)
+        page = _page(panels, views, past) if past.frame is not None else None
+        if page is not None:
+            pages.append(page)
+            steps.append(step)
+    if len(pages) < 2:
+        titles = ", ".join(panel.spec.title for panel in panels.values())
+        raise UserError(
+            f"{name} recorded {len(pages)} step{'' if len(pages) == 1 else 's'} between "
+            f"{reach[0]:,} and {reach[1]:,} at which {titles} can be drawn; an animation needs two "
+            "or more."
+        )
+    return RecordedPages(
+        tuple(steps), tuple(pages), len(chosen) - len(pages), len(inside) - len(chosen)
+    )
+
+
+def _page(
+    panels: Mapping[str, PagePanel], views: PastViews, past: Past
+) -> tuple[FigurePanel, ...] | None:
+    """All panels at a step; None where one of them has nothing to show."""
+    page = []
+    for name, panel in panels.items():
+        view = views.at(past, panel.choices)
+        shown = panel.draw(view)
+        if isinstance(shown, Empty):
+            return None
+        page.append(FigurePanel(name, shown, context_of(view, panel.spec, shown)))
+    return tuple(page)
+
+
+def _spread(steps: Sequence[int], most: int) -> list[int]:
+    """At most so many of them, the first and the last among them."""
+    if len(steps) <= most:
+        return list(steps)
+    places = [round(number * (len(steps) - 1) / (most - 1)) for number in range(most)]
+    return [steps[place] for place in places]
+
+
+def _as_it_is(frame: Frame) -> Frame:
+    return frame

@@ -1,0 +1,100 @@
+"""Saves what panels show as a figure, or as a script that draws it, by the suffix of the name."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.figures.export_values import FORMATS as NUMBERS
+from dgn_engine.figures.export_values import save_numbers, write_export
+from dgn_engine.figures.figure_page import draw_page
+from dgn_engine.figures.figure_style import MOST_PIXELS, FigureStyle
+from dgn_engine.figures.paper import WHITE, print_style
+from dgn_engine.figures.pgf_file import pgf_files
+from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.redraw_script import script_files
+from dgn_engine.scene.elements import Empty, Shown
+from dgn_engine.text.written_numbers import number
+
+FORMATS = (".png", ".svg", ".pdf", ".pgf", ".py")
+_BESIDE = {"pgf": pgf_files, "py": script_files}  # kinds that have other files beside them
+
+
+def save_figure(
+    shown: Shown, path: Path, context: Provenance, style: FigureStyle | None = None
+) -> Path:
+    """Draw one panel and write it; raises `UserError` where there is nothing to draw or it cannot
+    be written.
+    """
+    if isinstance(shown, Empty):
+        raise UserError(f"{context.title} shows nothing to export: {shown.reason}")
+    save_page([FigurePanel(path.stem, shown, context)], path, style or FigureStyle())
+    return path
+
+
+def save_panels(panels: Sequence[FigurePanel], path: Path, style: FigureStyle) -> tuple[Path, ...]:
+    """Write panels as one page, or the numbers of each into files of its own (`NAME-PANEL.csv`)."""
+    if path.suffix.lower() not in NUMBERS:
+        return save_page(panels, path, style)
+    names = {panel.name: f"{path.stem}-{panel.name}{path.suffix}" for panel in panels}
+    return tuple(
+        file
+        for panel in panels
+        for file in save_numbers(
+            panel.scene,
+            path.with_name(names[panel.name]) if len(panels) > 1 else path,
+            panel.context,
+        )
+    )
+
+
+def save_page(panels: Sequence[FigurePanel], path: Path, style: FigureStyle) -> tuple[Path, ...]:
+    """Draw panels on one page and write it; returns the files, the figure first."""
+    kind = path.suffix.lower().removeprefix(".")
+    if f".{kind}" not in FORMATS:
+        raise UserError(f"{path.name} is no figure; end its name in {', '.join(FORMATS)}.")
+    if kind in _BESIDE:
+        found = _BESIDE[kind](panels, style, path.stem)
+        files = {path.with_name(name): content for name, content in found}
+    else:
+        files = {path: page_bytes(panels, kind, style)}
+    for file, content in files.items():
+        write_export(file, content)
+    return tuple(files)
+
+
+def page_bytes(
+    panels: Sequence[FigurePanel], kind: str, style: FigureStyle, dpi: float = 0.0
+) -> bytes:
+    """The page as 'png', 'svg' or 'pdf'; `dpi`: instead of that of the style."""
+    content = io.BytesIO()
+    with print_style():
+        figure = draw_page(panels, style)
+        dots = dpi or style.dpi
+        wide, high = figure.get_size_inches()
+        if kind == "png" and wide * high * dots**2 > MOST_PIXELS:
+            raise UserError(
+                f"{number(wide, 3)} × {number(high, 3)} in at {number(dots)} dpi are too many "
+                "pixels; choose fewer dpi, or PDF, which has none."
+            )
+        figure.savefig(
+            content, format=kind, dpi=dots, facecolor=WHITE, metadata=_metadata(kind, panels)
+        )  # fmt: skip
+    return content.getvalue()
+
+
+def _metadata(kind: str, panels: Sequence[FigurePanel]) -> dict[str, str | None]:
+    """Where the data come from; no date, so that the same data make the same file."""
+    title = "; ".join(panel.context.caption for panel in panels)
+    found = [panel.context.as_dict() for panel in panels]
+    about = json.dumps(found[0] if len(found) == 1 else found, ensure_ascii=False)
+    match kind:
+        case "png":
+            return {"Title": title, "Description": about, "Software": "dgn-viewer"}
+        case "svg":
+            return {"Title": title, "Description": about, "Date": None}
+        case _:
+            return {"Title": title, "Subject": about, "CreationDate": None}

@@ -1,0 +1,167 @@
+"""Predicted errors: steps of gradient descent beside what a constant tangent kernel predicts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import step_axis
+from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.scatter import scattered
+from dgn_engine.scene.trials import freeze_random_gates
+from dgn_engine.scene.typeset import literal
+from dgn_engine.text.written_numbers import percent
+
+TIMES = Option(
+    "times",
+    "Rate",
+    always(
+        ("1", "the run's rate"), ("10", "rate × 10"), ("100", "rate × 100"), ("1000", "rate × 1000")
+    ),
+    engine=True,
+)
+
+
+def draw(view: View) -> Shown:
+    """Losses along the steps, changes of logits against each other, and the mismatch over steps."""
+    reading = view.readings.get("error_prediction")
+    if reading is None:
+        return Empty("Predicted and measured steps on the probe examples, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    charts = (_losses(reading), _changes(reading), _over_steps(view))
+    return Scene(charts, _facts(reading), reading.step, _note(view, reading))
+
+
+def _losses(reading: Reading) -> Chart:
+    measured, predicted = reading.arrays["measured"], reading.arrays["predicted"]
+    at = np.arange(len(measured))
+    finite = [np.where(np.isfinite(one), one, np.nan) for one in (measured, predicted)]
+    return Chart(
+        key="losses",
+        title="Loss on the probe examples",
+        x=Axis(label="virtual step", limits=(0.0, len(at) - 1.0)),
+        y=Axis(),
+        curves=(
+            Curve("measured", at, finite[0], "accent", thick=True, marker=True),
+            Curve("predicted", at, finite[1], "compared", "dash", marker=True),
+        ),
+        narrow=(0, 0, 1, 1),
+    )
+
+
+def _changes(reading: Reading) -> Chart:
+    """Every logit of every example: its change in the first step, predicted and measured."""
+    measured = reading.arrays["change"].ravel().astype(np.float64)
+    predicted = reading.arrays["change_predicted"].ravel().astype(np.float64)
+    low, high = finite_range(np.concatenate([measured, predicted]))
+    if low == high:
+        low, high = low - 1e-6, high + 1e-6
+    ends = np.array([low, high])
+    return Chart(
+        key="changes",
+        title="Change of each logit, first step",
+        x=Axis(label="predicted", limits=(low, high)),
+        y=Axis(limits=(low, high)),
+        curves=(
+            Curve("as predicted", ends, ends, "muted", "dash"),
+            scattered("measured", predicted, measured, "accent"),
+        ),
+        column=1,
+        narrow=(0, 1, 1, 1),
+    )
+
+
+def _over_steps(view: View) -> Chart:
+    curves = []
+    for name, words in (("one", "after 1"), ("all", "after all")):
+        series = view.series.get(("error_prediction", name))
+        if series is not None and series.steps.size:
+            values = 100 * series.values
+            marker = bool(series.steps.size == 1)
+            role, dash = ("text", "solid") if name == "one" else ("muted", "dash")
+            curves.append(Curve(words, series.steps, values, role, dash, marker=marker))  # type: ignore[arg-type]
+    return Chart(
+        key="over_steps",
+        title="Mismatch of the logits, %",
+        x=step_axis(curves, view),
+        y=Axis(),
+        curves=tuple(curves),
+        marks=view.marks,
+        column=2,
+        narrow=(1, 0, 1, 2),
+    )
+
+
+def _facts(reading: Reading) -> tuple[Fact, ...]:
+    steps = len(reading.arrays["measured"]) - 1
+    facts = [
+        Fact("rate", reading.facts.get("rate", "–"), "Of each virtual step, on the mean loss.")
+    ]
+    for name, words in (("one", "after 1"), ("all", f"after {steps}")):
+        if (off := reading.scalars.get(name)) is not None:
+            about = "‖predicted − measured‖/‖measured‖ of the change of all logits."
+            facts.append(Fact(words, percent(off, 2), about))
+    return tuple(facts)
+
+
+def _note(view: View, reading: Reading) -> str:
+    errors = "e = p − y (cross entropy)" if reading.facts.get("loss") != "squared" else "e = f − y"
+    own = literal(reading.facts.get("run", ""))
+    parts = [
+        f"Full gradient descent on the probe examples, on a copy of the network; {errors}.",
+        own,
+    ]
+    if choice(view, TIMES) != "1":
+        parts.append("Steps before a change of the rate are in the curves, too.")
+    return " ".join(part for part in parts if part)
+
+
+PANEL = PanelSpec(
+    title="Predicted errors",
+    probes=("error_prediction",),
+    draw=draw,
+    about=About(
+        text=(
+            "The tangent kernel says how a step of gradient descent on some examples moves the "
+            "outputs on them: with the squared loss, by minus rate times kernel times error. That "
+            "is exact to first order in the rate. Here a copy of the network takes ten such steps "
+            "on the probe examples, all at once (measured), and the same ten are predicted with "
+            "the kernel held as it is now. Left the loss along both; in the middle each logit's "
+            "change in the first step, which lies on the dashed line where the prediction is "
+            "right. With the cross entropy the errors are p − y. It holds for plain gradient "
+            "descent: Adam, momentum and batches take other steps, as the line below says. Raise "
+            "the rate in the header and see where the prediction breaks down; then try a wider "
+            "network, whose kernel moves less."
+        ),
+        formulas=(
+            r"$e_{t+1} = e_t - \alpha K_t e_t + O(\alpha^2)$",
+            r"$f_{k+1} = f_k - \alpha J J^\top \partial L / \partial f_k, \quad K = J J^\top$",
+        ),
+        symbols=(
+            "$e_t$: errors of the logits at step $t$; $f$: the logits; $α$: learning rate; $L$: "
+            "loss; $J$: derivative of the logits by the weights."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: the errors under gradient descent; Jacot et al. 2018, "
+            "arXiv:1806.07572. JJᵀ is applied, all logits together, never written out"
+        ),
+        computed=(
+            "Exactly: JJᵀ is applied to the errors of all logits by two products with the "
+            "gradients, in float64, which resolves the small steps of a network that has learned; "
+            "the copy takes real steps and is thrown away."
+        ),
+        trials=(
+            freeze_random_gates(
+                "K is then that of the values alone, and moves less: the prediction holds for "
+                "more steps.",
+            ),
+        ),
+    ),
+    options=(TIMES,),
+    area="right",
+    order=13,
+    opened=False,
+)

@@ -1,0 +1,299 @@
+"""Gate maps: which gates are open for which example, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import class_names, example_axis, example_labels, example_rows
+from dgn_engine.scene.compared import (
+    b_name,
+    compared_reading,
+    compared_view,
+    pair_labels,
+    why_not_compared,
+)
+from dgn_engine.scene.elements import (
+    Array,
+    Axis,
+    Chart,
+    Empty,
+    Fact,
+    Matrix,
+    Scene,
+    Shown,
+    Subjects,
+    finite_range,
+)
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
+from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_in
+from dgn_engine.scene.trials import freeze_random_gates, keep_gates
+from dgn_engine.text.written_numbers import percent
+
+_IN_A_ROW = 8  # overviews side by side before a second row begins
+
+
+def _units(view: View) -> Values:
+    reading = view.readings.get("gates")
+    layer = choice(view, LAYER)
+    if reading is None or not layer or not _is_conv(view, reading, int(layer)):
+        return ()
+    units = reading.arrays[f"layer_{layer}"].shape[1]
+    return tuple((str(unit), f"channel {unit}") for unit in range(units))
+
+
+LAYER = Option(
+    "layer", "Layer", lambda view: layer_values(view, "gates", "layer"), True, ("layer", 0)
+)
+UNIT = Option("unit", "Channel", _units, True, ("unit", 0))
+
+
+def draw(view: View) -> Shown:
+    """Overviews of all layers above the chosen layer's map, and a channel's maps on its right."""
+    reading = view.readings.get("gates")
+    if reading is None:
+        return Empty("The gates of every layer for the probe examples, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    layers = layers_in(list(reading.arrays), "layer")
+    if not layers:
+        return Empty("This network has no gate layer.")
+    chosen = int(choice(view, LAYER))
+    if both := _side_by_side(view, reading, chosen):
+        note = _note(reading, chosen)
+        return Scene(tuple(both), _facts(reading, chosen), reading.step, note)
+    rows = math.ceil(len(layers) / _IN_A_ROW) if len(layers) > 1 else 0
+    per_row = math.ceil(len(layers) / rows) if rows else 1
+    charts = [
+        _overview(view, reading, layer, place // per_row, place % per_row, layer == chosen)
+        for place, layer in enumerate(layers)
+        if rows
+    ]
+    charts.extend(_large(view, reading, chosen, rows, per_row))
+    note = " ".join(part for part in (_note(reading, chosen), _not_compared(view, chosen)) if part)
+    return Scene(tuple(charts), _facts(reading, chosen), reading.step, note)
+
+
+def _matrix(view: View, reading: Reading, layer: int) -> Matrix:
+    values = reading.arrays[f"layer_{layer}"]
+    labels = reading.arrays["labels"]
+    dead = reading.arrays.get(f"dead_{layer}")
+    conv = _is_conv(view, reading, layer)
+    soft = values.dtype != np.uint8
+    bar = "0 closed, 1 open"
+    if conv or soft:
+        bar = "mean gate over positions" if conv else "gate value"
+    top = finite_range(values)[1] if values.size else 1.0
+    return Matrix(
+        name=f"gates of {layer_name(view, layer)}",
+        values=values,
+        ramp="gates",
+        low=0.0,
+        high=1.0 if top <= 1.0 + 1e-6 else math.ceil(top * 20 - 1e-6) / 20,
+        bar=bar,
+        row_name="example",
+        column_name="channel" if conv else "unit",
+        row_labels=example_labels(labels, class_names(view, labels)),
+        dead_columns=tuple(int(unit) for unit in dead) if dead is not None else (),
+        row_examples=example_rows(view, labels),
+        layer=layer,
+    )
+
+
+def _unit_axis(reading: Reading, layer: int, label: str) -> Axis:
+    units = range(reading.arrays[f"layer_{layer}"].shape[1])
+    return Axis(label=label, subjects=Subjects("unit", units))
+
+
+def _overview(
+    view: View, reading: Reading, layer: int, row: int, column: int, chosen: bool
+) -> Chart:
+    return Chart(
+        key=f"overview_{layer}",
+        title=layer_tag(view, layer),
+        x=_unit_axis(reading, layer, "unit"),
+        y=Axis(label="example"),
+        matrix=_matrix(view, reading, layer),
+        row=row,
+        column=column,
+        small=True,
+        chosen=chosen,
+        click=(LAYER.id, str(layer)),
+    )
+
+
+def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> list[Chart]:
+    labels = reading.arrays["labels"]
+    axis = example_axis(labels, class_names(view, labels), "class")
+    matrix, name = _matrix(view, reading, layer), layer_name(view, layer)
+    maps = reading.arrays.get("unit_map") if matrix.column_name == "channel" else None
+    # The overviews share the width; the large map and a channel's maps take half of it each.
+    left = max(columns // 2, 1) if maps is not None else columns
+    large = Chart(
+        key="large",
+        title=f"{name[:1].upper()}{name[1:]}",
+        x=_unit_axis(reading, layer, matrix.column_name),
+        y=axis,
+        matrix=matrix,
+        row=row,
+        column_span=left,
+        pick=UNIT.id if maps is not None else "",
+        pictures=view.pictures if matrix.row_examples else None,
+    )
+    if maps is None:
+        return [large]
+    what = reading.facts.get("unit_map", f"layer {layer}, unit {choice(view, UNIT) or '0'}")
+    unit = Chart(
+        key="unit",
+        title=f"Channel {what.rpartition(' ')[2]}",
+        x=Axis(ticks=()),
+        y=Axis(ticks=()),
+        matrix=_montage(view, maps, labels, layer),
+        row=row,
+        column=left,
+        column_span=max(columns - left, 1),
+        square=True,
+    )
+    return [large, unit]
+
+
+def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
+    """The layer in A left of the same layer in B; with channels one below the other.
+
+    Empty where B has no such layer. The overviews give way: both maps want their room.
+    """
+    other, theirs = compared_view(view), compared_reading(view, "gates")
+    if other is None or view.compared is None or theirs is None:
+        return []
+    if f"layer_{layer}" not in theirs.arrays:
+        return []
+    pair = (_large(view, reading, layer, 0, 2), _large(other, theirs, layer, 0, 2))
+    high = max(charts[0].matrix.high for charts in pair if charts[0].matrix is not None)
+    names = pair_labels(view.compared)[0], b_name(view.compared)
+    channels = any(len(charts) > 1 for charts in pair)
+    return [
+        replace(
+            chart,
+            key=f"{chart.key}_{place}",
+            title=f"{name}, {chart.title[:1].lower()}{chart.title[1:]}",
+            matrix=replace(
+                chart.matrix,
+                high=high if chart.key == "large" else chart.matrix.high,
+                of_compared=place > 0,
+            ),
+            row=place if channels else 0,
+            column=chart.column if channels else place,
+            column_span=1,
+        )
+        for place, (name, charts) in enumerate(zip(names, pair, strict=True))
+        for chart in charts
+        if chart.matrix is not None
+    ]
+
+
+def _not_compared(view: View, layer: int) -> str:
+    """Why there is no map of B."""
+    why = why_not_compared(view, "gates")
+    reading = compared_reading(view, "gates")
+    if why or view.compared is None or reading is None or f"layer_{layer}" in reading.arrays:
+        return why
+    return f"{b_name(view.compared)} has no layer {layer + 1}."
+
+
+def _montage(view: View, maps: Array, labels: Array, layer: int) -> Matrix:
+    """The (n, H, W) maps of one channel as tiles in reading order, an empty line between them."""
+    n, high, wide = maps.shape
+    across = max(math.ceil(math.sqrt(n * high / wide)), 1)
+    down = math.ceil(n / across)
+    canvas = np.full((down * (high + 1) - 1, across * (wide + 1) - 1), np.nan, dtype=np.float32)
+    for index in range(n):
+        top, left = index // across * (high + 1), index % across * (wide + 1)
+        canvas[top : top + high, left : left + wide] = maps[index]
+    return Matrix(
+        name="maps of one channel",
+        values=canvas,
+        ramp="gates",
+        low=0.0,
+        high=max(1.0, float(maps.max())),
+        row_labels=example_labels(labels, class_names(view, labels)),
+        tile=(high, wide),
+        row_examples=example_rows(view, labels),
+        layer=layer,
+    )
+
+
+def _is_conv(view: View, reading: Reading, layer: int) -> bool:
+    if view.run is not None and layer < len(view.run.layers):
+        return view.run.layers[layer].kind == "conv"
+    return "unit_map" in reading.arrays
+
+
+def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
+    facts = []
+    active = reading.scalars.get(f"active_{layer}")
+    if active is not None:
+        facts.append(Fact("open", percent(active), "Mean gate of the layer over probe examples."))
+    dead = reading.arrays.get(f"dead_{layer}")
+    if dead is not None and dead.size:
+        facts.append(Fact("dead", str(dead.size), "Units closed for every probe example."))
+    churn = reading.scalars.get("churn")
+    if churn is not None:
+        facts.append(
+            Fact("churn", percent(churn, 2), "Share of gates that switched since the last probe.")
+        )
+    return tuple(facts)
+
+
+def _note(reading: Reading, layer: int) -> str:
+    dead = reading.arrays.get(f"dead_{layer}")
+    return "Hatched: closed for every probe example." if dead is not None and dead.size else ""
+
+
+PANEL = PanelSpec(
+    title="Gate maps",
+    probes=("gates",),
+    draw=draw,
+    about=About(
+        text=(
+            "Each row is a probe example, each column a unit of the chosen layer; examples are "
+            "sorted by class. A gate decides whether a unit passes its input on: with hard gates "
+            "it is open or closed, with soft gates it takes any value between. Units that open "
+            "for the same classes show as blocks. Hatched units are closed for every probe "
+            "example. For convolutions a column is the mean over all positions, and the maps "
+            "of one channel stand beside it."
+        ),
+        formulas=(
+            r"$z^{\mathrm{v}}_l = q^{\mathrm{v}}_l \odot G_l$",
+            r"$\gamma_r(q) = 1\{q > 0\}, \quad \gamma_{sr}(q) = \frac{1}{1 + e^{-\beta q}}$",
+        ),
+        symbols=(
+            "$q_l$: what the units of layer $l$ compute, before the gates $G_l$; $z_l$: what they "
+            "pass on; ⊙: entry by entry; v: of the value network; $γ_r$, $γ_{sr}$: the hard and "
+            "the soft gate; $β$: how steep the soft one is."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: gates, hard and soft, and deep gated networks"
+        ),
+        computed=(
+            "Exactly: one forward pass over the probe examples, without a change of the network. "
+            "Each reading shows its step."
+        ),
+        trials=(
+            freeze_random_gates(
+                "The maps stand still from the next step on, and the blocks of the classes are "
+                "gone: what the value network learns now, it learns through noise.",
+            ),
+            keep_gates(
+                "The maps stand still as they are. The value network begins from nothing, and the"
+                " accuracy comes back: what was learnt lay in the gates.",
+            ),
+        ),
+    ),
+    options=(LAYER, UNIT),
+    area="left",
+    prompt=True,
+)

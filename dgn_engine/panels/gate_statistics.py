@@ -1,0 +1,198 @@
+"""Gate statistics: how open gates are by layer, class and step, and which units never change."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import class_names, step_axis
+from dgn_engine.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
+from dgn_engine.scene.elements import (
+    Axis,
+    Chart,
+    Curve,
+    Empty,
+    Fact,
+    Matrix,
+    Scene,
+    Shown,
+    Subjects,
+    finite_range,
+)
+from dgn_engine.scene.layer_curves import layer_axis, layers_note, over_steps, places
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.trials import freeze_random_gates
+from dgn_engine.text.written_numbers import percent
+
+_TITLES = {
+    "density": "Open gates, %",
+    "churn": "Switched since the last reading, %",
+    "dead": "Dead units, %",
+    "always": "Always open units, %",
+}
+OVER_STEPS = Option(
+    "steps",
+    "Over steps",
+    always(("density", "open"), ("churn", "churn"), ("dead", "dead"), ("always", "always open")),
+)
+
+
+def draw(view: View) -> Shown:
+    """Shares by layer now, by class, and one of them over steps."""
+    reading = view.readings.get("gate_statistics")
+    if reading is None:
+        return Empty("How many gates are open, by layer and class, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    count = len(reading.arrays["density"])
+    what = choice(view, OVER_STEPS)
+    curves = over_steps(view, "gate_statistics", what, count, 100.0)
+    charts = (
+        _by_layer(view, reading, count),
+        _by_class(view, reading, count),
+        Chart(
+            key="over_steps",
+            title=_TITLES[what],
+            x=step_axis(curves, view),
+            y=Axis(),
+            curves=curves,
+            marks=view.marks,
+            column=2,
+            narrow=(1, 0, 1, 2),
+        ),
+    )
+    parts = ["A gate is open from ½ on.", layers_note(count)]
+    if compared_reading(view, "gate_statistics") is not None and view.compared is not None:
+        parts.append(b_in_words(view.compared, "Dashed: "))
+    parts.append(why_not_compared(view, "gate_statistics"))
+    note = " ".join(part for part in parts if part)
+    return Scene(charts, _facts(reading), reading.step, note)
+
+
+def _by_layer(view: View, reading: Reading, count: int) -> Chart:
+    curves = [
+        Curve("open", places(count), 100 * reading.arrays["density"], "accent", marker=True),
+        Curve("dead", places(count), 100 * reading.arrays["dead"], "muted", "dash", marker=True),
+        Curve("always open", places(count), 100 * reading.arrays["always"], "cross", "dot",
+              marker=True),
+    ]  # fmt: skip
+    other = compared_reading(view, "gate_statistics")
+    if other is not None and view.compared is not None:
+        theirs = 100 * other.arrays["density"]
+        curves.append(
+            Curve(
+                f"{pair_labels(view.compared)[1]} open",
+                places(len(theirs)),
+                theirs,
+                "compared",
+                "dash",
+            )
+        )
+        count = max(count, len(theirs))
+    return Chart(
+        key="by_layer",
+        title="Gates and units by layer, %",
+        x=layer_axis(count),
+        y=Axis(limits=(-3.0, 113.0 if reading.arrays["density"].max() > 1.0 else 103.0)),
+        curves=tuple(curves),
+        narrow=(0, 0, 1, 1),
+    )
+
+
+def _by_class(view: View, reading: Reading, count: int) -> Chart:
+    classes = reading.arrays["classes"]
+    names = class_names(view, classes)
+    named = tuple(names[int(one)] for one in classes)
+    values = 100 * reading.arrays["by_class"]
+    low, high = finite_range(values)
+    if high - low < 1e-9:
+        low, high = low - 0.5, high + 0.5
+    every = max(1, -(-len(named) // 10))
+    return Chart(
+        key="by_class",
+        title="Open gates by class, %",
+        x=Axis(
+            label="class",
+            limits=(-0.5, len(named) - 0.5),
+            ticks=tuple((float(at), named[at]) for at in range(0, len(named), every)),
+        ),
+        y=Axis(
+            label="layer",
+            limits=(-0.5, count - 0.5),
+            ticks=tuple((float(at), str(at + 1)) for at in range(0, count, -(-count // 8))),
+            subjects=Subjects("layer", range(count)),
+        ),
+        matrix=Matrix(
+            name="open gates by class",
+            values=values,
+            ramp="sequential",
+            low=low,
+            high=high,
+            bar="open, %",
+            row_name="layer",
+            column_name="class",
+            row_labels=tuple(f"layer {at + 1}" for at in range(count)),
+            column_labels=tuple(f"class {name}" for name in named),
+        ),
+        column=1,
+        narrow=(0, 1, 1, 1),
+    )
+
+
+def _facts(reading: Reading) -> tuple[Fact, ...]:
+    dead, stuck = (float(np.mean(reading.arrays[name])) for name in ("dead", "always"))
+    mean = float(np.mean(reading.arrays["density"]))
+    facts = [
+        Fact("open", percent(mean), "Mean gate, layers counted alike."),
+        Fact("dead", percent(dead), "Units open for no probe example, layers counted alike."),
+        Fact("always open", percent(stuck), "Units open for every probe example."),
+    ]
+    churn = reading.scalars.get("churn")
+    if churn is not None:
+        facts.append(Fact("churn", percent(churn, 2), "Share of gates that switched since the last "
+                          "reading."))  # fmt: skip
+    return tuple(facts)
+
+
+PANEL = PanelSpec(
+    title="Gate statistics",
+    probes=("gate_statistics",),
+    draw=draw,
+    about=About(
+        text=(
+            "How open the gates of each layer are on the probe examples, and what they do while "
+            "the network trains. A dead unit is closed for every probe example: no path through "
+            "it is active. A unit that is open for every one of them is linear there. What "
+            "distinguishes examples are the units between the two. Churn is the share of (example, "
+            "unit) gates that switched since the reading before: when it falls to zero the path "
+            "features stand still and only the values are learnt. Soft gates may exceed 1 where ε "
+            "is set. To compare: swap to FR-II, whose gates stand still, and watch the churn."
+        ),
+        formulas=(
+            r"open $\frac{1}{nw}\sum_{s,u} G_l(s,u)$",
+            r"churn $\frac{1}{nw}\sum_{s,u} 1\{\mathrm{sgn}(G_l^t(s,u)-\frac{1}{2}) \neq "
+            r"\mathrm{sgn}(G_l^{t'}(s,u)-\frac{1}{2})\}$",
+        ),
+        symbols=(
+            "$G_l(s,u)$: gate of unit $u$ for example $s$; $n$: examples; $w$: units of the "
+            "layer; $t$, $t'$: this reading and the one before; sgn: the sign."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: active paths, and the instants at which gates switch"
+        ),
+        computed=(
+            "Exactly, by counting the gates of the probe examples; churn compares two readings, "
+            "and says nothing of what happened between them."
+        ),
+        trials=(
+            freeze_random_gates(
+                "Churn falls to zero at once.",
+            ),
+        ),
+    ),
+    options=(OVER_STEPS,),
+    area="left",
+    order=10,
+    opened=False,
+)

@@ -1,0 +1,168 @@
+"""Kernel against theory: the value kernel, its expectation βH, and the distance of the two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import example_pairs, step_axis
+from dgn_engine.scene.compared import b_name, compared_reading, pair_labels, why_not_compared
+from dgn_engine.scene.elements import (
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Empty,
+    Fact,
+    Matrix,
+    Scene,
+    Shown,
+    finite_range,
+)
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.trials import freeze_random_gates
+from dgn_engine.text.written_numbers import number
+
+MEASURE = Option(
+    "measure",
+    "Over steps",
+    always(("distance", "distance"), ("cosine", "cosine"), ("traces", "ratio of traces")),
+)
+_TITLES = {
+    "distance": "Distance $‖K^V - βH‖/‖βH‖$",
+    "cosine": "Cosine of $K^V$ and $βH$",
+    "traces": "tr $K^V$ / tr $βH$",
+}
+_CURVES = {"distance": "distance", "cosine": "cosine", "traces": "ratio"}
+_NAMES = (("value", "Measured $K^V$"), ("expected", "Expected $βH$"))
+
+
+def draw(view: View) -> Shown:
+    """Both kernels in one scale, and how far they lie apart over steps."""
+    reading = view.readings.get("kernel_theory")
+    if reading is None:
+        return Empty("The value kernel beside its expectation βH, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    both = [reading.arrays[name] for name, _ in _NAMES]
+    reach = max(max(map(abs, finite_range(values))) for values in both) or 1.0
+    charts = [
+        _matrix(view, reading, name, title, both[place], reach, place)
+        for place, (name, title) in enumerate(_NAMES)
+    ]
+    charts.append(_over_steps(view, choice(view, MEASURE)))
+    return Scene(tuple(charts), _facts(view, reading), reading.step, _note(view, reading))
+
+
+def _matrix(
+    view: View, reading: Reading, name: str, title: str, values: Array, reach: float, place: int
+) -> Chart:
+    matrix = Matrix(
+        name=name,
+        values=values,
+        ramp="diverging",
+        low=-reach,
+        high=reach,
+        bar="kernel value" if place else "",
+        scale="as computed, per logit",
+    )
+    chart = example_pairs(view, reading.arrays["labels"], name, title, matrix, place, place == 0)
+    return replace(chart, narrow=(0, place, 1, 1))
+
+
+def _over_steps(view: View, measure: str) -> Chart:
+    series = view.series.get(("kernel_theory", measure))
+    curves: tuple[Curve, ...] = ()
+    if series is not None and series.steps.size:
+        marker = bool(series.steps.size == 1)
+        name = _CURVES[measure]
+        curves = (Curve(name, series.steps, series.values, "value", thick=True, marker=marker),)
+    return Chart(
+        key="over_steps",
+        title=_TITLES[measure],
+        x=step_axis(curves, view),
+        y=Axis(),
+        curves=curves,
+        marks=view.marks,
+        column=2,
+        narrow=(1, 0, 1, 2),
+    )
+
+
+def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
+    other = compared_reading(view, "kernel_theory")
+    facts = []
+    for name, title, about in (
+        ("distance", "distance", "‖K^V - βH‖/‖βH‖, Frobenius norm."),
+        ("cosine", "cosine", "⟨K^V, βH⟩/(‖K^V‖‖βH‖): the scale left aside."),
+        ("traces", "traces", "tr K^V / tr βH."),
+    ):
+        values = [one.scalars.get(name) for one in (reading, other) if one is not None]
+        words = (number(value, 4) for value in values if value is not None)
+        said = " | ".join(words)
+        if said:
+            facts.append(Fact(title, said, f"A | B. {about}" if other is not None else about))
+    if width := reading.facts.get("width"):
+        facts.append(Fact("width", width, "The least width of a gate layer."))
+    return tuple(facts)
+
+
+def _note(view: View, reading: Reading) -> str:
+    parts = [
+        "Expected at the start, before any step; σ of each layer as its weights are now.",
+        reading.facts.get("depends", ""),
+    ]
+    if compared_reading(view, "kernel_theory") is not None and view.compared is not None:
+        parts.append(f"Numbers: {pair_labels(view.compared)[0]} | {b_name(view.compared)}.")
+    parts.append(why_not_compared(view, "kernel_theory"))
+    return " ".join(part for part in parts if part)
+
+
+PANEL = PanelSpec(
+    title="Kernel against theory",
+    probes=("kernel_theory",),
+    draw=draw,
+    about=About(
+        text=(
+            "At the start of training, with gates that do not depend on the value weights, the "
+            "expectation of the value part of the tangent kernel is the neural path kernel times a "
+            "constant: exactly, at any width. Left the kernel of these very weights, in the middle "
+            "its expectation, in one colour scale; both per logit. At step 0 the difference is "
+            "chance: it shrinks as the width grows, roughly as one over its root. While the "
+            "network trains, the kernel leaves its expectation, and how far it goes says how far "
+            "it is from the regime in which the kernel stands still. ReLU, soft-ReLU and FR-DI "
+            "make their gates of the value weights: there the statement does not hold. Try widths "
+            "16, 64 and 256 in FR-II, paused at step 0."
+        ),
+        formulas=(
+            r"$\mathbb{E}[K^V_0] = \beta H, \quad \beta = d \, \sigma^{2(d-1)}$ (dense)",
+            r"$\mathrm{Var}[K_0] \leq O(d_{in}^2 \sigma^{4(d-1)} "
+            r"\max\{d^2 w^{2(d-2)+1}, d^3 w^{2(d-2)}\})$",
+        ),
+        symbols=(
+            "$K^V_0$: the value part of the tangent kernel at the start; $H$: the path kernel; "
+            "$σ$: standard deviation of the weights; $d$: layers of weights; $w$: width; "
+            "$d_{in}$: inputs."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: the tangent kernel at the start, with fixed features; the "
+            "variance: Neural Path Features in Deep Learning (workshop), Theorem 4.1. The "
+            "exponent is 2(d - 1), where arXiv:2110.03403, Theorem 2.1, prints d - 1"
+        ),
+        computed=(
+            "The left matrix is the value part of the tangent kernel of these weights, the middle"
+            " one β times the neural path kernel of these gates; both exactly."
+        ),
+        trials=(
+            freeze_random_gates(
+                "The gates do not depend on the values any more, as the theorem asks. Then "
+                "begin such a run: at its step 0 only chance is left between both kernels.",
+            ),
+        ),
+    ),
+    options=(MEASURE,),
+    area="right",
+    order=12,
+    opened=False,
+)

@@ -1,0 +1,345 @@
+"""NTK: the value, feature and cross parts of the neural tangent kernel, over steps and now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import example_pairs, step_axis
+from dgn_engine.scene.compared import (
+    b_name,
+    compared_reading,
+    pair_labels,
+    why_not_compared,
+    with_difference,
+)
+from dgn_engine.scene.elements import (
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Dash,
+    Empty,
+    Fact,
+    Matrix,
+    Role,
+    Scene,
+    Shown,
+    finite_range,
+)
+from dgn_engine.scene.estimates import estimate_note, marked
+from dgn_engine.scene.overlaid import alike, kernel_curves
+from dgn_engine.scene.panel_spec import (
+    About,
+    ComparedRun,
+    Option,
+    PanelSpec,
+    Values,
+    View,
+    always,
+    choice,
+)
+from dgn_engine.scene.trials import freeze_random_gates, train_gates_alone
+from dgn_engine.text.written_numbers import number
+
+# Part of the kernel, its name, its role (one colour everywhere), its dash.
+Part = tuple[str, str, Role, Dash]
+_PARTS: tuple[Part, ...] = (
+    ("value", "$K^V$", "value", "solid"),
+    ("feature", "$K^F$", "feature", "dash"),
+    ("cross", "$K^X$", "cross", "dot"),
+)
+
+
+_SCALES = {"cross": "by the diagonal of $K^V + K^F$"}
+
+_MEASURES: Values = (("trace", "trace"), ("norm", "norm"))
+SCALE = Option("scale", "Matrices", always(("unit", "unit diagonal"), ("raw", "as computed")))
+MEASURE = Option("measure", "Over steps", lambda view: () if _stands(view) else _MEASURES)
+
+
+def _compared_parts(view: View) -> Values:
+    """In a comparison there is room for one part, of those that A and B have."""
+    ours, theirs = view.readings.get("ntk"), compared_reading(view, "ntk")
+    if ours is None or theirs is None:
+        return ()
+    both = (part for part in _PARTS if part[0] in ours.arrays and part[0] in theirs.arrays)
+    return tuple((part, part) for part, _, _, _ in both)
+
+
+PART = Option("part", "Part", _compared_parts)
+
+
+def draw(view: View) -> Shown:
+    """Traces over steps, and the matrices of the parts that exist."""
+    reading = view.readings.get("ntk")
+    if reading is None:
+        return Empty("The traces and matrices of the neural tangent kernel, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    parts = [part for part in _PARTS if part[0] in reading.arrays]
+    charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
+    scale = _unit(reading) if choice(view, SCALE) == "unit" else _as_computed(reading)
+    other = compared_reading(view, "ntk")
+    both = [part for part in parts if other is not None and part[0] in other.arrays]
+    if other is not None and view.compared is not None and both:
+        return _with(view, reading, other, view.compared, charts[0],
+                     next(part for part in both if part[0] == choice(view, PART)))  # fmt: skip
+    for column, (part, name, _, _) in enumerate(parts):
+        last = column == len(parts) - 1
+        chart = _matrix(view, part, name, scale(part), reading, column + 1, last)
+        charts.append(_marked(view, chart, reading, part))
+    if parts and _stands(view):
+        charts = [replace(chart, column=chart.column - 1, narrow=None) for chart in charts[1:]]
+    why = why_not_compared(view, "ntk") or _nothing_in_common(view, other)
+    said = estimate_note(reading), alike(view, "ntk")[1]
+    words = ("Mean over logits.", _over(reading), why, *said)
+    note = " ".join(part for part in words if part)
+    return Scene(tuple(charts), _facts(reading), reading.step, note)
+
+
+def _marked(view: View, chart: Chart, reading: Reading, part: str) -> Chart:
+    """With the errors of what is drawn; those of K^X at unit diagonal are not known."""
+    unit = choice(view, SCALE) == "unit"
+    return marked(chart, reading, part, f"{part}_unit_error" if unit else "")
+
+
+def _stands(view: View) -> bool:
+    """Whether there is one moment only, so that nothing is to be seen over steps."""
+    inspected = view.run is not None and bool(view.run.inspected)
+    return inspected and view.compared is None and not view.overlaid
+
+
+def _over(reading: Reading) -> str:
+    """Over which weights K is, and why a part is absent."""
+    words = (reading.facts.get(name, "") for name in ("trains", "value", "feature"))
+    return re.sub(r"[KΘ]\^.", r"$\g<0>$", " ".join(word for word in words if word))
+
+
+def _nothing_in_common(view: View, other: Reading | None) -> str:
+    if other is None or other.absent or view.compared is None:
+        return ""
+    return f"{b_name(view.compared)} has none of these parts."
+
+
+def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart:
+    known = {part: view.series.get(("ntk", f"{measure}_{part}")) for part, _, _, _ in _PARTS}
+    read = [series.steps for series in known.values() if series is not None]
+    steps = np.unique(np.concatenate(read)) if read else np.empty(0)
+    curves = []
+    for part, name, role, dash in _PARTS:
+        series = known[part]
+        if series is None or not series.steps.size:
+            continue
+        # Where other parts were read and this one was not, in another regime, it has a gap.
+        found = np.full(len(steps), np.nan)
+        found[np.searchsorted(steps, series.steps)] = series.values
+        # A logarithmic axis shows sizes: K^X may be negative, and 0 has no place on it.
+        size = np.abs(found)
+        values = np.where(size > 0, size, np.nan)
+        if not np.isfinite(values).any():
+            continue
+        signed = part == "cross" and measure == "trace" and bool((series.values < 0).any())
+        label = f"|{name}|" if signed else name
+        marker = bool(series.steps.size == 1)
+        curves.append(Curve(label, steps, values, role, dash, marker=marker))
+    shown = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
+    curves = [*kernel_curves(alike(view, "ntk")[0], measure, shown), *curves]
+    return Chart(
+        key="over_steps",
+        title="Trace" if measure == "trace" else "Frobenius norm",
+        x=step_axis(curves, view),
+        y=Axis(log=True),
+        curves=tuple(curves),
+        marks=view.marks,
+        narrow=(0, 0, 1, max(parts, 1)),
+    )
+
+
+def _with(
+    view: View,
+    reading: Reading,
+    other: Reading,
+    compared: ComparedRun,
+    traces: Chart,
+    part: Part,
+) -> Scene:
+    """One part of A and of B in one scale; the traces of B, which does not train, are lines."""
+    a, name = pair_labels(compared)[0], b_name(compared)
+    named = bool(compared.labels[1])  # a step of the run itself, which is on its curves
+    unit = choice(view, SCALE) == "unit"
+    pair = [(_unit(one) if unit else _as_computed(one))(part[0]) for one in (reading, other)]
+    reach = max(reach for _, reach in pair)
+    drawn = [
+        replace(
+            _marked(
+                view,
+                _matrix(
+                    view,
+                    part[0],
+                    f"{title}, {part[1]}",
+                    (values, reach),
+                    one,
+                    place + 1,
+                    place == 1,
+                ),
+                one,
+                part[0],
+            ),
+            key=f"{part[0]}_{place}",
+        )
+        for place, (title, (values, _), one) in enumerate(
+            zip((a, name), pair, (reading, other), strict=True)
+        )
+    ]
+    charts = [
+        replace(chart, matrix=replace(chart.matrix, of_compared=place > 0))
+        for place, chart in enumerate(drawn)
+        if chart.matrix is not None
+    ]
+    shown, undone = with_difference(charts, f"{part[0]}_difference", compared)
+    same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
+    across = tuple(_across(other, choice(view, MEASURE), traces)) if same and not named else ()
+    curves = (*traces.curves, *across)
+    traces = replace(traces, curves=curves, narrow=(0, 0, 1, len(shown)))
+    over = [f"{who}: {_over(one)}" for who, one in ((a, reading), (name, other)) if _over(one)]
+    lines = (f"Lines across: {name}.",) if across else ()
+    if not same:  # a trace is a sum over the examples
+        lines = (f"No lines of {name}: it is read on another number of examples.",)
+    words = (
+        "Mean over logits.",
+        *over,
+        *lines,
+        undone,
+        estimate_note(reading, other),
+        alike(view, "ntk")[1],
+    )
+    return Scene((traces, *shown), _facts(reading), reading.step, " ".join(filter(None, words)))
+
+
+def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
+    """A level line for each part of B that is not zero, as long as the time axis."""
+    ends = np.array(traces.x.limits or (0.0, 1.0))
+    for part, name, role, _ in _PARTS:
+        value = abs(other.scalars.get(f"{measure}_{part}", 0.0))
+        if value > 0:
+            yield Curve(f"B {name}", ends, np.array([value, value]), role, "dashdot")
+
+
+Scaled = tuple[Array, float]
+
+
+def _as_computed(reading: Reading) -> Callable[[str], Scaled]:
+    def scaled(part: str) -> Scaled:
+        values = reading.arrays[part]
+        low, high = finite_range(values)
+        return values, max(abs(low), abs(high)) or 1.0
+
+    return scaled
+
+
+def _unit(reading: Reading) -> Callable[[str], Scaled]:
+    """K(s,s')/√(d_s d_s'), d its own diagonal; for K^X that of K^V + K^F, which bounds it by 1.
+
+    Entries of examples whose d is not above 0, or not finite, are left out.
+    """
+
+    def scaled(part: str) -> Scaled:
+        values = reading.arrays[part].astype(np.float64)
+        if part == "cross":
+            diagonal = sum(
+                np.diagonal(reading.arrays[p]).astype(np.float64)
+                for p in ("value", "feature")
+                if p in reading.arrays
+            )
+        else:
+            diagonal = np.diagonal(values)
+        known = np.isfinite(diagonal) & (np.asarray(diagonal) > 0)
+        root = np.sqrt(np.where(known, diagonal, np.nan))
+        return values / root[:, None] / root[None, :], 1.0
+
+    return scaled
+
+
+def _matrix(
+    view: View, part: str, name: str, scaled: Scaled, reading: Reading, column: int, last: bool
+) -> Chart:
+    (values, reach), labels = scaled, reading.arrays["labels"]
+    unit = choice(view, SCALE) == "unit"
+    matrix = Matrix(
+        name=part,
+        values=values,
+        ramp="diverging",
+        low=-reach,
+        high=reach,
+        bar=("normalised" if unit else "kernel value") if last or not unit else "",
+        scale=_SCALES.get(part, "unit diagonal") if unit else "as computed",
+    )
+    chart = example_pairs(view, labels, part, name, matrix, column, column == 1)
+    return replace(chart, narrow=(1, column - 1, 1, 1))
+
+
+def _facts(reading: Reading) -> tuple[Fact, ...]:
+    facts = []
+    for part, name, _, _ in _PARTS:
+        trace = reading.scalars.get(f"trace_{part}")
+        if trace is not None and (trace != 0 or part in reading.arrays):
+            about = f"Trace over the probe examples; norm {_norm(reading, part)}."
+            facts.append(Fact(f"tr {name}", number(trace, 4), about))
+    return tuple(facts)
+
+
+def _norm(reading: Reading, part: str) -> str:
+    norm = reading.scalars.get(f"norm_{part}")
+    return number(norm, 4) if norm is not None else "–"
+
+
+PANEL = PanelSpec(
+    title="NTK",
+    probes=("ntk",),
+    draw=draw,
+    about=About(
+        text=(
+            "The tangent kernel says how a step on one example moves the output on another. It "
+            "has a part through the weights of the paths with the gates held fixed (value), and a "
+            "part through the gates themselves (feature); a soft-ReLU network, whose gates are "
+            "its own, has a cross part as well. With hard or frozen gates the feature part is "
+            "zero. K is over what the regime trains, as the line below says: where the value "
+            "network is frozen (gates-only), it has no value part. Matrices: mean over the logits."
+        ),
+        formulas=(
+            r"$K = K^V + K^F + K^X$",
+            r"$K^V = \Psi_V^\top \Psi_V, \quad \psi_V = \langle \varphi, \partial v \rangle$",
+            r"$K^F = \Psi_F^\top \Psi_F, \quad \psi_F = \langle \partial \varphi, v \rangle$",
+            r"$K^X = \Psi_V^\top \Psi_F + \Psi_F^\top \Psi_V$",
+        ),
+        symbols=(
+            "$φ$: path features of an example; $v$: path values of the weights; ∂: derivative by "
+            "the weights; $ψ$: what a step changes for one example, $Ψ$: one column for each."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529, equation (3), with the cross term as ⟨ψV, ψF⟩ + ⟨ψF, ψV⟩"
+        ),
+        computed=(
+            "Exactly from the gradients of the logits by the weights of each probe example, in "
+            "slices where they do not fit into memory; of large networks estimated by random "
+            "directions first, which a hatched corner and ± say."
+        ),
+        trials=(
+            freeze_random_gates(
+                "The feature part vanishes: with frozen gates only the value network is trained.",
+            ),
+            train_gates_alone(
+                "Now the value part vanishes, and the network learns all the same, by its gates.",
+            ),
+        ),
+    ),
+    options=(MEASURE, PART, SCALE),
+    area="right",
+    order=1,
+)

@@ -1,0 +1,264 @@
+"""Regions: how the gates cut the plane, what the network says there, and the examples in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import class_names, step_axis
+from dgn_engine.scene.elements import (
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Empty,
+    Fact,
+    Matrix,
+    Role,
+    Scene,
+    Shown,
+)
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.scatter import scattered
+from dgn_engine.scene.trials import freeze_random_gates
+from dgn_engine.text.written_numbers import decimals, number
+
+THIRD = Option("third", "Right", always(("points", "examples"), ("steps", "over steps")))
+_ROLES: tuple[Role, ...] = ("value", "feature", "cross")
+_FEW = 12  # points that are drawn larger
+
+
+def draw(view: View) -> Shown:
+    """The cuts of the gates, the decision, and the examples with the boundary or a curve."""
+    reading = view.readings.get("regions")
+    if reading is None:
+        return Empty("How gates cut the plane, and the decision boundary, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    third = _points(view, reading) if choice(view, THIRD) == "points" else _over_steps(view)
+    charts = (_cuts(view, reading), _decision(view, reading), third)
+    return Scene(charts, _facts(reading), reading.step, _note(reading))
+
+
+def _cuts(view: View, reading: Reading) -> Chart:
+    switch = reading.arrays["switch"]
+    layers = max(int(switch.max()), len(view.wiring), 1)
+    values = np.where(switch > 0, switch, 0).astype(np.float64)
+    return _map(
+        reading,
+        Matrix(
+            name="first layer that switches",
+            values=values,
+            ramp="sequential",
+            low=0.0,
+            high=float(layers),
+            bar="gate layer, 0: none",
+            scale="the first gate layer that switches here",
+        ),
+        "cuts",
+        "Where gates switch",
+        0,
+    )
+
+
+def _decision(view: View, reading: Reading) -> Chart:
+    margin, winner = reading.arrays["margin"], reading.arrays["winner"]
+    two = bool((margin < 0).any()) or int(winner.max()) < 2
+    names = class_names(view, np.array([int(max(winner.max(), 1))]))
+    return _map(
+        reading,
+        Matrix(
+            name="margin",
+            values=-margin if two else margin,  # the colours of the classes' points
+            ramp="diverging" if two else "sequential",
+            low=-1.0 if two else 0.0,
+            high=1.0,
+            bar=f"1: {names[0]}, −1: {names[1]}" if two else "lead of the winning class",
+            scale="difference of two probabilities",
+        ),
+        "decision",
+        "Decision" if two else "How sure the winning class is",
+        1,
+    )
+
+
+def _map(reading: Reading, matrix: Matrix, key: str, title: str, column: int) -> Chart:
+    x, y = reading.arrays["x"], reading.arrays["y"]
+    labels = ("x", "y") if reading.facts.get("plane") == "data" else ("s", "t")
+    return Chart(
+        key=key,
+        title=title,
+        x=_axis(labels[0], x),
+        y=_axis(labels[1], y),
+        matrix=Matrix(
+            **{
+                **vars(matrix),
+                "row_name": labels[1],
+                "column_name": labels[0],
+                "row_labels": tuple(f"{labels[1]} = {decimals(value, 2)}" for value in y.tolist()),
+                "column_labels": tuple(
+                    f"{labels[0]} = {decimals(value, 2)}" for value in x.tolist()
+                ),
+            }
+        ),
+        square=True,
+        column=column,
+        narrow=(0, column, 1, 1),
+    )
+
+
+def _axis(label: str, at: Array) -> Axis:
+    """Of a map: the coordinates at the cells that they fall into."""
+    values = _coordinates(at)
+    order = np.argsort(at)
+    cells = np.interp(values, at[order], order.astype(np.float64))
+    return Axis(label=label, limits=(-0.5, len(at) - 0.5), ticks=_ticks(cells, values))
+
+
+def _plane_axis(label: str, at: Array) -> Axis:
+    """Of the points: the same coordinates as beside the maps."""
+    values = _coordinates(at)
+    limits = float(at.min()), float(at.max())
+    return Axis(label=label, limits=limits, ticks=_ticks(values, values))
+
+
+def _coordinates(at: Array) -> Array:
+    """Whole tenths or halves, none in a corner, where it would meet that of the other axis."""
+    low, high = float(at.min()), float(at.max())
+    step = next(s for s in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 1e9) if (high - low) / s <= 7)
+    values = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
+    edge = 0.04 * (high - low)
+    inside: Array = values[(values >= low + edge) & (values <= high - edge)]
+    return inside
+
+
+def _ticks(places: Array, values: Array) -> tuple[tuple[float, str], ...]:
+    words = (number(value, 6) for value in values)
+    return tuple(zip(places.tolist(), words, strict=True))
+
+
+def _points(view: View, reading: Reading) -> Chart:
+    points, labels = reading.arrays["points"], reading.arrays["labels"]
+    answers = reading.arrays["answers"]
+    names = class_names(view, labels)
+    x, y = reading.arrays["x"], reading.arrays["y"]
+    few = len(labels) <= _FEW
+    curves: list[Curve] = []
+    edge = boundary(reading)
+    if len(edge):
+        curves.append(scattered("boundary", edge[:, 0], edge[:, 1], "muted"))
+    for place, one in enumerate(np.unique(labels).tolist()):
+        mine = labels == one
+        role = _ROLES[place % len(_ROLES)]
+        curves.append(scattered(names[int(one)], points[mine, 0], points[mine, 1], role, few))
+    wrong = answers != labels
+    if wrong.any():
+        ringed = scattered("wrong", points[wrong, 0], points[wrong, 1], "text", few)
+        curves.append(replace(ringed, ring=True))
+    horizontal, vertical = ("x", "y") if reading.facts.get("plane") == "data" else ("s", "t")
+    return Chart(
+        key="points",
+        title="Probe examples and boundary",
+        x=_plane_axis(horizontal, x),
+        y=_plane_axis(vertical, y),
+        curves=tuple(curves),
+        column=2,
+        square=True,
+        narrow=(1, 0, 1, 2),
+    )
+
+
+def boundary(reading: Reading) -> Array:
+    """(m, 2): where the winning class changes between two neighbours of the grid."""
+    winner, x, y = (reading.arrays[name] for name in ("winner", "x", "y"))
+    rows, columns = np.nonzero(winner[:, 1:] != winner[:, :-1])
+    across = np.stack([(x[columns] + x[columns + 1]) / 2, y[rows]], axis=1)
+    rows, columns = np.nonzero(winner[1:] != winner[:-1])
+    down = np.stack([x[columns], (y[rows] + y[rows + 1]) / 2], axis=1)
+    return np.concatenate([across, down])
+
+
+def _over_steps(view: View) -> Chart:
+    series = view.series.get(("regions", "regions"))
+    curves: tuple[Curve, ...] = ()
+    if series is not None and series.steps.size:
+        marker = bool(series.steps.size == 1)
+        curves = (Curve("regions", series.steps, series.values, "feature", marker=marker),)
+    return Chart(
+        key="over_steps",
+        title="Regions on the grid",
+        x=step_axis(curves, view),
+        y=Axis(),
+        curves=curves,
+        marks=view.marks,
+        column=2,
+        narrow=(1, 0, 1, 2),
+    )
+
+
+def _facts(reading: Reading) -> tuple[Fact, ...]:
+    labels, answers = reading.arrays["labels"], reading.arrays["answers"]
+    facts = []
+    if (count := reading.scalars.get("regions")) is not None:
+        about = "Patterns of all gates that the points of the grid meet; finer regions are missed."
+        each = int(count) == reading.arrays["winner"].size  # point of the grid in one of its own
+        facts.append(Fact("regions", f"{'≥ ' if each else ''}{int(count):,}", about))
+    right = int((labels == answers).sum())
+    facts.append(Fact("right", f"{right} of {len(labels)}", "Of the examples that are shown."))
+    return tuple(facts)
+
+
+def _note(reading: Reading) -> str:
+    side = len(reading.arrays["x"])
+    parts = [f"Grid of {side} × {side} points."]
+    if reading.facts.get("plane") != "data":
+        parts.append("Plane through three probe examples, at (0, 0), (1, 0) and (0, 1).")
+    parts.append(reading.facts.get("soft", ""))
+    return " ".join(part for part in parts if part)
+
+
+PANEL = PanelSpec(
+    title="Regions",
+    probes=("regions",),
+    draw=draw,
+    about=About(
+        text=(
+            "A network with hard gates is linear wherever no gate switches: its gates cut the "
+            "input space into regions, and on each of them one sub-network is active. Left the "
+            "cuts: the colour says which layer's gates switch there first. Cuts of the first "
+            "layer are straight lines; those of deeper layers bend where an earlier one is "
+            "crossed. In the middle what the network says, right the probe examples and the "
+            "decision boundary. Data of the plane (moons, circles, spirals, XOR) are shown as they "
+            "are, others on the plane through three probe examples. Compare FR-II, whose cuts "
+            "stand still while the values learn, with DL and ReLU, whose cuts move to the boundary."
+        ),
+        formulas=(
+            r"$\hat{y}(x) = \sum_p x(p_0) A(x, p) v(p)$",
+            r"$A(x, \cdot)$ constant $\Rightarrow \hat{y}$ linear",
+        ),
+        symbols=(
+            "$p$: a path, $x(p_0)$: the input that it begins at; $A$: 1 where all its gates are "
+            "open for $x$; $v$: the product of its weights."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529: active sub-networks; that they cut the plane into regions follows, "
+            "the count on a grid is ours"
+        ),
+        computed=(
+            "On a grid of points of the plane: a region that lies between two of them is missed, "
+            "and each border is known to one cell."
+        ),
+        trials=(
+            freeze_random_gates(
+                "The cuts stand still from then on, while the decision boundary goes on moving.",
+            ),
+        ),
+    ),
+    options=(THIRD,),
+    area="left",
+    order=12,
+    opened=False,
+)

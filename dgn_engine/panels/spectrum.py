@@ -1,0 +1,325 @@
+"""NPK spectrum: the eigenvalues of the neural path kernel and how the labels lie in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.axes import example_pairs
+from dgn_engine.scene.compared import (
+    b_in_words,
+    b_name,
+    compared_reading,
+    overlaid,
+    pair_labels,
+    why_not_compared,
+    with_difference,
+)
+from dgn_engine.scene.elements import (
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Empty,
+    Fact,
+    Matrix,
+    Ramp,
+    Scene,
+    Shown,
+    finite_range,
+)
+from dgn_engine.scene.estimates import errors_of, estimate_note, marked
+from dgn_engine.scene.overlaid import spectrum_curves, spectrum_steps
+from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, always, choice
+from dgn_engine.scene.trials import blind_value_network, freeze_random_gates
+from dgn_engine.text.written_numbers import number, percent, plus_minus
+
+SHOWN = ("spectrum", "alignment", "kernel")
+SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
+
+
+def draw(view: View) -> Shown:
+    """Eigenvalues on a logarithmic axis, and a second view of the same kernel."""
+    reading = view.readings.get("npk")
+    if reading is None:
+        return Empty("The spectrum of the neural path kernel, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    shown, other = choice(view, SHOW), compared_reading(view, "npk")
+    if other is not None and view.compared is not None:
+        return _with(view, reading, other, view.compared, shown)
+    second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
+    charts = (
+        _over(_eigenvalues(reading), spectrum_curves(view.overlaid, "eigenvalues")),
+        second[shown](view, reading),
+    )
+    more = (why_not_compared(view, "npk"), spectrum_steps(view.overlaid))
+    note = " ".join(part for part in (_note(reading), *more) if part)
+    return Scene(charts, _facts(reading), reading.step, note)
+
+
+def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
+    """The chart with other curves behind its own, in axes that reach as far as all of them."""
+    behind = tuple(others)
+    if not behind:
+        return chart
+    longest = max(float(curve.x[-1]) for curve in (*behind, *chart.curves))
+    x = replace(chart.x, limits=(0.5, longest + 0.5))
+    y = chart.y
+    if chart.y.log and y.limits is not None:
+        counted = [curve.y[curve.y > y.limits[0] / 1e3] for curve in behind]
+        highest = [float(values.max()) for values in counted if values.size]
+        lowest = [float(values.min()) for values in counted if values.size]
+        y = replace(y, limits=(min([y.limits[0], *lowest]), max([y.limits[1], *highest])))
+    return replace(chart, curves=(*behind, *chart.curves), x=x, y=y)
+
+
+def _with(view: View, reading: Reading, other: Reading, compared: ComparedRun, shown: str) -> Scene:
+    """Both spectra in one chart; both kernels side by side, with one scale."""
+    names = a, b = pair_labels(compared)
+    second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
+    charts: tuple[Chart, ...]
+    undone = ""
+    ours, theirs = (second[shown](view, one) for one in (reading, other))
+    matrices = [one.matrix for one in (ours, theirs) if one.matrix is not None]
+    if matrices:
+        high = max(one.high for one in matrices)
+        low = -high if any(one.low < 0 for one in matrices) else 0.0
+        ramp: Ramp = "diverging" if low < 0 else "sequential"
+        pair = zip((a, b_name(compared)), (ours, theirs), matrices, strict=True)
+        charts = tuple(
+            replace(
+                chart,
+                key=f"kernel_{place}",
+                title=f"{title}, $H$",
+                matrix=replace(
+                    matrix,
+                    low=low,
+                    high=high,
+                    ramp=ramp,
+                    bar=matrix.bar * place,
+                    of_compared=place > 0,
+                ),
+                column=place,
+                narrow=(place, 0, 1, 1),
+            )
+            for place, (title, chart, matrix) in enumerate(pair)
+        )
+        charts, undone = with_difference(charts, "kernel_difference", compared)
+    else:
+        charts = (
+            overlaid(_eigenvalues(reading), _eigenvalues(other), names),
+            overlaid(ours, theirs, names),
+        )
+    which = "" if shown == "kernel" else b_in_words(compared)
+    note = " ".join(filter(None, (which, _note(reading), undone)))
+    if other.error:
+        note = f"{note} {b}: {other.facts.get('estimate', '')}. {estimate_note(other)}"
+    return Scene(charts, _facts_of_both(reading, other), reading.step, note)
+
+
+def _facts_of_both(reading: Reading, other: Reading) -> tuple[Fact, ...]:
+    """Each number of A with that of B behind it."""
+    theirs = {fact.name: fact.value for fact in _facts(other)}
+    return tuple(
+        Fact(fact.name, f"{fact.value} | {theirs.get(fact.name, '–')}", f"A | B. {fact.about}")
+        for fact in _facts(reading)
+    )
+
+
+def _rank_axis(reading: Reading) -> Axis:
+    n = reading.arrays["eigenvalues"].size
+    return Axis(label="index $i$", limits=(0.5, max(n, 2) + 0.5))
+
+
+def _index(reading: Reading) -> Array:
+    return np.arange(1, reading.arrays["eigenvalues"].size + 1)
+
+
+def _eigenvalues(reading: Reading) -> Chart:
+    values = reading.arrays["eigenvalues"]
+    return Chart(
+        key="eigenvalues",
+        title="Eigenvalues $ρ_i$",
+        x=_rank_axis(reading),
+        y=Axis(log=True, limits=_reach(values, reading.scalars.get("cutoff", 0.0))),
+        curves=(
+            *_band(reading),
+            Curve("", _index(reading), values, role="text", marker=values.size <= 128),
+        ),
+        narrow=(0, 0, 1, 1),
+    )
+
+
+def _band(reading: Reading) -> tuple[Curve, ...]:
+    """Of an estimate, one standard error above and below the eigenvalues that stand above it."""
+    errors = errors_of(reading, "eigenvalues")
+    if errors is None:
+        return ()
+    values, index = reading.arrays["eigenvalues"], _index(reading)
+    ends = (("+ error", values + errors), ("− error", values - errors))
+    return tuple(Curve(name, index, end, "muted", "dot", faint=True) for name, end in ends)
+
+
+def _reach(values: Array, cutoff: float) -> tuple[float, float] | None:
+    """Around the eigenvalues that count: rounding noise below the cut-off is left out."""
+    counted = values[values > max(cutoff, 0.0)]
+    if counted.size == 0:
+        return None
+    low, high = finite_range(counted)
+    return low / 1.6, high * 1.6
+
+
+def _cumulative(view: View, reading: Reading) -> Chart:
+    others = () if view.compared is not None else spectrum_curves(view.overlaid, "cumulative")
+    chart = Chart(
+        key="cumulative",
+        title="Cumulative energy",
+        x=_rank_axis(reading),
+        y=Axis(limits=(0.0, 1.03)),
+        curves=(
+            Curve("energy", _index(reading), reading.arrays["cumulative"], role="text"),
+            *_aligned(reading),
+        ),
+        column=1,
+        narrow=(1, 0, 1, 1),
+    )
+    return _over(chart, others)
+
+
+def _aligned(reading: Reading) -> tuple[Curve, ...]:
+    """Share of the labels' energy in the first i eigenvectors."""
+    alignment = reading.arrays.get("alignment")
+    if alignment is None or not float(np.sum(alignment)) > 0:
+        return ()
+    share = np.cumsum(alignment) / np.sum(alignment)
+    return (Curve("labels", _index(reading), share, role="accent", dash="dash"),)
+
+
+def _alignment(view: View, reading: Reading) -> Chart:
+    alignment = reading.arrays.get("alignment")
+    curves: tuple[Curve, ...] = ()
+    if alignment is not None:
+        curves = (Curve("", _index(reading), alignment, role="accent", marker=True),)
+    return Chart(
+        key="alignment",
+        title="Alignment with the labels",
+        x=_rank_axis(reading),
+        y=Axis(log=True),
+        curves=curves,
+        column=1,
+        narrow=(1, 0, 1, 1),
+    )
+
+
+def _kernel(view: View, reading: Reading) -> Chart:
+    values, labels = reading.arrays["npk"], reading.arrays["labels"]
+    low, high = finite_range(values)
+    signed = low < 0
+    reach = max(abs(low), abs(high)) or 1.0
+    matrix = Matrix(
+        name="npk",
+        values=values,
+        ramp="diverging" if signed else "sequential",
+        low=-reach if signed else 0.0,
+        high=reach,
+        bar="share of the trace",
+        scale="trace 1",
+    )
+    chart = example_pairs(view, labels, "kernel", "Kernel $H$ / trace $H$", matrix, 1)
+    return marked(replace(chart, narrow=(1, 0, 1, 1)), reading, "npk")
+
+
+def _facts(reading: Reading) -> tuple[Fact, ...]:
+    wanted = (
+        ("ν", "nu", "ν = tr(Yᵀ Ĥ⁻¹ Y) / C with Ĥ = H / trace H: small where H fits the labels."),
+        (
+            "left out of ν",
+            "outside",
+            "Share of the labels' energy along eigenvalues at or below the cut-off: not in ν.",
+        ),
+        ("rank", "rank", "Number of eigenvalues above the cut-off."),
+        ("effective rank", "effective_rank", "(Σρ)² / Σρ²"),
+        ("$ρ$ max", "rho_max", "Largest eigenvalue of H / trace H."),
+        ("$ρ$ min", "rho_min", "Smallest eigenvalue of H / trace H."),
+    )
+    scalars = reading.scalars
+    errors = errors_of(reading, "eigenvalues")
+    if errors is not None:
+        largest, error = float(reading.arrays["eigenvalues"][0]), float(errors[0])
+        shown = plus_minus(largest, error) if np.isfinite(largest) else "below its error"
+        about = "Largest eigenvalue of H / trace H; ± bounds one standard error (Weyl)."
+        return (
+            Fact("$ρ$ max", shown, about),
+            Fact("ν", "not from an estimate", "ν and the rank hang on the smallest eigenvalues."),
+        )
+    return tuple(
+        Fact(name, number(scalars[key], 3), about) for name, key, about in wanted if key in scalars
+    )
+
+
+def _note(reading: Reading) -> str:
+    if reading.error:
+        seen = reading.facts.get("estimate", "")
+        return f"$H$ scaled to trace 1; {seen}. {estimate_note(reading)}"
+    cutoff = reading.scalars.get("cutoff")
+    text = "$H$ scaled to trace 1"
+    if cutoff is not None:
+        text += f"; eigenvalues below {number(cutoff, 2)} are left out of ν"
+    outside = reading.scalars.get("outside")
+    if outside is not None:
+        text += f", with {percent(outside, 2)} of the labels' energy"
+    twice = int(reading.scalars.get("contradictory", 0))
+    if twice:
+        text += f"; {twice} examples have the input of an example with another label"
+    return text + "."
+
+
+PANEL = PanelSpec(
+    title="NPK spectrum",
+    probes=("npk",),
+    draw=draw,
+    about=About(
+        text=(
+            "The neural path kernel compares two examples by the paths that are active for both. "
+            "If few eigenvalues hold most of the energy, the gates see few kinds of examples. "
+            "ν measures how hard the labels are to fit with this kernel: it falls as the gates "
+            "learn. The dashed line is the share of the labels' energy that lies in the first i "
+            "eigenvectors."
+        ),
+        formulas=(
+            r"$H = \Sigma \odot \Lambda, \quad \hat{H} = H / \mathrm{tr}\,H$",
+            r"$\nu = \frac{1}{C}\,\mathrm{tr}\left(Y^\top \hat{H}^{-1} Y\right)"
+            r" = \sum_i (u_i^\top y)^2 / \hat{\rho}_i$",
+            r"effective rank $= (\sum_i \rho_i)^2 / \sum_i \rho_i^2$",
+        ),
+        symbols=(
+            "$Σ$: inner products of the inputs; $Λ$: active paths that two examples share; $ρ_i$, "
+            "$u_i$: eigenvalues and eigenvectors, with a hat those of Ĥ; $Y$: a column of ±1 for "
+            "each of $C$ classes, $y$: one of them."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529, Figure 2: ν of the path kernel while a network trains"
+        ),
+        computed=(
+            "H is Λ, entry by entry times the inner products of the inputs, divided by its trace;"
+            " its eigenvalues are found in float64. ν leaves out what lies below the cut-off that"
+            " is named, and is not shown of an estimate."
+        ),
+        trials=(
+            freeze_random_gates(
+                "ν jumps up and then stands still: the kernel does not learn any more.",
+            ),
+            blind_value_network(
+                "The kernel is then made of Λ alone, as all inputs are alike for the value "
+                "network.",
+            ),
+        ),
+    ),
+    area="right",
+    options=(SHOW,),
+)

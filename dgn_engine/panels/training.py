@@ -1,0 +1,209 @@
+"""Training: loss and accuracy over steps, on training batches and on the test set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.scene.axes import LOG, beyond, spanning_axis, step_axis
+from dgn_engine.scene.compared import b_in_words, compared_view, pair_labels
+from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
+from dgn_engine.scene.overlaid import scalar_curves
+from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Series, View, always, choice
+from dgn_engine.scene.trials import freeze_random_gates, keep_gates
+from dgn_engine.text.written_numbers import number, percent
+
+SCALE = Option(
+    "scale", "Loss", always(("auto", "automatic"), ("linear", "linear"), ("log", "logarithmic"))
+)
+
+
+def draw(view: View) -> Shown:
+    """Loss and accuracy; train thin, test thick; swaps are marked."""
+    if view.run is not None and view.run.inspected:
+        return Empty(f"{view.run.inspected} is inspected, not trained: it has no curves here.")
+    loss, accuracy = _both(view, "loss", 1.0), _both(view, "accuracy", 100.0)
+    if not loss and not accuracy:
+        return Empty("Loss and accuracy on training batches and on the test set, from step 1 on.")
+    x = step_axis((*loss, *accuracy), view)
+    scale = choice(view, SCALE)
+    y = spanning_axis(loss, None if scale == "auto" else scale == "log")
+    charts = (
+        Chart(
+            key="loss",
+            title=f"Loss{LOG}" if y.log else "Loss",
+            x=x,
+            y=y,
+            curves=loss,
+            marks=view.marks,
+            narrow=(0, 0, 1, 1),
+        ),
+        Chart(
+            key="accuracy",
+            title="Accuracy, %",
+            x=x,
+            y=Axis(limits=_reach(accuracy)),
+            curves=accuracy,
+            marks=view.marks,
+            column=1,
+            narrow=(1, 0, 1, 1),
+        ),
+    )
+    scores = (series for (source, _), series in view.series.items() if source == "training")
+    scores = (series.until(view.cursor) for series in scores)
+    own = [int(series.steps[-1]) for series in scores if series.steps.size]
+    return Scene(charts, _facts(view), max(own, default=0), _note(view, loss, y))
+
+
+def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
+    """The curves of the run over those of other runs and of the compared one (B), all dashed."""
+    compared = compared_view(view)
+    others = () if compared is None else _curves(compared, quantity, scale)
+    b = "B" if view.compared is None else pair_labels(view.compared)[1]
+    names = (f"test_{quantity}", f"train_{quantity}")
+    return (
+        *scalar_curves(view.overlaid, "training", names, scale),
+        *(replace(c, name=f"{b} {c.name}", role="compared", dash="dash") for c in others),
+        *_curves(view, quantity, scale),
+    )
+
+
+def _curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
+    found: list[Curve] = []
+    for split in ("train", "test"):
+        series = view.series.get(("training", f"{split}_{quantity}"))
+        if series is None or not series.steps.size:
+            continue
+        test = split == "test"
+        found.append(
+            Curve(
+                name=split,
+                x=series.steps,
+                y=series.values * scale,
+                role="accent" if test else "muted",
+                thick=test,
+                marker=bool(series.steps.size == 1),
+            )
+        )
+    return tuple(found)
+
+
+def _reach(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
+    ranges = [finite_range(curve.y) for curve in curves]
+    if not ranges:
+        return None
+    low, high = min(r[0] for r in ranges), max(r[1] for r in ranges)
+    air = max((high - low) * 0.06, 1.0)
+    return max(low - air, -1.0), min(high + air, 101.0)
+
+
+def _facts(view: View) -> tuple[Fact, ...]:
+    facts: list[Fact] = []
+    accuracy = _until_now(view, "test_accuracy")
+    tested = accuracy is not None and bool(accuracy.values.size)
+    if accuracy is not None and tested:
+        last = f"{percent(accuracy.values[-1], 2)} at step {accuracy.steps[-1]:,}"
+        last += _before(view, "test_accuracy")
+        if view.tested:
+            facts.append(Fact("test", last, "Accuracy on the whole test set."))
+        else:
+            facts.append(_no_test(view, f" The last one: {last}."))
+        best = finite_range(accuracy.values)[1]
+        at = accuracy.steps[accuracy.values == best][:1].tolist()
+        where = f", at step {at[0]:,}" if at else ""
+        about = f"Best test accuracy of this run so far{where}."
+        facts.append(Fact("best", percent(best, 2), about))
+    elif not view.tested:
+        facts.append(_no_test(view))
+    loss = _until_now(view, "train_loss")
+    if loss is not None and loss.values.size:
+        about = "Mean loss over the training batches since the last measurement."
+        value = number(loss.values[-1], 4) if np.isfinite(loss.values[-1]) else "not finite"
+        facts.append(Fact("train loss", value + _before(view, "train_loss"), about))
+    return tuple(facts)
+
+
+def _until_now(view: View, name: str) -> Series | None:
+    """The score up to the step that is shown."""
+    series = view.series.get(("training", name))
+    return series.until(view.cursor) if series is not None else None
+
+
+def _no_test(view: View, last: str = "") -> Fact:
+    about = f"{view.regime} has gates for the training examples only: nothing is tested.{last}"
+    return Fact("test", f"none in {view.regime}", about)
+
+
+def _before(view: View, score: str) -> str:
+    """', before FR-II': the score is of the network as it was before this."""
+    later = view.outdated.get(score)
+    return f", before {later.label}" if later is not None else ""
+
+
+def _note(view: View, losses: tuple[Curve, ...], axis: Axis) -> str:
+    if view.run is None:
+        return ""
+    count, top = beyond(losses, axis)
+    above = f"{count:,} loss{'es' if count > 1 else ''} above the axis, up to {number(top, 3)}. "
+    return (above if count else "") + _about_scores(view)
+
+
+def _about_scores(view: View) -> str:
+    assert view.run is not None
+    which = view.run.config.training.loss.replace("-", " ")
+    note = f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
+    if view.run.watched:
+        note = f"Losses and accuracies as {view.run.watched} gave them; train: mean over batches."
+    if view.compared is not None and view.compared.series:
+        note += f" {b_in_words(view.compared, 'Dashed: ')}".rstrip()
+    if view.overlaid:
+        note += " Named lines: recorded runs, on the test set where it was measured."
+    return note
+
+
+PANEL = PanelSpec(
+    title="Training",
+    probes=(),
+    draw=draw,
+    about=About(
+        text=(
+            "The thin line is the mean over the training batches since the last measurement, "
+            "the thick line the whole test set. Each swap of the regime, each new wiring and each "
+            "dropped checkpoint stands as a labelled mark, so that its effect on the curves can "
+            "be seen."
+        ),
+        formulas=(
+            r"$L = \frac{1}{2}\sum_s (\hat{y}(x_s) - y_s)^2$ or "
+            r"$L = -\sum_s \log\,\mathrm{softmax}(\hat{y}(x_s))_{y_s}$",
+        ),
+        symbols=(
+            "$x_s$, $y_s$: an example and its label; $ŷ$: the output of the network, one logit "
+            "for each class. Left the squared loss, right the cross entropy."
+        ),
+        source=(
+            "Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, NeurIPS 2020, "
+            "arXiv:2006.10529, Table 2"
+        ),
+        computed=(
+            "The train score is the mean over the batches since the last point, as they were "
+            "before each update; the test score is of all test examples, as often as the allowed "
+            "viewer overhead permits, and at the end of every epoch. The loss axis is logarithmic "
+            "while the losses in view span more than three decades, or end far above the others; "
+            "your own choice of axis stays. A few losses far above all others lie beyond it, and "
+            "are counted below the charts."
+        ),
+        trials=(
+            keep_gates(
+                "The accuracy falls to chance and comes back to about where it was: [NPF] Table "
+                "2, FLNPF.",
+            ),
+            freeze_random_gates(
+                "The accuracy stays below that of learnt gates: [NPF] Table 2, FRNPF.",
+            ),
+        ),
+    ),
+    options=(SCALE,),
+    area="right",
+    order=2,
+)

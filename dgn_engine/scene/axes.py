@@ -1,0 +1,256 @@
+"""Axes of charts: how far they reach, axes of steps and of examples by class, thinned curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Matrix, Scene, finite_range
+from dgn_engine.scene.panel_spec import View
+
+Range = tuple[float, float]
+LOG = " (log)"  # at the end of the title of a chart whose y axis may be either
+_SPAN = 1e3  # of values beyond which their axis is logarithmic
+_HUGE = 1e6  # times all others: what is so great would flatten the rest on either axis
+_EXPLODED = 100.0  # times the median: a curve that ends there has left the others
+_LEAST = 4.0  # steps, so that no tick falls on half a step
+_FEWEST = 8  # probe examples of the first picture of a reading that takes long
+
+
+def chart_range(chart: Chart) -> tuple[Range, Range]:
+    """(x, y) of everything in the chart, in data units; positive where the axis is logarithmic."""
+    if chart.matrix is not None:
+        rows, columns = chart.matrix.values.shape
+        return (-0.5, columns - 0.5), (-0.5, rows - 0.5)
+    xs = [curve.x for curve in chart.curves if curve.x.size]
+    ys = [curve.y for curve in chart.curves if curve.y.size]
+    return _reach(chart.x, xs, 0.0), _reach(chart.y, ys, 0.05)
+
+
+def _reach(axis: Axis, parts: list[Array], padding: float) -> Range:
+    if axis.limits is not None:
+        return axis.limits
+    values = np.concatenate([np.ravel(part) for part in parts]) if parts else np.zeros(0)
+    values = values.astype(np.float64, copy=False)
+    if axis.log:
+        low, high = finite_range(values[values > 0])
+        if low <= 0:
+            return 0.1, 1.0
+        logs = math.log10(low), math.log10(high)
+        pad = max((logs[1] - logs[0]) * padding, 0.03 if logs[1] > logs[0] else 0.5)
+        return 10.0 ** (logs[0] - pad), 10.0 ** (logs[1] + pad)
+    low, high = finite_range(values)
+    if low == high:
+        wide = abs(low) * 0.1 or 1.0
+        return (low, low + wide) if padding == 0 else (low - wide, low + wide)
+    pad = (high - low) * padding
+    return low - pad, high + pad
+
+
+def spanning_axis(curves: Sequence[Curve], log: bool | None = None) -> Axis:
+    """Return an axis of values above 0 that is logarithmic where they ask for it.
+
+    That is where they span more than three decades, or where a curve ends at a hundred times their
+    median. A few values (one, or 2 % of many) that are a million times all the others lie beyond
+    the axis; `beyond` counts them.
+
+    Args:
+        curves: All that the axis shows, raw values.
+        log: Whether it is logarithmic, where a user has chosen that: then nothing lies beyond it.
+    """
+    if log is not None:
+        return Axis(log=log)
+    parts = [curve.y[np.isfinite(curve.y) & (curve.y > 0)] for curve in curves]
+    values = np.sort(np.concatenate(parts)) if parts else np.zeros(0)
+    if values.size < 2:
+        return Axis(by_span=True)
+    kept = values[: values.size - _lone(values)]
+    ends = max((float(part[-1]) for part in parts if part.size), default=0.0)
+    exploded = _EXPLODED * float(np.median(kept)) < min(ends, float(kept[-1]))
+    axis = Axis(log=bool(kept[-1] > _SPAN * kept[0]) or exploded, by_span=True)
+    if kept.size < values.size:
+        axis = replace(axis, limits=_reach(axis, [kept], 0.05))
+    return axis
+
+
+def beyond(curves: Sequence[Curve], axis: Axis) -> tuple[int, float]:
+    """Return how many values lie above the axis, and the greatest of them (0.0 where none does)."""
+    if axis.limits is None:
+        return 0, 0.0
+    above = [curve.y[np.isfinite(curve.y) & (curve.y > axis.limits[1])] for curve in curves]
+    greatest = max((float(part.max()) for part in above if part.size), default=0.0)
+    return sum(part.size for part in above), greatest
+
+
+def _lone(values: Array) -> int:
+    """How many of these ascending values, at the end, are far above all the others."""
+    for count in range(1, max(1, values.size // 50) + 1):
+        if values.size - count >= 2 and values[-count] > _HUGE * values[-count - 1]:
+            return count
+    return 0
+
+
+def thinned(
+    x: Array, y: Array, low: float, high: float, most: int = 2000, log: bool = False
+) -> tuple[Array, Array]:
+    """The part of an ascending curve seen in [low, high] in at most `most` points.
+
+    Each bin keeps its least and its greatest value, so that no spike is lost. `log`: x is drawn
+    on a logarithmic axis, where its first points have more room: each doubling is thinned alone.
+    """
+    start = max(int(np.searchsorted(x, low, side="left")) - 1, 0)
+    end = min(int(np.searchsorted(x, high, side="right")) + 1, len(x))
+    x, y = x[start:end], y[start:end]
+    if len(x) <= most:
+        return x, y
+    if log:
+        return _thinned_doublings(x, y, most)
+    return _in_bins(x, y, math.ceil(len(x) / (most // 2)))
+
+
+def _thinned_doublings(x: Array, y: Array, most: int) -> tuple[Array, Array]:
+    first = int(np.searchsorted(x, 0, side="right"))
+    if first == len(x):
+        return x[:0], y[:0]
+    doublings = max(math.ceil(math.log2(float(x[-1]) / float(x[first]))), 1)
+    edges = float(x[first]) * 2.0 ** np.arange(1, doublings)
+    places = [first, *np.searchsorted(x, edges).tolist(), len(x)]
+    pairs = max(most // doublings // 2 - 1, 1)  # and one more for what fills no bin
+    parts: list[tuple[Array, Array]] = []
+    for start, end in pairwise(places):
+        size = max(math.ceil((end - start) / pairs), 1)
+        whole = end - (end - start) % size
+        parts.append(_in_bins(x[start:whole], y[start:whole], size))
+        parts.append(_in_bins(x[whole:end], y[whole:end], end - whole))
+    return np.concatenate([part for part, _ in parts]), np.concatenate([part for _, part in parts])
+
+
+def _in_bins(x: Array, y: Array, size: int) -> tuple[Array, Array]:
+    """The least and the greatest of every `size` points, and the points that fill no bin."""
+    if size <= 2:
+        return x, y
+    bins = len(x) // size
+    body = y[: bins * size].reshape(bins, size)
+    lowest = np.argmin(np.where(np.isnan(body), np.inf, body), axis=1)
+    highest = np.argmax(np.where(np.isnan(body), -np.inf, body), axis=1)
+    offsets = np.arange(bins) * size
+    pairs = np.stack(
+        [np.minimum(lowest, highest) + offsets, np.maximum(lowest, highest) + offsets], axis=1
+    )
+    kept = np.concatenate([pairs.ravel(), np.arange(bins * size, len(x))])
+    return x[kept], y[kept]
+
+
+def step_axis(curves: Sequence[Curve], view: View | None = None) -> Axis:
+    """From step 0 to the last one; a first point lies inside the frame, where it is visible.
+
+    `view`: of the run whose epochs the lane of events shows.
+    """
+    last = max((float(curve.x[-1]) for curve in curves if curve.x.size), default=0.0)
+    if view is not None and view.diverged is not None:  # its mark is in sight, too
+        last = max(last, float(view.diverged))
+    alone = all(curve.x.size <= 1 for curve in curves)
+    epoch = view.run.steps_per_epoch if view is not None and view.run is not None else 0
+    return Axis(label="step", limits=(0.0, max(2 * last if alone else last, _LEAST)), epoch=epoch)
+
+
+def at_step(scene: Scene, step: int | None) -> Scene:
+    """The scene with the line of the step that is looked back at on its charts over steps."""
+    if step is None or not any(chart.timed for chart in scene.charts):
+        return scene
+    charts = (replace(c, cursor=float(step)) if c.timed else c for c in scene.charts)
+    return replace(scene, charts=tuple(charts))
+
+
+def class_names(view: View, labels: Array) -> tuple[str, ...]:
+    """The name of each class that may occur in `labels`; its number where no name is known."""
+    known = view.run.probe_set.class_names if view.run is not None else ()
+    if view.pictures is not None:
+        known = view.pictures.probe_set.class_names  # another set, perhaps with drawn examples
+    count = int(labels.max()) + 1 if labels.size else 0
+    return tuple(known[c] if c < len(known) else str(c) for c in range(count))
+
+
+def example_axis(labels: Array, names: Sequence[str], label: str = "example, by class") -> Axis:
+    """An axis over the examples: a thin line between classes, each class named at its middle."""
+    n = int(labels.size)
+    changes = np.flatnonzero(np.diff(labels)) + 1
+    starts = np.concatenate([[0], changes]).astype(int) if n else np.zeros(0, dtype=int)
+    ends = np.concatenate([changes, [n]]).astype(int) if n else np.zeros(0, dtype=int)
+    ticks = tuple(
+        ((start + end - 1) / 2, _short(names[int(labels[start])]))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    )
+    lines = tuple(float(change) - 0.5 for change in changes.tolist())
+    return Axis(label=label, limits=(-0.5, max(n, 1) - 0.5), ticks=ticks, lines=lines)
+
+
+def example_labels(labels: Array, names: Sequence[str]) -> tuple[str, ...]:
+    """'example 12, class 3', one per example, for the cursor."""
+    return tuple(f"example {i}, class {names[int(c)]}" for i, c in enumerate(labels.tolist()))
+
+
+def example_pairs(
+    view: View,
+    labels: Array,
+    key: str,
+    title: str,
+    matrix: Matrix,
+    column: int,
+    classes_named: bool = True,
+) -> Chart:
+    """A square chart of `matrix`, whose rows and columns are the examples with these labels.
+
+    `classes_named`: also along the y axis, as the leftmost of several charts has it.
+    """
+    names, rows = class_names(view, labels), example_rows(view, labels)
+    tags, axis = example_labels(labels, names), example_axis(labels, names, "class")
+    return Chart(
+        key=key,
+        title=title,
+        x=axis,
+        y=axis if classes_named else replace(axis, label="", ticks=()),
+        matrix=replace(
+            matrix,
+            row_name="example",
+            column_name="example",
+            row_labels=tags,
+            column_labels=tags,
+            row_examples=rows,
+            column_examples=rows,
+        ),
+        column=column,
+        square=True,
+    )
+
+
+def example_rows(view: View, labels: Array) -> tuple[int, ...]:
+    """Which probe example each row of a reading with these labels is, counted from 0.
+
+    A reading of fewer examples takes each n-th. Empty where the probe examples are not known, or
+    it cannot be told which of them were read.
+    """
+    if view.pictures is None:
+        return ()
+    return _rows(view.pictures.probe_set.labels, tuple(labels.tolist()))
+
+
+@lru_cache(maxsize=64)
+def _rows(known: tuple[int, ...], seen: tuple[int, ...]) -> tuple[int, ...]:
+    count = len(known)
+    if seen and len(seen) < count and known[: len(seen)] == seen and known[len(seen)] > max(seen):
+        return tuple(range(len(seen)))  # all but the drawn ones, for which there are no gates
+    steps = {1 << place for place in range(count.bit_length())}  # halved as often as is needed
+    steps |= {max((count // _FEWEST) >> place, 1) for place in range(count.bit_length())}
+    found = {tuple(range(0, count, step)) for step in steps if known[::step] == seen}
+    return found.pop() if len(found) == 1 else ()
+
+
+def _short(name: str) -> str:
+    """Cut in the middle: what tells classes apart is often their ends."""
+    return name if len(name) <= 10 else f"{name[:5]}…{name[-4:]}"

@@ -1,0 +1,265 @@
+"""What can be set for a chart, as one table: rows of its menu, where they apply, what they change.
+
+Open it to add a choice: one row. A row that does not apply to a chart is absent from its menu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from dgn_engine.errors import UserError
+from dgn_engine.scene.axes import Range
+from dgn_engine.scene.chart_settings import PLAIN, ChartSettings, has_positive, is_over_steps
+from dgn_engine.scene.elements import Chart, Ramp, Scene
+from dgn_engine.scene.matrix_colours import ColourChoice, Span, sharing
+from dgn_engine.scene.matrix_difference import (
+    DrawnWith,
+    Subtrahend,
+    as_it_is,
+    operand,
+    subtracted,
+    why_not,
+)
+from dgn_engine.text.written_numbers import number
+
+Asked = Literal["", "y_range", "colour_range"]  # two numbers that a choice asks for first
+LAST = (200, 1000, 5000)  # steps
+WEIGHTS = (0.6, 0.9, 0.97, 0.99)  # of the past in smoothed lines
+
+
+@dataclass(frozen=True)
+class ChartRow:
+    """One row of the table. `group`: rows of a menu between two separators."""
+
+    menu: str
+    group: int
+    text: str
+    applies: Callable[[Chart], bool]
+    chosen: Callable[[ChartSettings, Chart], bool]
+    change: Callable[[ChartSettings, Chart], ChartSettings]
+    asks: Asked = ""
+
+
+@dataclass(frozen=True)
+class ChartChoice:
+    """A row as it stands in the menu of one chart: `after` are the settings that it leads to."""
+
+    menu: str
+    group: int
+    text: str
+    chosen: bool
+    after: Mapping[str, ChartSettings]
+    asks: Asked = ""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A scene as the panel draws it, with what is set, and what the panel could draw instead.
+
+    `others`: (option, value) of each other choice in the panel's header.
+    """
+
+    scene: Scene
+    settings: Mapping[str, ChartSettings]
+    drawn_with: DrawnWith = as_it_is
+    others: Sequence[tuple[str, str]] = ()
+
+
+def choices(drawn: Drawn, key: str) -> tuple[ChartChoice, ...]:
+    """Everything that can be set for a chart now, in the order of the menu."""
+    before = next((chart for chart in drawn.scene.charts if chart.key == key), None)
+    if before is None or before.small:
+        return ()
+    minus = {k: one.minus for k, one in drawn.settings.items() if one.minus is not None}
+    charts, _ = subtracted(drawn.scene.charts, minus, drawn.drawn_with)
+    chart = next(one for one in charts if one.key == key)
+    now = drawn.settings.get(key, PLAIN)
+    together = sharing(charts, key) if chart.matrix is not None else (key,)
+    found = []
+    for row in _ROWS:
+        if row.applies(chart):
+            keys = together if row.menu == "Colours" else (key,)
+            after = {k: row.change(drawn.settings.get(k, PLAIN), chart) for k in keys}
+            chosen = row.chosen(now, chart)
+            found.append(ChartChoice(row.menu, row.group, row.text, chosen, after, row.asks))
+    return (*found, *_differences(drawn, before, now))
+
+
+def asked_range(row: ChartChoice, reach: Range) -> dict[str, ChartSettings]:
+    """The settings of a choice that asks for two numbers, when they are known."""
+    if row.asks == "y_range":
+        return {key: replace(one, y_range=reach) for key, one in row.after.items()}
+    return {
+        key: replace(one, colours=replace(one.colours, span="fixed", fixed=reach))
+        for key, one in row.after.items()
+    }
+
+
+def typed_range(low: str, high: str, log: bool = False) -> Range:
+    """Two numbers as they were typed, the first below the second; raises `UserError`."""
+    ends = _typed(low), _typed(high)
+    if ends[0] >= ends[1]:
+        raise UserError(f"The upper end has to be above {low.strip()}.")
+    if log and ends[0] <= 0:
+        raise UserError("A logarithmic axis begins above 0; type a positive lower end.")
+    return ends
+
+
+def _typed(text: str) -> float:
+    try:
+        value = float(text.strip().replace("−", "-"))
+    except ValueError:
+        value = float("nan")
+    if not np.isfinite(value):
+        raise UserError(f"'{text.strip()}' is not a number; type one such as 0.5 or 1e-3.")
+    return value
+
+
+def _differences(drawn: Drawn, chart: Chart, now: ChartSettings) -> list[ChartChoice]:
+    """The other matrices of the panel of the same examples, here or under another choice."""
+    if chart.matrix is None:
+        return []
+    found = [
+        (other.title, Subtrahend(other.key))
+        for other in drawn.scene.charts
+        if other.key != chart.key and not other.small and not why_not(chart, other)
+    ]
+    if chart.matrix.row_name == chart.matrix.column_name:  # units of two layers are no pairs
+        for option, value in drawn.others:
+            wanted = Subtrahend(chart.key, option, value)
+            layer = operand((), wanted, drawn.drawn_with)
+            if layer is not None and layer.title != chart.title and not why_not(chart, layer):
+                found.append((layer.title, wanted))
+    if not found and now.minus is None:
+        return []
+    rows = [ChartChoice("Difference", 0, "None", now.minus is None, _minus(chart, now, None))]
+    for title, other in found:
+        text = f"{chart.title} − {title}"
+        after = _minus(chart, now, other)
+        rows.append(ChartChoice("Difference", 1, text, now.minus == other, after))
+    return rows
+
+
+def _minus(chart: Chart, now: ChartSettings, other: Subtrahend | None) -> dict[str, ChartSettings]:
+    """A difference begins with its own colours."""
+    return {chart.key: replace(now, minus=other, colours=ColourChoice())}
+
+
+def _has_x(chart: Chart) -> bool:
+    return bool(chart.curves) and chart.x.ticks is None and has_positive(chart, "x")
+
+
+def _has_y(chart: Chart) -> bool:
+    return bool(chart.curves) and chart.y.ticks is None
+
+
+def _has_log_y(chart: Chart) -> bool:
+    return _has_y(chart) and has_positive(chart, "y")
+
+
+def _log_y(now: ChartSettings, chart: Chart) -> bool:
+    return chart.y.log if now.log_y is None else now.log_y
+
+
+def _other_log_y(now: ChartSettings, chart: Chart) -> ChartSettings:
+    wanted = not _log_y(now, chart)
+    return replace(now, log_y=None if wanted == chart.y.log else wanted)
+
+
+def _last(steps: int) -> ChartRow:
+    return ChartRow(
+        "Range", 0, f"Last {steps:,} steps" if steps else "All steps", is_over_steps,
+        lambda now, _: now.last == steps, lambda now, _: replace(now, last=steps),
+    )  # fmt: skip
+
+
+def _smoothing(weight: float) -> ChartRow:
+    return ChartRow(
+        "Smoothing", 0 if weight else -1, number(weight) if weight else "None", is_over_steps,
+        lambda now, _: now.smoothing == weight, lambda now, _: replace(now, smoothing=weight),
+    )  # fmt: skip
+
+
+def _has_colours(chart: Chart) -> bool:
+    matrix = chart.matrix
+    return matrix is not None and not (matrix.ramp == "gates" and matrix.values.dtype == np.uint8)
+
+
+def _has_pairs(chart: Chart) -> bool:
+    matrix = chart.matrix
+    if matrix is None or matrix.tile is not None:
+        return False
+    rows, columns = matrix.values.shape
+    return rows == columns > 1 and matrix.row_name == matrix.column_name
+
+
+def _is_signed(chart: Chart) -> bool:
+    return chart.matrix is not None and bool((chart.matrix.values < 0).any())
+
+
+def _has_maps(chart: Chart) -> bool:
+    return chart.matrix is not None and chart.matrix.ramp != "gates"
+
+
+def _has_diverging(chart: Chart) -> bool:
+    return _has_maps(chart) and (_is_signed(chart) or _own_ramp(chart) == "diverging")
+
+
+def _own_ramp(chart: Chart) -> Ramp | None:
+    return chart.matrix.ramp if chart.matrix is not None else None
+
+
+def _span(text: str, span: Span, applies: Callable[[Chart], bool] = _has_colours) -> ChartRow:
+    asks: Asked = "colour_range" if span == "fixed" else ""
+    return ChartRow(
+        "Colours", 0, text, applies,
+        lambda now, _: now.colours.span == span,
+        lambda now, _: replace(now, colours=replace(now.colours, span=span)),
+        asks,
+    )  # fmt: skip
+
+
+def _map(text: str, ramp: Ramp, applies: Callable[[Chart], bool] = _has_maps) -> ChartRow:
+    return ChartRow(
+        "Colours", 1, text, applies,
+        lambda now, chart: (now.colours.ramp or _own_ramp(chart)) == ramp,
+        partial(_with_map, ramp),
+    )  # fmt: skip
+
+
+def _with_map(ramp: Ramp, now: ChartSettings, chart: Chart) -> ChartSettings:
+    own = ramp == _own_ramp(chart)
+    return replace(now, colours=replace(now.colours, ramp="" if own else ramp))
+
+
+_ROWS: tuple[ChartRow, ...] = (
+    *(_last(steps) for steps in LAST),
+    _last(0),
+    ChartRow("Range", 1, "Logarithmic x", _has_x,
+             lambda now, chart: now.log_x or chart.x.log,
+             lambda now, _: replace(now, log_x=not now.log_x)),
+    ChartRow("Range", 1, "Logarithmic y", _has_log_y, _log_y, _other_log_y),
+    ChartRow("Range", 2, "All of y", _has_y,
+             lambda now, _: now.y_range is None, lambda now, _: replace(now, y_range=None)),
+    ChartRow("Range", 2, "y from … to …", _has_y,
+             lambda now, _: now.y_range is not None, lambda now, _: now, "y_range"),
+    _smoothing(0.0),
+    *(_smoothing(weight) for weight in WEIGHTS),
+    _span("As the panel has it", ""),
+    _span("All values", "whole"),
+    _span("1st to 99th percentile", "middle_98"),
+    _span("5th to 95th percentile", "middle_90"),
+    _span("Off the diagonal, 1st to 99th percentile", "pairs", _has_pairs),
+    _span("Symmetric about 0", "symmetric", _is_signed),
+    _span("From … to …", "fixed"),
+    _map("Cividis", "sequential"),
+    _map("Black to white (CET-CBL1)", "cet_cbl1"),
+    _map("White to blue (CET-L17)", "cet_l17"),
+    _map("Grey", "grey"),
+    _map("Brown to teal about 0", "diverging", _has_diverging),
+)  # fmt: skip

@@ -1,0 +1,364 @@
+"""Layout of the charts of a scene: rows and columns to rectangles, for screen and paper alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dgn_engine.scene.elements import Chart
+
+GAP = 8.0
+NARROW = 440.0  # below this width charts are placed by `Chart.narrow`
+SMALL_ROW = (40.0, 76.0)  # least and most height of an overview's picture
+LEAST_CURVES = (160.0, 90.0)  # width and height of the data below which curves say nothing
+LOW_CURVES = 48.0  # height of the data of a chart that is alone: it would have to scroll otherwise
+LEAST_MATRIX = (96.0, 96.0)
+TAB_ROW = 20.0  # height of the charts' titles as tabs
+SCROLL = 8.0  # what a scroll bar takes
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What a chart needs around its data: title, tick labels, axis labels, colour bar."""
+
+    left: float = 0.0
+    top: float = 0.0
+    right: float = 0.0
+    bottom: float = 0.0
+    lane: float = 0.0  # of events, below all that; only under the lowest chart of a column
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle; y grows downwards."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class ChartPlace:
+    """The box of a chart's data, and the margins around it as aligned with its neighbours."""
+
+    box: Box
+    room: Margins
+
+
+@dataclass(frozen=True)
+class _Cell:
+    row: int
+    column: int
+    row_span: int
+    column_span: int
+
+
+def arrange(
+    charts: Sequence[Chart], margins: Mapping[str, Margins], width: float, height: float
+) -> dict[str, ChartPlace]:
+    """The place of each chart's data; square charts keep one datum one square.
+
+    Where some charts offer a second place (`Chart.narrow`), a narrow room takes it, and a wide one
+    does when square charts become larger by it.
+    """
+    if not charts:
+        return {}
+    wide = _placed(charts, margins, width, height, narrow=False)
+    if all(chart.narrow is None for chart in charts):
+        return wide
+    narrow = _placed(charts, margins, width, height, narrow=True)
+    if width < NARROW:
+        return narrow
+    larger = _seen(narrow) > 1.1 * _seen(wide)
+    return narrow if larger and any(chart.square for chart in charts) else wide
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The charts that are shown in a room on the screen, and where."""
+
+    charts: tuple[Chart, ...] = ()
+    places: dict[str, ChartPlace] = field(default_factory=dict)
+    tabs: tuple[str, ...] = ()  # keys of all charts where only one has room, below a row of tabs
+    width: float = 0.0  # what is laid out below the tabs: it scrolls where the room is smaller
+    height: float = 0.0
+
+
+def fitted(
+    charts: Sequence[Chart],
+    room: Callable[[Chart], Margins],
+    width: float,
+    height: float,
+    chosen: str = "",
+) -> Fitted:
+    """All large charts where each has its least size, else the chosen one below a row of tabs.
+
+    `room`: what a chart needs around its data. One that is alone and does not fit scrolls.
+    Overviews (`Chart.small`) stand elsewhere. Figures on paper have room: they take `arrange`.
+    """
+    large = _without_overviews(charts)
+    if not large:
+        return Fitted(width=width, height=height)
+    margins = {chart.key: room(chart) for chart in large}
+    for places in (
+        arrange(large, margins, width, height),
+        _placed(large, margins, width, height, narrow=False),
+    ):
+        if all(_large_enough(chart, places[chart.key].box) for chart in large):
+            return Fitted(large, places, (), width, height)
+    if len(large) == 1:
+        return _scrolled(large[0], margins[large[0].key], width, height)
+    keys = tuple(chart.key for chart in large)
+    shown = _alone(large[keys.index(chosen) if chosen in keys else 0], large)
+    found = _scrolled(shown, room(shown), width, height - TAB_ROW)
+    return replace(found, tabs=keys)
+
+
+def _least(chart: Chart) -> tuple[float, float]:
+    """Of its data: width and height; a square datum needs as much area in its own shape."""
+    if chart.matrix is None and not chart.square:
+        return LEAST_CURVES
+    if not chart.square:
+        return LEAST_MATRIX
+    wide = aspect(chart) ** 0.5
+    return LEAST_MATRIX[0] * wide, LEAST_MATRIX[1] / wide
+
+
+def _large_enough(chart: Chart, box: Box) -> bool:
+    width, height = _least(chart)
+    return box.width >= width - 0.01 and box.height >= height - 0.01
+
+
+def _scrolled(chart: Chart, around: Margins, width: float, height: float) -> Fitted:
+    """One chart in the whole room, or in as much as it needs at least."""
+    wide, high = _least(chart)
+    if (wide, high) == LEAST_CURVES:  # what is below it, events included, stays in sight
+        high = LOW_CURVES
+    wide = wide + around.left + around.right
+    high = high + around.top + around.bottom + around.lane
+    taken = width - (SCROLL if height < high else 0.0), height - (SCROLL if width < wide else 0.0)
+    width, height = max(taken[0], wide), max(taken[1], high)
+    return Fitted(
+        (chart,), arrange((chart,), {chart.key: around}, width, height), (), width, height
+    )
+
+
+def _alone(chart: Chart, charts: Sequence[Chart]) -> Chart:
+    """The chart below its tab, which has its title: with the scale and the names of the rows that
+    stood at a neighbour.
+    """
+    matrix, y = chart.matrix, chart.y
+    if matrix is not None:
+        for other in charts:
+            near = other.matrix
+            if near is None or (near.ramp, near.low, near.high) != (
+                matrix.ramp, matrix.low, matrix.high,
+            ):  # fmt: skip
+                continue
+            matrix = replace(matrix, bar=matrix.bar or near.bar)
+            if y.ticks == () and not y.label and other.x == chart.x:
+                y = other.y
+    return replace(
+        chart, title="", y=y, matrix=matrix, row=0, column=0, row_span=1, column_span=1, narrow=None
+    )
+
+
+def _without_overviews(charts: Sequence[Chart]) -> tuple[Chart, ...]:
+    """The large charts; rows and columns that only overviews began are closed up."""
+    large = [chart for chart in charts if not chart.small]
+    if len(large) == len(charts):
+        return tuple(large)
+    rows = sorted({at for one in large for at in (one.row, one.row + one.row_span)})
+    columns = sorted({at for one in large for at in (one.column, one.column + one.column_span)})
+    return tuple(
+        replace(
+            one,
+            row=rows.index(one.row),
+            row_span=rows.index(one.row + one.row_span) - rows.index(one.row),
+            column=columns.index(one.column),
+            column_span=columns.index(one.column + one.column_span) - columns.index(one.column),
+        )
+        for one in large
+    )
+
+
+def _seen(places: Mapping[str, ChartPlace]) -> float:
+    return sum(place.box.width * place.box.height for place in places.values())
+
+
+def _placed(
+    charts: Sequence[Chart],
+    margins: Mapping[str, Margins],
+    width: float,
+    height: float,
+    narrow: bool,
+) -> dict[str, ChartPlace]:
+    cells = {chart.key: _cell(chart, narrow) for chart in charts}
+    aligned = _aligned(charts, cells, _with_lanes(charts, cells, margins))
+    heights = _heights(charts, cells, aligned, height)
+    widths = _widths(charts, cells, aligned, heights, width)
+    lefts = _starts(widths, max(0.0, (width - sum(widths) - GAP * (len(widths) - 1)) / 2))
+    tops = _starts(heights, 0.0)
+    places: dict[str, ChartPlace] = {}
+    for chart in charts:
+        cell, room = cells[chart.key], aligned[chart.key]
+        right = cell.column + cell.column_span - 1
+        bottom = cell.row + cell.row_span - 1
+        box = Box(
+            lefts[cell.column] + room.left,
+            tops[cell.row] + room.top,
+            lefts[right] + widths[right] - lefts[cell.column] - room.left - room.right,
+            tops[bottom] + heights[bottom] - tops[cell.row] - room.top - room.bottom,
+        )
+        box = Box(box.x, box.y, max(box.width, 8.0), max(box.height, 8.0))
+        places[chart.key] = ChartPlace(_squared(chart, box) if chart.square else box, room)
+    return places
+
+
+def _with_lanes(
+    charts: Sequence[Chart], cells: Mapping[str, _Cell], margins: Mapping[str, Margins]
+) -> dict[str, Margins]:
+    """A lane of events is shown once in each column: under the lowest of its charts over steps."""
+    found = dict(margins)
+    for chart in charts:
+        own, cell = margins[chart.key], cells[chart.key]
+        if not own.lane:
+            continue
+        lower = any(
+            cells[other.key].column == cell.column and cells[other.key].row > cell.row
+            for other in charts
+            if margins[other.key].lane
+        )
+        lane = 0.0 if lower else own.lane
+        found[chart.key] = replace(own, lane=lane, bottom=own.bottom + lane)
+    return found
+
+
+def _cell(chart: Chart, narrow: bool) -> _Cell:
+    if narrow and chart.narrow is not None:
+        return _Cell(*chart.narrow)
+    return _Cell(chart.row, chart.column, chart.row_span, chart.column_span)
+
+
+def aspect(chart: Chart) -> float:
+    """Width over height of the data of a square chart."""
+    if chart.matrix is None or 0 in chart.matrix.values.shape:
+        return 1.0
+    rows, columns = chart.matrix.values.shape
+    return float(columns) / float(rows)
+
+
+def _heights(
+    charts: Sequence[Chart], cells: Mapping[str, _Cell], margins: Mapping[str, Margins], all_: float
+) -> list[float]:
+    count = max(cell.row + cell.row_span for cell in cells.values())
+    fixed: dict[int, float] = {}
+    for chart in charts:
+        cell, room = cells[chart.key], margins[chart.key]
+        if chart.small:
+            picture = min(max(0.16 * all_, SMALL_ROW[0]), SMALL_ROW[1])
+            fixed[cell.row] = max(fixed.get(cell.row, 0.0), picture + room.top + room.bottom)
+    free = all_ - sum(fixed.values()) - GAP * (count - 1)
+    share = max(free / max(count - len(fixed), 1), 24.0)
+    return [fixed.get(row, share) for row in range(count)]
+
+
+def _widths(
+    charts: Sequence[Chart],
+    cells: Mapping[str, _Cell],
+    margins: Mapping[str, Margins],
+    heights: Sequence[float],
+    all_: float,
+) -> list[float]:
+    """Columns of square charts are as wide as their height asks; the others share what is left."""
+    count = max(cell.column + cell.column_span for cell in cells.values())
+    free = all_ - GAP * (count - 1)
+    around: dict[int, float] = {}  # margins left and right of the data of a column of squares
+    inside: dict[int, float] = {}  # how wide its data would be in full height
+    others: dict[int, float] = {}  # margins of a column of other charts
+    for chart in charts:
+        cell, room = cells[chart.key], margins[chart.key]
+        if chart.square and cell.column_span == 1:
+            tall = sum(heights[cell.row : cell.row + cell.row_span]) + GAP * (cell.row_span - 1)
+            wide = max(tall - room.top - room.bottom, 8.0) * aspect(chart)
+            inside[cell.column] = max(inside.get(cell.column, 0.0), wide)
+            around[cell.column] = max(around.get(cell.column, 0.0), room.left + room.right)
+        elif cell.column_span == 1:
+            others[cell.column] = max(others.get(cell.column, 0.0), room.left + room.right)
+    squares = [column for column in inside if column not in others]
+    rest = count - len(squares)
+    most = free if rest == 0 else free * len(squares) / (len(squares) + 1.25 * rest)
+    surround = sum(around[column] for column in squares)
+    wanted = sum(inside[column] for column in squares)
+    # Squares side by side stay equally large when they have to shrink.
+    shrink = min(1.0, max(most - surround, 8.0) / wanted) if wanted else 1.0
+    sizes = {column: around[column] + inside[column] * shrink for column in squares}
+    left = free - sum(sizes.values())
+    if rest:  # their data are equally wide, whatever stands beside them
+        data = (left - sum(others.values())) / rest
+        each = {column: others.get(column, 0.0) + data for column in range(count)}
+        return [sizes.get(column, each[column]) for column in range(count)]
+    # A wide chart above or below squares takes the whole width; their columns share it.
+    spanned = any(not chart.square and cells[chart.key].column_span > 1 for chart in charts)
+    return [sizes[column] + (left / count if spanned else 0.0) for column in range(count)]
+
+
+def _aligned(
+    charts: Sequence[Chart], cells: Mapping[str, _Cell], margins: Mapping[str, Margins]
+) -> dict[str, Margins]:
+    """Charts in one column start at one left edge, charts in one row stand on one base line."""
+    found: dict[str, Margins] = {}
+    for chart in charts:
+        cell, own = cells[chart.key], margins[chart.key]
+        if chart.small:
+            found[chart.key] = own
+            continue
+        column = [
+            margins[other.key]
+            for other in charts
+            if cells[other.key].column == cell.column and not other.small
+            if cells[other.key].column_span == cell.column_span
+        ]
+        row = [
+            margins[other.key]
+            for other in charts
+            if cells[other.key].row == cell.row and not other.small
+        ]
+        found[chart.key] = Margins(
+            max(item.left for item in column),
+            max(item.top for item in row),
+            max(item.right for item in column),
+            max(item.bottom for item in row),
+            own.lane,
+        )
+    return found
+
+
+def _squared(chart: Chart, box: Box) -> Box:
+    """The largest rectangle with the data's aspect, at the left top of the box."""
+    ratio = aspect(chart)
+    width = min(box.width, box.height * ratio)
+    return Box(box.x, box.y, width, width / ratio)
+
+
+def _starts(sizes: Sequence[float], first: float) -> list[float]:
+    starts = [first]
+    for size in sizes[:-1]:
+        starts.append(starts[-1] + size + GAP)
+    return starts
+
+
+def spread(wanted: Sequence[float], size: float, low: float, high: float) -> list[float]:
+    """Centres near `wanted`, at least `size` apart and within [low, high] as far as they fit."""
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    places = [0.0] * len(wanted)
+    last = low - size / 2
+    for index in order:
+        places[index] = max(wanted[index], last + size)
+        last = places[index]
+    limit = high + size / 2
+    for index in reversed(order):
+        places[index] = min(places[index], limit - size)
+        limit = places[index]
+    return places

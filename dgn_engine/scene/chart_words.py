@@ -1,0 +1,38 @@
+"""Charts in words, for screen readers: title, what, and how far it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from dgn_engine.scene.elements import Chart, Curve, finite_range
+from dgn_engine.scene.typeset import plain
+from dgn_engine.text.written_numbers import number
+
+
+def charts_in_words(charts: Iterable[Chart]) -> str:
+    """One sentence a chart: 'Accuracy, %: test over step 0 to 1,234, 11 to 97.'"""
+    return " ".join(_chart(chart) for chart in charts if not chart.small)
+
+
+def _chart(chart: Chart) -> str:
+    title = plain(chart.title)
+    if chart.matrix is not None:
+        rows, columns = chart.matrix.values.shape
+        low, high = finite_range(chart.matrix.values)
+        of = f"{rows} {chart.matrix.row_name}s by {columns} {chart.matrix.column_name}s"
+        return f"{title}: {of}, {number(low, 3)} to {number(high, 3)}."
+    curves = "; ".join(_curve(chart, curve) for curve in chart.curves if curve.x.size)
+    return f"{title}: {curves}." if curves else f"{title}: no curve yet."
+
+
+def _curve(chart: Chart, curve: Curve) -> str:
+    first, last = finite_range(curve.x)
+    low, high = finite_range(curve.y)
+    over = plain(chart.x.label) or "x"
+    name = f"{plain(curve.name)} " if curve.name else ""
+    reach = f"{number(low, 3)} to {number(high, 3)}"
+    finite = curve.y[np.isfinite(curve.y)]
+    now = f", {number(float(finite[-1]), 3)} at the end" if finite.size else ""
+    return f"{name}over {over} {number(first)} to {number(last)}, {reach}{now}"

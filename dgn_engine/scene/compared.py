@@ -1,0 +1,130 @@
+"""The run (A) and what it is compared with (B): names, and the view of B alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.elements import Chart, Dash
+from dgn_engine.scene.matrix_difference import difference, why_not
+from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.scene.typeset import literal
+
+_LONGEST = 24
+_DASH_OF_B: dict[Dash, Dash] = dict.fromkeys(("solid", "dash", "dot", "dashdot"), "dash")
+_DASHES_OF_B: dict[Dash, Dash] = {
+    "solid": "dot", "dash": "dashdot", "dot": "dash", "dashdot": "dash",
+}  # fmt: skip
+
+
+def pair_labels(compared: ComparedRun) -> tuple[str, str]:
+    """What A and B are called before the names of curves: 'A' and 'B', 'step 0' and 'step 900'."""
+    return compared.labels[0] or "A", compared.labels[1] or "B"
+
+
+def b_name(compared: ComparedRun) -> str:
+    """'B · resnet18.pth', a long name cut in its middle; its label where it has one."""
+    if compared.labels[1]:
+        return compared.labels[1]
+    name = compared.name.replace("$", "_")  # dollars would set the name as a formula
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST // 2]}…{name[-(_LONGEST // 2 - 1) :]}"
+    return f"B · {name}"
+
+
+def b_in_words(compared: ComparedRun, how: str = "") -> str:
+    """'Dashed: B · resnet18.pth.', for a note; '' where each curve has the label of A or B."""
+    return "" if compared.labels[1] else f"{how}{b_name(compared)}."
+
+
+def overlaid(ours: Chart, theirs: Chart, names: tuple[str, str]) -> Chart:
+    """The curves of A and of B in one chart, whose axes reach as far as both do.
+
+    B has the colour of what is compared, and no dashes that A has: the chart can be read in grey.
+    """
+    a, b = names
+    dashes = _DASHES_OF_B if max(len(ours.curves), len(theirs.curves)) > 1 else _DASH_OF_B
+    curves = (
+        *(
+            replace(
+                curve,
+                name=f"{b} {curve.name}".strip(),
+                role="compared",
+                dash=dashes[curve.dash],
+                marker=curve.marker and curve.x.size == 1,
+            )
+            for curve in theirs.curves
+        ),
+        *(replace(curve, name=f"{a} {curve.name}".strip()) for curve in ours.curves),
+    )
+    limits = [axis.limits for axis in (ours.y, theirs.y) if axis.limits is not None]
+    reach = (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
+    across = [axis.limits for axis in (ours.x, theirs.x) if axis.limits is not None]
+    x = replace(ours.x, limits=max(across, key=lambda ends: ends[1], default=None))
+    return replace(ours, curves=curves, x=x, y=replace(ours.y, limits=reach))
+
+
+def compared_view(view: View) -> View | None:
+    """The view as if B were the run; None where nothing is compared."""
+    compared = view.compared
+    if compared is None:
+        return None
+    run = view.run
+    return dataclasses.replace(
+        view,
+        run=None if run is None else dataclasses.replace(run, layers=compared.layers),
+        regime=compared.regime,
+        wiring=compared.wiring,
+        step=compared.step,
+        readings=compared.readings,
+        series=compared.series,
+        cursor=compared.at,
+        marks=(),
+        compared=None,
+        outdated={},
+        gaps={},
+        tested=True,
+    )
+
+
+def compared_reading(view: View, probe: str) -> Reading | None:
+    """B's reading of a probe, where there is something in it."""
+    reading = view.compared.readings.get(probe) if view.compared is not None else None
+    return None if reading is None or reading.absent else reading
+
+
+def with_difference(
+    pair: Sequence[Chart], key: str, compared: ComparedRun
+) -> tuple[tuple[Chart, ...], str]:
+    """The matrices of A and of B with a third chart, A − B entry by entry, and ''; or the pair as
+    it is and why there is none, in one sentence."""
+    a, b = pair_labels(compared)
+    if len(pair) != 2:
+        return tuple(pair), ""
+    ours, theirs = pair
+    if why := why_not(ours, theirs):
+        return (ours, theirs), f"No {a} − {b}: {why}."
+    made = difference(ours, theirs)
+    assert made.matrix is not None
+    matrix = replace(made.matrix, name=f"{a} - {b}", bar=f"{a} − {b}")
+    narrow = None
+    if theirs.narrow is not None:
+        row, column, *spans = theirs.narrow
+        one_below = ours.narrow is not None and ours.narrow[0] < row
+        narrow = (row + one_below, column + (not one_below), spans[0], spans[1])
+    y = replace(made.y, label="", ticks=())
+    found = replace(made, key=key, title=f"{a} − {b}", matrix=matrix, y=y, narrow=narrow,
+                    column=theirs.column + 1)  # fmt: skip
+    return (ours, theirs, found), ""
+
+
+def why_not_compared(view: View, probe: str) -> str:
+    """Why B is not shown, in one sentence; '' where it is, or where there is no B."""
+    if view.compared is None:
+        return ""
+    reading = view.compared.readings.get(probe)
+    if reading is None:
+        return f"{b_name(view.compared)}: no reading yet." if view.compared.layers else ""
+    return f"{b_name(view.compared)}: {literal(reading.absent)}" if reading.absent else ""

@@ -1,0 +1,332 @@
+"""What differs between the run (A) and what it is compared with (B): settings, scores, scalars.
+
+Every number is a `Measurement`, which says of which run and step it is; a row is made by `_row`
+alone, which leaves out a number that is not of what A or B stands for, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dgn_engine.config import SETTINGS, RunConfig
+from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.scene.panel_spec import Series, View, run_key
+from dgn_engine.text import written_numbers
+from dgn_engine.text.written_numbers import number
+
+_SCORES = {
+    "train_loss": "train loss",
+    "train_accuracy": "train accuracy",
+    "test_loss": "test loss",
+    "test_accuracy": "test accuracy",
+}
+_SCALARS = {
+    ("npk", "nu"): "ν of the path kernel",
+    ("npk", "outside"): "labels outside its range",
+    ("ntk", "trace_value"): "trace of K, value part",
+    ("ntk", "trace_feature"): "trace of K, feature part",
+    ("ntk", "trace_cross"): "trace of K, cross part",
+    ("gates", "churn"): "gates that switched",
+}
+_WIRING = "gating.wiring"
+_PERCENT = ("train_accuracy", "test_accuracy", "churn")
+_PACE = "training.pace"  # changes no result
+_CHANGEABLE = (  # while a run trains: a configuration has them as they were at one step
+    *("gating.regime", _WIRING, "gating.rotation", "gating.shift", "gating.beta"),
+    *("gating.value_input", "training.learning_rate", "probe_examples", "probe_set"),
+)
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A number with what it is of: `run` as in `Series.run`, `source` (TRAINING or a probe) and
+    name of its curve."""
+
+    value: float
+    run: str
+    step: int
+    source: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Side:
+    """What A or B stands for: a run, and a step of it. `at` None: the run as it is now."""
+
+    letter: str
+    name: str
+    run: str
+    at: int | None = None
+
+    @property
+    def in_words(self) -> str:
+        """'B: FR-II from step 300'; 'A: this run, as it is now'."""
+        return f"{self.letter}: {self.name}"
+
+    def reason_against(self, number: Measurement | None, words: str, until: int | None) -> str:
+        """Why this number is none of this side, in one sentence; '' where it is one of it.
+        `until`: up to which step one was sought; None: up to now."""
+        if number is None:
+            # The same sentence for all that was not measured: it stands once below its group.
+            sought = "" if until is None else f" up to step {until:,}"
+            return f"{self.letter} was not measured{sought}."
+        if number.run != self.run:
+            return f"The {words} of {self.letter} is left out: it is of another run."
+        if self.at is not None and number.step > self.at:
+            return (
+                f"The {words} of {self.letter} is left out: it is of step {number.step:,}, and "
+                f"{self.letter} is step {self.at:,}."
+            )
+        return ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One row: what it is, A, B and B - A in words; `where`: at which steps they were measured.
+
+    `numbers`: the measurements of A and of B, None where there is none; `why`: why '–' stands in
+    the place of one, in one sentence.
+    """
+
+    name: str
+    a: str
+    b: str
+    change: str = ""
+    where: str = ""
+    numbers: tuple[Measurement | None, Measurement | None] = (None, None)
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """`sides`: what A and B stand for. `settings`: what is set differently; `remark`: which are not
+    compared. `scores` and `scalars`: where B is the run as it is now at the newest common step, or
+    where there is none each at its newest, which `where` says; else each at its newest up to the
+    step that A and B stand for."""
+
+    settings: tuple[Difference, ...] = ()
+    scores: tuple[Difference, ...] = ()
+    scalars: tuple[Difference, ...] = ()
+    sides: tuple[Side, Side] | None = None
+    remark: str = ""
+
+
+def differences(view: View, a: RunConfig | None) -> Differences:
+    """Of a view with a comparison; `a`: the configuration of the run as it is at the step shown."""
+    compared = view.compared
+    if compared is None:
+        return Differences()
+    sides = sides_of(view)
+    scores = {(TRAINING, name): words for name, words in _SCORES.items()}
+    known = a is not None and compared.config is not None
+    return Differences(
+        tuple(_settings(view, a, compared.config)),
+        tuple(_measured(view, sides, scores)),
+        tuple(_measured(view, sides, _scalars(view))),
+        sides,
+        _NOT_KNOWN if known and not compared.config_at else "",
+    )
+
+
+_NOT_KNOWN = (
+    "Of what can be changed while a run trains, only the regime and the gate layers are compared "
+    "at an earlier step."
+)
+
+
+def sides_of(view: View) -> tuple[Side, Side]:
+    """What A and B of a view with a comparison stand for."""
+    compared = view.compared
+    assert compared is not None
+    at = view.cursor
+    when = "as it is now" if at is None else f"at step {at:,}"
+    ours = Side("A", f"this run, {when}", run_key(view.run), at)
+    name = compared.name
+    if compared.own and compared.at is not None:
+        name = f"this run, at step {compared.at:,}"
+    return ours, Side("B", name, compared.run, compared.at)
+
+
+def _settings(view: View, a: RunConfig | None, b: RunConfig | None) -> Iterator[Difference]:
+    """Settings that differ, in the order of the form. Where `b` is not the configuration at the
+    step of B, regime and order are those of the view."""
+    ours, theirs = ({}, {}) if a is None or b is None else (_flat(a), _flat(b))
+    compared = view.compared
+    assert compared is not None
+    if not compared.config_at:
+        for one, regime, wiring in (
+            (ours, view.regime, view.wiring),
+            (theirs, compared.regime, compared.wiring),
+        ):
+            for name in _CHANGEABLE:
+                one.pop(name, None)
+            one["gating.regime"], one[_WIRING] = regime, wiring
+    for name in dict.fromkeys((*ours, *theirs)):
+        word = _order if name == _WIRING else _word
+        texts = word(ours.get(name)), word(theirs.get(name))
+        if texts[0] != texts[1] and name != _PACE:
+            yield Difference(_label(name), *texts)
+
+
+def _flat(config: RunConfig) -> dict[str, Any]:
+    """By place: 'training.learning_rate', 'net.options.width', 'seed'."""
+    found: dict[str, Any] = {}
+
+    def take(tree: Mapping[str, Any], path: str) -> None:
+        for name, value in tree.items():
+            place = f"{path}.{name}" if path else name
+            if isinstance(value, Mapping):
+                take(value, place)
+            else:
+                found[place] = value
+
+    take(config.to_dict(), "")
+    return found
+
+
+def _label(place: str) -> str:
+    if place == _WIRING:
+        return "gate layers"  # as the form of a branch calls their order
+    part, _, name = place.rpartition(".")
+    setting = SETTINGS.get(part, {}).get(name)
+    return (setting.label if setting is not None and setting.label else name).replace("_", " ")
+
+
+def _word(value: Any) -> str:
+    """As in the form: '0.01', '–' where there is nothing."""
+    if value is None or value == "" or value == [] or value == ():
+        return NONE
+    if isinstance(value, (list, tuple)):
+        return " ".join(str(one) for one in value)
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _order(wiring: Sequence[int] | None) -> str:
+    """Counted from 1, as everywhere in the window."""
+    if not wiring or list(wiring) == sorted(wiring):
+        return "in order"
+    return " ".join(str(layer + 1) for layer in wiring)
+
+
+def _scalars(view: View) -> dict[tuple[str, str], str]:
+    """Known scalars first, then the shares of open gates by layer."""
+    found = dict(_SCALARS)
+    for source, name in view.series:
+        if source == "gates" and name.startswith("active_"):
+            layer = int(name.removeprefix("active_")) + 1
+            found[source, name] = f"open gates, layer {layer}"
+    return found
+
+
+def _measured(
+    view: View, sides: tuple[Side, Side], wanted: Mapping[tuple[str, str], str]
+) -> Iterator[Difference]:
+    """A row for each curve of A and B: of a score also where one of them lacks it."""
+    compared = view.compared
+    assert compared is not None
+    for key, words in wanted.items():
+        ours = view.series.get(key)
+        theirs = ours if compared.own else compared.series.get(key)
+        if ours is None and theirs is None:
+            continue
+        if key[0] != TRAINING and (ours is None or theirs is None):
+            continue  # a probe that nobody watches has no number, which is no fact about the run
+        until = sides[0].at, sides[1].at
+        last = _last_of_both(until[0], ours, theirs) if until[1] is None else None
+        if last is not None:  # two runs that train are compared when they are equally far
+            until = last, last
+        numbers = _pair(key, ours, theirs, until, common=last is not None)
+        if any(number is not None for number in numbers):
+            yield _row(words, numbers, sides, until)
+
+
+_Numbers = tuple[Measurement | None, Measurement | None]
+
+
+def _last_of_both(at: int | None, ours: Series | None, theirs: Series | None) -> int | None:
+    """The step up to which both have been measured, None where one has not; `at`: that of A."""
+    ends = (_newest(ours.until(at) if ours is not None else None), _newest(theirs))
+    steps = [end[0] for end in ends if end is not None]
+    return min(steps) if len(steps) == len(ends) else None
+
+
+def _pair(
+    key: tuple[str, str],
+    ours: Series | None,
+    theirs: Series | None,
+    until: tuple[int | None, int | None],
+    common: bool,
+) -> _Numbers:
+    """The newest of each up to a step; `common`: of the newest step that both have, if any."""
+    each = [
+        None if series is None else series.until(step)
+        for series, step in zip((ours, theirs), until, strict=True)
+    ]
+    points = [_newest(series) for series in each]
+    a, b = each
+    if common and a is not None and b is not None:
+        points = list(_at_common_step(a, b) or points)
+    found: list[Measurement | None] = []
+    for series, point in zip(each, points, strict=True):
+        if series is None or point is None:
+            found.append(None)
+        else:
+            found.append(Measurement(point[1], series.run, point[0], key))
+    return found[0], found[1]
+
+
+def _row(
+    words: str, numbers: _Numbers, sides: tuple[Side, Side], until: tuple[int | None, int | None]
+) -> Difference:
+    """The only maker of a row of numbers: '–' in the place of one that is not of its side."""
+    each = zip(sides, numbers, until, strict=True)
+    reasons = [side.reason_against(one, words, step) for side, one, step in each]
+    name = next(one.source[1] for one in numbers if one is not None)
+    a, b = (None if why else one for one, why in zip(numbers, reasons, strict=True))
+    percent = name in _PERCENT or name.startswith("active_")
+    change, where = "", ""
+    if a is not None and b is not None:
+        change = _change(b.value - a.value, percent)
+        where = f"A {a.step:,} · B {b.step:,}" if a.step != b.step else f"step {a.step:,}"
+    elif (only := a or b) is not None:
+        where = f"{'A' if b is None else 'B'} {only.step:,}"
+    texts = [NONE if one is None else _number(one.value, percent) for one in (a, b)]
+    why = next(filter(None, reasons), "")
+    return Difference(words, texts[0], texts[1], change, where, (a, b), why)
+
+
+def _at_common_step(a: Series, b: Series) -> tuple[tuple[int, float], tuple[int, float]] | None:
+    """Step and value of each at the newest step that both have; None where there is none."""
+    both = np.intersect1d(a.steps[np.isfinite(a.values)], b.steps[np.isfinite(b.values)])
+    if not both.size:
+        return None
+    step = int(both[-1])
+    return (step, _at(a, step)), (step, _at(b, step))
+
+
+def _newest(series: Series | None) -> tuple[int, float] | None:
+    """Step and value at its newest step; None where it has nothing."""
+    if series is None:
+        return None
+    last = np.flatnonzero(np.isfinite(series.values))[-1:]
+    return (int(series.steps[last[0]]), float(series.values[last[0]])) if last.size else None
+
+
+def _at(series: Series, step: int) -> float:
+    """The newest finite value of this step."""
+    found = series.values[(series.steps == step) & np.isfinite(series.values)]
+    return float(found[-1])
+
+
+def _number(value: float, percent: bool) -> str:
+    return written_numbers.percent(value, 2) if percent else written_numbers.number(value, 4)
+
+
+def _change(value: float, percent: bool) -> str:
+    if percent:
+        return written_numbers.percent(value, 2, signed=True).removesuffix(" %")
+    return written_numbers.number(value, 3, signed=True)

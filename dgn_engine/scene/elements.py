@@ -1,0 +1,230 @@
+"""What a panel shows, as plain data: the screen, the figures, the exported numbers are made of it.
+
+A panel returns a `Scene`; `plots` draws it with pyqtgraph, `figures` with matplotlib, and the
+data export writes it as CSV or NPZ, so that all of them show the same numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dgn_engine.protocol.probe_examples import ProbeExamples
+
+Array = NDArray[Any]
+
+# Names and labels may set mathematics between dollars, Greek as itself: 'trace $K^V$', '$ρ_i$';
+# `typeset` reads it for the screen, matplotlib's mathtext for figures.
+
+# One meaning, one colour; resolved by `theme` for light, dark and paper.
+Role = Literal[
+    "value", "feature", "cross", "compared", "accent", "muted", "text",
+    "overlay_1", "overlay_2", "overlay_3", "overlay_4", "overlay_5", "overlay_6",
+]  # fmt: skip
+OVERLAYS: tuple[Role, ...] = (
+    "overlay_1", "overlay_2", "overlay_3", "overlay_4", "overlay_5", "overlay_6",
+)  # fmt: skip
+Dash = Literal["solid", "dash", "dot", "dashdot"]
+# 'gates': two luminance-separated tones, 0…1; 'sequential': cividis; 'diverging': centred on 0;
+# the others are chosen by the user: black over blue and yellow to white, white to blue, grey.
+Ramp = Literal["gates", "sequential", "diverging", "cet_cbl1", "cet_l17", "grey"]
+
+MarkKind = Literal[
+    "swap", "permutation", "rotation", "drop", "dial", "undo", "redo", "run", "diverged"
+]
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """What stands along an axis: things of one kind ('layer', 'unit', 'example'), counted from 0.
+
+    `ids[i]` is at `first + i * pitch` and `wide` across, in data units. Who declares them takes
+    part in all links: what is under the cursor is lit wherever it stands (`scene.selection`).
+    """
+
+    kind: str
+    ids: range | tuple[int, ...]  # a range is compared at once, however long it is
+    first: float = 0.0
+    pitch: float = 1.0
+    wide: float = 1.0
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: what it measures, in which unit, and how far it reaches (None: as the data do)."""
+
+    label: str = ""
+    unit: str = ""
+    log: bool = False
+    by_span: bool = False  # `spanning_axis` chose linear or logarithmic, and chooses again
+    limits: tuple[float, float] | None = None
+    ticks: tuple[tuple[float, str], ...] | None = None  # None: chosen by the drawer
+    lines: tuple[float, ...] = ()  # thin lines across the chart: boundaries of classes
+    places: bool = False  # its ticks are names of places, between which there is nothing
+    epoch: int | None = None  # of an axis of steps: how many an epoch takes, 0 where not known
+    subjects: Subjects | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line through (x, y); NaN in y breaks it."""
+
+    name: str
+    x: Array
+    y: Array
+    role: Role = "text"
+    dash: Dash = "solid"
+    thick: bool = False
+    marker: bool = False
+    ring: bool = False  # its markers are rings, around those of another curve
+    faint: bool = False  # the raw values behind a smoothed line: thin, pale, without a name
+    smoothed: float = 0.0  # the weight of the past; drawn, but neither read out nor exported
+    segments: bool = False  # lines between any two points, NaN after each: drawn, not read out
+    filled: bool = False  # (x, y) is the outline of an area that is filled pale, without a line
+    layer: int | None = None  # that all of it is of
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An image of `values` (rows, columns), row 0 at the top; NaN is drawn as empty."""
+
+    name: str
+    values: Array
+    ramp: Ramp
+    low: float
+    high: float
+    bar: str = ""  # label of the colour bar; empty: no bar
+    row_name: str = "row"
+    column_name: str = "column"
+    row_labels: tuple[str, ...] = ()  # shown on hover, one per row
+    column_labels: tuple[str, ...] = ()
+    dead_columns: tuple[int, ...] = ()  # drawn hatched
+    tile: tuple[int, int] | None = None  # a montage: size of a tile; one empty pixel between two
+    scale: str = ""  # how the values are normalised: 'unit diagonal', 'as computed'
+    estimated: bool = False  # drawn with a hatched corner
+    error: Array | None = None  # of an estimate one standard error of each entry, where it is known
+    beyond: tuple[bool, bool] = (
+        False,
+        False,
+    )  # values below `low`, above `high`: arrows on the bar
+    # Which probe examples the rows and columns are (of a montage: the tiles); empty: not examples.
+    row_examples: tuple[int, ...] = ()
+    column_examples: tuple[int, ...] = ()
+    layer: int | None = None  # that it is of, where not of the whole network
+    of_compared: bool = False  # it is of B
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An event on a time axis: a thin line across the charts, a chip in the lane below them."""
+
+    x: float  # its step
+    label: str
+    kind: MarkKind = "swap"
+    sentence: str = ""  # all of it, as the event says it
+    time: str = field(default="", compare=False)  # of the day, where it was seen happening
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One pair of axes: curves or one matrix."""
+
+    key: str  # stable while the panel lives, so that zoom and items are kept
+    title: str
+    x: Axis
+    y: Axis
+    curves: tuple[Curve, ...] = ()
+    matrix: Matrix | None = None
+    marks: tuple[Mark, ...] = ()
+    cursor: float | None = None  # of a chart over steps: the step that is looked back at
+    delta: tuple[float, ...] = ()  # of a chart over steps: marked steps, at most two
+    row: int = 0
+    column: int = 0
+    row_span: int = 1
+    column_span: int = 1
+    square: bool = False  # one datum, one square
+    small: bool = False  # an overview: no axis labels, no ticks
+    chosen: bool = False  # outlined: the one that is shown large
+    click: tuple[str, str] | None = None  # clicking sets this option of the panel to this value
+    pick: str = ""  # clicking a column of the matrix sets this option to the column's index
+    narrow: tuple[int, int, int, int] | None = None  # row, column, spans where room is narrow
+    named_above: bool = False  # in figures curves are named above it, not at their ends
+    pictures: ProbeExamples | None = None  # drawn beside the rows, which are examples of these
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is drawn over steps, and so has a lane of events below it."""
+        return self.x.epoch is not None
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number or word shown above the charts: 'ν' '12.4'."""
+
+    name: str
+    value: str
+    about: str = ""  # tooltip: the formula and its place
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a panel shows at one moment."""
+
+    charts: tuple[Chart, ...]
+    facts: tuple[Fact, ...] = ()
+    step: int = 0  # the step that the data belong to
+    note: str = ""  # one muted line below: normalisation, ridge, definition
+
+
+@dataclass(frozen=True)
+class Empty:
+    """Nothing to show, and why: what will appear and when, or which regime shows it."""
+
+    reason: str
+
+
+Shown = Scene | Empty
+
+
+def finite_range(values: Array) -> tuple[float, float]:
+    """Smallest and largest finite value; (0, 0) where there is none."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return 0.0, 0.0
+    return float(finite.min()), float(finite.max())
+
+
+_PLAIN = (str, float, int, bool, type(None))
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """Of a dataclass; None for other types. Scenes are compared at each drawing."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(one.name for one in dataclasses.fields(kind))
+
+
+def same(one: object, other: object) -> bool:
+    """Equality that looks into arrays and takes NaN for equal to NaN."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if type(one) in _PLAIN:
+        return one == other
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    names = _field_names(type(one))  # type: ignore[arg-type]  # types can be hashed
+    if names is not None:
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    return one == other

@@ -1,0 +1,64 @@
+"""The same axes and colours in all scenes of an animation, so that only the data move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dgn_engine.scene.axes import Range, chart_range
+from dgn_engine.scene.elements import Axis, Chart, Matrix, Scene, finite_range
+
+
+def with_fixed_axes(scenes: Sequence[Scene]) -> list[Scene]:
+    """These scenes with axes that reach as far as those of all of them together.
+
+    Charts are told apart by their keys. Colours of a matrix that is in several scenes reach from
+    its least `low` to its greatest `high`.
+    """
+    known: dict[str, list[Chart]] = {}
+    for scene in scenes:
+        for chart in scene.charts:
+            known.setdefault(chart.key, []).append(chart)
+    reaches = {key: _reach(charts) for key, charts in known.items()}
+    colours = {key: _colours(charts) for key, charts in known.items()}
+    return [
+        replace(
+            scene,
+            charts=tuple(_fixed(chart, reaches, colours) for chart in scene.charts),
+        )
+        for scene in scenes
+    ]
+
+
+def _reach(charts: Sequence[Chart]) -> tuple[Range, Range]:
+    found = [chart_range(chart) for chart in charts]
+    return _union([x for x, _ in found]), _union([y for _, y in found])
+
+
+def _union(ranges: Sequence[Range]) -> Range:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _colours(charts: Sequence[Chart]) -> Range | None:
+    ends = [(chart.matrix.low, chart.matrix.high) for chart in charts if chart.matrix is not None]
+    return _union(ends) if ends else None
+
+
+def _fixed(
+    chart: Chart, reaches: dict[str, tuple[Range, Range]], colours: dict[str, Range | None]
+) -> Chart:
+    ends = colours[chart.key]
+    if chart.matrix is not None and ends is not None:
+        return replace(chart, matrix=_coloured(chart.matrix, ends))
+    x, y = reaches[chart.key]
+    return replace(chart, x=_limited(chart.x, x), y=_limited(chart.y, y))
+
+
+def _coloured(matrix: Matrix, ends: Range) -> Matrix:
+    least, greatest = finite_range(matrix.values)
+    beyond = matrix.beyond[0] and least < ends[0], matrix.beyond[1] and greatest > ends[1]
+    return replace(matrix, low=ends[0], high=ends[1], beyond=beyond)
+
+
+def _limited(axis: Axis, reach: Range) -> Axis:
+    return replace(axis, limits=reach)

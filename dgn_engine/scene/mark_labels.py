@@ -1,0 +1,193 @@
+"""The lane of events below a time axis: chips on the screen, names on paper; none overlap."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dgn_engine.scene.elements import Mark
+
+GAP = 4.0
+LANE = 18.0  # height of the lane
+_PAD = 4.0  # inside a chip, left and right of its text
+_SPARSE = 12  # epochs that are named, where there is room
+_NEAREST = 5.0  # between two epoch ticks
+LINE = 74  # letters of a sentence in one line, its indent counted
+_SHORTEST = 20  # letters of a line in the narrowest panel
+
+
+@dataclass(frozen=True)
+class MarkName:
+    """A text and where it begins."""
+
+    left: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One event in the lane, or the events whose chips would touch: then `text` counts them."""
+
+    left: float
+    width: float
+    text: str
+    marks: tuple[Mark, ...]
+
+    @property
+    def right(self) -> float:
+        return self.left + self.width
+
+    @property
+    def steps(self) -> tuple[float, float]:
+        """The first and the last step of its events."""
+        return self.marks[0].x, self.marks[-1].x
+
+
+@dataclass(frozen=True)
+class EpochTick:
+    """The end of an epoch in the lane; `text`: '' where there is no room for it."""
+
+    place: float
+    text: str = ""
+
+
+def mark_names(
+    marks: Sequence[tuple[float, str]], width_of: Callable[[str], float], room: float
+) -> list[MarkName]:
+    """Place the labels of (position, label) within 0…room; lengths in the drawer's own unit.
+
+    Where two would overlap they are joined, oldest first: 'FR-II, π'. For paper, where nothing can
+    be pointed at: of a crowd the oldest become an ellipsis only where all have no room.
+    """
+    placed: list[MarkName] = []
+    names: list[str] = []
+    anchor, end = 0.0, room
+    for position, label in sorted(marks, key=lambda mark: mark[0], reverse=True):
+        left = _left(position, width_of(label), end, room)
+        if names and left + width_of(label) + GAP > placed[-1].left:
+            names = [label, *names] if label != names[0] else names
+            text = _joined(names, width_of, end)
+            placed[-1] = MarkName(_left(anchor, width_of(text), end, room), text)
+            continue
+        if names:
+            end = placed[-1].left - GAP
+        names, anchor = [label], position
+        placed.append(MarkName(_left(position, width_of(label), end, room), label))
+    return placed
+
+
+def _joined(names: Sequence[str], width_of: Callable[[str], float], room: float) -> str:
+    """As many of the names as have room, the newest in any case."""
+    text = ", ".join(names)
+    for dropped in range(1, len(names)):
+        if width_of(text) <= room:
+            break
+        text = ", ".join(("…", *names[dropped:]))
+    return text
+
+
+def _left(position: float, wide: float, end: float, room: float) -> float:
+    """Centred on its mark, but within the frame and left of the name that is there already."""
+    return max(min(position - wide / 2, room - wide, end - wide), 0.0)
+
+
+def lane_chips(
+    marks: Sequence[tuple[float, Mark]], width_of: Callable[[str], float], room: float
+) -> list[Chip]:
+    """A chip for each (position, mark) within 0…room, centred on it as far as the lane reaches.
+
+    Chips that would touch become one that counts its events: '3'.
+    """
+    placed: list[tuple[Chip, float, float]] = []  # with the first and the last position
+    for position, mark in sorted(marks, key=lambda one: one[0]):
+        placed.append((_chip((mark,), position, width_of, room), position, position))
+        while len(placed) > 1 and placed[-2][0].right + GAP > placed[-1][0].left:
+            (one, first, _), (other, _, last) = placed[-2:]
+            joined = _chip((*one.marks, *other.marks), (first + last) / 2, width_of, room)
+            placed[-2:] = [(joined, first, last)]
+    return [chip for chip, _, _ in placed]
+
+
+def _chip(
+    marks: tuple[Mark, ...], centre: float, width_of: Callable[[str], float], room: float
+) -> Chip:
+    text = marks[0].label if len(marks) == 1 else f"{len(marks):,}"
+    wide = width_of(text) + 2 * _PAD
+    return Chip(max(min(centre - wide / 2, room - wide), 0.0), wide, text, marks)
+
+
+def epoch_ticks(
+    epoch: int,
+    seen: tuple[float, float],
+    across: Callable[[float], float],
+    chips: Sequence[Chip],
+    width_of: Callable[[str], float],
+    room: float,
+) -> list[EpochTick]:
+    """Ends of epochs within the steps that are `seen`, `across` their places in 0…room.
+
+    They are named where they are few and no chip is in the way; where they are many, only each
+    2nd, 5th, 10th, … has a tick.
+    """
+    low, high = max(seen[0], 0.0), seen[1]
+    if epoch <= 0 or high <= low:
+        return []
+    first, last = int(low // epoch) + 1, int(high // epoch)
+    count = last - first + 1
+    if count < 1:
+        return []
+    every = next(
+        n * 10**power
+        for power in range(20)
+        for n in (1, 2, 5)
+        if room / count * n * 10**power >= _NEAREST
+    )
+    numbers = range(-(-first // every) * every, last + 1, every)
+    places = [(across(float(one * epoch)), f"epoch {one:,}") for one in numbers]
+    taken = [(chip.left, chip.right) for chip in chips]
+    named = every == 1 and count <= _SPARSE
+    ticks: list[EpochTick] = []
+    for place, text in places:
+        left, right = place + 3.0, place + 3.0 + width_of(text)
+        free = all(right + GAP <= begin or left >= end + GAP for begin, end in taken)
+        fits = named and free and right <= room
+        ticks.append(EpochTick(place, text if fits else ""))
+        if fits:
+            taken.append((left, right))
+    return ticks
+
+
+def chip_lines(chip: Chip, letters: int = LINE) -> tuple[str, ...]:
+    """What a chip says to the pointer: step, time and the whole sentence of each of its events.
+
+    Args:
+        chip: The chip pointed at.
+        letters: How many letters of a sentence have room in one line.
+    """
+    letters = max(min(letters, LINE), _SHORTEST)
+    lines: list[str] = []
+    for mark in chip.marks:
+        when = f" · {mark.time}" if mark.time else ""
+        words = f"step {int(mark.x):,}{when} · {mark.label}"
+        if mark.sentence:
+            lines.extend(
+                (words, *(f"  {one}" for one in textwrap.wrap(mark.sentence, letters - 2)))
+            )
+        else:
+            lines.append(words)
+    return tuple(lines)
+
+
+def steps_around(steps: tuple[float, float], full: tuple[float, float]) -> tuple[float, float]:
+    """The steps to show for events at these: they lie in the middle, with some room beside them.
+
+    Within the `full` range; never fewer than 20 steps.
+    """
+    span = steps[1] - steps[0]
+    beside = max(0.25 * span, 0.04 * (full[1] - full[0]), 10.0)
+    low, high = steps[0] - beside, steps[1] + beside
+    if high - low >= full[1] - full[0]:
+        return full
+    shift = max(full[0] - low, 0.0) + min(full[1] - high, 0.0)
+    return low + shift, high + shift

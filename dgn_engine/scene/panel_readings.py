@@ -1,0 +1,58 @@
+"""The readings that a panel is made of, and what they say of themselves: below it, in figures."""
+
+from __future__ import annotations
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.scene.compared import pair_labels
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.panel_spec import PanelSpec, View
+
+SCORES = ("train_loss",)  # that is measured last, of a panel without probes
+
+
+def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
+    """The readings that the panel is made of, as far as they have come."""
+    found = (view.readings.get(probe) for probe in spec.probes)
+    return tuple(reading for reading in found if reading is not None)
+
+
+def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
+    """The readings of B that the panel is made of."""
+    known = view.compared.readings if view.compared is not None else {}
+    found = (known.get(probe) for probe in spec.probes)
+    return tuple(reading for reading in found if reading is not None)
+
+
+def before(spec: PanelSpec, view: View) -> str:
+    """'before FR-II': the picture is of the network as it was before this; '' where it is not."""
+    later = [view.outdated[name] for name in spec.probes or SCORES if name in view.outdated]
+    return f"before {later[0].label}" if later else ""
+
+
+def diverged(view: View) -> str:
+    """'diverged at step 3,007'; '' where the run has not."""
+    return "" if view.diverged is None else f"diverged at step {view.diverged:,}"
+
+
+def left_out(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
+    """What of the curves and marks of a scene is not drawn, because there were too many."""
+    if not any(chart.timed for chart in scene.charts):
+        return ()
+    said = []
+    for source in spec.probes or (TRAINING,):
+        if source in view.left_out and any(chart.curves for chart in scene.charts):
+            drawn, every = view.left_out[source]
+            said.append(f"{drawn:,} of {every:,} points drawn")
+    if "" in view.left_out:
+        said.append("{:,} of {:,} events marked".format(*view.left_out[""]))
+    return tuple(said)
+
+
+def remarks(spec: PanelSpec, view: View) -> tuple[str, ...]:
+    """Of how many probe examples, exact or ±; of B, where it is not what is said of A."""
+    ours = [reading.remark for reading in readings_of(spec, view)]
+    theirs = [reading.remark for reading in compared_readings(spec, view)]
+    b = "B" if view.compared is None else pair_labels(view.compared)[1]
+    of_b = (f"{b}: {remark}" for remark in theirs if remark and remark not in ours)
+    return tuple(dict.fromkeys([*filter(None, ours), *of_b]))

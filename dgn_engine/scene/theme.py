@@ -1,0 +1,52 @@
+"""Design tokens: the colours of the window in light and dark, and of figures on paper."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+
+from dgn_engine.scene.elements import Role
+
+DIMMED = 0.45  # opacity of what is not of the network as it is
+
+
+@dataclass(frozen=True)
+class Theme:
+    """One set of tokens; every colour in the program comes from here ('#RRGGBB')."""
+
+    name: str
+    window: str
+    panel: str
+    line: str
+    text: str
+    muted: str
+    accent: str
+    value: str  # value network, K^V
+    feature: str  # feature network, K^F
+    cross: str  # K^X
+    compared: str  # what is compared with (B)
+    overlay_1: str  # recorded runs whose curves are drawn over those of the run
+    overlay_2: str
+    overlay_3: str
+    overlay_4: str
+    overlay_5: str
+    overlay_6: str
+    refused: str
+    gate_closed: str
+    gate_open: str
+    numbers: str = "1,234.5"  # how numbers are written, by example: the user's choice
+
+    def role(self, role: Role) -> str:
+        colour: str = getattr(self, role)
+        return colour
+
+
+def _theme(name: str) -> Theme:
+    """From the resources, where the reports of `dgn reproduce` find the same colours."""
+    text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
+    return Theme(name=name, **json.loads(text)[name])
+
+
+LIGHT = _theme("light")
+DARK = _theme("dark")

@@ -1,0 +1,170 @@
+"""Ticks and labels of axes: few ticks, round values, SI prefixes; for screen and figures alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from dgn_engine.scene.axes import Range
+from dgn_engine.scene.elements import Axis, Chart
+from dgn_engine.text.written_numbers import decimals, number, power_of_ten
+
+Tick = tuple[float, str]
+
+_REGULAR = 0.6  # of the labels that fit: with fewer, every second or third is no gain
+_FACTORS = ((1, 2, 5), (1, 3), (1, 2, 3, 5), (1, 1.5, 2, 3, 4, 6, 8))  # of each decade
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def linear_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
+    """At most `most` round values within [low, high], each with its label."""
+    span = high - low
+    if not (math.isfinite(span) and span > 0) or most < 1:
+        return ()
+    step = _round_step(low, high, most)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    values = [place * step for place in range(first, last + 1)]
+    return tuple(zip(values, _labels(values, step), strict=True))
+
+
+def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
+    """Ticks of a logarithmic axis from `low` to `high` (both positive): decades where they fit."""
+    if not (0 < low < high < math.inf) or most < 1:
+        return ()
+    first = math.ceil(math.log10(low) - 1e-9)
+    last = math.floor(math.log10(high) + 1e-9)
+    decades = last - first + 1
+    if decades >= 3:
+        stride = max(1, math.ceil(decades / most))
+        exponents = [e for e in range(first, last + 1) if e % stride == 0]
+        return tuple((10.0**e, _decade(e)) for e in exponents)
+    for factors in _FACTORS:
+        powers = range(math.floor(math.log10(low)), last + 1)
+        values = [factor * 10.0**power for power in powers for factor in factors]
+        values = [value for value in values if low <= value <= high]
+        if min(3, most) <= len(values) <= most:
+            return tuple((value, _short(value)) for value in values)
+    return tuple(tick for tick in linear_ticks(low, high, min(most, 3)) if tick[0] > 0)
+
+
+def spaced(ticks: Sequence[Tick], places: Sequence[float], gap: Sequence[float]) -> list[int]:
+    """Which ticks to keep so that labels of half-size `gap` around `places` do not touch.
+
+    Keeps the first and then every second, third …, or every one that still fits where that keeps
+    many more; `places` ascend or descend.
+    """
+    kept = _greedy(places, gap)
+    for stride in range(1, len(ticks)):
+        regular = range(0, len(ticks), stride)
+        if len(regular) < _REGULAR * len(kept):
+            break
+        if all(_apart(places, gap, one, other) for one, other in pairwise(regular)):
+            return list(regular)
+    return kept
+
+
+def _greedy(places: Sequence[float], gap: Sequence[float]) -> list[int]:
+    kept: list[int] = []
+    for index in range(len(places)):
+        if not kept or _apart(places, gap, kept[-1], index):
+            kept.append(index)
+    return kept
+
+
+def _apart(places: Sequence[float], gap: Sequence[float], one: int, other: int) -> bool:
+    return abs(places[other] - places[one]) >= gap[other] + gap[one]
+
+
+def _round_step(low: float, high: float, most: int) -> float:
+    scale = 10.0 ** math.floor(math.log10((high - low) / most))
+    for factor in (1.0, 2.0, 2.5, 5.0, 10.0, 20.0):
+        step = factor * scale
+        if math.floor(high / step + 1e-9) - math.ceil(low / step - 1e-9) + 1 <= most:
+            return step
+    return 50.0 * scale
+
+
+def _prefix(largest: float) -> tuple[float, str]:
+    """The unit of an axis up to `largest` and its prefix: thousands stand as '8,000' up to 10k,
+    and no label has more than three figures before its point from there on."""
+    for unit, prefix in _PREFIXES:
+        if largest >= (unit if prefix != "k" else 10 * unit):
+            return unit, prefix
+    return 1.0, ""
+
+
+def _short(value: float) -> str:
+    """'50k' where a prefix is shorter."""
+    unit, prefix = _prefix(value)
+    return number(value / unit) + prefix
+
+
+def _labels(values: Sequence[float], step: float) -> list[str]:
+    largest = max((abs(value) for value in values), default=0.0)
+    if largest == 0.0:
+        return ["0" for _ in values]
+    if largest < 1e-3:
+        exponent = math.floor(math.log10(largest))
+        tail = f"×{power_of_ten(exponent)}"
+        unit = 10.0**exponent
+        digits = _decimals(step / unit)
+        return ["0" if abs(v) < step / 2 else decimals(v / unit, digits) + tail for v in values]
+    unit, prefix = _prefix(largest)
+    if largest >= 1e15:
+        return [number(value) for value in values]
+    digits = _decimals(step / unit)
+    words = [decimals(value / unit, digits) for value in values]
+    if prefix:  # '5k' beside '7.5k'
+        words = [word.rstrip("0").rstrip(".") if "." in word else word for word in words]
+    return [
+        "0" if abs(value) < step / 2 else word + prefix
+        for value, word in zip(values, words, strict=True)
+    ]
+
+
+def _decimals(step: float) -> int:
+    for digits in range(10):
+        if abs(round(step, digits) - step) < 1e-6 * step:
+            return digits
+    return 10
+
+
+def _decade(exponent: int) -> str:
+    return "1" if exponent == 0 else "10" if exponent == 1 else power_of_ten(exponent)
+
+
+def axis_label(axis: Axis) -> str:
+    """'loss' or 'time (s)'."""
+    return f"{axis.label} ({axis.unit})" if axis.unit else axis.label
+
+
+def axis_ticks(axis: Axis, drawn: Range, most: int) -> tuple[Tick, ...]:
+    """Ticks of the visible part in drawn coordinates."""
+    low, high = min(drawn), max(drawn)
+    if axis.ticks is not None:
+        inside = [(value, text) for value, text in axis.ticks if value > 0 or not axis.log]
+        placed = [(math.log10(v) if axis.log else v, text) for v, text in inside]
+        return tuple(tick for tick in placed if low <= tick[0] <= high)
+    if axis.log:
+        low, high = 10.0 ** max(low, -300.0), 10.0 ** min(high, 300.0)
+        return tuple((math.log10(v), text) for v, text in log_ticks(low, high, most))
+    return linear_ticks(low, high, most)
+
+
+def bar_ticks(chart: Chart) -> tuple[Tick, ...]:
+    """Ticks of the colour bar; an end that values lie beyond is marked as such: '≥ 0.95'."""
+    matrix = chart.matrix
+    if matrix is None or not matrix.bar:
+        return ()
+    low, high = matrix.low, matrix.high
+    if not any(matrix.beyond) or not 0 < high - low < math.inf:
+        return linear_ticks(low, high, 3)
+    digits = max(1 - math.floor(math.log10(high - low)), 0)
+    below, above = matrix.beyond
+    first, last = (number(round(value, digits)) for value in (low, high))
+    room = 0.2 * (high - low)
+    between = (tick for tick in linear_ticks(low, high, 3) if low + room < tick[0] < high - room)
+    ends = (low, f"≤ {first}" if below else first), (high, f"≥ {last}" if above else last)
+    return (ends[0], *between, ends[1])

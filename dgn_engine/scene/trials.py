@@ -1,0 +1,62 @@
+"""What 'What am I seeing' offers to try next on the live run; each can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dgn_engine.protocol.catalogue import RegimeEntry
+from dgn_engine.protocol.commands import Command, Rewire, SetValueInput, SwapRegime
+from dgn_engine.scene.panel_spec import Trial, View
+
+
+def freeze_random_gates(watch: str) -> Trial:
+    """Into the first regime whose gates are those of a random network that stands still."""
+    return _swap("Freeze random gates", watch, lambda entry: entry.frozen_noise)
+
+
+def keep_gates(watch: str) -> Trial:
+    """Into the regime that copied gates are used in, with the gates of now and new values."""
+    label = "Keep gates, draw new values"
+    return _swap(label, watch, lambda entry: entry.for_copied_gates)
+
+
+def train_gates_alone(watch: str) -> Trial:
+    return _swap("Train the gates alone", watch, lambda entry: entry.gates_alone)
+
+
+def _swap(label: str, watch: str, wanted: Callable[[RegimeEntry], bool]) -> Trial:
+    """Nothing where it is in force, or where there is no run that can change."""
+
+    def commands(view: View) -> tuple[Command, ...]:
+        found = [entry.id for entry in view.regimes if wanted(entry)]
+        if not found or not _trains(view) or view.regime == found[0]:
+            return ()
+        return (SwapRegime(found[0]),)
+
+    return Trial(label, watch, commands)
+
+
+def reverse_layers(watch: str) -> Trial:
+    """Let the value layers use the gate layers in reverse order."""
+
+    def commands(view: View) -> tuple[Command, ...]:
+        sizes = {layer.shape for layer in view.run.layers} if view.run is not None else set()
+        if not _trains(view) or len(view.wiring) < 2 or len(sizes) > 1:
+            return ()
+        return (Rewire(view.wiring[::-1]),)
+
+    return Trial("Reverse the gate layers", watch, commands)
+
+
+def blind_value_network(watch: str) -> Trial:
+    """Give the value network ones instead of images: what it knows then comes through gates."""
+
+    def commands(view: View) -> tuple[Command, ...]:
+        return (SetValueInput("ones"),) if _trains(view) and view.wiring else ()
+
+    return Trial("Ones instead of images", watch, commands)
+
+
+def _trains(view: View) -> bool:
+    """Whether there is a run whose network changes: not one that is inspected or looked back at."""
+    return view.run is not None and not view.run.inspected and view.cursor is None

@@ -1,0 +1,495 @@
+"""What the viewer remembers of the current run: recorded scalars, marks, newest readings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from dgn_engine.protocol import events
+from dgn_engine.protocol.compared_frames import probe_digest_at
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.run_branches import ComparedMoved
+from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
+from dgn_engine.protocol.run_state import Change, RunChanges, RunState
+from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
+from dgn_engine.scene.elements import Mark
+from dgn_engine.scene.gate_agreement import AGREEMENT
+from dgn_engine.scene.overlaid import overlaid_runs
+from dgn_engine.scene.panel_spec import ComparedRun, OverlaidRun, Series, View, run_key
+from dgn_engine.storage.runs.folder_layout import is_same_folder
+from dgn_engine.views.compared_step import ComparedStep, Pairing
+from dgn_engine.views.event_marks import changes_network, marks_of
+from dgn_engine.views.past_view import Past, PastViews
+
+MOST_MARKS = 2000
+ALL: events.ReadOn = (0, 0, "")  # all probe examples with which the run began
+MOST_GAPS = 100  # of each probe
+
+
+class RecordedSeries(ThinnedCurve):
+    """A curve as views are given it: the same object until there are more points."""
+
+    def __init__(self, run: str) -> None:
+        """`run`: which run measures it, for `Series.run`."""
+        super().__init__(MOST_POINTS)
+        self._run = run
+        self._series: Series | None = None
+
+    def series(self) -> Series:
+        """All points that are held, read-only."""
+        steps, values = self.points()
+        if self._series is None or self._series.steps is not steps:
+            self._series = Series(steps, values, self._run)
+        return self._series
+
+
+class History:
+    """Folds events and frames into what a `View` needs; a new run starts from nothing.
+
+    `state`: the state of engine and run after the events so far; the window has no other.
+    `revision(source)` counts what has changed: a panel is drawn again when a revision of one of
+    its sources moved.
+    """
+
+    def __init__(self, clock: Callable[[], str] = lambda: "") -> None:
+        """`clock`: the time of the day in words, for the events that are seen happening."""
+        self._clock = clock
+        self.state = RunState()
+        self._runs = 0
+        self._overlaid: tuple[OverlaidRun, ...] = ()  # they outlive the run
+        self._pictures: ProbeExamples | None = None  # perhaps of another probe set than that of now
+        self._forget()
+
+    def _forget(self) -> None:
+        self._step = 0
+        self._readings: dict[str, Reading] = {}
+        self._recorded: dict[tuple[str, str, events.ReadOn], RecordedSeries] = {}
+        self._left: set[str] = set()  # probes that nobody has watched since their last value
+        self._gaps: dict[str, tuple[tuple[int, int], ...]] = {}
+        self._examples: dict[str, events.ReadOn] = {}  # that its newest scalars were read on
+        self._marks: list[Mark] = []
+        self._marked = 0  # of all marks so far
+        self._replayed: dict[str, tuple[int, int]] = {}  # what was left out of a recorded run
+        self._changes = 0  # of the network
+        self._change: Mark | None = None  # the newest of them
+        self._measured: dict[str, int] = {}  # probe or score → how many of these came before it
+        self._last: events.Measured | None = None
+        self._compared: ComparedRun | None = None
+        self._folder = ""  # of the run on show, where it is recorded
+        self._opened: events.ComparisonOpened | None = None  # whence `_compared` comes
+        self._past: Past | None = None  # what is looked back at; None: live
+        self._step_of_b: ComparedStep | None = None  # that is shown as B; None: its network
+        self._pairing = Pairing()
+        self._chosen: list[events.ProbeSetChanged] = []
+        self._began: events.RunStarted | None = None  # before all changes
+        self._made: list[Change] = []
+        self._shown: tuple[tuple[RunState, int, Past | None], RunState] = (
+            (self.state, 0, None),
+            self.state,
+        )  # what the shown state was made of, and it
+        self._curves_of_b: dict[tuple[str, str], RecordedSeries] = {}
+        self._revisions: dict[str, int] = {}
+        self._revisions_of_b: dict[str, int] = {}
+        self._common = 0
+
+    @property
+    def step(self) -> int:
+        return self._step
+
+    @property
+    def readings(self) -> Mapping[str, Reading]:
+        return self._readings
+
+    @property
+    def past(self) -> Past | None:
+        """What all views show instead of the newest; None: they are live."""
+        return self._past
+
+    @property
+    def shown_state(self) -> RunState:
+        """The state with what was in force at the step that is looked back at; live: `state`."""
+        if self._past is None:
+            return self.state
+        known, count, past = self._shown[0]
+        if known is not self.state or past is not self._past or count != len(self._made):
+            self._shown = (
+                (self.state, len(self._made), self._past),
+                self.state.looking_back(self._past.state_in(self._run_changes())),
+            )
+        return self._shown[1]
+
+    def _run_changes(self) -> RunChanges | None:
+        if self._began is None:
+            return None
+        return RunChanges(self._began, tuple(self._made), self.state.catalogue)
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        return tuple(self._marks)
+
+    def look_back(self, past: Past | None) -> None:
+        """Let all views show what was recorded then; None: what is there now. Events and frames
+        are taken in as before."""
+        if past is not self._past:
+            self._past = past
+            self._common += 1
+
+    def show_as_b(self, step: ComparedStep | None) -> None:
+        """Let all views show this recorded step as B; None: the network that is read."""
+        if step is not self._step_of_b:
+            self._step_of_b = step
+            self._common += 1
+
+    def revision(self, source: str) -> tuple[int, int, int]:
+        """Changes when the source ('training' or a probe) or what concerns all panels changes.
+
+        While one looks back, what a probe has read since of A changes nothing.
+        """
+        stands = self._past is not None and source != TRAINING
+        revisions = self._revisions_of_b if stands else self._revisions
+        return self._runs, self._common, revisions.get(source, 0)
+
+    def on_event(self, event: events.Event, replayed: bool = False) -> None:
+        """`replayed`: it happened when the run was recorded; when that was is not known."""
+        before, self.state = self.state, self.state.after(event)
+        if isinstance(event, Change):
+            self._made.append(event)
+        match event:
+            case events.RunStarted():
+                self._forget()
+                self._began = event
+                self._runs += 1
+            case events.Measured() | events.ProbeScalars():
+                self.on_samples((event,))
+            case events.ProbesLeft(probes=probes):
+                self._left.update(probes)
+            case events.RunContinued():  # who watches what is not known from before
+                self._left.update({probe for probe, _, _ in self._recorded})
+            case events.ComparisonOpened():
+                self._step_of_b = None
+                self._forget_agreement()
+                self._opened = event
+                self._begin_compared()
+            case FramesRecorded(folder=folder):
+                self._folder = folder
+                if self._opened is not None and is_same_folder(self._opened.folder, folder):
+                    readings = {} if self._compared is None else self._compared.readings
+                    self._begin_compared(readings)  # B is the run on show itself
+            case ComparedMoved():
+                self._move_compared(event)
+            case events.ComparisonClosed():
+                self._compared = self._step_of_b = self._opened = None
+                self._forget_agreement()
+                self._common += 1
+            case CurvesRead(runs=runs):
+                self._overlaid = overlaid_runs(runs)
+                self._common += 1
+            case events.ProbeSetChanged():
+                self._chosen.append(event)
+                self._common += 1
+            case ProbeExamples():
+                self._pictures = event
+                self._common += 1
+            case events.Running() | events.Paused() | events.Finished():
+                self._common += 1
+        for mark in marks_of(event, before):
+            self._mark(mark if replayed else replace(mark, time=self._clock()))
+
+    def on_samples(self, samples: Iterable[events.Event]) -> None:
+        """Take in scores and scalars of probes, which are many and change no state."""
+        for sample in samples:
+            if isinstance(sample, events.Measured):
+                self._measure(sample)
+            elif isinstance(sample, events.ProbeScalars):
+                self._trace(sample)
+
+    def note_left_out(self, history: events.HistoryReplayed) -> None:
+        """Know how the run began, and that there was more than the events that were taken in."""
+        self._replayed = dict(history.left_out)
+        if history.began is not None:
+            self._began = history.began
+        self._common += 1
+
+    def on_frame(self, frame: Frame) -> bool:
+        """Take in the newest frame; False where it is of an earlier run, and is ignored."""
+        if self.state.run is None or frame.run != self.state.run.run:
+            return False
+        self.state = self.state.at(frame.step)
+        self._step = max(self._step, frame.step)
+        for probe, reading in frame.readings.items():
+            if reading is not self._readings.get(probe):
+                if not _is_same(reading, self._readings.get(probe)):
+                    self._measured[probe] = self._changes
+                self._readings[probe] = reading
+                self._touch(probe, frame.step)
+        for probe in [name for name in self._readings if name not in frame.readings]:
+            del self._readings[probe]
+            self._measured.pop(probe, None)  # of a network, or of examples, that are no more
+            self._touch(probe, frame.step)
+        # A frame may come late: from before B was another one.
+        opened = self._opened
+        if self._compared is not None and opened is not None and opened.number == frame.comparison:
+            self._read_compared(self._compared, frame)
+        return True
+
+    def view(self, choices: Mapping[str, str]) -> View:
+        """What a panel is given, with these choices; nothing in it changes afterwards."""
+        if self._past is None:
+            shown = self._live(choices)
+        else:
+            shown = self._past_views(self._live({})).at(self._past, choices)
+        examples = self._probe_digest(), self.state.probe_digest
+        return self._pairing.paired(shown, self._step_of_b, examples)
+
+    def past_views(self) -> PastViews:
+        """What views of any step of A alone are made of, as it is known now."""
+        return self._past_views(replace(self._live({}), compared=None))
+
+    def _past_views(self, live: View) -> PastViews:
+        chose = self._chosen[-1].step if self._chosen else -1
+        return PastViews(live, self._run_changes(), chose)
+
+    def _probe_digest(self) -> str:
+        """Of the probe set that A was read on; '' where that is not known."""
+        run, past = self.state.run, self._past
+        if past is None or run is None:
+            return self.state.probe_digest
+        if past.frame is not None and past.frame.probe_digest:
+            return past.frame.probe_digest
+        return probe_digest_at(run, tuple(self._chosen), past.step)
+
+    def _forget_agreement(self) -> None:
+        """The share of equal gates over steps was that with another B."""
+        for key in [key for key in self._recorded if key[0] == AGREEMENT]:
+            del self._recorded[key]
+
+    def _live(self, choices: Mapping[str, str]) -> View:
+        entry = self.state.regime_entry
+        return View(
+            run=self.state.run,
+            regime=self.state.regime,
+            wiring=self.state.wiring,
+            step=self._step,
+            readings=dict(self._readings),
+            series=self._series(),
+            marks=tuple(self._marks),
+            last=self._last,
+            choices=dict(choices),
+            paused=self.state.paused,
+            trains=self.state.running and not self.state.silent,
+            diverged=self.state.diverged,
+            compared=self._compared,
+            overlaid=self._overlaid,
+            outdated=self._outdated(),
+            gaps=dict(self._gaps),
+            left_out=self._left_out(),
+            traced=self._traced(),
+            pictures=self._shown_pictures(),
+            regimes=self.state.catalogue.regimes if self.state.catalogue is not None else (),
+            tested=entry is None or not entry.drawn_gates,
+            probe_examples=0 if self.state.recorded is not None else self.state.probe_examples,
+        )
+
+    def _shown_pictures(self) -> ProbeExamples | None:
+        """Those of the probe set that is read now: of a recorded run they may come before it."""
+        found = self._pictures
+        known = found is not None and found.probe_set.digest == self.state.probe_digest
+        return found if known else None
+
+    def _outdated(self) -> dict[str, Mark]:
+        """What was measured of another network than the one that is there now."""
+        found, newest = dict[str, Mark](), self._change
+        for name, before in self._measured.items():
+            reading = self._readings.get(name)
+            older = reading is not None and newest is not None and reading.step < newest.x
+            if newest is not None and (before < self._changes or older):
+                found[name] = newest
+        return found
+
+    def _left_out(self) -> dict[str, tuple[int, int]]:
+        """Of the sources whose longest curve is thinned, and of marks ('')."""
+        found: dict[str, tuple[int, int]] = {}
+        for (source, _, examples), curve in self._recorded.items():
+            if examples == self._examples.get(source, ALL):
+                before = self._replayed.get(source, (0, 0))
+                drawn, all_of_them = curve.drawn, curve.count + before[1] - before[0]
+                if drawn < all_of_them > found.get(source, (0, 0))[1]:
+                    found[source] = drawn, all_of_them
+        before = self._replayed.get("", (0, 0))
+        marked = self._marked + before[1] - before[0]
+        if len(self._marks) < marked:
+            found[""] = len(self._marks), marked
+        return found
+
+    def _traced(self) -> dict[str, int]:
+        run = self.state.run
+        at_first = 0 if run is None else run.began_with or len(run.probe_set.indices)
+        return {probe: examples or at_first for probe, (examples, _, _) in self._examples.items()}
+
+    def _series(self) -> dict[tuple[str, str], Series]:
+        """Of a probe those of as many examples as it reads now: a trace of others is another."""
+        return {
+            (source, name): recorded.series()
+            for (source, name, examples), recorded in self._recorded.items()
+            if examples == self._examples.get(source, ALL)
+        }
+
+    def _begin_compared(self, readings: Mapping[str, Reading] = MappingProxyType({})) -> None:
+        """Begin B from what opened it: as another run, or as a step of the run on show."""
+        assert self._opened is not None
+        opened = self._opened
+        # Of a run that is not recorded only its own steps can be B: whoever shows it holds them.
+        named = bool(opened.folder) or opened.at_step is not None
+        own = named and is_same_folder(opened.folder, self._folder)
+        self._curves_of_b = {} if own else compared_curves(opened)
+        compared = replace(compared_run(opened, self._curves_of_b), readings=readings)
+        if own:
+            compared = replace(
+                compared,
+                own=True,
+                run=run_key(self.state.run),
+                at=opened.step if opened.at_step is None else opened.at_step,
+                config_at=bool(opened.folder) and opened.at_step is not None,
+            )
+        self._compared = compared
+        self._common += 1
+
+    def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
+        """The compared network does not train: all of its readings are those of the frame."""
+        known = compared.readings
+        changed = [
+            p for p in {*known, *frame.compared} if known.get(p) is not frame.compared.get(p)
+        ]
+        if changed:
+            self._compared = replace(compared, readings=dict(frame.compared))
+        for probe in changed:
+            self._revisions_of_b[probe] = self._revisions_of_b.get(probe, 0) + 1
+            self._touch(probe, frame.step)
+
+    def _move_compared(self, event: ComparedMoved) -> None:
+        """What is compared with trains elsewhere: its curves grow, its network is a newer one."""
+        if self._compared is None:
+            return
+        for sample in event.samples:
+            values: Mapping[str, float]
+            if isinstance(sample, events.Measured):
+                source, values = TRAINING, scores_of(sample)
+            else:
+                source, values = sample.probe, sample.values
+            for name, value in values.items():
+                new = RecordedSeries(self._compared.run)
+                curve = self._curves_of_b.setdefault((source, name), new)
+                steps = curve.points()[0]
+                if not steps.size or sample.step > steps[-1]:
+                    curve.append(sample.step, value)
+            self._touch(source, self._step)
+        if event.regime:
+            self._common += 1
+        self._compared = replace(
+            self._compared,
+            step=event.step,
+            regime=event.regime or self._compared.regime,
+            wiring=event.wiring or self._compared.wiring,
+            series={key: curve.series() for key, curve in self._curves_of_b.items()},
+            config=event.config or self._compared.config,
+        )
+
+    def _measure(self, event: events.Measured) -> None:
+        self._last = event
+        for name, value in scores_of(event).items():
+            self._append((TRAINING, name, ALL), event.step, value)
+            self._measured[name] = self._changes
+        self._touch(TRAINING, event.step)
+
+    def _trace(self, event: events.ProbeScalars) -> None:
+        self._break(event)
+        self._examples[event.probe] = event.read_on
+        for name, value in event.values.items():
+            self._append((event.probe, name, event.read_on), event.step, value)
+        self._touch(event.probe, event.step)
+
+    def _break(self, event: events.ProbeScalars) -> None:
+        """Break the traces of a probe that was not watched for longer than it takes to be read."""
+        if event.probe not in self._left:
+            return
+        self._left.discard(event.probe)
+        for (probe, name, examples), recorded in self._recorded.items():
+            if probe != event.probe or examples != event.read_on or name not in event.values:
+                continue
+            steps = recorded.points()[0]
+            last = int(steps[-1])
+            usual = last - int(steps[-2]) if len(steps) > 1 else 0
+            if event.step - last > max(2 * usual, 1):
+                recorded.append((last + event.step) // 2, math.nan)
+                gap = (last, event.step)
+                known = self._gaps.get(probe, ())
+                if known[-1:] != (gap,):
+                    self._gaps[probe] = (*known, gap)[-MOST_GAPS:]
+
+    def _append(self, key: tuple[str, str, events.ReadOn], step: int, value: float) -> None:
+        curve = self._recorded.get(key)
+        if curve is None:
+            curve = self._recorded[key] = RecordedSeries(run_key(self.state.run))
+        curve.append(step, value)
+
+    def _touch(self, source: str, step: int) -> None:
+        self._revisions[source] = self._revisions.get(source, 0) + 1
+        self._step = max(self._step, step)
+
+    def _mark(self, mark: Mark) -> None:
+        self._marks.append(mark)
+        self._marked += 1
+        if len(self._marks) > MOST_MARKS:
+            del self._marks[1 : MOST_MARKS // 2 : 2]
+        if changes_network(mark):
+            self._changes += 1
+            self._change = mark
+        self._common += 1
+        self._step = max(self._step, int(mark.x))
+
+
+def _is_same(reading: Reading, known: Reading | None) -> bool:
+    """Whether it was made once: what is being refined is another object with each better one."""
+    if known is None:
+        return False
+    return (reading.step, reading.seconds) == (known.step, known.seconds)
+
+
+def run_of_b(event: events.ComparisonOpened) -> str:
+    """Return which run B is: its folder, or the name of its file."""
+    return event.folder or event.name
+
+
+def compared_curves(
+    event: events.ComparisonOpened,
+) -> dict[tuple[str, str], RecordedSeries]:
+    """The scores that its own run recorded."""
+    run = run_of_b(event)
+    recorded: dict[tuple[str, str], RecordedSeries] = {}
+    for score in event.scores:
+        for name, value in scores_of(score).items():
+            recorded.setdefault((TRAINING, name), RecordedSeries(run)).append(score.step, value)
+    return recorded
+
+
+def compared_run(
+    event: events.ComparisonOpened,
+    curves: Mapping[tuple[str, str], RecordedSeries] | None = None,
+) -> ComparedRun:
+    """The compared network, with these curves; None: the scores that its own run recorded."""
+    curves = compared_curves(event) if curves is None else curves
+    return ComparedRun(
+        name=event.name,
+        regime=event.regime,
+        layers=event.layers,
+        wiring=event.wiring,
+        step=event.step,
+        series={key: one.series() for key, one in curves.items()},
+        run=run_of_b(event),
+        at=event.at_step,
+        config=event.config,
+    )

@@ -1,0 +1,88 @@
+"""The view of a recorded run without a window: folded by the same history as in the window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.compared_frames import ComparedFrames
+from dgn_engine.protocol.events import HistoryReplayed
+from dgn_engine.protocol.run_state import Change
+from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.storage.runs.recorded_steps import RecordedSteps
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
+from dgn_engine.views.compared_step import ComparedStep, Pairing
+from dgn_engine.views.history import History
+from dgn_engine.views.past_view import Past
+
+_NUMBER = 1  # of the run: there is no other
+
+
+def recorded_history(loaded: LoadedRun, probes: Iterable[str]) -> History:
+    """What the window knows once it shows this run, and watches these probes."""
+    history = History()
+    for event in loaded.events_as(_NUMBER, ""):
+        for one in event.events if isinstance(event, HistoryReplayed) else (event,):
+            history.on_event(one)
+        if isinstance(event, HistoryReplayed):
+            history.note_left_out(event)
+    history.on_frame(loaded.frame_for(_NUMBER, [ProbeRequest(probe) for probe in probes]))
+    return history
+
+
+def recorded_view(
+    loaded: LoadedRun, probes: Iterable[str], choices: Mapping[str, str] | None = None
+) -> View:
+    """What a panel with these probes and choices is given."""
+    return recorded_history(loaded, probes).view(choices or {})
+
+
+def views_of_two(first: LoadedRun, second: LoadedRun, probes: Sequence[str]) -> tuple[View, View]:
+    """Return what a panel is given of two steps of one run.
+
+    Args:
+        first: The run as it was at one step.
+        second: The run as it was at the other.
+        probes: Of the panel.
+
+    Returns:
+        The view of the first step with the second as B, as in the window, and that of the second
+        alone. Curves reach to the later step.
+    """
+    later = max(first, second, key=lambda one: one.step)
+    history = recorded_history(later, probes)
+    changes = tuple(one for one in later.events.events if isinstance(one, Change))
+    frames = ComparedFrames(later.name, str(later.folder), later.started, changes)
+    a, b = (_past(one, tuple(probes)) for one in (first, second))
+    history.look_back(b)
+    theirs = history.view({})
+    history.look_back(a)
+    ours = replace(history.view({}), compared=ComparedRun(later.name))
+    digest = ComparedStep(frames, a, own=True).examples
+    return Pairing().paired(ours, ComparedStep(frames, b, own=True), (digest, "")), theirs
+
+
+def _past(loaded: LoadedRun, probes: tuple[str, ...]) -> Past:
+    frame = loaded.frame
+    return Past(loaded.step, frame if frame and frame.step == loaded.step else None, probes)
+
+
+def view_at(
+    history: History,
+    steps: RecordedSteps,
+    step: int,
+    probes: Iterable[str],
+    choices: Mapping[str, str] | None = None,
+) -> View:
+    """What a panel is given when one looks back at a step: the same as in the window.
+
+    `history`: as `recorded_history` makes it of a recorded run, or that of a window; it looks at
+    what it did before. `steps`: the frames of the same run. Raises `UserError`.
+    """
+    before = history.past
+    history.look_back(Past(step, steps.at(step), tuple(probes)))
+    try:
+        return history.view(choices or {})
+    finally:
+        history.look_back(before)
