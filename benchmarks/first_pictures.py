@@ -11,9 +11,10 @@ import os
 import time
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.commands import Command, ProbeRequest, StartRun, Watch
-from dgn_engine.protocol.events import Failed, Refused, RunStarted
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Command, Failed, Refused
+from dgn_engine.protocol.training import RunStarted, StartRun
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session.thread_session import ThreadSession
 
 PROBES = ("gates", "overlap", "npk", "ntk")

@@ -32,9 +32,15 @@ from dgn_engine.confinement.child import python_command
 
 NO_CARD = 3
 NEEDED = {
-    "torch": "torch", "numpy": "numpy", "scipy": "scipy", "safetensors": "safetensors",
-    "sklearn": "scikit-learn", "PIL": "Pillow", "rich": "rich", "pytest": "pytest",
-}  # fmt: skip
+    "torch": "torch",
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "safetensors": "safetensors",
+    "sklearn": "scikit-learn",
+    "PIL": "Pillow",
+    "rich": "rich",
+    "pytest": "pytest",
+}
 NO_CARD_WORDS = (
     "make gpu needs a CUDA card and a torch built for it; torch finds no card here, so nothing was "
     "measured and docs/gpu.md stays as it is."

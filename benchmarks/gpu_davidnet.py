@@ -49,7 +49,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments import Request
 from dgn_engine.experiments.composite_davidnet import EXPERIMENT, INPUTS
 from dgn_engine.importing.from_config import build_architecture
-from dgn_engine.protocol.events import RunStarted
+from dgn_engine.protocol.training import RunStarted
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_reader import RunReader

@@ -33,7 +33,7 @@ from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.confinement.child import python_command, python_environment
 from dgn_engine.data import quiet
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import find_regime
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.index import forget_index, list_runs

@@ -32,13 +32,26 @@ from benchmarks.machine import load, processor
 from benchmarks.memory import resident_now
 from dgn_engine.config import RunConfig
 from dgn_engine.confinement.child import python_command, python_environment
-from dgn_engine.protocol.commands import ContinueRun, Resume, SetPace, ShowRun
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.runs import ContinueRun, ShowRun
+from dgn_engine.protocol.training import Resume, SetPace
 from dgn_viewer.application import Options, Viewer
 
 EPOCHS = 223  # of digits in batches of 32: 10,035 steps
-MAKE = ("--data", "digits", "--regime", "DL", "--net", "fc", "--epochs", str(EPOCHS),
-        "--record", "gates,npk,ntk,overlap", "--record-every", "40")  # fmt: skip
+MAKE = (
+    "--data",
+    "digits",
+    "--regime",
+    "DL",
+    "--net",
+    "fc",
+    "--epochs",
+    str(EPOCHS),
+    "--record",
+    "gates,npk,ntk,overlap",
+    "--record-every",
+    "40",
+)
 BLOCK, PAIRS, SETTLE = 5.0, 8, 2.0  # seconds of a block, pairs of blocks, seconds before the first
 BETWEEN = 0.25  # seconds between two places
 PATIENCE = 60.0  # seconds

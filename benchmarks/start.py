@@ -90,9 +90,13 @@ def one_round() -> dict[str, float]:
 
     command = python_command("-m", "benchmarks.start", "--began", str(time.monotonic()))
     done = subprocess.run(
-        command, env=python_environment(), capture_output=True, text=True, timeout=TOO_LONG,
+        command,
+        env=python_environment(),
+        capture_output=True,
+        text=True,
+        timeout=TOO_LONG,
         check=True,
-    )  # fmt: skip
+    )
     figures: dict[str, float] = json.loads(done.stdout)
     return figures
 
@@ -121,8 +125,10 @@ def run_command(words: tuple[str, ...], environment: Mapping[str, str]) -> tuple
     before, began = os.times(), time.monotonic()
     subprocess.run(
         python_command("-m", "dgn_engine.cli", *words),
-        env=environment, stdout=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
     after, wall = os.times(), time.monotonic() - began
     user = after.children_user - before.children_user
     return wall, user + after.children_system - before.children_system

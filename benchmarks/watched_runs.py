@@ -14,8 +14,9 @@ from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import quiet
-from dgn_engine.protocol.commands import Pause, ProbeRequest, Resume
 from dgn_engine.protocol.frames import Frame, Watching
+from dgn_engine.protocol.training import Pause, Resume
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.training.run import Run
 from dgn_viewer.application import Options, Viewer
 

@@ -311,8 +311,10 @@ class RunConfig:
         span=(2, 4096),
     )
     probe_set: str = setting(  # which; '': balanced over all classes (protocol/probe_choice.py)
-        "", metavar="CHOICE", help="probe examples: 'classes 3,8' or 'rows 0,5,9'",
-    )  # fmt: skip
+        "",
+        metavar="CHOICE",
+        help="probe examples: 'classes 3,8' or 'rows 0,5,9'",
+    )
 
     def __post_init__(self) -> None:
         _check(self, "")

@@ -92,6 +92,9 @@ def lazy_names(
     def get(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(modules[name]), name)
+        found = vars(importlib.import_module(package))[name] = getattr(
+            importlib.import_module(modules[name]), name
+        )
+        return found
 
     return get, lambda: sorted({*vars(importlib.import_module(package)), *modules}), sorted(modules)

@@ -54,14 +54,19 @@ def parser() -> argparse.ArgumentParser:
         prog="dgn-viewer", description="Train deep gated networks live and see what gates know."
     )
     result.add_argument(
-        "run", nargs="?", default="", metavar="RUN",
+        "run",
+        nargs="?",
+        default="",
+        metavar="RUN",
         help="show this recorded run: a folder, the name of one of yours, a session (.dgn), or "
         "dgn://127.0.0.1:PORT, which 'dgn serve' serves on another machine",
-    )  # fmt: skip
+    )
     result.add_argument(
-        "--token-file", type=Path, metavar="F",
+        "--token-file",
+        type=Path,
+        metavar="F",
         help="the token of dgn://…; else DGN_TOKEN, else the window asks",
-    )  # fmt: skip
+    )
     result.add_argument("--config", type=Path, metavar="RUN.toml", help="begin with this run")
     result.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
     result.add_argument(

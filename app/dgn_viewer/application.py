@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import os
@@ -13,32 +14,78 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NoReturn
 
-from PySide6.QtCore import QEventLoop, QLocale, QMetaObject, QSize, Qt
+from PySide6.QtCore import QEventLoop, QLocale, QMetaObject, QObject, QSize, Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QIcon
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.commands import ContinueLast, ContinueRun, OpenSession, ShowRun, StartRun
-from dgn_engine.protocol.events import Event, Failed, RunStarted
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.runs import ContinueLast, ContinueRun, OpenSession, ShowRun
+from dgn_engine.protocol.training import RunStarted, StartRun
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.session.stop_signals import StopSignals
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.unused_memory import use_one_heap
 from dgn_engine.text.printable import complain, say_lines
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer.faults import Faults
-from dgn_viewer.garbage_collector import GuiGarbageCollector, install_gui_garbage_collector
 from dgn_viewer.interruption import held_back
-from dgn_viewer.notices import Notice
 from dgn_viewer.pump import EngineClient, Pump
 from dgn_viewer.settings import Settings, default_path
 from dgn_viewer.style import appearance
 from dgn_viewer.window import Window
 
+INTERVAL = 1000  # milliseconds between two looks at what has gathered
 PATIENCE = 5.0  # seconds that the engine has for its last step when the window is closed
 FIRST_PAINT = 0.3  # seconds that the display may take to show the window before the engine starts
 NAME = "dgn-viewer"
 _log = logging.getLogger(__name__)
 _UNSEEN = ("offscreen", "minimal")  # platforms on which nobody looks
+
+
+class GuiGarbageCollector(QObject):
+    """Runs Python's cyclic collector in the GUI thread only, while its parent lives.
+
+    Otherwise a training thread may be the one that destroys Qt objects, which crashes.
+    Source: Erik Janssens, pydev.blogspot.com/2014/03/should-python-garbage-collector-be.html; as
+    `pyqtgraph.util.garbage_collector`, without importing pyqtgraph.
+    """
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(collect)
+        gc.disable()
+        self._timer.start(INTERVAL)
+        self.destroyed.connect(_enable_collection)
+
+    def spare_what_is_there(self) -> None:
+        """Look at nothing that exists by now: torch alone is hundreds of thousands of objects, and
+        looking through them would hold up the window, and the run, for a fifth of a second."""
+        gc.freeze()
+
+    def stop(self) -> None:
+        """Give collection back to the interpreter."""
+        self._timer.stop()
+        gc.enable()
+
+
+def collect() -> None:
+    """Collect each generation that the interpreter would have collected, from the youngest up."""
+    counts, limits = gc.get_count(), gc.get_threshold()
+    for generation, (count, limit) in enumerate(zip(counts, limits, strict=True)):
+        if count <= limit:
+            return
+        gc.collect(generation)
+
+
+def _enable_collection() -> None:
+    gc.enable()
+
+
+def install_gui_garbage_collector(parent: QObject) -> GuiGarbageCollector:
+    """Collect garbage in the GUI thread until `parent` goes or `stop` is called."""
+    return GuiGarbageCollector(parent)
 
 
 @dataclass(frozen=True)

@@ -3,188 +3,63 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import PurePath
-from typing import Literal, get_args
+from dataclasses import replace
+from typing import get_args
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from dgn_engine.config import SETTINGS, with_places_as
-from dgn_engine.protocol import engine_events, events
-from dgn_engine.protocol.change_list import ChangesListed, ListedChange
-from dgn_engine.protocol.file_events import TrainedOn
-from dgn_engine.protocol.run_list import RunExported, RunsThinned
-from dgn_engine.protocol.run_state import Change, RunState
-from dgn_engine.text.printable import printable
+from dgn_engine.protocol.branches import ComparisonOpened
+from dgn_engine.protocol.files import FileListed, WeightsSaved, WeightsTaken
+from dgn_engine.protocol.messages import (
+    Event,
+)
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import (
+    RunExported,
+    RunsThinned,
+    SessionSaved,
+)
+from dgn_engine.protocol.training import (
+    Change,
+    ChangesListed,
+    Diverged,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+    SettingChanged,
+    UndoChanged,
+)
+from dgn_engine.protocol.watching import ProbeSetChanged
+from dgn_engine.views.event_notices import (
+    INFO,
+    OTHER_RUN,
+    Notice,
+    NoticeButton,
+    Told,
+    capitalised,
+    notice_of,
+    step_words,
+    time_of_day,
+)
 
-Kind = Literal["info", "refused", "failed"]
-_INFO = 12.0  # seconds that an info is shown
-REFUSED = 30.0  # … a refusal, unless something succeeds before
-_OVER_OFFER = 4.0  # … where an offer waits below it
+_OVER_OFFER = 4.0  # seconds that a notice is shown above an offer
 _KEPT = 50
 _EVERY_MS = 500
 _log = logging.getLogger(__name__)
-_OTHER_RUN = (events.RunStarted, events.RunShown, events.RunContinued)
 # Something that a user asked for was done.
 _SUCCESSES = (
-    *_OTHER_RUN,
+    *OTHER_RUN,
     *get_args(Change),
-    events.FileListed,
-    events.ComparisonOpened,
-    events.WeightsTaken,
-    events.WeightsSaved,
-    events.SessionSaved,
+    FileListed,
+    ComparisonOpened,
+    WeightsTaken,
+    WeightsSaved,
+    SessionSaved,
     RunExported,
     RunsThinned,
 )
-
-
-@dataclass(frozen=True)
-class NoticeButton:
-    """A button of a notice; the notice goes when it is pressed.
-
-    `possible`: whether it would still do what it says; where not, it is not shown.
-    """
-
-    text: str  # made printable, as the texts of a notice are
-    do: Callable[[], object]
-    possible: Callable[[], bool] = lambda: True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", printable(self.text))
-
-
-@dataclass(frozen=True)
-class Notice:
-    """One sentence, and details (a traceback) one click away.
-
-    `asks`: something waits for the answer, so that it stands in a row of its own. `listed`: in the
-    list of notices, too; not what is only said again. `until`: what it says is so until one of
-    these events; it stays as long.
-    """
-
-    kind: Kind
-    text: str
-    details: str = ""
-    offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
-    asks: bool = False
-    listed: bool = True
-    until: tuple[type[events.Event], ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        """That it is shown by itself; 0: until it is closed, answered, or no longer so."""
-        if self.offers or self.asks or self.until or self.kind == "failed":
-            return 0.0
-        return _INFO if self.kind == "info" else REFUSED
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "text", printable(self.text))
-        object.__setattr__(self, "details", printable(self.details, lines=True))
-
-
-def time_of_day() -> str:
-    """'14:03:20', by the clock of this machine."""
-    return time.strftime("%H:%M:%S")
-
-
-def in_form_words(text: str) -> str:
-    """A sentence that names settings as the form of a run does: 'learning rate'."""
-
-    def words(part: str, name: str) -> str:
-        if part.endswith(".options"):
-            return f"'{name}'"
-        label = SETTINGS[part][name].label
-        return f"'{label}'" if label else f"{part}.{name}"
-
-    return with_places_as(text, words)
-
-
-def refusal_in_words(what: str, reason: str) -> str:
-    """One sentence of what cannot be done and why, which names a file once."""
-    words = what.split(" ")
-    names = [PurePath(" ".join(words[place:])).name for place in range(1, len(words))]
-    if any("." in name and name in reason for name in names):
-        return reason
-    return f"Cannot {what}: {reason}" if what else reason
-
-
-def notice_of(event: events.Event) -> Notice | None:
-    """What an event says to the user, if anything."""
-    match event:
-        case events.Refused(what=what, reason=reason):
-            return Notice("refused", refusal_in_words(what, in_form_words(reason)))
-        case events.SettingsIgnored(sentences=sentences):
-            return Notice("refused", in_form_words(" ".join(sentences)))
-        case events.Failed(what=what, traceback=traceback):
-            return Notice("failed", what, traceback)
-        case events.RegimeSwapped() | events.WeightsTaken() | TrainedOn():
-            return Notice("info", event.sentence)
-        case events.ComparisonOpened(remark=remark) if remark:
-            return Notice("refused", remark)
-        case events.ComparisonClosed(reason=reason) if reason:
-            return Notice("refused", reason)
-        case events.WeightsSaved(step=step, path=path):
-            return Notice("info", f"Weights of step {step:,} saved as {path}.")
-        case events.Diverged():
-            return Notice("refused", event.sentence, until=_OTHER_RUN)
-        case engine_events.EngineRestarted():
-            return Notice("failed", event.sentence)
-        case engine_events.StepsNotCaptured():
-            return Notice("info", event.sentence)
-        case engine_events.EngineSilent() | engine_events.EngineAnswered():
-            return Notice("info", event.sentence)
-        case events.Finished(step=step):
-            return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
-        case RunExported(what=what):
-            return Notice("info", what)
-        case RunsThinned(what=what, trouble=each):
-            return Notice("info", what, each)
-        case events.RecordingPaused(reason=reason):
-            until = (events.RecordingResumed, *_OTHER_RUN)
-            return Notice("refused", f"{reason} Training goes on.", until=until)
-        case events.RecordingResumed(step=step, lost=lost):
-            gap = f"; {lost:,} lines of its log are lost" if lost else ""
-            return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
-        case events.RecordingMended(remark=remark):
-            return Notice("refused", remark)
-        case events.RecordThinned():
-            return Notice("refused", event.sentence)
-        case events.RunContinued(step=step, remark=remark):
-            exact = f" It may differ in the last bits: {remark}." if remark else ""
-            return Notice("info", f"The recorded run goes on at step {step:,}.{exact}")
-        case _:
-            return None
-
-
-def _at_step(change: ListedChange) -> str:
-    return f"{change.what} at step {change.step:,}."
-
-
-def _capital(words: str) -> str:
-    """The first letter as a sentence has it; β stays β."""
-    return words[:1].upper() + words[1:] if words[:1].isascii() else words
-
-
-@dataclass(eq=False)
-class Told:
-    """A notice that was given: when, at which step of which run, and what became of it."""
-
-    notice: Notice
-    time: str
-    run: int = 0
-    step: int | None = None  # None: there was no run
-    left: float = 0.0  # seconds until it goes; 0: when it is closed
-    open: bool = True  # not closed, not gone, not answered
-    answered: bool = False
-    change: int = 0  # number of the change that Undo (or Redo) would take back; 0: of none
-
-    @property
-    def stays(self) -> bool:
-        return self.left <= 0.0
 
 
 class Notices(QObject):
@@ -233,7 +108,7 @@ class Notices(QObject):
 
     # What happens
 
-    def on_event(self, event: events.Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Tell what the event says, if anything, and follow what can be undone."""
         if isinstance(event, ChangesListed):
             self._on_changes(event)
@@ -241,25 +116,25 @@ class Notices(QObject):
         if self._belongs_to_undo(event):
             return  # it may come between a change and its `UndoChanged`
         fresh, self._fresh = self._fresh, None
-        if isinstance(event, events.ProbeSetChanged):
+        if isinstance(event, ProbeSetChanged):
             self._said = None
         self.drop_impossible()
         self._end_refusals(event)
-        if isinstance(event, events.UndoChanged):
+        if isinstance(event, UndoChanged):
             self._changes += 1
             if fresh is not None:
                 fresh.change = self._changes
             self.changed.emit()
-        elif isinstance(event, events.RunStarted):
+        elif isinstance(event, RunStarted):
             self._changes += 1
             self._listed, self._last, self._said = ChangesListed(), None, None
             self.changed.emit()
         notice = notice_of(event)
         if notice is not None:
-            if isinstance(event, events.Diverged) and event.back_to is not None:
+            if isinstance(event, Diverged) and event.back_to is not None:
                 notice = replace(notice, offers=(self._way_back(event.step, event.back_to),))
             entry = self._tell(notice, getattr(event, "step", None))
-            if isinstance(event, (events.RegimeSwapped, events.WeightsTaken)):
+            if isinstance(event, (RegimeSwapped, WeightsTaken)):
                 self._fresh = self._said = entry
 
     def _on_changes(self, listed: ChangesListed) -> None:
@@ -275,7 +150,7 @@ class Notices(QObject):
             return
         done, known = listed.done, before.done
         if known and known[:-1] == done and listed.undone[:1] == known[-1:]:
-            words = f"Undo {_at_step(known[-1])}"
+            words = f"Undo {step_words(known[-1])}"
             if said is None and known[-1].setting:
                 what, step = known[-1].what, known[-1].step
                 words = f"Undo {what} of step {step:,} alone; the weights stay as they are."
@@ -300,8 +175,8 @@ class Notices(QObject):
             self._leave(last)
             if last in self.entries:
                 self.entries.remove(last)
-        words = _at_step(made[0])
-        self._fresh = self._last = self._tell(Notice("info", _capital(words)), made[0].step)
+        words = step_words(made[0])
+        self._fresh = self._last = self._tell(Notice("info", capitalised(words)), made[0].step)
 
     def _way_back(self, step: int, back_to: int) -> NoticeButton:
         """The button that puts the run back, for as long as it stands where it diverged."""
@@ -395,9 +270,9 @@ class Notices(QObject):
 
     # Inside
 
-    def _belongs_to_undo(self, event: events.Event) -> bool:
+    def _belongs_to_undo(self, event: Event) -> bool:
         """Order and settings that an undo has put back follow the swap that names it."""
-        follows = isinstance(event, (events.Rewired, events.SettingChanged))
+        follows = isinstance(event, (Rewired, SettingChanged))
         fresh = self._fresh.notice.text if self._fresh is not None else ""
         return follows and fresh.startswith(("Undo ", "Redo "))
 
@@ -414,7 +289,7 @@ class Notices(QObject):
         if lost:
             self.changed.emit()
 
-    def _end_refusals(self, event: events.Event) -> None:
+    def _end_refusals(self, event: Event) -> None:
         """A refusal goes with the next success, and what is no longer so goes, too."""
         done = isinstance(event, _SUCCESSES)
         over = [
@@ -437,7 +312,7 @@ class Notices(QObject):
         gone = False
         for one in [one for one in self._open if not one.stays]:
             one.left -= self._timer.interval() / 1000
-            if one.left <= (_INFO - _OVER_OFFER if offer and one.notice.kind == "info" else 0.0):
+            if one.left <= (INFO - _OVER_OFFER if offer and one.notice.kind == "info" else 0.0):
                 one.left = 0.0
                 self._leave(one)
                 gone = True

@@ -12,10 +12,9 @@ from typing import Protocol
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import Event, Stopped
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.run_curves import SAMPLES
+from dgn_engine.protocol.messages import Command, Event, Stopped
+from dgn_engine.protocol.runs import SAMPLES
 
 TICK_MS = 500  # between two looks at what nobody has told of
 

@@ -16,8 +16,8 @@ import numpy as np
 from PySide6.QtCore import QBuffer, QEventLoop, QIODevice
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import Advance
-from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
+from dgn_engine.protocol.messages import Event, Failed, Refused, Stopped
+from dgn_engine.protocol.training import Advance, Diverged, Finished, Paused
 from dgn_engine.scene.elements import Array, Scene, finite_range
 from dgn_engine.storage.atomic_write import require_replaceable, write_file
 from dgn_engine.text.printable import complain, say, say_lines

@@ -17,25 +17,20 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
-from dgn_engine.protocol.commands import (
-    CancelLoading,
-    Command,
-    GoBack,
-    OpenFile,
-    Redo,
-    Undo,
-    UndoSetting,
-)
-from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Refused
+from dgn_engine.protocol.files import OpenFile
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.run_curves import SAMPLES
+from dgn_engine.protocol.messages import Command, EngineReady, Event, Refused
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import SAMPLES, HistoryReplayed
+from dgn_engine.protocol.training import CancelLoading, GoBack, Redo, Undo, UndoSetting
 from dgn_engine.scene.panel_spec import PanelSpec
+from dgn_engine.views.event_notices import Notice, NoticeButton, time_of_day
 from dgn_engine.views.history import History
+from dgn_engine.views.past_view import BACK_TO_LIVE
 from dgn_viewer.actions import action_table as table
+from dgn_viewer.actions.action_table import playground_actions
 from dgn_viewer.actions.menus import Menus
 from dgn_viewer.actions.palette import Palette
-from dgn_viewer.actions.playground import playground_actions
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.actions.shortcuts import ShortcutSheet
 from dgn_viewer.docks.layout_history import LayoutHistory
@@ -44,7 +39,7 @@ from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector, InspectorDock
 from dgn_viewer.layer_strip.strip_widget import LayersStrip, StripBar
-from dgn_viewer.notices import Notice, NoticeButton, Notices, time_of_day
+from dgn_viewer.notices import Notices
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell import banner, window_layout
 from dgn_viewer.shell.animation_export import AnimationExport
@@ -55,7 +50,6 @@ from dgn_viewer.shell.experiment_runner import ExperimentRunner
 from dgn_viewer.shell.export import PanelExport
 from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.file_drops import DropTarget
-from dgn_viewer.shell.focus_walk import FocusWalk, name_platform_parts
 from dgn_viewer.shell.help_window import HelpWindow
 from dgn_viewer.shell.inspector_pages import Appearance, InspectorPages
 from dgn_viewer.shell.log_window import LogWindow
@@ -64,18 +58,16 @@ from dgn_viewer.shell.notice_list import NoticeList
 from dgn_viewer.shell.recent_files import RecentFiles
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
-from dgn_viewer.shell.side_columns import SideColumns
 from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.shell.tour import Tour
 from dgn_viewer.shell.tour_steps import TourActs
+from dgn_viewer.shell.window_layout import FocusWalk, SideColumns, name_platform_parts
 from dgn_viewer.style import appearance, stylesheet
-from dgn_viewer.timeline.aligned_sides import AlignedSides
 from dgn_viewer.timeline.compared_bar import ComparedBar
 from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
-from dgn_viewer.timeline.looking_back import BACK_TO_LIVE
 from dgn_viewer.timeline.step_cursor import StepCursor
-from dgn_viewer.timeline.time_bar import TimeBar
+from dgn_viewer.timeline.time_bar import AlignedSides, TimeBar
 from dgn_viewer.widgets.button_keys import press_focused_button
 
 DEFAULT_SIZE = QSize(1440, 900)
@@ -327,10 +319,18 @@ class Window(QMainWindow):
             lambda: self.theme, lambda: self._theme_choice, self.choose_theme, self._apply_theme
         )
         self.pages = InspectorPages(
-            self.inspector, lambda command: self.send(command), self.history, self.docks,
-            settings, self.registry, look, self._go_to_step, lambda: self._torch_version,
-            lambda: self.step_cursor.last_step, lambda: self.step_cursor.step,
-        )  # fmt: skip
+            self.inspector,
+            lambda command: self.send(command),
+            self.history,
+            self.docks,
+            settings,
+            self.registry,
+            look,
+            self._go_to_step,
+            lambda: self._torch_version,
+            lambda: self.step_cursor.last_step,
+            lambda: self.step_cursor.step,
+        )
         self.registry.take_keys(settings.shortcuts)
         self.registry.keys_changed.connect(self._keep_keys)
         self.palette_ = Palette(self.registry, self)
@@ -347,29 +347,48 @@ class Window(QMainWindow):
         self.menus = Menus(self.menuBar(), self.registry)
         self.strip = LayersStrip(send)
         self.toolbar = RunToolbar(
-            send, [*self._named(table.TOOLBAR_FIRST).values()],
+            send,
+            [*self._named(table.TOOLBAR_FIRST).values()],
             [*self._named(table.TOOLBAR_LAST).values()],
-        )  # fmt: skip
+        )
         play, live = self.registry["time.play"], self.registry["time.live"]
         self.time_bar = TimeBar(self.step_cursor, self.history, play, live, self)
         self.compared_bar = ComparedBar(self.compared_cursor, self.step_cursor, self)
         AlignedSides(*((bar, bar.left, bar.right) for bar in (self.time_bar, self.compared_bar)))
         self._tour_acts = TourActs(
-            self, send, now, lambda: self.history.view({}), self.docks, self.strip,
-            self.toolbar.regime, self.inspector.leave,
-        )  # fmt: skip
+            self,
+            send,
+            now,
+            lambda: self.history.view({}),
+            self.docks,
+            self.strip,
+            self.toolbar.regime,
+            self.inspector.leave,
+        )
         self.tour = Tour(self, self._tour_acts.steps(), self.theme, self._return_to_live)
         self._claims = ClaimActs(
-            self, send, lambda: self.history.view({}), self.docks, self.strip,
-            self._open_experiment, self.inspector_dock,
-        )  # fmt: skip
+            self,
+            send,
+            lambda: self.history.view({}),
+            self.docks,
+            self.strip,
+            self._open_experiment,
+            self.inspector_dock,
+        )
         inspected, recorded = table.INSPECTED_BANNER, table.RECORDED_BANNER
         self.banners = (
             banner.StandingBanner(
-                self.step_cursor, self.compared_cursor, self._named(inspected), self),
-            Banner("bar.recorded", "Recorded run", banner.recording,
-                   self._named(recorded), self, margin=4),
-        )  # fmt: skip
+                self.step_cursor, self.compared_cursor, self._named(inspected), self
+            ),
+            Banner(
+                "bar.recorded",
+                "Recorded run",
+                banner.recording,
+                self._named(recorded),
+                self,
+                margin=4,
+            ),
+        )
 
     def _parts(self) -> table.Parts:
         return table.Parts(
@@ -469,8 +488,14 @@ class Window(QMainWindow):
         self.docks.arrange()
 
     def _connect(self) -> None:
-        for part in (self.toolbar, self.strip, self.inspector, self.recorded, self.recent,
-                     self._tour_acts):  # fmt: skip
+        for part in (
+            self.toolbar,
+            self.strip,
+            self.inspector,
+            self.recorded,
+            self.recent,
+            self._tour_acts,
+        ):
             self.event_taken.connect(part.on_event)
         self.drops.other_dropped.connect(self.inspector.leave_file)
         for cursor in (self.step_cursor, self.compared_cursor):
@@ -565,9 +590,22 @@ class Window(QMainWindow):
     def _apply_theme(self) -> None:
         self.theme = appearance.resolve(self._theme_choice, self.settings.numbers)
         appearance.apply(_application(), self.theme)
-        parts = (self.docks, self.toolbar, self.strip, self.inspector, self.drops, self.results,
-            self.help, self.tour, *self.banners, self.question, self.time_bar, self.compared_bar,
-            self.notice_line, self.notice_list)  # fmt: skip
+        parts = (
+            self.docks,
+            self.toolbar,
+            self.strip,
+            self.inspector,
+            self.drops,
+            self.results,
+            self.help,
+            self.tour,
+            *self.banners,
+            self.question,
+            self.time_bar,
+            self.compared_bar,
+            self.notice_line,
+            self.notice_list,
+        )
         for part in parts:
             part.set_theme(self.theme)
         self.registry.set_icons()

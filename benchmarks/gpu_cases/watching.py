@@ -14,9 +14,9 @@ from benchmarks.timing import Seconds
 from benchmarks.training_epochs import EAGER
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.importing.from_config import build_architecture
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import StepsNotCaptured
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.training import StartRun, StepsNotCaptured
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session.engine import Engine
 from dgn_engine.training.probes import all_probes
 
@@ -34,14 +34,14 @@ class _Steps:
 
     def __init__(self, device: torch.device, steps: int, watched: bool) -> None:
         self._steps, self._watched = steps, watched
-        self._said: list[events.Event] = []
+        self._said: list[Event] = []
         self._engine = Engine(self._record, lambda _: None)
         config = replace(CONFIG, device="cuda" if device.type == "cuda" else "cpu")
         if watched:
-            self._engine.obey(do.Watch(tuple(do.ProbeRequest(name) for name in all_probes())))
-        self._engine.obey(do.StartRun(config))
+            self._engine.obey(Watch(tuple(ProbeRequest(name) for name in all_probes())))
+        self._engine.obey(StartRun(config))
 
-    def _record(self, event: events.Event) -> None:
+    def _record(self, event: Event) -> None:
         self._said.append(event)
         if isinstance(event, StepsNotCaptured):
             EAGER.append(f"{'watched' if self._watched else 'not watched'}: {event.reason}")
@@ -66,7 +66,7 @@ class _Steps:
         return wall, wall
 
     def _why_it_stands(self) -> str:
-        failures = [event for event in self._said if isinstance(event, events.Failed)]
+        failures = [event for event in self._said if isinstance(event, Failed)]
         if not failures:
             return "the run stopped by itself or diverged"
         return f"{failures[-1].what}\n{failures[-1].traceback}"

@@ -13,7 +13,8 @@ from torch import Tensor
 from dgn_engine.attachment.watched_module import REGIME, WatchedModule
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.errors import ArgumentError, UserError
-from dgn_engine.protocol.events import ProbeSet, RunStarted
+from dgn_engine.protocol.training import RunStarted
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
 from dgn_engine.training.layer_infos import layer_infos

@@ -44,9 +44,11 @@ from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrappe
 from dgn_engine.attachment.watched_run import create_folder, probe_tensors, started
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
 from dgn_engine.model.adapt.module_draws import PassRefusedError, refuse_draws
-from dgn_engine.protocol import events
-from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Frame, Reading, Watching
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.runs import RecordingPaused
+from dgn_engine.protocol.training import Finished, Measured
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder
@@ -191,10 +193,10 @@ class Watcher:
                 self._note_scores()
                 if error is None:
                     self._look(last=True)
-                    self._emit(events.Finished(self.steps))
+                    self._emit(Finished(self.steps))
                 elif isinstance(error, Exception):
                     what = f"The training script stopped: {error_kind(error)}: {_text(error)}"
-                    self._emit(events.Failed(what, _trace(error)))
+                    self._emit(Failed(what, _trace(error)))
                 else:  # Ctrl-C
                     self._recorder.note("Closed", {"step": self.steps})
             self._end()
@@ -344,7 +346,7 @@ class Watcher:
             self._budget.charge("recording", busy - self._billed, own=False)
             self._billed = busy
         for event in recorder.take_events():
-            if isinstance(event, events.RecordingPaused):
+            if isinstance(event, RecordingPaused):
                 warn(f"{event.reason} Your training goes on.")
         self._budget.settle(running=True)
         if now - self._noted >= NOTE_EVERY:
@@ -441,7 +443,7 @@ class Watcher:
         self._readings[TANGENT] = replace(reading, interval=every)
         if reading.scalars:
             seen = (reading.examples, len(self._watched.x)) if reading.examples else (0, 0)
-            self._emit(events.ProbeScalars(self.steps, TANGENT, reading.scalars, *seen))
+            self._emit(ProbeScalars(self.steps, TANGENT, reading.scalars, *seen))
 
     @contextmanager
     def _state_kept(self) -> Iterator[ReachedState]:
@@ -487,11 +489,11 @@ class Watcher:
         if train is None and loss is None and accuracy is None:
             return
         means = train or (float("nan"), float("nan"))
-        self._emit(events.Measured(self.steps, self._epoch, *means, loss, accuracy))
+        self._emit(Measured(self.steps, self._epoch, *means, loss, accuracy))
 
-    def _emit(self, event: events.Event) -> None:
+    def _emit(self, event: Event) -> None:
         if self._recorder is not None and is_logged(event):
-            soon = not isinstance(event, (events.Measured, events.ProbeScalars))
+            soon = not isinstance(event, (Measured, ProbeScalars))
             self._recorder.note(log_word(event), to_plain(event), soon)
 
     def give_up(self, error: BaseException) -> None:
@@ -508,7 +510,7 @@ class Watcher:
         with _ignored():
             try:
                 known = isinstance(error, (UserError, StateChangedError))
-                self._emit(events.Failed(self.trouble, "" if known else _trace(error)))
+                self._emit(Failed(self.trouble, "" if known else _trace(error)))
             finally:
                 self._end()
         self._recorder = None

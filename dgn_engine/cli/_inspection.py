@@ -44,8 +44,16 @@ _NEEDS_DATA = (
 
 
 _COLUMNS = (
-    "gate layer", "shape", "open", "never", "always", "τ same", "τ other", "D same", "D other",
-)  # fmt: skip
+    "gate layer",
+    "shape",
+    "open",
+    "never",
+    "always",
+    "τ same",
+    "τ other",
+    "D same",
+    "D other",
+)
 
 
 def add_inspection_options(parser: argparse.ArgumentParser) -> None:

@@ -17,8 +17,22 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import RunEstimated, StepsNotCaptured
+from dgn_engine.protocol.messages import Event, Working
+from dgn_engine.protocol.runs import (
+    RecordingMended,
+    RecordingPaused,
+    RecordingResumed,
+    RecordThinned,
+    RunContinued,
+)
+from dgn_engine.protocol.training import (
+    Measured,
+    RegimeSwapped,
+    RunEstimated,
+    RunStarted,
+    SettingsIgnored,
+    StepsNotCaptured,
+)
 from dgn_engine.text.printable import console, printable
 from dgn_engine.text.written_numbers import decimals, duration, percent, rate
 
@@ -88,43 +102,43 @@ class TrainProgressBar(_ProgressBar):
             pace = rate((step - self._first) / max(now - self._began, 1e-9))
             self._bar.update(self._task, completed=step, rate=pace)
 
-    def on_event(self, event: events.Event) -> None:
+    def on_event(self, event: Event) -> None:
         match event:
-            case events.Working():
+            case Working():
                 share = "" if event.fraction is None else f", {percent(event.fraction, 0)}"
                 self._bar.update(self._task, description=f"{event.what}{share}")
-            case events.RunStarted():
+            case RunStarted():
                 self._began = time.monotonic()
                 total = event.total_steps or None
                 self._bar.update(self._task, description=event.regime, total=total)
             case RunEstimated():
                 self._console.print(f"{event.sentence}.")
-            case events.RegimeSwapped():
+            case RegimeSwapped():
                 self._bar.update(self._task, description=event.after)
                 self._console.print(event.sentence)
-            case events.Measured():
+            case Measured():
                 self._scores(event)
-            case events.SettingsIgnored():
+            case SettingsIgnored():
                 for sentence in event.sentences:
                     self._warn(sentence)
             case StepsNotCaptured():
                 self._warn(event.sentence)
-            case events.RecordingPaused():
+            case RecordingPaused():
                 self._console.print(f"{event.reason} Training goes on.")
-            case events.RecordingMended():
+            case RecordingMended():
                 self._warn(event.remark)
-            case events.RecordingResumed():
+            case RecordingResumed():
                 lost = f"; {event.lost:,} lines of the log are lost" if event.lost else ""
                 self._console.print(f"Recording goes on at step {event.step:,}{lost}.")
-            case events.RecordThinned():
+            case RecordThinned():
                 self._console.print(event.sentence)
-            case events.RunContinued():
+            case RunContinued():
                 self._first = event.step
                 self._console.print(f"Continuing at step {event.step:,}.")
                 if event.remark:
                     self._console.print(f"Not exact to the last bit: {event.remark}.")
 
-    def _scores(self, event: events.Measured) -> None:
+    def _scores(self, event: Measured) -> None:
         self._train = f"loss {decimals(event.train_loss, 4)}"
         if event.test_accuracy is None or event.test_loss is None:
             self._bar.update(self._task, scores=self._train)

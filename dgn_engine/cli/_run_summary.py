@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol import events
+from dgn_engine.protocol.messages import Failed
+from dgn_engine.protocol.runs import (
+    RecordingMended,
+    RecordingPaused,
+    RecordingResumed,
+    RunContinued,
+)
+from dgn_engine.protocol.training import RegimeSwapped, Rewired
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.written_numbers import number, percent
@@ -62,28 +69,28 @@ def _changes(reader: RunReader) -> list[str]:
     changes = reader.summary.changes
     for event in changes[:_CHANGES]:
         match event:
-            case events.RegimeSwapped():
+            case RegimeSwapped():
                 words.append(event.sentence)
-            case events.Rewired():
+            case Rewired():
                 words.append(_wiring(event))
-            case events.RunContinued():
+            case RunContinued():
                 words.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
-            case events.RecordingPaused():
+            case RecordingPaused():
                 words.append(f"{event.reason} (step {event.step:,})")
-            case events.RecordingMended():
+            case RecordingMended():
                 words.append(f"{event.remark} (step {event.step:,})")
-            case events.RecordingResumed():
+            case RecordingResumed():
                 words.append(
                     f"Recording resumed at step {event.step:,}, {event.lost:,} lines lost."
                 )
-            case events.Failed():
+            case Failed():
                 words.append(event.what)
     if len(changes) > _CHANGES:
         words.append(f"… and {len(changes) - _CHANGES:,} changes more")
     return [f"  {sentence}" for sentence in words]
 
 
-def _wiring(event: events.Rewired) -> str:
+def _wiring(event: Rewired) -> str:
     order = " ".join(f"G{source + 1}" for source in event.order)  # as in the layers strip
     words = f"Gate layers in the order {order}"
     if event.rotation:

@@ -31,18 +31,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--panel", required=True, metavar="ID", help="spectrum, say; several on a page: ntk,overlap"
     )
     parser.add_argument(
-        "--step", metavar="N[,N]",
+        "--step",
+        metavar="N[,N]",
         help="a recorded step, or two in one picture: 0,900; without it, the last",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--chart", action="append", default=[], metavar="NAME",
+        "--chart",
+        action="append",
+        default=[],
+        metavar="NAME",
         help="of a panel with several charts this one, as -o x.csv names its files; with several "
         "panels spectrum.kernel; repeat for others",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="FILE",
+        "-o",
+        "--out",
+        type=Path,
+        metavar="FILE",
         help=f"its ending decides: {', '.join(FORMATS)}; of an animation gif or mp4",
-    )  # fmt: skip
+    )
     parser.add_argument("--format", choices=FORMATS, help="instead of an ending of --out")
     parser.add_argument("--width", type=float, metavar="INCHES", help="3.25, 6.75 or any other")
     parser.add_argument("--height", type=float, metavar="INCHES", help="else as needed")
@@ -54,26 +61,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--letters", action="store_true", help="(a), (b) … before the titles")
     parser.add_argument("--across", type=int, metavar="N", help="panels side by side")
     parser.add_argument(
-        "--legend", action="append", default=[], metavar="NAME=TEXT",
+        "--legend",
+        action="append",
+        default=[],
+        metavar="NAME=TEXT",
         help="call a curve so, mathematics between dollars; repeat for others",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--choose", action="append", default=[], metavar="OPTION=VALUE",
+        "--choose",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
         help="an option of the panel's header: show=kernel, or ntk.show=norms",
-    )  # fmt: skip
+    )
 
     parser.add_argument(
-        "--animate", metavar="FROM:TO",
+        "--animate",
+        metavar="FROM:TO",
         help="one page for each recorded step from FROM to TO, with fixed axes; 'all' for all",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--pages", type=int, default=PAGES, metavar="N",
+        "--pages",
+        type=int,
+        default=PAGES,
+        metavar="N",
         help=f"of an animation at most, spread evenly over its recorded steps (default {PAGES})",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--per-second", type=float, default=PER_SECOND, metavar="N",
+        "--per-second",
+        type=float,
+        default=PER_SECOND,
+        metavar="N",
         help=f"pages of an animation a second (default {number(PER_SECOND)})",
-    )  # fmt: skip
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -155,7 +175,7 @@ def _steps(text: str) -> tuple[int, ...]:
     from dgn_engine.figures.recorded_panels import check_steps
 
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and part.isascii() for part in parts):
+    if not all(part.isdecimal() and part.isascii() and len(part) < 16 for part in parts):
         raise UserError(f"--step '{text}' is not a step; name a recorded one, 900, or two, 0,900.")
     return check_steps(tuple(map(int, parts)))
 

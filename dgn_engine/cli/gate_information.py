@@ -48,9 +48,21 @@ if TYPE_CHECKING:
 
 SEEDS, EPOCHS, PATIENCE = 5, 200, 20  # where nobody says; enough on digits
 _FIXED = (
-    "regime", "gates_from", "weights_from", "seed", "wiring", "rotation", "shift", "tiling",
-    "beta", "epsilon", "gate_probability", "pretrain_epochs", "keep_epochs", "keep_best",
-)  # fmt: skip
+    "regime",
+    "gates_from",
+    "weights_from",
+    "seed",
+    "wiring",
+    "rotation",
+    "shift",
+    "tiling",
+    "beta",
+    "epsilon",
+    "gate_probability",
+    "pretrain_epochs",
+    "keep_epochs",
+    "keep_best",
+)
 ARRAYS = "gate-information.npz"
 _TRIED = 500  # test examples on which readings of a file are compared
 

@@ -168,11 +168,12 @@ def _repair(folder: Path, _: argparse.Namespace) -> int:
 
 def _say_sound(folder: Path) -> str:
     """That nothing in a run's folder is damaged, and what is lost or cannot be told."""
-    from dgn_engine.storage.runs.manifest import lost_in_words, why_uncertain
+    from dgn_engine.storage.runs.manifest import why_uncertain
+    from dgn_engine.storage.runs.run_reader import words_of_losses
 
     mirror = folder_layout.is_mirror(folder)
     words = " (a mirror: without checkpoints and weights)" if mirror else ""
-    why, lost = why_uncertain(folder), lost_in_words(folder)
+    why, lost = why_uncertain(folder), words_of_losses(folder)
     whole = "What is there is sound" if lost else f"{folder} is sound"
     told = f", as far as can be told: {why}" if why else ""
     return f"{whole}{words}{told}{f', but {lost}' if lost else ''}."

@@ -215,7 +215,7 @@ def _refuse_branch_options(arguments: argparse.Namespace) -> None:
 
 def _branch(arguments: argparse.Namespace) -> int:
     """Train a branch of a recorded run, in a folder of its own."""
-    from dgn_engine.protocol.run_branches import BranchChanges
+    from dgn_engine.protocol.branches import BranchChanges
     from dgn_engine.storage.runs.run_reader import RunReader
     from dgn_engine.training.branch import branch_name
 

@@ -68,10 +68,18 @@ def own_folder() -> Path:
 def child_environment() -> dict[str, str]:
     """A small environment: where modules lie, one thread, no GPU."""
     kept = (
-        "PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "HOME",
-        "PYTHONPATH", "PYTHONSAFEPATH", PARENT,
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "DYLD_LIBRARY_PATH",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "HOME",
+        "PYTHONPATH",
+        "PYTHONSAFEPATH",
+        PARENT,
         *one_thread(),
-    )  # fmt: skip
+    )
     environment = python_environment() | one_thread()
     return {
         **{key: environment[key] for key in kept if key in environment},

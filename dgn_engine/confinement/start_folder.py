@@ -34,15 +34,34 @@ _READ_TOO = frozenset({
 # and a folder or a file. A relative one is in the current folder, whether it is there yet or not.
 _LISTS = ("DIRS", "PATH", "PATHS")
 _PLACES = (
-    "CONF", "CONFIG", "DIR", "DIRECTORY", "FILE", "HOME", "OPENSSL_MODULES", "PYCACHEPREFIX", "RC",
-    "ROOT", "STARTUP", "TEMP", "TMP", "TZDIR", "USERBASE",
-)  # fmt: skip
+    "CONF",
+    "CONFIG",
+    "DIR",
+    "DIRECTORY",
+    "FILE",
+    "HOME",
+    "OPENSSL_MODULES",
+    "PYCACHEPREFIX",
+    "RC",
+    "ROOT",
+    "STARTUP",
+    "TEMP",
+    "TMP",
+    "TZDIR",
+    "USERBASE",
+)
 # Parts of names whose values are no paths, though they or their names look so: 'gres/gpu',
 # 'MIG-GPU-…/1/0', base64 of Dask's own.
 _NO_PATHS = (
-    "ALLOC_CONF", "DEVICES", "INHERIT_CONFIG", "JOB_NAME", "PLATLIBDIR", "SAFEPATH", "TRES",
+    "ALLOC_CONF",
+    "DEVICES",
+    "INHERIT_CONFIG",
+    "JOB_NAME",
+    "PLATLIBDIR",
+    "SAFEPATH",
+    "TRES",
     "_GRES",
-)  # fmt: skip
+)
 _BETWEEN = re.compile(rf"[\s,;=|'\"()\[\]{{}}{os.pathsep}]+")  # what parts the words of a value
 _URL = re.compile(r"[^\s,;]*://[^\s,;]*")
 _AT_START = ("DYLD_", "LD_", "PYTHON")  # how variables begin that are read before our code runs

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +14,43 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
 from dgn_engine.data._image_cache import DecodedImages, cached, keep
 from dgn_engine.data._image_layout import ImageLayout, lay_out
-from dgn_engine.data._image_shape import common_shape
 from dgn_engine.errors import UserError
+from dgn_engine.storage.images import image_limits
 from dgn_engine.storage.images.decoder_pool import DecoderPool, ImageSize
 from dgn_engine.storage.images.image_files import ImageFile, identity
+from dgn_engine.text.byte_counts import binary_size_in_words
+from dgn_engine.text.written_numbers import decimals
 
+VALUES = 1 << 30  # of all images together; four bytes each once they are floats
 HELD = 256 << 20  # bytes of images, as stored, that are kept from the first pass for the second
 REPORT_EVERY = 0.2  # seconds
+
+
+def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, int]:
+    """(C, H, W) that every image is brought to: the most frequent size, 1 channel if all are grey.
+
+    Raises `UserError` where they would not fit in memory together, or would take long to decode.
+    """
+    counts = Counter(measures)
+    sizes: Counter[tuple[int, int]] = Counter()
+    for measure, count in counts.items():
+        sizes[measure.height, measure.width] += count
+    height, width = max(sizes, key=lambda s: (sizes[s], s[0] * s[1], s))
+    channels = 1 if all(measure.grey for measure in counts) else 3
+    total = counts.total() * channels * height * width
+    if total > VALUES:
+        raise UserError(
+            f"{source}: {counts.total():,} images of {width}×{height} pixels need "
+            f"{binary_size_in_words(4 * total)} of memory; scale them down first."
+        )
+    pixels = sum(count * height * width for (height, width), count in sizes.items())
+    if pixels > image_limits.PIXELS_TOGETHER:
+        raise UserError(
+            f"{source}: {counts.total():,} images unpack to "
+            f"{decimals(pixels / 1e6, 0)} million pixels together, more than "
+            f"{decimals(image_limits.PIXELS_TOGETHER / 1e6, 0)} million; scale them down first."
+        )
+    return channels, height, width
 
 
 class _Progress:

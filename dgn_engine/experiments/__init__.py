@@ -11,7 +11,7 @@ from dgn_engine.experiments._experiment import (
     effective_request,
 )
 from dgn_engine.plugins import discover
-from dgn_engine.protocol.results import Claim, Figure, Findings, PlottedLine, Printed, Row
+from dgn_engine.protocol.experiments import Claim, Figure, Findings, PlottedLine, Printed, Row
 
 __all__ = [
     "Claim",

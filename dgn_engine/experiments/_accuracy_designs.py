@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import printed
-from dgn_engine.protocol.results import Printed
+from dgn_engine.protocol.experiments import Printed
 
 FC, CNN = "FC(w=128,d=6)/Adam/MNIST", "GCONV/Adam/CIFAR-10"  # rows of [NPF] Table 2
 _COLUMNS = {

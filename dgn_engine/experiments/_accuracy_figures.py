@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dgn_engine.experiments._grid import TrainedCell, averaged
-from dgn_engine.protocol.results import PRINTED_SPREAD, Figure, PlottedLine, Printed, Row
+from dgn_engine.protocol.experiments import PRINTED_SPREAD, Figure, PlottedLine, Printed, Row
 from dgn_engine.statistics import mean_and_half_width
 
 ACCURACY = "test accuracy (%)"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.experiments._power import Design, Region, enough, power
 from dgn_engine.experiments._published import claim_ids, published_claim
-from dgn_engine.protocol.results import Claim, Verdict
+from dgn_engine.protocol.experiments import Claim, Verdict
 from dgn_engine.statistics import Bounds, MeanTest, holm, mean_test
 
 LEAST = 3  # replicates below which nothing that is not exact is decided
@@ -80,9 +80,18 @@ def judge(
         raise ValueError(f"'{claim_id}' is the claim '{published_claim(claim_id)[1]}'")
     found = test.found
     made = Claim(
-        claim_id, statement, statistic + test.condition, found.mean, *found.interval(), test.n,
-        test.verdict, remark, test.exact, test.of, test.p,
-    )  # fmt: skip
+        claim_id,
+        statement,
+        statistic + test.condition,
+        found.mean,
+        *found.interval(),
+        test.n,
+        test.verdict,
+        remark,
+        test.exact,
+        test.of,
+        test.p,
+    )
     if design is None or test.exact:
         return made
     return replace(

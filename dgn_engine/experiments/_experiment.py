@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.results import Findings
+from dgn_engine.protocol.experiments import Findings
 from dgn_engine.sweep.unit import Unit
 
 if TYPE_CHECKING:

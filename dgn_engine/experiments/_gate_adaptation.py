@@ -17,7 +17,7 @@ from dgn_engine.experiments._configurations import with_training
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import printed
-from dgn_engine.protocol.results import Printed
+from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.unit import Training
 
 FROZEN, SOFT_FROZEN = "GaLU, frozen gates", "soft-GaLU, frozen gates"

@@ -20,7 +20,7 @@ from dgn_engine.experiments._test_set_error import (
     one_image,
     paired_variance,
 )
-from dgn_engine.protocol.results import Figure, PlottedLine, Printed, Row
+from dgn_engine.protocol.experiments import Figure, PlottedLine, Printed, Row
 from dgn_engine.regimes import find_regime
 from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.runs.run_answers import Mask

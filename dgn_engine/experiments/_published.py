@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from dgn_engine.experiments._experiment import Request
-from dgn_engine.protocol.results import Printed
+from dgn_engine.protocol.experiments import Printed
 
 
 @cache

@@ -210,10 +210,15 @@ def _figures(found: dict[str, Cells]) -> tuple[Figure, ...]:
     return (
         Figure("shares", "What sub-networks make of K^V_0", "blocks kept", "share (%)", lines),
         Figure(
-            "distance", "K^V_0 nears its mean with width", "width", distance, distances,
-            log_x=True, log_y=True,
+            "distance",
+            "K^V_0 nears its mean with width",
+            "width",
+            distance,
+            distances,
+            log_x=True,
+            log_y=True,
         ),
-    )  # fmt: skip
+    )
 
 
 EXPERIMENT = Experiment(

@@ -82,11 +82,16 @@ def plan(request: Request) -> Plan:
             units.append(relu)
             units += [
                 training(
-                    config, regime, seed, _cell(prefix, regime, seen, order),
-                    gates_of=relu, wiring=order, value_input=seen,
+                    config,
+                    regime,
+                    seed,
+                    _cell(prefix, regime, seen, order),
+                    gates_of=relu,
+                    wiring=order,
+                    value_input=seen,
                 )
                 for regime, seen, order in product(REGIMES, INPUTS, _orders(request))
-            ]  # fmt: skip
+            ]
     return Plan(
         tuple(units),
         (
@@ -301,18 +306,22 @@ def _differences(request: Request, name: str, cells: Cells, relu: TrainedCell) -
 
     frozen = contrast(*_mean(_of(cells, "FR-II")), *_mean(_of(cells, "FR-DI"), -1.0))
     yield judge(
-        "dual-1", f"{label}: FR-II − FR-DI", within(frozen, MARGIN[name]),
+        "dual-1",
+        f"{label}: FR-II − FR-DI",
+        within(frozen, MARGIN[name]),
         design=design("FR-II", "FR-DI"),
-    )  # fmt: skip
+    )
     learnt = contrast((1.0, relu), *_mean(_of(cells, "DL"), -1.0))
     yield judge("dual-2", f"{label}: ReLU − DL", below(learnt, 3.0), design=design("ReLU", "DL"))
     copied = contrast((1.0, relu), *_mean(_of(cells, "FL"), -1.0))
     gap = 0.0 if request.quick else round(_printed(name, "ReLU") - _printed(name, "FL"), 1)
     yield judge(
-        "dual-3", f"{label}: ReLU − FL", within(copied, NEAR, gap),
+        "dual-3",
+        f"{label}: ReLU − FL",
+        within(copied, NEAR, gap),
         "" if request.quick else f"printed is a difference of {gap:g}",
         design("ReLU", "FL"),
-    )  # fmt: skip
+    )
 
 
 def _printed(name: str, regime: str) -> float:
@@ -325,8 +334,11 @@ def _against_cntk(cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
     """Judge that FR lies below the CNTK's accuracy, the others above."""
     models = {regime: _of(cells, regime) for regime in REGIMES} | {"ReLU": [relu]}
     for regimes, test in (
-        (("FR-II", "FR-DI"), below), (("FL",), above), (("DL",), above), (("ReLU",), above),
-    ):  # fmt: skip
+        (("FR-II", "FR-DI"), below),
+        (("FL",), above),
+        (("DL",), above),
+        (("ReLU",), above),
+    ):
         found = contrast(*_mean([model for regime in regimes for model in models[regime]]))
         yield judge(
             "dual-4",

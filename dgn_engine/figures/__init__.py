@@ -1,1 +1,1 @@
-"""The same scenes on paper: PNG, SVG and PDF through matplotlib, CSV and NPZ of the data."""
+"""Scenes on paper: PNG, SVG, PDF and films by matplotlib, CSV and NPZ; panels of recorded runs."""

@@ -148,9 +148,15 @@ def _gif(
     drawn = in_palette()
     content = io.BytesIO()
     next(drawn).save(
-        content, format="GIF", save_all=True, append_images=drawn, loop=0, optimize=False,
-        duration=list(milliseconds), comment=json.dumps(about).encode(),
-    )  # fmt: skip
+        content,
+        format="GIF",
+        save_all=True,
+        append_images=drawn,
+        loop=0,
+        optimize=False,
+        duration=list(milliseconds),
+        comment=json.dumps(about).encode(),
+    )
     return content.getvalue()
 
 

@@ -19,6 +19,7 @@ BAR = 6.0  # points: width of a colour bar
 PAD = 3.0  # between an axis and its words
 KEY = 14.0  # of the line before a name in a key
 _NAMES = 0.35  # share of a chart that names at its line ends may take; else they stand above it
+_DEEPEST = 110.0  # points of an upright name below a chart
 _TURNS = 4  # layouts until nothing changes any more
 
 
@@ -80,7 +81,14 @@ def x_ticks(chart: Chart, box: Box, style: FigureStyle, turned: bool) -> list[Ti
         ticks = tuple((value, number(value)) for value, _ in ticks if value.is_integer())
     gaps = [_half(text, style, turned) for _, text in ticks]
     places = [(value - reach[0]) / (reach[1] - reach[0]) * box.width for value, _ in ticks]
-    return [ticks[index] for index in spaced(ticks, places, gaps)]
+    kept = [ticks[index] for index in spaced(ticks, places, gaps)]
+    return [(at, fitting(name, style.small, _DEEPEST)) for at, name in kept] if turned else kept
+
+
+def names_depth(chart: Chart, style: FigureStyle) -> float:
+    """Return how many points upright names below the chart take downwards."""
+    names = axis_ticks(chart.x, drawn_range(chart)[0], 5)
+    return max((min(width_of(name, style.small), _DEEPEST) for _, name in names), default=0.0)
 
 
 def _named_by_rows(chart: Chart) -> bool:
@@ -111,6 +119,8 @@ def _fit(chart: Chart, place: ChartPlace, before: ChartFit, style: FigureStyle) 
     wanted = axis_ticks(chart.x, reach, 5) if named else ()
     turned = before.turned or len(x_ticks(chart, box, style, turned=False)) < len(wanted)
     names = named_curves(chart)
+    if chart.named_above and names and not before.key:
+        turned = False  # in the next turn the names of the curves take nothing from the width
     widest = max((width_of(name, style.small) for name in names), default=0.0)
     key = before.key
     if names and (key or chart.named_above or widest > _NAMES * across):
@@ -157,7 +167,7 @@ def _margins(chart: Chart, fit: ChartFit, style: FigureStyle) -> Margins:
     names = [text for _, text in axis_ticks(chart.x, x, 5)]
     if fit.turned and _named_by_rows(chart):
         names = []
-    deep = max((width_of(text, small) for text in names), default=0.0) if fit.turned else small
+    deep = names_depth(chart, style) if fit.turned else small
     bottom = PAD + (deep + 1.0 if names else 0.0)
     bottom += size + 3.0 if chart.x.label else 0.0
     lane = small * LINE + 2.0 if chart.timed and chart.marks else 0.0

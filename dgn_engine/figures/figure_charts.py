@@ -19,13 +19,12 @@ from dgn_engine.scene.chart_layout import Box, ChartPlace, spread
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Ramp
 from dgn_engine.scene.mark_labels import mark_names
 from dgn_engine.scene.scatter import is_scattered
-from dgn_engine.scene.theme import LIGHT
+from dgn_engine.scene.theme import LIGHT, PALE
 from dgn_engine.scene.ticks import Tick, bar_ticks
 from dgn_engine.scene.typeset import plain
 
 _POINTS = 4000  # of a curve on paper; exported numbers hold all of them
 _FAINT = 0.4  # opacity of raw values behind a smoothed line
-_PALE = 0.16  # opacity of a filled area
 _DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5)), "dashdot": "-."}
 
 CORNER = 9.0  # points: the hatched corner of an estimate
@@ -67,6 +66,7 @@ def _draw_key(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> N
     further left, at most where the title does."""
     box, room, small = place.box, place.room, paper.style.small
     curves = {curve.name: curve for curve in chart.curves if not curve.faint}
+    most = room.left + box.width + room.right - KEY  # of a name that has a row of its own
     y = box.y - room.top + len(fit.title) * paper.style.size * LINE + small
     widest = max(sum(KEY + width_of(name, small) + 8.0 for name in row) - 8.0 for row in fit.key)
     left = min(box.x, max(box.x - room.left, box.x + box.width + room.right - widest))
@@ -80,7 +80,7 @@ def _draw_key(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> N
             paper.figure.add_artist(
                 Line2D(ends, [height, height], **_line(curve))  # type: ignore[arg-type]  # as in axes.plot
             )
-            paper.text(x + KEY, y, name, small, LIGHT.text)
+            paper.text(x + KEY, y, fitting(name, small, most), small, LIGHT.text)
             x += KEY + width_of(name, small) + 8.0
         y += small * LINE
 
@@ -95,9 +95,13 @@ def _draw_matrix(
 ) -> None:
     colours = _colours(matrix.ramp)
     axes.imshow(
-        np.ma.masked_invalid(matrix.values.astype(np.float64)), cmap=colours,
-        vmin=matrix.low, vmax=matrix.high, interpolation="none", aspect="auto",
-    )  # fmt: skip
+        np.ma.masked_invalid(matrix.values.astype(np.float64)),
+        cmap=colours,
+        vmin=matrix.low,
+        vmax=matrix.high,
+        interpolation="none",
+        aspect="auto",
+    )
     if not chart.small:
         for value in chart.y.lines:
             axes.axhline(value, color=WHITE, linewidth=0.5)
@@ -105,16 +109,28 @@ def _draw_matrix(
             axes.axvline(value, color=WHITE, linewidth=0.5)
     for column in matrix.dead_columns:
         axes.axvspan(
-            column - 0.5, column + 0.5, facecolor="none", edgecolor=LIGHT.muted,
-            hatch="//////", linewidth=0.0,
-        )  # fmt: skip
+            column - 0.5,
+            column + 0.5,
+            facecolor="none",
+            edgecolor=LIGHT.muted,
+            hatch="//////",
+            linewidth=0.0,
+        )
     if matrix.estimated:
         wide, high = (min(CORNER / side, 1 / 3) for side in (box.width, box.height))
         corners = ((1.0 - wide, 1.0), (1.0, 1.0), (1.0, 1.0 - high))
         axes.add_patch(
-            Polygon(corners, transform=axes.transAxes, facecolor=WHITE, edgecolor=LIGHT.muted,
-                    hatch="//////", linewidth=0.5, zorder=4, gid=f"{axes.get_gid()}.estimated")
-        )  # fmt: skip
+            Polygon(
+                corners,
+                transform=axes.transAxes,
+                facecolor=WHITE,
+                edgecolor=LIGHT.muted,
+                hatch="//////",
+                linewidth=0.5,
+                zorder=4,
+                gid=f"{axes.get_gid()}.estimated",
+            )
+        )
     if not matrix.bar or chart.small:
         return
     style = paper.style
@@ -126,13 +142,22 @@ def _draw_matrix(
         if size:  # values lie beyond this end
             corners = ((0.0, base), (1.0, base), (0.5, base + tip * size / tall))
             bar.add_patch(
-                Polygon(corners, transform=bar.transAxes, clip_on=False, linewidth=0.5,
-                        facecolor=colours(value), edgecolor=FRAME)
-            )  # fmt: skip
+                Polygon(
+                    corners,
+                    transform=bar.transAxes,
+                    clip_on=False,
+                    linewidth=0.5,
+                    facecolor=colours(value),
+                    edgecolor=FRAME,
+                )
+            )
     bar.imshow(
-        np.linspace(1.0, 0.0, ramps.EMPTY)[:, None], cmap=colours, interpolation="none",
-        aspect="auto", extent=(0.0, 1.0, matrix.low, matrix.high),
-    )  # fmt: skip
+        np.linspace(1.0, 0.0, ramps.EMPTY)[:, None],
+        cmap=colours,
+        interpolation="none",
+        aspect="auto",
+        extent=(0.0, 1.0, matrix.low, matrix.high),
+    )
     bar.xaxis.set_major_locator(NullLocator())
     bar.yaxis.tick_right()
     _fix_ticks(bar, "y", bar_ticks(chart))
@@ -162,8 +187,10 @@ def _draw_curves(axes: Axes, chart: Chart) -> None:
         name = f"{axes.get_gid()}.{plain(curve.name) or f'curve {index}'}"
         name += ".smoothed" if curve.smoothed else ""
         if curve.filled:
-            axes.fill(x, y, color=LIGHT.role(curve.role), alpha=_PALE, linewidth=0, gid=name)
+            axes.fill(x, y, color=LIGHT.role(curve.role), alpha=PALE, linewidth=0, gid=name)
             continue
+        if chart.y.log:
+            y = np.where(y > 0, y, np.nan)  # a gap, as on the screen, and no fall out of the frame
         axes.plot(x, y, **_line(curve), gid=name)  # type: ignore[arg-type]  # matplotlib's Line2D properties
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -223,10 +250,14 @@ def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle)
         words = fitting(name.text, style.small, end - name.left)  # a crowd may be wider
         end = name.left - 4.0
         axes.text(
-            name.left / box.width, (3.0 - room.bottom) / box.height, settable(words),
-            transform=axes.transAxes, size=style.small, color=LIGHT.text,
+            name.left / box.width,
+            (3.0 - room.bottom) / box.height,
+            settable(words),
+            transform=axes.transAxes,
+            size=style.small,
+            color=LIGHT.text,
             gid=f"{axes.get_gid()}.event",
-        )  # fmt: skip
+        )
 
 
 def _drawn_x(x: float, axis: Axis) -> float:
@@ -240,8 +271,8 @@ def _draw_ends(axes: Axes, chart: Chart, y: Range, box: Box, style: FigureStyle)
     """Names of curves at the right of the frame instead of a legend."""
     ends: list[tuple[Curve, float]] = []
     for curve in chart.curves:
-        finite = curve.y[np.isfinite(curve.y)]
-        if not curve.name or curve.faint or finite.size == 0 or (chart.y.log and finite[-1] <= 0):
+        finite = curve.y[np.isfinite(curve.y) & ((curve.y > 0) | (not chart.y.log))]
+        if not curve.name or curve.faint or finite.size == 0:
             continue
         value = float(np.log10(finite[-1])) if chart.y.log else float(finite[-1])
         if y[0] <= value <= y[1]:
@@ -252,6 +283,11 @@ def _draw_ends(axes: Axes, chart: Chart, y: Range, box: Box, style: FigureStyle)
     places = spread([place for _, place in ends], style.small * LINE, half, box.height - half)
     for (curve, _), place in zip(ends, places, strict=True):
         axes.text(
-            1.0 + 4.0 / box.width, place / box.height, settable(curve.name),
-            transform=axes.transAxes, size=style.small, color=LIGHT.role(curve.role), va="center",
-        )  # fmt: skip
+            1.0 + 4.0 / box.width,
+            place / box.height,
+            settable(curve.name),
+            transform=axes.transAxes,
+            size=style.small,
+            color=LIGHT.role(curve.role),
+            va="center",
+        )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from matplotlib.figure import Figure
 
 from dgn_engine.errors import UserError
-from dgn_engine.figures.chart_margins import ChartFit, laid_out
+from dgn_engine.figures.chart_margins import ChartFit, laid_out, names_depth
 from dgn_engine.figures.figure_charts import draw_chart
 from dgn_engine.figures.figure_style import FigureStyle, renamed
 from dgn_engine.figures.paper import INCH, Paper
@@ -170,7 +170,7 @@ def _placed(
         if inner is None:
             inner = _tight(way, width, _natural(way, width, style), style)
         places, fits = laid_out(way, width, inner, style)
-        if height is None and (more := _key_height(way, fits, style)):
+        if height is None and (more := _words_height(way, fits, style)):
             places, fits = laid_out(way, width, inner + more, style)
         if height is None:
             inner = max((_bottom(place) for place in places.values()), default=0.0)
@@ -187,10 +187,15 @@ def _placed(
     return next(with_room, found[0])
 
 
-def _key_height(charts: Sequence[Chart], fits: Mapping[str, ChartFit], style: FigureStyle) -> float:
-    """Return the points that the longest key above a chart takes beyond its second row."""
+def _words_height(
+    charts: Sequence[Chart], fits: Mapping[str, ChartFit], style: FigureStyle
+) -> float:
+    """Return the points that the longest key above a chart takes beyond its second row, and
+    upright names of places below it beyond one line."""
     rows = max((len(fits[chart.key].key) for chart in charts if chart.named_above), default=0)
-    return max(rows - 2, 0) * style.small * LINE
+    turned = [chart for chart in charts if chart.x.places and fits[chart.key].turned]
+    deep = max((names_depth(chart, style) - style.small for chart in turned), default=0.0)
+    return max(rows - 2, 0) * style.small * LINE + deep
 
 
 def _in_rows(charts: Sequence[Chart], most: int) -> list[Chart]:

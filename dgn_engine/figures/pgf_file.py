@@ -86,9 +86,16 @@ class _Renderer(RendererPgf):
         )
 
     def draw_text(
-        self, gc: Any, x: float, y: float, s: str, prop: Any, angle: float,
-        ismath: Any = False, mtext: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        gc: Any,
+        x: float,
+        y: float,
+        s: str,
+        prop: Any,
+        angle: float,
+        ismath: Any = False,
+        mtext: Any = None,
+    ) -> None:
         super().draw_text(gc, x, y, tex(s), prop, angle, ismath, mtext)  # type: ignore[no-untyped-call]  # matplotlib's
 
 

@@ -90,11 +90,18 @@ def script_files(
     about = "; ".join(panel.context.caption for panel in panels)
     size = tuple(float(side) for side in figure.get_size_inches())
     start = _START.format(
-        about="\n".join(textwrap.wrap(_in_docstring(about), 90)), said=_in_docstring(stem),
-        npz=f"{stem}.npz", png=f"{stem}.png", size=size,
-        settings={name: SETTINGS[name] for name in _KEPT}, white=WHITE, frame=FRAME,
-        small=style.small, muted=LIGHT.muted, line=LIGHT.line,
-    )  # fmt: skip
+        about="\n".join(textwrap.wrap(_in_docstring(about), 90)),
+        said=_in_docstring(stem),
+        npz=f"{stem}.npz",
+        png=f"{stem}.png",
+        size=size,
+        settings={name: SETTINGS[name] for name in _KEPT},
+        white=WHITE,
+        frame=FRAME,
+        small=style.small,
+        muted=LIGHT.muted,
+        line=LIGHT.line,
+    )
     text = start + "\n".join(lines) + "\n" + _END.format(dpi=style.dpi, white=WHITE)
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)

@@ -82,7 +82,7 @@ def page_bytes(
             )
         figure.savefig(
             content, format=kind, dpi=dots, facecolor=WHITE, metadata=_metadata(kind, panels)
-        )  # fmt: skip
+        )
     return content.getvalue()
 
 

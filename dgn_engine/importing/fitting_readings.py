@@ -48,8 +48,7 @@ from dgn_engine.protocol.file_reading import (
     FittingReading,
     Unsaid,
 )
-from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, StatedLayer
 
 MOST = 8  # readings in the answer
 _TRIED = 16  # geometries whose accuracy is computed

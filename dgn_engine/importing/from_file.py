@@ -81,10 +81,9 @@ from dgn_engine.protocol.file_reading import (
 )
 from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, StatedLayer
 from dgn_engine.storage.checkpoints.networks_beside import numbered_copies
 from dgn_engine.storage.checkpoints.stated_entries import hints
-from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 from dgn_engine.text.printable import plain
 
 OF_FOLDED = "Its tangent kernel is that of the folded weights."

@@ -19,8 +19,8 @@ from dgn_engine.importing.fold_batchnorm import FOLDED
 from dgn_engine.importing.foreign_keys import UngatedLayers, UnknownGates
 from dgn_engine.model.adapt.from_module import adapted_stack
 from dgn_engine.model.stack import Stack
-from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
-from dgn_engine.storage.checkpoints.stated_layers import ACTIVATION_KINDS, KINDS, StatedLayer
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, StatedLayer
+from dgn_engine.storage.checkpoints.stated_layers import ACTIVATION_KINDS, KINDS
 
 _ENDS = ("Softmax", "LogSoftmax")
 _SILENT = ("Identity", "Dropout", "Dropout2d")

@@ -24,7 +24,7 @@ import re
 from dataclasses import dataclass, field
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints.stated_layers import StatedLayer, Value
+from dgn_engine.storage.checkpoints.contents import StatedLayer, Value
 
 SKIP = "skip"
 PLACES = ("act", "bn")

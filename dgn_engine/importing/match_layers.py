@@ -25,7 +25,7 @@ from dgn_engine.importing.open_questions import unsaid_of_weights
 from dgn_engine.importing.torchvision_nets import has_skips, known_network
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Weighted, weight_shape
 from dgn_engine.model.stack import Stack
-from dgn_engine.protocol.events import LayerMatch
+from dgn_engine.protocol.files import LayerMatch
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from dgn_engine.text.printable import plain

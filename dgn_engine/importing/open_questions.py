@@ -38,8 +38,7 @@ from dgn_engine.protocol.file_reading import (
     activation_class,
     in_list,
 )
-from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, StatedLayer
 from dgn_engine.text.printable import plain
 
 TORCHVISION = "torchvision"

@@ -24,8 +24,7 @@ from dgn_engine.protocol.file_reading import (
     activation_class,
     in_list,
 )
-from dgn_engine.storage.checkpoints.contents import Array
-from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.storage.checkpoints.contents import Array, StatedLayer
 from dgn_engine.storage.checkpoints.stated_layers import in_words as layer_in_words
 from dgn_engine.text.printable import plain
 

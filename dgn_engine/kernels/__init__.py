@@ -3,6 +3,6 @@
 `__init__.pyi` lists the public names; each is imported when it is first used.
 """
 
-from dgn_engine.plugins import lazy_names
+from dgn_engine.plugins import lazy_names as _lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)
+__getattr__, __dir__, __all__ = _lazy_names(__name__, __file__)

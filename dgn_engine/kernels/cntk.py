@@ -24,6 +24,12 @@ from dgn_engine.kernels.slabs import Real, Whole, box_sum
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture
 
+_STEPS = 5
+_1_PI = 1.0 / np.pi
+# Numba compiles once per process, a few seconds; less work than this is done sooner without it.
+WORTH_COMPILING = 1e8  # pairs of positions over all layers and pairs of examples
+TILE_BYTES = 32 << 20
+
 
 def _angle_over_sine() -> Real:
     """The polynomial of θ/sin θ in u = 2t - 1, for t = cos θ in [0, 1]: (4, 5).
@@ -40,11 +46,13 @@ def _angle_over_sine() -> Real:
     return np.ascontiguousarray(powers.reshape(_STEPS, 4)[::-1].T)
 
 
-_STEPS = 5
 _POWERS = _angle_over_sine()
-_1_PI = 1.0 / np.pi
 
 
+# The convolutional limit kernel slab by slab, in the cache: the road of `cntk` where numba is.
+#
+# Σ and T of all pairs of positions never leave the cache (see `slabs`), and the arc cosine is a
+# polynomial, so that a processor does several at once. Needs numba (the extra `fast`).
 @cache
 def compiled_pairs() -> Callable[..., None]:
     """The compiled loop over pairs of examples (see `_pairs` inside); releases the GIL."""
@@ -56,10 +64,21 @@ def compiled_pairs() -> Callable[..., None]:
     window_means, rectify = jit(_window_means), jit(_rectify)
 
     def layer(
-        S_below: Real, T_below: Real, S: Real, T: Real, level: Whole, beneath: Whole,
-        geometry: Whole, shift: int, shift_below: int, one: Real, two: Real, itself: bool,
-        S_sums: Real, T_sums: Real,
-    ) -> None:  # fmt: skip
+        S_below: Real,
+        T_below: Real,
+        S: Real,
+        T: Real,
+        level: Whole,
+        beneath: Whole,
+        geometry: Whole,
+        shift: int,
+        shift_below: int,
+        one: Real,
+        two: Real,
+        itself: bool,
+        S_sums: Real,
+        T_sums: Real,
+    ) -> None:
         height, cyclic, margin = level[0], level[2], level[3]
         kernel, stride = geometry[0], geometry[1]
         origin = 0 if cyclic else max(0, -shift)
@@ -75,16 +94,30 @@ def compiled_pairs() -> Callable[..., None]:
             window_means(S_sums, pitch_below, kernel, stride, S_row, margin)
             window_means(T_sums, pitch_below, kernel, stride, T_row, margin)
             rectify(
-                S_row, T_row, margin, one[0, y], one[1, y], two[0, other], two[1, other],
+                S_row,
+                T_row,
+                margin,
+                one[0, y],
+                one[1, y],
+                two[0, other],
+                two[1, other],
                 itself and shift == 0,
-            )  # fmt: skip
+            )
 
     layer = jit(layer)
 
     def _pairs(
-        row: int, left: int, inputs: Real, deviations: Real, levels: Whole, layers: Whole,
-        shifts: Whole, floats: int, covariance: Real, tangent: Real,
-    ) -> None:  # fmt: skip
+        row: int,
+        left: int,
+        inputs: Real,
+        deviations: Real,
+        levels: Whole,
+        layers: Whole,
+        shifts: Whole,
+        floats: int,
+        covariance: Real,
+        tangent: Real,
+    ) -> None:
         """covariance[i], tangent[i]: the sums over all p, p' of Σ and T of pair (row, left + i).
 
         `deviations` (n, 2·positions of all layers): √E[q_l(p)²] and its inverse, layer by layer.
@@ -113,12 +146,21 @@ def compiled_pairs() -> Callable[..., None]:
                     else:
                         end = start + 2 * level[0] * level[1]
                         layer(
-                            S_below, T_below, S, T, level, levels[place - 1], layers[place - 1],
-                            shift, shifts[turn, place - 1],
+                            S_below,
+                            T_below,
+                            S,
+                            T,
+                            level,
+                            levels[place - 1],
+                            layers[place - 1],
+                            shift,
+                            shifts[turn, place - 1],
                             deviations[row, start:end].reshape(2, level[0], level[1]),
                             deviations[column, start:end].reshape(2, level[0], level[1]),
-                            row == column, S_sums, T_sums,
-                        )  # fmt: skip
+                            row == column,
+                            S_sums,
+                            T_sums,
+                        )
                         start = end
                         wrap(T, level, shift)
                     wrap(S, level, shift)
@@ -156,9 +198,15 @@ def _window_means(
 
 
 def _rectify(
-    S_row: Real, T_row: Real, margin: int, one: Real, one_inverse: Real, two: Real,
-    two_inverse: Real, itself: bool,
-) -> None:  # fmt: skip
+    S_row: Real,
+    T_row: Real,
+    margin: int,
+    one: Real,
+    one_inverse: Real,
+    two: Real,
+    two_inverse: Real,
+    itself: bool,
+) -> None:
     """In place, for one y: Σ becomes 2E[χχ'] and T becomes (T + Σ) ⊙ 2E[χ'χ'].
 
     `one` (x) and `two` (x'): deviations and their inverses. `itself`: x' = x is the same position
@@ -191,10 +239,6 @@ def _rectify(
             S[far] = mine * two[far] * sine + slope * S[far]
         if itself:
             S[x], T[x] = mine * two[x], kept
-
-
-# Numba compiles once per process, a few seconds; less work than this is done sooner without it.
-WORTH_COMPILING = 1e8  # pairs of positions over all layers and pairs of examples
 
 
 def map_limits(
@@ -230,9 +274,17 @@ def map_limits(
     def pairs(row: int, left: int, right: int) -> None:
         place, span = row - block.rows.start, block.column_places(slice(left, right))
         loop(
-            row, left, inputs, deviations, route.levels, route.layers, route.shifts, route.floats,
-            covariance[place, span], tangent[place, span],
-        )  # fmt: skip
+            row,
+            left,
+            inputs,
+            deviations,
+            route.levels,
+            route.layers,
+            route.shifts,
+            route.floats,
+            covariance[place, span],
+            tangent[place, span],
+        )
         if block.symmetric:
             covariance[span, place] = covariance[place, span]
             tangent[span, place] = tangent[place, span]
@@ -240,9 +292,6 @@ def map_limits(
     route.fill(pairs, block)
     pooled = float(variances[-1][0].numel()) ** 2
     return torch.from_numpy(covariance / pooled), torch.from_numpy(tangent / pooled)
-
-
-TILE_BYTES = 32 << 20
 
 
 def convolutional_limit(

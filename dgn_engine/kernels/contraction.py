@@ -19,8 +19,13 @@ from dgn_engine.model.architecture import ChannelScale, Conv, Dense, Weighted
 
 # Measured on one core: the grouped road wins until c·C_i·C_o exceeds this many P.
 GROUPED_UP_TO = 32
+CACHED = 1 << 18  # numbers of a tile of pairs of logits, every layer of which is in the cache
+Contraction = Literal["total", "perclass", "full"]
 
 
+# Convolutions inside tangent kernels: windows, and weight gradients example by example.
+#
+# Legend: n examples, c logits, C_i and C_o channels, P output positions, r = kernel².
 def wrapped(layer: Conv, z: Tensor) -> tuple[Tensor, int]:
     """Maps (n, C, H, W) padded where the layer wraps around, and the zero padding still due."""
     if not layer.circular:
@@ -77,11 +82,6 @@ def _grouped(layer: Conv, z: Tensor, delta: Tensor) -> Tensor:
         [False, True, False],
     )[1]
     return gradients
-
-
-CACHED = 1 << 18  # numbers of a tile of pairs of logits, every layer of which is in the cache
-
-Contraction = Literal["total", "perclass", "full"]
 
 
 def is_pairwise(layer: Weighted, how: Contraction, n: int, c: int, positions: int) -> bool:

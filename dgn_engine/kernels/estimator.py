@@ -28,6 +28,8 @@ from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.stack import apply_weight
 
+PASS_BYTES = 64 << 20  # of the largest layer of the examples that pass at once
+
 
 @dataclass(frozen=True)
 class PathScales:
@@ -108,6 +110,16 @@ def _signs(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Te
     return bits.flatten()[:count].to(like).mul_(2.0).sub_(1.0).reshape(tuple(shape))
 
 
+# One random value network under given gates, whose products count paths in the mean (THEORY §3).
+#
+# With independent symmetric signs as weights, E⟨h(s), h(s')⟩ over the last hidden layer h is the
+# path kernel. Layers are divided by what they add up, pooling sums, and a block and its skip are
+# weighed so that the mean is one of path counts; the constant that is left over is known.
+#
+# The sensitive S is the derivative of Λ under GGᵀ → GGᵀ + εDDᵀ. With one more independent sign ξ
+# for each gate layer and channel, ∂h = Σ ξ ∂h/∂G·D has E⟨∂h(s), ∂h(s')⟩ = S: products of different
+# layers or channels vanish in the mean, and what is left is D(s)D(s')ᵀ in the place of one layer's
+# GGᵀ. ∂h is carried along by the product rule, at the cost of a second pass.
 def random_pass(
     architecture: arch.Architecture,
     scales: PathScales,
@@ -211,9 +223,6 @@ class _RandomPass:
         assert self._inputs.sensitivities is not None
         moved = self._inputs.sensitivities[place][self._part] * self._slopes[place] * q
         self.change = moved if self.change is None else moved.addcmul_(self.change, gates)
-
-
-PASS_BYTES = 64 << 20  # of the largest layer of the examples that pass at once
 
 
 class PathEstimator:

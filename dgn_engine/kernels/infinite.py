@@ -32,6 +32,9 @@ MOST_TERMS = 3072
 TOLERANCE = 1e-10
 SAME = 1e-12  # correlations this close to one count as one
 SAME_AT_ONCE = 1024  # pairs of those, integrated at once
+Moments = tuple[Tensor, Tensor, Tensor]
+Sigmas = float | Sequence[float]
+DEEPEST = 10_000  # weight layers: as many as the deepest network ever trained (Xiao et al. 2018)
 
 
 def diagonal(one: Function, two: Function, std: Tensor) -> Tensor:
@@ -39,6 +42,11 @@ def diagonal(one: Function, two: Function, std: Tensor) -> Tensor:
     return (_on_grid(one, std) * _on_grid(two, std)) @ _root_weight().square()
 
 
+# Gaussian expectations E[f(q)g(q')] by the Mehler series, with a bound on what was cut off.
+#
+# For (q, q') ~ N(0, [[a, ρ√ab], [ρ√ab, b]]) the expectation is Σ_m f_m(√a) g_m(√b) ρᵐ, where
+# f_m(s) = E[f(s·x) h_m(x)] with the normalised Hermite polynomials h_m. Two-dimensional
+# Gauss–Hermite quadrature is poor at the kink of a soft gate.
 def expectations(
     pairs: Sequence[tuple[Function, Function]], std: Tensor, other_std: Tensor, rho: Tensor
 ) -> tuple[list[Tensor], float]:
@@ -124,10 +132,7 @@ def _on_grid(function: Function, std: Tensor) -> Tensor:
     return function(std[:, None] * _grid())
 
 
-Moments = tuple[Tensor, Tensor, Tensor]
 """A covariance (n, m) and the variances of rows (n,) and columns (m,)."""
-Sigmas = float | Sequence[float]
-DEEPEST = 10_000  # weight layers: as many as the deepest network ever trained (Xiao et al. 2018)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What training with a constant kernel does to the outputs: gradient flow and gradient descent.
+"""Learning with a constant kernel: ridge regression, gradient flow and gradient descent.
 
 Loss ½ Σ_s (f(s) − y(s))², summed over the training examples (THEORY §4): ė = −Ke with e = f − y,
 and e_{t+1} = (I − αK)e_t. For the mean over n examples take time or rate divided by n.
@@ -28,6 +28,9 @@ from dgn_engine.kernels.arguments import (
 )
 from dgn_engine.kernels.html_fields import HtmlFields
 from dgn_engine.kernels.spectra import NOISE, rounding_of
+
+ROUNDING = 1e-8  # a kernel whose halves differ by more, relative to its largest entry, is refused
+OfEigenvalues = Callable[[Tensor, float], Tensor]
 
 
 @dataclass(frozen=True)
@@ -94,9 +97,6 @@ def kernel_regression(
         right = found.argmax(1) == y[rows].argmax(1)
     r2 = float(r2_score(y[rows], found)) if len(rows) > 1 else math.nan
     return KernelRegression(found, float(right.mean()), r2, penalty)
-
-
-ROUNDING = 1e-8  # a kernel whose halves differ by more, relative to its largest entry, is refused
 
 
 @dataclass(frozen=True)
@@ -188,9 +188,6 @@ def gradient_descent(
 
     times = torch.tensor([float(t) for t in steps], dtype=torch.float64)
     return _trajectory(kernel, targets, times, rate, left, grown, block, initial, initial_test)
-
-
-OfEigenvalues = Callable[[Tensor, float], Tensor]
 
 
 def _trajectory(

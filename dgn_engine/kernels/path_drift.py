@@ -88,9 +88,11 @@ def value_product(
             case arch.Merge():
                 z = z + kept.pop()
             case arch.Dense() | arch.Conv():
-                z = weights[place].flatten(2).sum(2) @ z if weights[place].dim() > 2 else (
-                    weights[place] @ z
-                )  # fmt: skip
+                z = (
+                    weights[place].flatten(2).sum(2) @ z
+                    if weights[place].dim() > 2
+                    else (weights[place] @ z)
+                )
             case arch.ChannelScale():
                 z = weights[place] * z
         place += arch.is_weighted(node)

@@ -27,6 +27,10 @@ from dgn_engine.model.architecture import channels_matter
 from dgn_engine.model.network import GatedNetwork
 
 WORKING = 32 << 20  # of libraries, and of what is made once, whatever n is
+Terms = list[tuple[Factor, ...]]
+_ALL = frozenset((*WITH_SPECTRUM, "gates", "eigenvalues", "eigenvalues_ntk"))
+_BY_RECURSION = frozenset(("overlap", "sensitive", "npk"))
+EIGENVALUES = 9  # matrices of float64 that a spectrum works with, its kernel included
 
 
 def kernel_bytes(
@@ -84,9 +88,9 @@ def _gib(count: int) -> str:
     return f"{count / 2**30:,.3g}"
 
 
-Terms = list[tuple[Factor, ...]]
-
-
+# How many terms the path-kernel recursion keeps at once, counted without tensors.
+#
+# A twin of `walk` that follows only which gates multiply each term.
 @dataclass(frozen=True)
 class TermCount:
     """`alive`: most terms of Λ and S at once, those of open blocks included; `product_numbers`: of
@@ -158,11 +162,6 @@ class _Count:
 
 def _merged(block: Terms, skip: Terms) -> Terms:
     return [()] if block == skip == [()] else [*block, *skip]
-
-
-_ALL = frozenset((*WITH_SPECTRUM, "gates", "eigenvalues", "eigenvalues_ntk"))
-_BY_RECURSION = frozenset(("overlap", "sensitive", "npk"))
-EIGENVALUES = 9  # matrices of float64 that a spectrum works with, its kernel included
 
 
 class PeakMemory:

@@ -27,6 +27,8 @@ _TWOS = np.uint64(0x3333333333333333)
 _FOURS = np.uint64(0x0F0F0F0F0F0F0F0F)
 _SUM = np.uint64(0x0101010101010101)
 _1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+# Numba compiles once per process, a few seconds; less work than this is done sooner without it.
+WORTH_COMPILING = 1e9  # pairs of positions over all layers and pairs of examples
 
 
 @cache
@@ -41,9 +43,19 @@ def compiled_pairs() -> Callable[..., None]:
     box, box_of_three = jit(_box), jit(_box_of_three)
 
     def layer(
-        one: Bits, two: Bits, below: Real, above: Real, level: Whole, beneath: Whole,
-        geometry: Whole, scale: float, shift: int, shift_below: int, sums: Real, counts: Bits,
-    ) -> None:  # fmt: skip
+        one: Bits,
+        two: Bits,
+        below: Real,
+        above: Real,
+        level: Whole,
+        beneath: Whole,
+        geometry: Whole,
+        scale: float,
+        shift: int,
+        shift_below: int,
+        sums: Real,
+        counts: Bits,
+    ) -> None:
         height, cyclic, margin = level[0], level[2], level[3]
         kernel, stride = geometry[0], geometry[1]
         origin = 0 if cyclic else max(0, -shift)
@@ -63,9 +75,18 @@ def compiled_pairs() -> Callable[..., None]:
     layer = jit(layer)
 
     def _pairs(
-        row: int, left: int, bits: Bits, inputs: Real, levels: Whole, layers: Whole, scales: Real,
-        shifts: Whole, floats: int, flat: bool, out: Real,
-    ) -> None:  # fmt: skip
+        row: int,
+        left: int,
+        bits: Bits,
+        inputs: Real,
+        levels: Whole,
+        layers: Whole,
+        scales: Real,
+        shifts: Whole,
+        floats: int,
+        flat: bool,
+        out: Real,
+    ) -> None:
         """out[i] = K(row, left + i): all slabs of all pairs of one stretch of a row."""
         count = len(layers)
         memory = np.zeros(floats)
@@ -90,9 +111,17 @@ def compiled_pairs() -> Callable[..., None]:
                         layer(
                             bits[row, start:stop].reshape(level[0], words, level[1]),
                             bits[left + index, start:stop].reshape(level[0], words, level[1]),
-                            below, slab, level, levels[place - 1], layers[place - 1],
-                            scales[place - 1], shift, shifts[turn, place - 1], sums, counts,
-                        )  # fmt: skip
+                            below,
+                            slab,
+                            level,
+                            levels[place - 1],
+                            layers[place - 1],
+                            scales[place - 1],
+                            shift,
+                            shifts[turn, place - 1],
+                            sums,
+                            counts,
+                        )
                     wrap(slab, level, shift)
                     below = slab
                 result += total(below, levels[count], shifts[turn, count], flat)
@@ -144,9 +173,15 @@ def _box_of_three(
 
 
 def _box(
-    sums: Real, pitch: int, kernel: int, stride: int, counts: Bits, scale: float, target: Real,
+    sums: Real,
+    pitch: int,
+    kernel: int,
+    stride: int,
+    counts: Bits,
+    scale: float,
+    target: Real,
     margin: int,
-) -> None:  # fmt: skip
+) -> None:
     """τ times the window's sum over x and x' together."""
     width = (pitch - kernel) // stride + 1
     target_pitch = width + 2 * margin
@@ -157,10 +192,6 @@ def _box(
             for offset in range(kernel):
                 value += sums[(x * stride + offset) * pitch + far * stride + offset]
             target[left + far] = scale * np.float64(np.int64(counts[x, far])) * value
-
-
-# Numba compiles once per process, a few seconds; less work than this is done sooner without it.
-WORTH_COMPILING = 1e9  # pairs of positions over all layers and pairs of examples
 
 
 def packed_maps(
@@ -209,9 +240,18 @@ class PackedMaps:
         def pairs(row: int, left: int, right: int) -> None:
             out = kernel[row - block.rows.start, block.column_places(slice(left, right))]
             loop(
-                row, left, self._bits, self._images, route.levels, self._table, self._scales,
-                route.shifts, route.floats, route.flat, out,
-            )  # fmt: skip
+                row,
+                left,
+                self._bits,
+                self._images,
+                route.levels,
+                self._table,
+                self._scales,
+                route.shifts,
+                route.floats,
+                route.flat,
+                out,
+            )
 
         route.fill(pairs, block)
         return torch.from_numpy(kernel)

@@ -3,7 +3,7 @@
 Legend: n examples, P = H·W positions of a map, C channels, B pairs handled at once. Every layer's
 τ is divided by its width on the way, so that nothing overflows; `normalised` multiplies it back.
 A residual block turns K into post²(pre²·block(K) + skip(K)): all 2ᵇ sub-networks at the cost of
-one. The nodes are walked in `walk`; `terms` says what a gate after an addition does.
+one. The nodes are walked in `walk`; `walk.RecursionTerm` says what a gate after an addition does.
 """
 
 from __future__ import annotations

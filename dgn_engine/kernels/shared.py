@@ -31,6 +31,8 @@ from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.model.stack import Trace
 from dgn_engine.regimes import Trained
 
+KAPPA = 0.1  # of a hard gate's sensitivity, THEORY §5
+
 
 class JoinedTraces:
     """One trace of n examples; memory for all of them is taken with the first that is put in."""
@@ -77,9 +79,6 @@ def _tensors(trace: NetworkTrace) -> list[Tensor]:
             found += [*stack.inputs, *stack.pre, *stack.gates, stack.output, *stack.masks]
     found += trace.gate_pre
     return list({id(one): one for one in found}.values())
-
-
-KAPPA = 0.1  # of a hard gate's sensitivity, THEORY §5
 
 
 class SharedKernels:

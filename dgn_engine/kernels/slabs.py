@@ -3,6 +3,11 @@
 A window moves both positions alike, so that rows y and y' = y + δ of a pair of examples never mix
 with another δ: a recursion runs through all layers for one δ at a time. A level is what lies
 between two layers; level 0 is the Gram matrix of the inputs.
+
+Legend: a slab of level l is (rows, pitch²), a row for each y; inside it x is the slow and x' the
+fast axis, both with the next layer's margin around them, pitch = width + 2·margin. `level` is a
+row of `Route.levels`. What one layer and one pooling do to K (B, H, W, H', W'), for B pairs of
+examples and C channels, comes first, in plain torch.
 """
 
 from __future__ import annotations
@@ -26,6 +31,10 @@ from dgn_engine.model.architecture import (
     Flatten,
     GlobalAveragePool,
 )
+
+Real = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+PAIRS_AT_ONCE = 16  # between two of these the interpreter may interrupt
 
 
 def both_windows(K: Tensor, node: AveragePool) -> Tensor:
@@ -88,10 +97,6 @@ def _window_sum(K: Tensor, axis: int, kernel: int, stride: int) -> Tensor:
         total = part if total is None else total + part
     assert total is not None
     return total
-
-
-Real = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
 
 
 def input_rows(one: Real, two: Real, slab: Real, level: Whole, shift: int) -> None:
@@ -167,9 +172,6 @@ def slab_total(slab: Real, level: Whole, shift: int, flat: bool) -> float:
         for i in range(len(line)):
             sums[i] += line[i]
     return float(sums.sum())
-
-
-PAIRS_AT_ONCE = 16  # between two of these the interpreter may interrupt
 
 
 @dataclass(frozen=True)

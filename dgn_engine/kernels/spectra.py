@@ -24,6 +24,12 @@ FULL_UP_TO = 2000  # examples; above it `spectrum` takes minutes
 POWERS = 6  # products with the kernel that one round of the subspace holds
 MOST_ROUNDS = 12
 TOLERANCE = 1e-10  # of the residual, relative to the largest eigenvalue
+# A kernel has no negative eigenvalue: those that are found show how large rounding is, whatever the
+# dtype it came in, and positive ones up to so many times their size are rounding as well.
+NOISE = 10.0
+INDEFINITE = 1e-3  # of the largest eigenvalue; one as negative as that is not rounding
+MOST_CLASSES = 100_000  # a column of n numbers each; the largest known, ImageNet-21k, has 21,841
+ASYMMETRIC = 1e-3  # of the largest entry, likewise
 
 
 @dataclass(frozen=True)
@@ -117,14 +123,6 @@ def nu(kernel: Tensor, targets: Tensor, ridge: float = 0.0) -> Nu:
         raise ArgumentError(f"The ridge {ridge:.3g} is too small to invert the kernel scaled to 1.")
     value = float((y * torch.cholesky_solve(y, factor)).sum()) / y.shape[1]
     return Nu(value, n, cutoff, 0.0, ridge)
-
-
-# A kernel has no negative eigenvalue: those that are found show how large rounding is, whatever the
-# dtype it came in, and positive ones up to so many times their size are rounding as well.
-NOISE = 10.0
-INDEFINITE = 1e-3  # of the largest eigenvalue; one as negative as that is not rounding
-MOST_CLASSES = 100_000  # a column of n numbers each; the largest known, ImageNet-21k, has 21,841
-ASYMMETRIC = 1e-3  # of the largest entry, likewise
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,11 @@ class GateLayers:
         return self.sensitivities[place]
 
 
+# Path kernels channel by channel, until a weight layer mixes the channels (THEORY §3).
+#
+# Behind a weight layer every channel has the same kernel κ, and gates G make it G_c G'_c κ. An
+# addition keeps both of its summands, a gate behind it multiplies the gates of each, and only what
+# mixes the channels sums over them: K = Σ_terms ⟨M, M'⟩/C · κ, M the product of a term's gates.
 @dataclass(frozen=True)
 class RecursionTerm:
     """One summand: its kernel κ and the gates that multiply it. `by_channel`: κ has an axis of

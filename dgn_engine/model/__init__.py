@@ -1,1 +1,1 @@
-"""Gated networks: architecture, weights, gates, regimes, and networks made of files."""
+"""Gated networks: architectures, weights, gates, wiring; `adapt` makes one of an `nn.Module`."""

@@ -23,7 +23,7 @@ class Dense:
 class Conv:
     """A weight layer on maps: weight (outputs, inputs, kernel, kernel).
 
-    `normal`: batch normalisation before its gate, or γ per channel (batch_norm.py).
+    `normal`: batch normalisation before its gate, or γ per channel (`stack.BatchNorms`).
     """
 
     inputs: int

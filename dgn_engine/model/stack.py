@@ -14,6 +14,9 @@ from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture import Architecture, Conv
 from dgn_engine.model.choices import Initialisation
 
+EPSILON = 1e-5  # torch's own
+MOMENTUM = 0.1
+
 
 @dataclass(frozen=True)
 class NormParameters:
@@ -52,10 +55,11 @@ class LayerParameters:
         return self.weight or self.bias or bool(self.norms)
 
 
-EPSILON = 1e-5  # torch's own
-MOMENTUM = 0.1
-
-
+# Batch normalisation of one network: as published where it makes gates, γ alone where it does not.
+#
+# A network that gates itself, and a feature network, normalise each channel before its gate (Ioffe
+# & Szegedy 2015, arXiv:1502.03167). A value network under the gates of another is not normalised:
+# it keeps a learnable γ per channel, so that it stays linear in its inputs.
 class BatchNorms(nn.Module):
     """γ, shift, running mean and variance of each normalised layer, (C,) each.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.figures.figure_page import draw_page
@@ -17,16 +18,21 @@ from dgn_engine.figures.save_figure import page_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from dgn_engine.notebook.notebook_run import NotebookRun
 
 SCREEN = 110.0  # dots per inch
 
 
+class HasFolder(Protocol):
+    """A run of `dgn.train` or `dgn.open_run`."""
+
+    path: Path
+
+
 def figure(
-    run: NotebookRun | str | Path,
+    run: HasFolder | str | Path,
     panel: str,
     step: int | Sequence[int] | None = None,
-    choose: Sequence[str] = (),
+    choose: str | Sequence[str] = (),
     chart: str | Sequence[str] = (),
     **style: Any,
 ) -> Figure:
@@ -55,12 +61,25 @@ def figure(
                 f"{did_you_mean(name, known)}"
             )
     page_style = FigureStyle(**style)
-    steps = () if step is None else (step,) if isinstance(step, int) else tuple(step)
     charts = (chart,) if isinstance(chart, str) else chart
+    choose = (choose,) if isinstance(choose, str) else choose
     specs = find_panels(panel)
     folder = str(getattr(run, "path", run))
-    panels = panels_of_run(folder, check_steps(steps), specs, choose, charts)
+    panels = panels_of_run(folder, check_steps(_whole_steps(step)), specs, choose, charts)
     with print_style():
         drawn = draw_page(panels, page_style)
     vars(drawn)["_repr_png_"] = lambda: page_bytes(panels, "png", page_style, SCREEN)
     return drawn
+
+
+def _whole_steps(step: Any) -> tuple[int, ...]:
+    """Return the steps as integers, numpy's among them."""
+    if step is None:
+        return ()
+    given = step if isinstance(step, Sequence) and not isinstance(step, str) else (step,)
+    try:
+        return tuple(operator.index(one) for one in given)
+    except TypeError:
+        raise UserError(
+            f"step={step!r} is no step; give a recorded one, 900, or two, (0, 900)."
+        ) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document, ReportRow, read
 from dgn_engine.experiments.report.mathematics import rich
-from dgn_engine.protocol.results import Claim
+from dgn_engine.protocol.experiments import Claim
 from dgn_engine.storage.runs.folder_layout import results_root
 
 _LEFT = " style='text-align:left'"

@@ -12,8 +12,9 @@ from dgn_engine.cli._progress_bar import TrainProgressBar
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
 from dgn_engine.kernels.html_fields import html_table
-from dgn_engine.protocol.events import Measured, ProbeScalars
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.training import Measured
+from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.folder_layout import find_run, runs_root
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named

@@ -73,9 +73,15 @@ def _by_layer(view: View, reading: Reading, count: int) -> Chart:
     curves = [
         Curve("open", places(count), 100 * reading.arrays["density"], "accent", marker=True),
         Curve("dead", places(count), 100 * reading.arrays["dead"], "muted", "dash", marker=True),
-        Curve("always open", places(count), 100 * reading.arrays["always"], "cross", "dot",
-              marker=True),
-    ]  # fmt: skip
+        Curve(
+            "always open",
+            places(count),
+            100 * reading.arrays["always"],
+            "cross",
+            "dot",
+            marker=True,
+        ),
+    ]
     other = compared_reading(view, "gate_statistics")
     if other is not None and view.compared is not None:
         theirs = 100 * other.arrays["density"]
@@ -149,8 +155,9 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
     ]
     churn = reading.scalars.get("churn")
     if churn is not None:
-        facts.append(Fact("churn", percent(churn, 2), "Share of gates that switched since the last "
-                          "reading."))  # fmt: skip
+        facts.append(
+            Fact("churn", percent(churn, 2), "Share of gates that switched since the last reading.")
+        )
     return tuple(facts)
 
 

@@ -87,8 +87,14 @@ def draw(view: View) -> Shown:
     other = compared_reading(view, "ntk")
     both = [part for part in parts if other is not None and part[0] in other.arrays]
     if other is not None and view.compared is not None and both:
-        return _with(view, reading, other, view.compared, charts[0],
-                     next(part for part in both if part[0] == choice(view, PART)))  # fmt: skip
+        return _with(
+            view,
+            reading,
+            other,
+            view.compared,
+            charts[0],
+            next(part for part in both if part[0] == choice(view, PART)),
+        )
     for column, (part, name, _, _) in enumerate(parts):
         last = column == len(parts) - 1
         chart = _matrix(view, part, name, scale(part), reading, column + 1, last)

@@ -221,8 +221,9 @@ def _sub_networks(reading: Reading) -> tuple[Chart, ...]:
     """The share of each in the path kernel and in the number of paths, and what it adds."""
     arrays = reading.arrays
     parts: tuple[tuple[str, str, Role], ...] = (
-        ("paths", "of the paths", "muted"), ("shares", "of the path kernel", "value"),
-    )  # fmt: skip
+        ("paths", "of the paths", "muted"),
+        ("shares", "of the path kernel", "value"),
+    )
     found = [(words, 100 * arrays[name], role) for name, words, role in parts if name in arrays]
     y = _share_axis(np.concatenate([values for _, values, _ in found]))
     low = y.limits[0] if y.limits is not None else 0.0

@@ -77,8 +77,9 @@ def unpacked(word: str, shape: tuple[int, ...]) -> Array:
     wanted = int(np.prod(shape))
     try:
         stream = zlib.decompressobj()
-        content = stream.decompress(base64.b64decode(word, altchars=b"-_", validate=True),
-                                    wanted + 1)  # fmt: skip
+        content = stream.decompress(
+            base64.b64decode(word, altchars=b"-_", validate=True), wanted + 1
+        )
     except (ValueError, zlib.error):
         content = b""
     if len(content) != wanted or wanted > MOST_VALUES:

@@ -13,42 +13,45 @@ from pathlib import PurePath
 from typing import Literal
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
-from dgn_engine.protocol.change_list import ChangesListed
-from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent, StepsNotCaptured
-from dgn_engine.protocol.events import (
-    ComparisonClosed,
-    ComparisonOpened,
-    Diverged,
-    EngineReady,
-    Event,
-    Failed,
-    Finished,
-    HistoryReplayed,
-    Paused,
-    ProbeSetChanged,
-    Refused,
-    RegimeSwapped,
-    Rewired,
-    Running,
-    RunShown,
-    RunStarted,
-    SettingChanged,
-    Stopped,
-    UndoChanged,
-    Working,
-)
-from dgn_engine.protocol.file_events import FileScored, TrainingOffered
-from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.run_branches import (
+from dgn_engine.protocol.branches import (
     BranchBegan,
     BranchStatus,
     CheckpointsListed,
     ComparedMoved,
+    ComparisonClosed,
+    ComparisonOpened,
 )
+from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.files import FileScored, TrainingOffered
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import (
+    EngineAnswered,
+    EngineReady,
+    EngineSilent,
+    Event,
+    Failed,
+    Refused,
+    Stopped,
+    Working,
+)
+from dgn_engine.protocol.runs import HistoryReplayed, RunShown
+from dgn_engine.protocol.training import (
+    Change,
+    ChangesListed,
+    Diverged,
+    Finished,
+    Paused,
+    RegimeSwapped,
+    Rewired,
+    Running,
+    RunStarted,
+    SettingChanged,
+    StepsNotCaptured,
+    UndoChanged,
+)
+from dgn_engine.protocol.watching import ProbeSetChanged
 
 Phase = Literal["starting", "idle", "running", "paused", "finished", "stopped"]
-Change = RegimeSwapped | Rewired | SettingChanged | ProbeSetChanged
 
 
 @dataclass(frozen=True)

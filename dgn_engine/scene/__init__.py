@@ -1,1 +1,1 @@
-"""What screen and paper share: places, ticks, ramps and words of a scene. Free of Qt."""
+"""What a panel shows, as plain data, and what screen and paper share of it. Free of Qt."""

@@ -173,16 +173,24 @@ def _other_log_y(now: ChartSettings, chart: Chart) -> ChartSettings:
 
 def _last(steps: int) -> ChartRow:
     return ChartRow(
-        "Range", 0, f"Last {steps:,} steps" if steps else "All steps", is_over_steps,
-        lambda now, _: now.last == steps, lambda now, _: replace(now, last=steps),
-    )  # fmt: skip
+        "Range",
+        0,
+        f"Last {steps:,} steps" if steps else "All steps",
+        is_over_steps,
+        lambda now, _: now.last == steps,
+        lambda now, _: replace(now, last=steps),
+    )
 
 
 def _smoothing(weight: float) -> ChartRow:
     return ChartRow(
-        "Smoothing", 0 if weight else -1, number(weight) if weight else "None", is_over_steps,
-        lambda now, _: now.smoothing == weight, lambda now, _: replace(now, smoothing=weight),
-    )  # fmt: skip
+        "Smoothing",
+        0 if weight else -1,
+        number(weight) if weight else "None",
+        is_over_steps,
+        lambda now, _: now.smoothing == weight,
+        lambda now, _: replace(now, smoothing=weight),
+    )
 
 
 def _has_colours(chart: Chart) -> bool:
@@ -217,19 +225,25 @@ def _own_ramp(chart: Chart) -> Ramp | None:
 def _span(text: str, span: Span, applies: Callable[[Chart], bool] = _has_colours) -> ChartRow:
     asks: Asked = "colour_range" if span == "fixed" else ""
     return ChartRow(
-        "Colours", 0, text, applies,
+        "Colours",
+        0,
+        text,
+        applies,
         lambda now, _: now.colours.span == span,
         lambda now, _: replace(now, colours=replace(now.colours, span=span)),
         asks,
-    )  # fmt: skip
+    )
 
 
 def _map(text: str, ramp: Ramp, applies: Callable[[Chart], bool] = _has_maps) -> ChartRow:
     return ChartRow(
-        "Colours", 1, text, applies,
+        "Colours",
+        1,
+        text,
+        applies,
         lambda now, chart: (now.colours.ramp or _own_ramp(chart)) == ramp,
         partial(_with_map, ramp),
-    )  # fmt: skip
+    )
 
 
 def _with_map(ramp: Ramp, now: ChartSettings, chart: Chart) -> ChartSettings:

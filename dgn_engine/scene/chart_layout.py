@@ -153,8 +153,10 @@ def _alone(chart: Chart, charts: Sequence[Chart]) -> Chart:
         for other in charts:
             near = other.matrix
             if near is None or (near.ramp, near.low, near.high) != (
-                matrix.ramp, matrix.low, matrix.high,
-            ):  # fmt: skip
+                matrix.ramp,
+                matrix.low,
+                matrix.high,
+            ):
                 continue
             matrix = replace(matrix, bar=matrix.bar or near.bar)
             if y.ticks == () and not y.label and other.x == chart.x:

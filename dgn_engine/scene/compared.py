@@ -15,8 +15,11 @@ from dgn_engine.scene.typeset import literal
 _LONGEST = 24
 _DASH_OF_B: dict[Dash, Dash] = dict.fromkeys(("solid", "dash", "dot", "dashdot"), "dash")
 _DASHES_OF_B: dict[Dash, Dash] = {
-    "solid": "dot", "dash": "dashdot", "dot": "dash", "dashdot": "dash",
-}  # fmt: skip
+    "solid": "dot",
+    "dash": "dashdot",
+    "dot": "dash",
+    "dashdot": "dash",
+}
 
 
 def pair_labels(compared: ComparedRun) -> tuple[str, str]:
@@ -115,8 +118,15 @@ def with_difference(
         one_below = ours.narrow is not None and ours.narrow[0] < row
         narrow = (row + one_below, column + (not one_below), spans[0], spans[1])
     y = replace(made.y, label="", ticks=())
-    found = replace(made, key=key, title=f"{a} − {b}", matrix=matrix, y=y, narrow=narrow,
-                    column=theirs.column + 1)  # fmt: skip
+    found = replace(
+        made,
+        key=key,
+        title=f"{a} − {b}",
+        matrix=matrix,
+        y=y,
+        narrow=narrow,
+        column=theirs.column + 1,
+    )
     return (ours, theirs, found), ""
 
 

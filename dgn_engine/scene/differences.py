@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dgn_engine.config import SETTINGS, RunConfig
-from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.scene.panel_spec import Series, View, run_key
 from dgn_engine.text import written_numbers
 from dgn_engine.text.written_numbers import number

@@ -1,7 +1,7 @@
 """What a panel shows, as plain data: the screen, the figures, the exported numbers are made of it.
 
-A panel returns a `Scene`; `plots` draws it with pyqtgraph, `figures` with matplotlib, and the
-data export writes it as CSV or NPZ, so that all of them show the same numbers.
+A panel returns a `Scene`; `dgn_viewer.plots` draws it with pyqtgraph, `figures` with matplotlib,
+and the data export writes it as CSV or NPZ, so that all of them show the same numbers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.watching import ProbeExamples
 
 Array = NDArray[Any]
 
@@ -23,12 +23,28 @@ Array = NDArray[Any]
 
 # One meaning, one colour; resolved by `theme` for light, dark and paper.
 Role = Literal[
-    "value", "feature", "cross", "compared", "accent", "muted", "text",
-    "overlay_1", "overlay_2", "overlay_3", "overlay_4", "overlay_5", "overlay_6",
-]  # fmt: skip
+    "value",
+    "feature",
+    "cross",
+    "compared",
+    "accent",
+    "muted",
+    "text",
+    "overlay_1",
+    "overlay_2",
+    "overlay_3",
+    "overlay_4",
+    "overlay_5",
+    "overlay_6",
+]
 OVERLAYS: tuple[Role, ...] = (
-    "overlay_1", "overlay_2", "overlay_3", "overlay_4", "overlay_5", "overlay_6",
-)  # fmt: skip
+    "overlay_1",
+    "overlay_2",
+    "overlay_3",
+    "overlay_4",
+    "overlay_5",
+    "overlay_6",
+)
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 # 'gates': two luminance-separated tones, 0…1; 'sequential': cividis; 'diverging': centred on 0;
 # the others are chosen by the user: black over blue and yellow to white, white to blue, grey.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.axes import example_rows
 from dgn_engine.scene.compared import compared_view
 from dgn_engine.scene.elements import Array, Chart

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dgn_engine.protocol.commands import Purpose
-from dgn_engine.protocol.events import FileListed, FileUseCheck
+from dgn_engine.protocol.files import FileListed, FileUseCheck, Purpose
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.protocol.training import LayerInfo
 
 AGREEMENT = "agreement"
 MEANS = "means over positions"  # the fact 'differences' where no layer has single gates

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from dgn_engine.protocol.run_curves import RunCurves
+from dgn_engine.protocol.runs import RunCurves
 from dgn_engine.scene.elements import OVERLAYS, Array, Curve, Dash
 from dgn_engine.scene.panel_spec import OverlaidRun, Series, View
 from dgn_engine.scene.typeset import literal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.scene.compared import pair_labels
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_spec import PanelSpec, View

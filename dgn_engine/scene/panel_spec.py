@@ -11,10 +11,10 @@ import numpy as np
 from dgn_engine.config import RunConfig
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import RegimeEntry
-from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.training import LayerInfo, Measured, RunStarted
+from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.elements import Dash, Mark, Role, Shown
 from dgn_engine.scene.selection import Selection
 

@@ -16,7 +16,7 @@ from dgn_engine.protocol.file_reading import (
     FittingReading,
     in_list,
 )
-from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.storage.checkpoints.contents import StatedLayer
 from dgn_engine.text.written_numbers import percent
 
 GEOMETRY_ABOUT = (

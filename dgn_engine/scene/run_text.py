@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol.events import RunStarted
-from dgn_engine.protocol.run_branches import BranchStatus
+from dgn_engine.protocol.branches import BranchStatus
+from dgn_engine.protocol.training import RunStarted
 from dgn_engine.scene.panel_spec import Values, View
 from dgn_engine.text.written_numbers import number
 

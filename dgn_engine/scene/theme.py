@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from dgn_engine.scene.elements import Role
 
+PALE = 0.16  # opacity of a filled area
 DIMMED = 0.45  # opacity of what is not of the network as it is
 
 

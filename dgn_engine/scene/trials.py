@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dgn_engine.protocol.catalogue import RegimeEntry
-from dgn_engine.protocol.commands import Command, Rewire, SetValueInput, SwapRegime
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.training import Rewire, SetValueInput, SwapRegime
 from dgn_engine.scene.panel_spec import Trial, View
 
 

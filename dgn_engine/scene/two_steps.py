@@ -131,8 +131,9 @@ def _in_rows(groups: Sequence[Sequence[Chart]]) -> Iterator[Chart]:
         for chart in (group[place] for group in small if place < len(group)):
             row, column = chart.row + place * high, _PARTS * chart.column
             span = _PARTS * chart.column_span
-            yield replace(chart, row=row, column=column, column_span=span,
-                          narrow=(row, column, 1, span))  # fmt: skip
+            yield replace(
+                chart, row=row, column=column, column_span=span, narrow=(row, column, 1, span)
+            )
     rows = [group for group in groups if not group[0].small and len(group) > 1]
     others = [group[0] for group in groups if not group[0].small and len(group) == 1]
     if others:
@@ -146,8 +147,9 @@ def _in_rows(groups: Sequence[Sequence[Chart]]) -> Iterator[Chart]:
             narrow = (low, edges[place], 1, span)
             if charts is others:
                 narrow = (low + place, 0, 1, whole)
-            yield replace(chart, row=row, row_span=1, column=edges[place], column_span=span,
-                          narrow=narrow)  # fmt: skip
+            yield replace(
+                chart, row=row, row_span=1, column=edges[place], column_span=span, narrow=narrow
+            )
         row += 1
         low += len(others) if charts is others else 1
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 
-from dgn_engine.protocol.commands import Command, Shutdown
+from dgn_engine.protocol.messages import Command, Shutdown
 
 MOST = 1000  # commands that may wait for the engine; what is more is refused
 TAKEN = "taken"  # parent → child: the last frame was taken, another may be sent

@@ -19,18 +19,12 @@ from dgn_engine.importing.saved_network import (
     listing_of_checkpoint,
     our_network,
 )
-from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.compared_frames import ComparedFrames
-from dgn_engine.protocol.events import (
-    ComparisonClosed,
-    ComparisonOpened,
-    Event,
-    Measured,
-    ProbeScalars,
-    RunStarted,
-)
+from dgn_engine.protocol.branches import ComparedFrames, ComparisonClosed, ComparisonOpened
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.protocol.run_state import Change, RunState
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import Change, Measured, RunStarted
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs import run_checkpoints

@@ -10,8 +10,8 @@ from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.data._preprocessing import as_stored
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import events
-from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked, ReadingsFound
+from dgn_engine.protocol.files import CheckProgress, FileUseCheck, NetworkChecked, ReadingsFound
+from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.session.file_readings import LabelledExamples, offered_readings
 from dgn_engine.session.network_fit import DataFacts, fit_of
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
@@ -20,7 +20,7 @@ from dgn_engine.storage.checkpoints.contents import CheckpointContents
 class DataCheck:
     """At most one set of data is held; of several requests the newest counts, the others end."""
 
-    def __init__(self, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._lock = threading.Lock()
         self._newest = 0
@@ -88,12 +88,12 @@ class DataCheck:
         except _Superseded:
             return
         except UserError as refusal:
-            refused = events.FileUseCheck(False, str(refusal))
+            refused = FileUseCheck(False, str(refusal))
             checked = NetworkChecked(ticket, data, refused, data)
         except Exception as error:  # a reader's fault must not end silently
             what = f"Reading {data.name} failed: {error}."
-            checked = NetworkChecked(ticket, data, events.FileUseCheck(False, what), data)
-            self._emit(events.Failed(what, traceback.format_exc()))
+            checked = NetworkChecked(ticket, data, FileUseCheck(False, what), data)
+            self._emit(Failed(what, traceback.format_exc()))
         try:
             self._tell(number, checked)
         except _Superseded:
@@ -129,7 +129,7 @@ class DataCheck:
                     self._held = (stored, found)
         return found
 
-    def _tell(self, number: int, event: events.Event) -> None:
+    def _tell(self, number: int, event: Event) -> None:
         """Raises `_Superseded` where a newer request was made, or nobody waits any more."""
         with self._lock:
             if number != self._newest:

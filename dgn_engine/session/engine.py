@@ -1,10 +1,11 @@
 """The engine without its thread: carries out commands, takes steps, publishes what was read.
 
-Open it to see what a command does: `Engine.__init__` holds the table of all handlers.
+Open it to see what a command does: `Engine._all_handlers` is the table of all handlers.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -15,13 +16,11 @@ from typing import Any
 import torch
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events
-from dgn_engine.protocol.change_list import UndoMany
-from dgn_engine.protocol.compared_frames import CompareHeld
+from dgn_engine.protocol import branches, files, messages, runs, training, watching
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.run_branches import HoldCheckpoint, ListCheckpoints
-from dgn_engine.session.discard_question import discard_question
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import ContinueRun, DiscardConfirmation, OpenSession, RunEnding
+from dgn_engine.protocol.watching import ReportWindow, SetWatchShare
 from dgn_engine.session.file_commands import FileCommands, Shown
 from dgn_engine.session.finite_state import FiniteState, find_finite_state
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
@@ -33,23 +32,76 @@ from dgn_engine.session.run_estimate import estimate_run
 from dgn_engine.session.run_library import RunLibrary, is_session_file
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.session.unused_memory import UnusedMemory
-from dgn_engine.session.watch_commands import WatchCommands
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.index import newest_resumable
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
+from dgn_engine.text.written_numbers import number
 from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import MAKING, Run
 from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, put_back
+from dgn_engine.training.watch_budget import DRAWING, SHARE
 
 MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
 LOOK_EVERY = 0.005  # seconds between two looks at what is due, where steps are quicker
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
 # What a page asks for while it is seen: steps and readings cost afterwards what they did before.
-_ASIDE = ListCheckpoints, HoldCheckpoint, do.ListRuns, do.EstimateRun, do.ReadCurves, do.NoteRun
+_ASIDE = (
+    branches.ListCheckpoints,
+    branches.HoldCheckpoint,
+    runs.ListRuns,
+    training.EstimateRun,
+    runs.ReadCurves,
+    runs.NoteRun,
+)
 Handler = Callable[[Any], None]
+
+
+def discard_question(
+    command: Command, run: Run | None, recording: Recording | None
+) -> DiscardConfirmation | None:
+    """Ask before an unrecorded run is replaced; None where nothing would be lost."""
+    if not isinstance(command, RunEnding) or command.discard:
+        return None
+    if run is None or not run.step_count:
+        return None
+    safe = run.recorded if recording is None else not recording.paused
+    if safe:  # without a recording: it failed, and its folder has the run up to then
+        return None
+    where = command.path if isinstance(command, OpenSession) else command.folder
+    shown = not isinstance(command, ContinueRun)
+    anyway = replace(command, discard=True)
+    return DiscardConfirmation(run.step_count, Path(where).name, shown, anyway)
+
+
+class WatchCommands:
+    """Keeps the user's share for the runs that follow."""
+
+    def __init__(self) -> None:
+        self._share = SHARE
+
+    def employ(self, run: Run) -> None:
+        """A run begins: it is watched as the user wants it."""
+        run.budget.share = self._share
+
+    def set_share(self, command: SetWatchShare, run: Run | None) -> None:
+        """Raises `UserError` for what is no share."""
+        share = command.share
+        if not 0.0 < share <= 1.0:
+            raise UserError(f"A share of {number(share)} is none: give one above 0, and at most 1.")
+        self._share = share
+        if run is not None:
+            self.employ(run)
+
+    def charge_window(self, command: ReportWindow, run: Run | None) -> None:
+        """A window in another process delays training only where both need the same core."""
+        apart = command.process != os.getpid()
+        if run is None or (apart and (os.cpu_count() or 1) > torch.get_num_threads()):
+            return
+        run.budget.charge(DRAWING, command.drawing, own=False)
+        run.budget.charge("window", command.other, own=False)
 
 
 class Engine:
@@ -57,7 +109,7 @@ class Engine:
 
     def __init__(
         self,
-        emit: Callable[[events.Event], None],
+        emit: Callable[[messages.Event], None],
         publish: Callable[[Frame], None],
         data_root: str = "",
         runs_root: str = "",
@@ -78,87 +130,99 @@ class Engine:
         self._stop_at: int | None = None
         self._look_at = 0.0  # when what is due is looked at again
         self._unused = UnusedMemory()
-        self._requests: tuple[do.ProbeRequest, ...] = ()
+        self._requests: tuple[watching.ProbeRequest, ...] = ()
         worker = ReadingWorker()
-        self._files = files = FileCommands(emit, worker)
-        self._heavy = readings = ReadingCommands(self._emit, worker, files.comparison)
-        self._library = library = RunLibrary(emit, runs_root)
-        self._publisher = FramePublisher(publish, files.comparison)
+        self._files = opened = FileCommands(emit, worker)
+        self._heavy = ReadingCommands(self._emit, worker, opened.comparison)
+        self._library = RunLibrary(emit, runs_root)
+        self._publisher = FramePublisher(publish, opened.comparison)
         self._finite: FiniteState | None = None  # what a diverged run can be put back to
         self._gone_back_to: FiniteState | None = None  # held, for a run that diverges once more
         self._tried: set[int] = set()  # steps of states that led to divergence once more
-        self._undo = UndoHistory(self._emit, files.name_of, readings.choose)
-        self._watching = watching = WatchCommands()
-        self._branches = Branches(self._emit, files.comparison, runs_root)
-        self.handlers: dict[type[do.Command], Handler] = {
-            do.StartRun: self._start,
-            do.EstimateRun: self._estimate,
-            do.ContinueRun: self._continue,
-            do.ContinueLast: self._continue_last,
-            do.Resume: self._resume,
-            do.Advance: self._resume,
-            do.Pause: self._in_run(lambda run, _: self._pause(run)),
-            do.Reset: self._reset,
-            do.SwapRegime: self._in_run(lambda run, c: run.swap(c.regime, c.restart_value)),
-            do.Rewire: self._in_run(lambda run, c: run.rewire(c.order)),
-            do.Rotate: self._in_run(lambda run, c: run.rotate(c.rotation, c.shift)),
-            do.SetLearningRate: self._in_run(lambda run, c: run.set_learning_rate(c.learning_rate)),
-            do.SetBeta: self._in_run(lambda run, c: run.set_beta(c.beta)),
-            do.SetValueInput: self._in_run(lambda run, c: run.set_value_input(c.value_input)),
-            do.SetPace: self._in_run(lambda run, c: run.set_pace(c.steps_per_second)),
-            do.SaveWeights: self._in_run(lambda run, c: run.save(Path(c.path))),
-            do.Undo: lambda _: self._undo.undo(self.run),
-            do.UndoSetting: lambda _: self._undo.undo_setting(self.run),
-            do.Redo: lambda _: self._undo.redo(self.run),
-            do.GoBack: self._in_run(lambda run, _: self._go_back(run)),
-            UndoMany: lambda command: self._undo.undo_many(command, self.run),
-            do.Watch: lambda command: self._watch(command.requests),
-            do.CancelReading: self._on_shown(readings.cancel),
-            do.CancelLoading: lambda _: self._cancelled.clear(),  # nothing is being read any more
-            do.GoOnReading: self._on_shown(readings.go_on),
-            **{kind: self._on_shown(act) for kind, act in readings.about_probe_set.items()},
-            do.SetWatchShare: lambda command: watching.set_share(command, self.run),
-            do.ReportWindow: lambda command: watching.charge_window(command, self.run),
-            do.OpenFile: self._open_file,
-            do.PickTensors: self._on_shown(files.pick),
-            do.SayReading: self._on_shown(files.say),
-            do.TakeGates: self._on_shown(files.take_gates),
-            do.TakeWeights: self._on_shown(files.take_weights),
-            do.BeginWithBiases: self._in_run(self._begin_with_biases),
-            do.CompareFile: self._on_shown(files.compare_file),
-            do.CompareRun: lambda c: files.compare_run(c, self._shown, library.shown is not None),
-            CompareHeld: self._in_run(lambda run, c: files.compare_held(c, run, self._number)),
-            do.CloseComparison: self._close_comparison,
-            do.CloseFile: self._close_file,
-            do.CheckNetwork: self._on_shown(files.check),
-            do.InspectFile: self._on_shown(self._inspect),
-            do.TrainOn: self._train_on,
-            do.ListRuns: library.list_runs,
-            do.NoteRun: library.note,
-            do.DeleteRun: library.delete,
-            do.ThinRuns: library.thin,
-            do.ExportRun: library.export,
-            do.ReadCurves: library.read_curves,
-            do.ShowRun: lambda command: library.read(command, self._recording),
-            do.OpenSession: library.open_session,
-            do.SaveSession: self._save_session,
-            do.Shutdown: lambda _: self.close(),
-            **self._branches.handlers(
-                self._run_for,
-                lambda: self._recording,
-                self._seconds_a_step,
+        self._undo = UndoHistory(self._emit, opened.name_of, self._heavy.choose)
+        self._watching = WatchCommands()
+        self._branches = Branches(self._emit, opened.comparison, runs_root)
+        self.handlers = self._all_handlers()
+
+    def _all_handlers(self) -> dict[type[messages.Command], Handler]:
+        """Return what carries out each command, in the order of the modules of `protocol`."""
+        opened, readings, library = self._files, self._heavy, self._library
+        budget, branch, undo = self._watching, self._branches, self._undo
+        in_run, on_shown = self._in_run, self._on_shown
+        return {
+            training.StartRun: self._start,
+            training.EstimateRun: self._estimate,
+            # Nothing is being read any more.
+            training.CancelLoading: lambda _: self._cancelled.clear(),
+            training.Resume: self._resume,
+            training.Advance: self._resume,
+            training.Pause: in_run(lambda run, _: self._pause(run)),
+            training.Reset: self._reset,
+            training.GoBack: in_run(lambda run, _: self._go_back(run)),
+            training.SwapRegime: in_run(lambda run, c: run.swap(c.regime, c.restart_value)),
+            training.Rewire: in_run(lambda run, c: run.rewire(c.order)),
+            training.Rotate: in_run(lambda run, c: run.rotate(c.rotation, c.shift)),
+            training.SetLearningRate: in_run(lambda run, c: run.set_learning_rate(c.learning_rate)),
+            training.SetBeta: in_run(lambda run, c: run.set_beta(c.beta)),
+            training.SetValueInput: in_run(lambda run, c: run.set_value_input(c.value_input)),
+            training.SetPace: in_run(lambda run, c: run.set_pace(c.steps_per_second)),
+            training.Undo: lambda _: undo.undo(self.run),
+            training.UndoSetting: lambda _: undo.undo_setting(self.run),
+            training.UndoMany: lambda c: undo.undo_many(c, self.run),
+            training.Redo: lambda _: undo.redo(self.run),
+            watching.Watch: lambda c: self._watch(c.requests),
+            watching.SetWatchShare: lambda c: budget.set_share(c, self.run),
+            watching.ReportWindow: lambda c: budget.charge_window(c, self.run),
+            watching.CancelReading: on_shown(readings.cancel),
+            watching.GoOnReading: on_shown(readings.go_on),
+            watching.SetProbeExamples: on_shown(readings.choose_number),
+            watching.ChooseProbeSet: on_shown(readings.choose_set),
+            watching.ChooseMisclassified: on_shown(readings.choose_misclassified),
+            watching.ListExamples: on_shown(readings.list_examples),
+            files.OpenFile: self._open_file,
+            files.PickTensors: on_shown(opened.pick),
+            files.SayReading: on_shown(opened.say),
+            files.CloseFile: self._close_file,
+            files.TakeGates: on_shown(opened.take_gates),
+            files.TakeWeights: on_shown(opened.take_weights),
+            files.BeginWithBiases: in_run(self._begin_with_biases),
+            files.InspectFile: on_shown(self._inspect),
+            files.CheckNetwork: on_shown(opened.check),
+            files.TrainOn: self._train_on,
+            files.SaveWeights: in_run(lambda run, c: run.save(Path(c.path))),
+            runs.ContinueRun: self._continue,
+            runs.ContinueLast: self._continue_last,
+            runs.ListRuns: library.list_runs,
+            runs.NoteRun: library.note,
+            runs.DeleteRun: library.delete,
+            runs.ThinRuns: library.thin,
+            runs.ExportRun: library.export,
+            runs.ReadCurves: library.read_curves,
+            runs.ShowRun: lambda c: library.read(c, self._recording),
+            runs.OpenSession: library.open_session,
+            runs.SaveSession: self._save_session,
+            branches.StartBranch: in_run(lambda run, c: branch.start(c, run, self._recording)),
+            branches.StopBranch: lambda _: branch.stop(),
+            branches.ListCheckpoints: in_run(lambda run, _: self._list_checkpoints(run)),
+            branches.HoldCheckpoint: self._hold_checkpoint,
+            branches.CompareFile: on_shown(opened.compare_file),
+            branches.CompareRun: lambda c: opened.compare_run(
+                c, self._shown, library.shown is not None
             ),
+            branches.CompareHeld: in_run(lambda run, c: opened.compare_held(c, run, self._number)),
+            branches.CloseComparison: self._close_comparison,
+            messages.Shutdown: lambda _: self.close(),
         }
 
     def announce(self) -> None:
-        self._emit(events.EngineReady(catalogue_here(self._data_root), torch.__version__))
+        self._emit(messages.EngineReady(catalogue_here(self._data_root), torch.__version__))
 
-    def obey(self, command: do.Command) -> None:
+    def obey(self, command: messages.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
         self._look_at = 0.0
         if self.run is not None and isinstance(command, _ASIDE):
             self.run.budget.overhead.disturb()
-        elif self.run is not None and not isinstance(command, do.ReportWindow):
+        elif self.run is not None and not isinstance(command, watching.ReportWindow):
             self.run.budget.overhead.forget()
         self._attempt(command.in_words(), lambda: self._execute(command))
         if self._shown is not None and self._shown.probe_schedule.dropped:
@@ -250,11 +314,11 @@ class Engine:
         try:
             act()
         except UserError as refusal:
-            self._emit(events.Refused(what, str(refusal)))
+            self._emit(messages.Refused(what, str(refusal)))
         except Exception as error:  # the session must outlive any fault
             self._fail(f"{what} failed", error)
 
-    def _execute(self, command: do.Command) -> None:
+    def _execute(self, command: messages.Command) -> None:
         question = discard_question(command, self.run, self._recording)
         if question is not None:
             self._emit(question)
@@ -265,7 +329,7 @@ class Engine:
         """A handler that needs a run that trains."""
         return lambda command: act(self._run_for(command), command)
 
-    def _run_for(self, command: do.Command) -> Run:
+    def _run_for(self, command: messages.Command) -> Run:
         if self.run is not None:
             return self.run
         if self._inspected is not None:
@@ -279,7 +343,7 @@ class Engine:
     def _on_shown(self, act: Callable[[Any, Shown], None]) -> Handler:
         """A handler that needs a run, or a network that is inspected."""
 
-        def handle(command: do.Command) -> None:
+        def handle(command: messages.Command) -> None:
             act(command, self._shown or self._run_for(command))
 
         return handle
@@ -292,7 +356,7 @@ class Engine:
     def _shown(self) -> Shown | None:
         return self.run or self._inspected
 
-    def _start(self, command: do.StartRun) -> None:
+    def _start(self, command: training.StartRun) -> None:
         """The old run goes on unless the new one can begin."""
         self._heavy.expect(command.config)
         run = Run(
@@ -307,7 +371,7 @@ class Engine:
         )
         self._begin(run, command.paused)
 
-    def _estimate(self, command: do.EstimateRun) -> None:
+    def _estimate(self, command: training.EstimateRun) -> None:
         recorded, seconds = bool(self._runs_root), self._seconds_a_step() if self.running else None
         self._emit_unrecorded(estimate_run(command.config, self.run, recorded, seconds))
 
@@ -326,7 +390,7 @@ class Engine:
         """Bytes that the run in progress gives back when another takes its place."""
         return 0.0 if self.run is None else float(self.run.memory.lasting)
 
-    def _train_on(self, command: do.TrainOn) -> None:
+    def _train_on(self, command: files.TrainOn) -> None:
         """The network stays inspected unless a run of it can begin."""
         if self._inspected is None:
             raise UserError("No network is inspected: open a file as a network first.")
@@ -334,30 +398,30 @@ class Engine:
         self._begin(run, command.paused)
         self._emit(told)
 
-    def _begin_with_biases(self, old: Run, command: do.BeginWithBiases) -> None:
+    def _begin_with_biases(self, old: Run, command: files.BeginWithBiases) -> None:
         """The old run goes on unless the file fits one with biases; the copy can be undone."""
         config = self._files.check_with_biases(command, old)
-        self._start(do.StartRun(config, paused=not self.running))
+        self._start(training.StartRun(config, paused=not self.running))
         if command.purpose == "gates":
-            self._execute(do.TakeGates(command.ticket, command.restart_value))
+            self._execute(files.TakeGates(command.ticket, command.restart_value))
         else:
-            self._execute(do.TakeWeights(command.ticket))
+            self._execute(files.TakeWeights(command.ticket))
 
     def _begin(self, run: Run, paused: bool) -> None:
         """Put a run that has just been made in the place of the old one, and record it."""
         self._replace_run(run, paused)
         ignored = run.ignored(live=True, recorded=bool(self._runs_root))
         if ignored:
-            self._emit(events.SettingsIgnored(tuple(one.sentence for one in ignored)))
+            self._emit(training.SettingsIgnored(tuple(one.sentence for one in ignored)))
         if self._runs_root:
             try:
                 folder = create_named(Path(self._runs_root), run.config)
                 self._recording = begin_recording(folder, run, self._emit)
             except UserError as refusal:  # it can be watched all the same
-                self._emit(events.RecordingPaused(f"{refusal} This run is not recorded."))
+                self._emit(runs.RecordingPaused(f"{refusal} This run is not recorded."))
         run.emit_settings()
 
-    def _continue(self, command: do.ContinueRun) -> None:
+    def _continue(self, command: runs.ContinueRun) -> None:
         """The old run goes on unless the recorded one can."""
         folder = RunFolder(Path(command.folder))
         try:
@@ -381,15 +445,15 @@ class Engine:
         self._recording = Recording(folder, run, self._emit)
         run.emit_settings()
 
-    def _continue_last(self, command: do.ContinueLast) -> None:
+    def _continue_last(self, command: runs.ContinueLast) -> None:
         """A run that cannot go on is refused in a sentence, and the other one begins."""
         folder = newest_resumable(Path(self._runs_root)) if self._runs_root else None
         if folder is not None:
             try:
-                return self._continue(do.ContinueRun(str(folder), command.paused))
+                return self._continue(runs.ContinueRun(str(folder), command.paused))
             except UserError as refusal:
-                self._emit(events.Refused(command.in_words(), str(refusal)))
-        return self._start(do.StartRun(command.otherwise, command.paused))
+                self._emit(messages.Refused(command.in_words(), str(refusal)))
+        return self._start(training.StartRun(command.otherwise, command.paused))
 
     def _replace_run(self, run: Run, paused: bool) -> None:
         """Put `run` in the place of the old one, whose folder is finished."""
@@ -406,9 +470,9 @@ class Engine:
         self._emit(run.started(paused))
         self._heavy.meet(run)
 
-    def _resume(self, command: do.Resume | do.Advance) -> None:
+    def _resume(self, command: training.Resume | training.Advance) -> None:
         if self._library.shown is not None:
-            self._continue(do.ContinueRun(str(self._library.folder_to_continue()), paused=True))
+            self._continue(runs.ContinueRun(str(self._library.folder_to_continue()), paused=True))
         run = self._run_for(command)
         if run.diverged:
             back = "" if self._finite is None else f"go back to step {self._finite.step:,}, "
@@ -417,11 +481,11 @@ class Engine:
             )
         if run.finished:
             run.total_steps = 0  # asked for more than was planned: until stopped
-        steps = max(1, command.steps) if isinstance(command, do.Advance) else None
+        steps = max(1, command.steps) if isinstance(command, training.Advance) else None
         self._stop_at = None if steps is None else run.step_count + steps
         self.running = True
         self._publisher.rate = StepRate()
-        self._emit(events.Running(run.step_count))
+        self._emit(training.Running(run.step_count))
 
     def _go_back(self, run: Run) -> None:
         """Put a diverged run back to its newest finite state; it stays paused."""
@@ -436,7 +500,7 @@ class Engine:
         self._gone_back_to, self._finite = self._finite, None
         self._pause(run)
 
-    def _with_way_back(self, event: events.Diverged) -> events.Diverged:
+    def _with_way_back(self, event: training.Diverged) -> training.Diverged:
         """The event with the state that the run can be put back to, which is held from now on."""
         run = self.run
         if run is None:
@@ -446,24 +510,24 @@ class Engine:
             return event
         return replace(event, back_to=found.step, stored=found.stored)
 
-    def _reset(self, command: do.Reset) -> None:
+    def _reset(self, command: training.Reset) -> None:
         if self._library.shown is not None:
-            self._start(do.StartRun(self._library.shown.config))
+            self._start(training.StartRun(self._library.shown.config))
         else:
-            self._start(do.StartRun(self._run_for(command).config, paused=not self.running))
+            self._start(training.StartRun(self._run_for(command).config, paused=not self.running))
 
     def _pause(self, run: Run) -> None:
         self.running = False
         self._stop_at = None
         run.settle()
-        self._emit(events.Paused(run.step_count))
+        self._emit(training.Paused(run.step_count))
 
-    def _watch(self, requests: tuple[do.ProbeRequest, ...]) -> None:
+    def _watch(self, requests: tuple[watching.ProbeRequest, ...]) -> None:
         if self._library.shown is not None:
             self._publish(self._library.shown.frame_for(self._runs, requests))
         left = {one.probe for one in self._requests} - {one.probe for one in requests}
         if left and self.run is not None:
-            self._emit(events.ProbesLeft(self.run.step_count, tuple(sorted(left))))
+            self._emit(watching.ProbesLeft(self.run.step_count, tuple(sorted(left))))
         self._requests = requests
         self._files.comparison.watch(requests)
         if self._shown is not None:
@@ -478,14 +542,23 @@ class Engine:
         comparison = self._files.comparison
         return shown.frame(comparison.readings, comparison.number)
 
-    def _open_file(self, command: do.OpenFile) -> None:
+    def _open_file(self, command: files.OpenFile) -> None:
         """A session is opened as one, under whatever name it was dropped."""
         if is_session_file(Path(command.path)):
-            self._execute(do.OpenSession(command.path))
+            self._execute(runs.OpenSession(command.path))
         else:
             self._on_shown(self._files.open)(command)
 
-    def _inspect(self, command: do.InspectFile, shown: Shown) -> None:
+    def _list_checkpoints(self, run: Run) -> None:
+        seconds = self._seconds_a_step() or 0.0
+        self._branches.list_checkpoints(run.number, self._recording, seconds)
+
+    def _hold_checkpoint(self, command: branches.HoldCheckpoint) -> None:
+        self._branches.hold_checkpoint(command, self._recording)
+        if command.step is not None:
+            self._list_checkpoints(self._run_for(command))
+
+    def _inspect(self, command: files.InspectFile, shown: Shown) -> None:
         """The run goes on unless the network can be shown."""
         self._heavy.warm(shown.config.device)  # it is loaded while the network is made
         opened = self._files.opened(command, shown)
@@ -502,15 +575,15 @@ class Engine:
         self._files.forget(command.ticket)
         self._heavy.meet(inspected)
 
-    def _close_comparison(self, _: do.CloseComparison) -> None:
+    def _close_comparison(self, _: branches.CloseComparison) -> None:
         self._files.close_comparison(self._shown)
         self._unused.expect()
 
-    def _close_file(self, command: do.CloseFile) -> None:
+    def _close_file(self, command: files.CloseFile) -> None:
         self._files.forget(command.ticket)
         self._unused.expect()
 
-    def _save_session(self, command: do.SaveSession) -> None:
+    def _save_session(self, command: runs.SaveSession) -> None:
         frame = None if self.run is None else self._publisher.frame(self.run, self.running)
         self._library.save_session(command, self._recording, frame)
 
@@ -546,7 +619,7 @@ class Engine:
             self.running = False
         elif run.finished:
             self.running = False
-            self._emit(events.Finished(run.step_count))
+            self._emit(training.Finished(run.step_count))
         elif run.evaluation.pending:
             return  # its scores belong to the step that was asked for
         elif self._stop_at is not None and run.step_count >= self._stop_at:
@@ -558,7 +631,7 @@ class Engine:
             if self._recording is not None and run.probe_schedule.seconds < MOMENT:
                 self._show_due(run, running=False)
         except Exception as error:  # it ends all the same
-            self._emit_unrecorded(events.Failed.from_exception("The last frame failed", error))
+            self._emit_unrecorded(messages.Failed.from_exception("The last frame failed", error))
 
     def _leave(self) -> None:
         """Finish what is shown: its folder, its readings, its history of changes."""
@@ -576,8 +649,8 @@ class Engine:
         if recording is not None:
             recording.close(sound, PATIENCE)
 
-    def _emit(self, event: events.Event) -> None:
-        if isinstance(event, events.Diverged):
+    def _emit(self, event: messages.Event) -> None:
+        if isinstance(event, training.Diverged):
             event = self._with_way_back(event)
         if self._recording is not None:
             self._recording.on_event(event)
@@ -585,7 +658,7 @@ class Engine:
 
     def _report(self, what: str, fraction: float | None) -> None:
         self._check_cancelled(what)
-        self._emit(events.Working(what, fraction, can_cancel=True))
+        self._emit(messages.Working(what, fraction, can_cancel=True))
 
     def _check_cancelled(self, what: str = "") -> None:
         """Raise `UserError` where the user has cancelled what is being read or made."""
@@ -595,7 +668,7 @@ class Engine:
 
     def _fail(self, what: str, error: Exception) -> None:
         self.running = False
-        self._emit(events.Failed.from_exception(what, error))
+        self._emit(messages.Failed.from_exception(what, error))
         self._end_recording(sound=False)
         if self.run is not None:
-            self._emit(events.Paused(self.run.step_count))
+            self._emit(training.Paused(self.run.step_count))

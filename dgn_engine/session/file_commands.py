@@ -10,9 +10,18 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import check_entry
 from dgn_engine.model.wiring import turned
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.compared_frames import CompareHeld
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.branches import CompareFile, CompareHeld, CompareRun
+from dgn_engine.protocol.files import (
+    BeginWithBiases,
+    CheckNetwork,
+    InspectFile,
+    OpenFile,
+    PickTensors,
+    SayReading,
+    TakeGates,
+    TakeWeights,
+)
+from dgn_engine.protocol.messages import Event
 from dgn_engine.regimes import only_regime
 from dgn_engine.session.comparison import Comparison, HeldSource, RecordedSource, of_listing
 from dgn_engine.session.data_check import DataCheck
@@ -35,22 +44,22 @@ class FileCommands:
         self.comparison = Comparison(emit, worker)
         self.listing = self._files.listing
 
-    def open(self, command: do.OpenFile, shown: Shown) -> None:
+    def open(self, command: OpenFile, shown: Shown) -> None:
         self._files.open(Path(command.path), command.purpose, file_target_of(shown))
 
-    def pick(self, command: do.PickTensors, shown: Shown) -> None:
+    def pick(self, command: PickTensors, shown: Shown) -> None:
         self._files.pick(command.ticket, command.tensors, file_target_of(shown))
 
-    def say(self, command: do.SayReading, shown: Shown) -> None:
+    def say(self, command: SayReading, shown: Shown) -> None:
         self._files.say(command.ticket, command.reading, file_target_of(shown))
 
-    def check(self, command: do.CheckNetwork, shown: Shown) -> None:
+    def check(self, command: CheckNetwork, shown: Shown) -> None:
         """Begin to read the data, unless they are those that are shown."""
         listing, target = self.listing(command.ticket), file_target_of(shown)
         known = target.facts if command.data == target.data else None
         self._check.begin(command.ticket, listing, command.data, target.net, known)
 
-    def opened(self, command: do.InspectFile, shown: Shown) -> InspectionRequest:
+    def opened(self, command: InspectFile, shown: Shown) -> InspectionRequest:
         """What shall be opened as a network, with its data where they have been read."""
         now = shown.asked if isinstance(shown, InspectedNetwork) else shown.config.data
         data = command.data or now
@@ -63,19 +72,19 @@ class FileCommands:
         self._files.forget(ticket)
         self._check.forget()
 
-    def take_gates(self, command: do.TakeGates, shown: Shown) -> None:
+    def take_gates(self, command: TakeGates, shown: Shown) -> None:
         gates = self._files.gates(command.ticket, file_target_of(shown))
         assert isinstance(shown, Run)  # nothing fits a network that is inspected
         shown.take_gates(gates, self.name_of(command.ticket), command.restart_value)
         self.forget(command.ticket)
 
-    def take_weights(self, command: do.TakeWeights, shown: Shown) -> None:
+    def take_weights(self, command: TakeWeights, shown: Shown) -> None:
         weights = self._files.weights(command.ticket, file_target_of(shown))
         assert isinstance(shown, Run)
         shown.take_weights(weights, self.name_of(command.ticket))
         self.forget(command.ticket)
 
-    def check_with_biases(self, command: do.BeginWithBiases, run: Run) -> RunConfig:
+    def check_with_biases(self, command: BeginWithBiases, run: Run) -> RunConfig:
         """The configuration of `run` as it is now, with biases; raises `UserError` where the file
         would not fit it."""
         target = replace(file_target_of(run), bias=True)
@@ -100,12 +109,12 @@ class FileCommands:
         net = replace(config.net, bias=True)
         return replace(config, net=net, gating=gating, training=training)
 
-    def compare_file(self, command: do.CompareFile, shown: Shown) -> None:
+    def compare_file(self, command: CompareFile, shown: Shown) -> None:
         self.comparison.open(of_listing(self.listing(command.ticket)), probe_inputs_of(shown))
         shown.probe_schedule.invalidate_comparing()
         self.forget(command.ticket)
 
-    def compare_run(self, command: do.CompareRun, shown: Shown | None, recorded: bool) -> None:
+    def compare_run(self, command: CompareRun, shown: Shown | None, recorded: bool) -> None:
         """`recorded`: a recorded run is shown; then recorded frames are compared with its own."""
         if shown is None and not recorded:
             raise UserError(

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, HistoryReplayed, Measured, ProbeScalars, RunShown
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import HistoryReplayed, RunShown
+from dgn_engine.protocol.training import Measured
+from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.drawn_events import CHANGES
 from dgn_engine.storage.runs.log import CONTINUED, event_of

@@ -18,10 +18,12 @@ from dgn_engine.data._preprocessing import Preprocessing, as_stored, preprocessi
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
-from dgn_engine.protocol.file_events import FileScored, TrainedOn, TrainingOffered
+from dgn_engine.protocol.files import FileScored, TrainedOn, TrainingOffered
 from dgn_engine.protocol.frames import Array, Frame, Reading
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.probe_choice import ProbeChoice
+from dgn_engine.protocol.training import RunStarted
+from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.session.file_readings import LabelledExamples
 from dgn_engine.session.file_score import FileScore
 from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy

@@ -16,25 +16,22 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from dgn_engine.confinement.child import module_command, python_environment
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import ImportedNetwork
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import Event, Measured
-from dgn_engine.protocol.run_branches import (
+from dgn_engine.protocol.branches import (
     BranchStatus,
     CheckpointsListed,
     ComparedMoved,
     HoldCheckpoint,
-    ListCheckpoints,
     StartBranch,
-    StopBranch,
 )
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import find_regime
 from dgn_engine.session.comparison import Comparison, RecordedSource, network_at
 from dgn_engine.session.file_commands import probe_inputs_of
@@ -219,29 +216,15 @@ class Branches:
         self._pace: float | None = None  # that the branch was given; None: it follows none
         self._held = _HeldCheckpoints()
 
-    def handlers(
-        self,
-        run: Callable[[do.Command], Run],
-        recording: Callable[[], Recording | None],
-        seconds_a_step: Callable[[], float | None],
-    ) -> dict[type[do.Command], Callable[[Any], None]]:
-        """By command, as the engine has them; `run` raises where there is none."""
+    def list_checkpoints(
+        self, number: int, recording: Recording | None, seconds_a_step: float
+    ) -> None:
+        """Say where the run with this number can be branched off; 0 seconds: not measured."""
+        self._emit(replace(_listed(number, recording), seconds_a_step=seconds_a_step))
 
-        def show(command: do.Command) -> None:
-            listed = _listed(run(command).number, recording())
-            self._emit(replace(listed, seconds_a_step=seconds_a_step() or 0.0))
-
-        def hold(command: HoldCheckpoint) -> None:
-            self._held.hold("form", command.step, recording())
-            if command.step is not None:
-                show(command)
-
-        return {
-            StartBranch: lambda command: self.start(command, run(command), recording()),
-            StopBranch: lambda _: self.stop(),
-            ListCheckpoints: show,
-            HoldCheckpoint: hold,
-        }
+    def hold_checkpoint(self, command: HoldCheckpoint, recording: Recording | None) -> None:
+        """Keep the checkpoint that a branch at this step would begin from, for the form."""
+        self._held.hold("form", command.step, recording)
 
     def start(self, command: StartBranch, run: Run, recording: Recording | None) -> None:
         """Have the state of now written, or take a checkpoint that is there, and begin there."""

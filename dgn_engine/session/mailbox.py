@@ -7,10 +7,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.run_curves import SAMPLES
+from dgn_engine.protocol.messages import Command, Event
+from dgn_engine.protocol.runs import SAMPLES
 
 
 def nobody() -> None:

@@ -14,7 +14,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.importing.saved_network import is_ours, split_of_own, state_of
-from dgn_engine.protocol.events import FileUseCheck
+from dgn_engine.protocol.files import FileUseCheck
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 SIZES = (8, 16, 28, 32, 48, 64, 96, 128, 224)  # that are tried where images of another side fit
@@ -41,9 +41,11 @@ def data_for(listing: CheckpointContents, data: DataConfig, shape: tuple[int, ..
         own = state_of(listing).config.data
         size, channels = own.image_size or data.image_size, own.image_channels
         data = replace(
-            data, normalise=own.normalise, image_size=size,
+            data,
+            normalise=own.normalise,
+            image_size=size,
             image_channels=channels or data.image_channels,
-        )  # fmt: skip
+        )
         data = split_of_own(listing, data)
     wanted = channels_wanted(listing)
     if wanted > 1 and len(shape) == 3 and shape[0] == 1 and not data.image_channels:
@@ -80,8 +82,9 @@ def sides(shape: tuple[int, ...]) -> str:
     return "×".join(str(side) for side in shape)
 
 
-def no_accuracy(found: ImportedNetwork, listing: CheckpointContents, logits: int,
-                data: DataConfig) -> str:  # fmt: skip
+def no_accuracy(
+    found: ImportedNetwork, listing: CheckpointContents, logits: int, data: DataConfig
+) -> str:
     """Why its accuracy on these data is not known, the end of 'no accuracy: …'; '' where it is."""
     outputs = found.network.architecture.classes
     if outputs != logits:

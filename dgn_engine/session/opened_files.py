@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
+from dgn_engine.importing.file_sequence import bias_by_name
+from dgn_engine.importing.fold_batchnorm import EPSILON, fold_normalisation
 from dgn_engine.importing.match_layers import LayerMatching, Part, match_layers
 from dgn_engine.importing.open_questions import unsaid_of_weights
-from dgn_engine.importing.pick_tensors import by_size, picked
-from dgn_engine.model.architecture import Architecture
-from dgn_engine.protocol import events
-from dgn_engine.protocol.commands import Purpose
-from dgn_engine.protocol.file_events import ReadingRefused, ReadingsFound
+from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import (
+    FileClosed,
+    FileListed,
+    FileUseCheck,
+    Purpose,
+    ReadingRefused,
+    ReadingsFound,
+    TensorInfo,
+)
+from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.session.file_readings import (
     LabelledExamples,
     contradiction_in,
@@ -26,7 +34,49 @@ from dgn_engine.session.file_readings import (
 )
 from dgn_engine.session.network_fit import DataFacts, fit_of
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+
+
+def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
+    """For each weight layer the next tensor of its very shape, in the order of the file.
+
+    '' where none is left. BatchNorm is folded in first.
+    """
+    arrays = fold_normalisation(listing.arrays, listing.reading.norm_eps or EPSILON).arrays
+    left = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
+    found: list[str] = []
+    for layer in architecture.weighted:
+        wanted = weight_shape(layer)
+        place = next((i for i, name in enumerate(left) if arrays[name].shape == wanted), None)
+        found.append("" if place is None else left[place])
+        if place is not None:
+            left = left[place + 1 :]
+    return tuple(found)
+
+
+def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointContents:
+    """The file as if it held just these weights, in this order, each with its bias.
+
+    '' at the end leaves the output layer out. Raises `UserError` where a name is not in the file,
+    occurs twice, or is missing before another.
+    """
+    chosen = list(names)
+    while chosen and not chosen[-1]:
+        chosen.pop()
+    arrays = fold_normalisation(listing.arrays, listing.reading.norm_eps or EPSILON).arrays
+    kept: dict[str, Array] = {}
+    for place, name in enumerate(chosen, start=1):
+        if not name:
+            raise UserError(f"No tensor is picked for layer {place}; pick one for each layer.")
+        if name not in arrays:
+            raise UserError(f"{listing.file_name} holds no tensor '{name}'.")
+        if name in kept:
+            raise UserError(f"'{name}' is picked for two layers; each needs a tensor of its own.")
+        kept[name] = arrays[name]
+        bias = bias_by_name(name, arrays)
+        if bias and len(arrays[bias]) == len(arrays[name]):
+            kept[bias] = arrays[bias]
+    return replace(listing, arrays=kept, metadata={}, layers=(), picked=True)
 
 
 @dataclass(frozen=True)
@@ -62,7 +112,7 @@ class _File:
 class OpenedFiles:
     """Files by ticket; each is read in a thread of its own that waits for the child process."""
 
-    def __init__(self, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._lock = threading.Lock()
         self._tickets = 0
@@ -122,7 +172,7 @@ class OpenedFiles:
             known = self._listed.pop(ticket, None)
             self._said.pop(ticket, None)
         if known is not None:
-            self._emit(events.FileClosed(ticket))
+            self._emit(FileClosed(ticket))
 
     def close(self) -> None:
         """Stop the readers and their child processes, and forget everything."""
@@ -151,10 +201,10 @@ class OpenedFiles:
             read()
         except UserError as refusal:
             if not self._closing.is_set():
-                self._emit(events.Refused(f"open {path.name}", str(refusal)))
+                self._emit(Refused(f"open {path.name}", str(refusal)))
         except Exception as error:  # a reader's fault must not end silently
             what = f"Opening {path.name} failed: {error}."
-            self._emit(events.Failed(what, traceback.format_exc()))
+            self._emit(Failed(what, traceback.format_exc()))
 
     def _read(self, ticket: int, path: Path, purpose: Purpose, target: FileTarget) -> None:
         # What loading it would do is shown on its page.
@@ -194,24 +244,24 @@ class OpenedFiles:
         self._emit(ReadingsFound(ticket, said, found))
 
 
-def listed(ticket: int, file: _File, target: FileTarget) -> events.FileListed:
+def listed(ticket: int, file: _File, target: FileTarget) -> FileListed:
     """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
     listing, chosen, gates = file.listing, _chosen(file), gates_of(file, target)
     weights, why = weights_of(file, target)
     lacks = not target.bias and target.trains
-    return events.FileListed(
+    return FileListed(
         ticket=ticket,
         path=str(file.path),
         file_name=listing.file_name,
         tensors=tuple(
-            events.TensorInfo(name, array.shape, listing.dtypes[name])
+            TensorInfo(name, array.shape, listing.dtypes[name])
             for name, array in listing.arrays.items()
         ),
         matches=gates.rows,
         fits=gates.fits,
         verdict=gates.verdict,
         ignored=listing.ignored,
-        weights=events.FileUseCheck(
+        weights=FileUseCheck(
             not why,
             why or _copied(listing.file_name, weights),
             weights.rows,
@@ -288,7 +338,7 @@ def _copied(name: str, match: LayerMatching) -> str:
     return f"{words} Its optimiser state is forgotten."
 
 
-def _alone(file: _File, target: FileTarget) -> events.FileUseCheck:
+def _alone(file: _File, target: FileTarget) -> FileUseCheck:
     return fit_of(_chosen(file), target.data, target.facts)[0]
 
 

@@ -19,10 +19,19 @@ from typing import NoReturn
 
 from dgn_engine.confinement.parent_watch import LEAVE, end_after_parent
 from dgn_engine.confinement.spawn_context import SPAWN
-from dgn_engine.protocol.commands import Command, Shutdown
-from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, Stopped, Working
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.session.answer_watch import AnswerWatch
+from dgn_engine.protocol.messages import (
+    Command,
+    EngineAnswered,
+    EngineReady,
+    EngineSilent,
+    Event,
+    Failed,
+    Refused,
+    Shutdown,
+    Stopped,
+    Working,
+)
 from dgn_engine.session.command_sender import MOST, CommandSender
 from dgn_engine.session.frame_difference import FrameCompletion, FrameDifference, FrameReduction
 from dgn_engine.session.mailbox import Mailbox
@@ -31,12 +40,56 @@ from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.session.unused_memory import use_one_heap
 from dgn_engine.storage.program_log import crashes_logged
 
+LOADING = 90.0  # seconds of silence while torch is loaded, which holds the interpreter up
+SILENT = 10.0  # … and afterwards; a process that lives sends something every second
+_NAP = 1.0  # seconds between two looks; more, and it was we who slept
 POLL = 0.03  # seconds between two looks at what the child has for us; commands come at once
 BEAT = 1.0  # seconds after which a child says at least that it lives
 HANG_UP = 1.0  # seconds that a child has to read what is being written to it
 POISONED = 86  # exit code of a child that CUDA has left
 IGNORED = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent acts on them
 Serve = Callable[[Connection, str, str], None]
+
+
+# Finds out whether the engine's process still answers, from how long nothing was heard of it.
+class AnswerWatch:
+    """`heard` by the thread that reads, `look` now and then by the one that shows."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looked = clock()
+        self._silence = 0.0
+        self._limit = LOADING
+        self._told = False
+        self._lasted = 0.0
+
+    def begin(self) -> None:
+        """Begin anew with a process that has just been started."""
+        with self._lock:
+            self._silence, self._limit = 0.0, LOADING
+
+    def heard(self, ready: bool = False) -> None:
+        """Something came; `ready`: torch is loaded there."""
+        with self._lock:
+            self._silence = 0.0
+            if ready:
+                self._limit = SILENT
+
+    def look(self) -> EngineSilent | EngineAnswered | None:
+        """An event when the silence has become too long, and when it has ended."""
+        now = self._clock()
+        with self._lock:
+            passed, self._looked = min(now - self._looked, _NAP), now
+            self._silence += passed
+            if not self._told and self._silence > self._limit:
+                self._told, self._lasted = True, self._silence
+                return EngineSilent(self._silence)
+            if self._told and self._silence < self._lasted:
+                self._told = False
+                return EngineAnswered(self._lasted)
+            self._lasted = self._silence
+        return None
 
 
 class ProcessSession:

@@ -4,31 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
+import numpy as np
 import torch
 
 from dgn_engine.config import Device, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import architecture_for
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import Event, ProbeSetChanged
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.probe_choice import ProbeChoice
-from dgn_engine.protocol.probe_commands import ChooseMisclassified, ChooseProbeSet, ListExamples
+from dgn_engine.protocol.watching import (
+    CancelReading,
+    ChooseMisclassified,
+    ChooseProbeSet,
+    ExamplesListed,
+    GoOnReading,
+    ListExamples,
+    ProbeSet,
+    ProbeSetChanged,
+    SetProbeExamples,
+)
+from dgn_engine.random_streams import random_stream
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.session.file_commands import Shown, probe_inputs_of
-from dgn_engine.session.listed_examples import listed_examples, misclassified
 from dgn_engine.training.cuda.card_readings import CardReadings
 from dgn_engine.training.cuda.side_reader import SideReader
 from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.devices import choose_device
+from dgn_engine.training.losses import answered_right
 from dgn_engine.training.probe_pictures import pictures_of
 from dgn_engine.training.probe_schedule import ProbeSchedule, any_heavy
 from dgn_engine.training.reading_process.reading_worker import ReadingProcess, ReadingWorker
 from dgn_engine.training.run import Run
+from dgn_engine.training.trainer import Trainer
 from dgn_engine.training.watch_budget import WatchBudget
 
+MOST_LISTED = 256
+LOOKED_AT = 4096  # training examples that are tried for those that are misclassified
+_TOGETHER = 256
 USUAL, CLASSES = (3, 32, 32), 10  # images of most data sets, where they are not read yet
+
+
+def listed_examples(command: ListExamples, shown: Shown) -> ExamplesListed:
+    """The training examples that are asked for, with their pictures."""
+    labels, names = shown.train_labels, shown.probe_set.class_names[: shown.probe_set.classes]
+    rows = np.arange(len(labels))
+    if command.label >= 0:
+        rows = rows[labels == command.label]
+    total, first = len(rows), max(command.first, 0)
+    rows = rows[first : first + min(command.count, MOST_LISTED)]
+    indices, classes = tuple(map(int, rows)), tuple(map(int, labels[rows]))
+    found = ProbeSet(indices, classes, names, "")
+    pictures = pictures_of(found, shown.training_images(rows), shown.config.data.normalise)
+    return ExamplesListed(command.label, first, total, pictures)
+
+
+def misclassified(trainer: Trainer, wanted: int, seed: int) -> tuple[int, ...]:
+    """Rows of training examples that the network gets wrong now, the first `wanted` of an order
+    drawn by the seed, of which `LOOKED_AT` are tried.
+
+    Raises `UserError` where there are fewer than two.
+    """
+    generator = random_stream("probe", seed)
+    order = torch.randperm(trainer.examples, generator=generator)[:LOOKED_AT]
+    found: list[int] = []
+    for rows in torch.split(order, _TOGETHER):
+        at = rows.to(trainer.data.train_x.device)
+        with torch.no_grad():
+            logits = trainer.network_at(at)(trainer.data.train_x[at])
+        right = answered_right(logits, trainer.data.train_y[at])
+        found.extend(rows[~right.cpu()].tolist())
+        if len(found) >= wanted:
+            break
+    if len(found) < 2:
+        raise UserError(
+            f"{len(found)} of {len(order):,} training examples {'is' if len(found) == 1 else 'are'}"
+            f" misclassified at step {trainer.step_count:,}; a probe set needs two."
+        )
+    return tuple(found[:wanted])
 
 
 class ReadingCommands:
@@ -42,12 +95,6 @@ class ReadingCommands:
         self._comparison = comparison
         self._side: SideStream | None = None  # of the card that readings are made on
         self._on_card: CardReadings | None = None
-        self.about_probe_set: dict[type[do.Command], Callable[[Any, Shown], None]] = {
-            do.SetProbeExamples: self._choose_number,
-            ChooseProbeSet: self._choose_set,
-            ChooseMisclassified: self._choose_misclassified,
-            ListExamples: lambda command, shown: emit(listed_examples(command, shown)),
-        }
 
     def expect(self, config: RunConfig) -> None:
         """Start the reading process while the data are still being read, where a network of this
@@ -117,26 +164,29 @@ class ReadingCommands:
         if shown is not None:
             shown.probe_schedule.release()
 
-    def cancel(self, command: do.CancelReading, shown: Shown) -> None:
+    def cancel(self, command: CancelReading, shown: Shown) -> None:
         self._each(command.probes, shown, ProbeSchedule.cancel)
 
-    def go_on(self, command: do.GoOnReading, shown: Shown) -> None:
+    def go_on(self, command: GoOnReading, shown: Shown) -> None:
         self._each(command.probes, shown, ProbeSchedule.go_on)
 
-    def _choose_number(self, command: do.SetProbeExamples, shown: Shown) -> None:
+    def choose_number(self, command: SetProbeExamples, shown: Shown) -> None:
         """So many of those that were chosen; what was chosen by hand gives way."""
         choice = replace(ProbeChoice.parse(shown.config.probe_set), rows=())
         self.choose(shown, command.examples, str(choice))
 
-    def _choose_set(self, command: ChooseProbeSet, shown: Shown) -> None:
+    def choose_set(self, command: ChooseProbeSet, shown: Shown) -> None:
         self.choose(shown, shown.config.probe_examples, str(ProbeChoice.parse(command.choice)))
 
-    def _choose_misclassified(self, _: ChooseMisclassified, shown: Shown) -> None:
+    def choose_misclassified(self, _: ChooseMisclassified, shown: Shown) -> None:
         if not isinstance(shown, Run):
             raise UserError("Only a run can say which training examples it gets wrong now.")
         rows = misclassified(shown.trainer, shown.config.probe_examples, shown.config.seed)
         choice = replace(ProbeChoice.parse(shown.config.probe_set), classes=(), rows=rows)
         self.choose(shown, shown.config.probe_examples, str(choice))
+
+    def list_examples(self, command: ListExamples, shown: Shown) -> None:
+        self._emit(listed_examples(command, shown))
 
     def choose(self, shown: Shown, count: int, choice: str) -> None:
         """Make the probe set of so many examples, and of these; training does not notice."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.errors import breaks_cuda
-from dgn_engine.protocol import engine_events, events
-from dgn_engine.protocol.commands import Command, ContinueRun, Shutdown, Watch
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Command, EngineRestarted, Event, Failed, Shutdown, not_done
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import ContinueRun, RecordingMended, RunContinued
+from dgn_engine.protocol.training import Measured, Running, RunStarted, SettingChanged
+from dgn_engine.protocol.watching import ProbeScalars, Watch
 from dgn_engine.storage.lock import last_holder
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.text.written_numbers import number
@@ -18,9 +20,9 @@ from dgn_engine.text.written_numbers import number
 AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is left alone
 
 
-def poisons(event: events.Event) -> bool:
+def poisons(event: Event) -> bool:
     """Whether CUDA refuses everything in the process after this fault."""
-    return isinstance(event, events.Failed) and breaks_cuda(event.what)
+    return isinstance(event, Failed) and breaks_cuda(event.what)
 
 
 def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
@@ -81,24 +83,24 @@ class EngineRestart:
         """Keep the step that the run has reached."""
         self._step = max(self._step, frame.step)
 
-    def on_event(self, event: events.Event, pid: int) -> engine_events.EngineRestarted | None:
+    def on_event(self, event: Event, pid: int) -> EngineRestarted | None:
         """Take in an event of process `pid`; returns one once the run goes on after a death."""
         self._state = self._state.after(event)
         match event:
-            case events.RunStarted():
+            case RunStarted():
                 self._folder, self._faulty, self._step = None, False, 0
-            case events.RunContinued(folder=folder, step=step):
+            case RunContinued(folder=folder, step=step):
                 self._folder, self._step, self._continued = Path(folder), step, step
-            case events.RecordingMended(folder=folder) if folder:
+            case RecordingMended(folder=folder) if folder:
                 self._folder = Path(folder)  # it may have been moved
-            case events.SettingChanged():  # emitted when the folder of the run is there
+            case SettingChanged():  # emitted when the folder of the run is there
                 self._folder = self._folder or self._written_by(pid)
                 return self._restarted()
-            case events.Running():
+            case Running():
                 self._faulty = False
-            case events.Measured(step=step) | events.ProbeScalars(step=step):
+            case Measured(step=step) | ProbeScalars(step=step):
                 self._step = max(self._step, step)
-            case events.Failed() if not poisons(event):
+            case Failed() if not poisons(event):
                 self._faulty = True
         return None
 
@@ -120,12 +122,12 @@ class EngineRestart:
         trains = self._state.running and not self._faulty
         return (*watch, ContinueRun(str(self._folder), paused=not trains))
 
-    def _restarted(self) -> engine_events.EngineRestarted | None:
+    def _restarted(self) -> EngineRestarted | None:
         death, step = self._died, self._continued
         if death is None or step is None:
             return None
         self._died = None
-        return engine_events.EngineRestarted(
+        return EngineRestarted(
             death.how,
             death.step,
             step,
@@ -133,19 +135,19 @@ class EngineRestart:
             death.unanswered,
         )
 
-    def final_failure(self, how: str, unanswered: Sequence[Command] = ()) -> events.Failed:
+    def final_failure(self, how: str, unanswered: Sequence[Command] = ()) -> Failed:
         """The event for a process that is not restarted."""
         died = f"The engine process died ({how}) at step {self._step:,}."
-        return self._final(f"{died}{engine_events.not_done(in_words(unanswered))}", "")
+        return self._final(f"{died}{not_done(in_words(unanswered))}", "")
 
-    def broken(self, error: Exception, traceback: str) -> events.Failed:
+    def broken(self, error: Exception, traceback: str) -> Failed:
         """The event for a fault of ours between the process and the window."""
         what = f"{type(error).__name__}: {error}".rstrip(": .")
         return self._final(f"The connection to the engine process broke ({what}).", traceback)
 
-    def _final(self, what: str, traceback: str) -> events.Failed:
+    def _final(self, what: str, traceback: str) -> Failed:
         kept = "" if self._folder is None else f" What it recorded is kept in {self._folder}."
-        return events.Failed(f"{what}{kept} {_WHAT}", traceback)
+        return Failed(f"{what}{kept} {_WHAT}", traceback)
 
     @property
     def left(self) -> str:

@@ -6,7 +6,7 @@ from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import DataSizes, known_sizes
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import architecture_for
-from dgn_engine.protocol.engine_events import RunEstimated
+from dgn_engine.protocol.training import RunEstimated
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory, memory_needed
 from dgn_engine.training.run import Run

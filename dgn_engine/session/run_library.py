@@ -11,19 +11,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dgn_engine.config import RunConfig
+from dgn_engine.data import data_sets, load_examples
+from dgn_engine.data._normalisation import normalisation
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import (
-    Event,
-    Failed,
-    Refused,
-    SessionSaved,
-)
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.run_curves import CurvesRead
-from dgn_engine.protocol.run_list import RunExported, RunsThinned
+from dgn_engine.protocol.messages import Command, Event, Failed, Refused
+from dgn_engine.protocol.probe_choice import ProbeChoice
+from dgn_engine.protocol.runs import (
+    CurvesRead,
+    DeleteRun,
+    ExportRun,
+    ListRuns,
+    NoteRun,
+    OpenSession,
+    ReadCurves,
+    RunExported,
+    RunsThinned,
+    SaveSession,
+    SessionSaved,
+    ShowRun,
+    ThinRuns,
+)
+from dgn_engine.protocol.watching import ProbeExamples, ProbeSetChanged
 from dgn_engine.session.followed_run import LIVE, FollowedRun
-from dgn_engine.session.recorded_examples import recorded_examples
 from dgn_engine.storage.runs import thin_runs
 from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.storage.runs.index import list_runs
@@ -41,9 +54,50 @@ from dgn_engine.storage.session_file.session_reader import (
 )
 from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir, remove_abandoned
+from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
+from dgn_engine.training.probe_pictures import pictures_of
 from dgn_engine.training.recording import Recording
 
 PATIENCE = 30.0  # seconds that the disk may take for the checkpoint of a session
+
+
+def recorded_examples(loaded: LoadedRun) -> ProbeExamples:
+    """The pictures of the probe set that the run was read on last, or why there are none.
+
+    Nothing is downloaded, and no folder is read that a file from elsewhere names.
+    """
+    config, digest = loaded.config, loaded.started.probe_set.digest
+    for event in loaded.events.events:
+        digest = event.digest if isinstance(event, ProbeSetChanged) else digest
+    why = _why_not_read(config, loaded.session is not None)
+    if not why:
+        try:
+            examples = load_examples(config.data)
+            choice = ProbeChoice.parse(config.probe_set)
+            chosen = choose_probe_set(examples, config.probe_examples, config.seed, choice)
+            if chosen.digest == digest:
+                rows = list(chosen.indices[: len(chosen.indices) - chosen.drawn])
+                own, how = drawn_inputs(choice, examples.train_x.shape[1:]), config.data.normalise
+                made = normalisation(how)
+                own = own if made is None else made(own)
+                x = examples.train_x[rows]
+                return pictures_of(chosen, np.concatenate([x, own]) if len(own) else x, how)
+            why = f"the examples of {config.data.name} here are others than those of the run"
+        except UserError as refusal:
+            why = str(refusal).rstrip(".")
+    known = loaded.started.probe_set
+    return ProbeExamples(known, missing=f"No pictures of the examples: {why}.")
+
+
+def _why_not_read(config: RunConfig, foreign: bool) -> str:
+    name = config.data.name.partition(":")[0]
+    entry = data_sets().get(name)
+    if entry is None:
+        return f"there is no data set '{config.data.name}' here"
+    if foreign and (entry.takes_path or config.data.root):
+        return "a session file does not say where data are read; Run reads them"
+    root = Path(config.data.root) if config.data.root else None
+    return "" if entry.available(root) else f"{config.data.name} is not on this machine"
 
 
 def is_session_file(path: Path) -> bool:
@@ -70,7 +124,7 @@ class RunLibrary:
         self._threads = [cleaner]
         cleaner.start()
 
-    def list_runs(self, command: do.ListRuns) -> None:
+    def list_runs(self, command: ListRuns) -> None:
         self._begin(command, self._emit_runs)
 
     def _emit_runs(self) -> None:
@@ -79,14 +133,14 @@ class RunLibrary:
         with self._listing:
             self._emit(list_runs(self._root))
 
-    def note(self, command: do.NoteRun) -> None:
+    def note(self, command: NoteRun) -> None:
         def write() -> None:
             write_notes(Path(command.folder), RunNotes(command.name, command.notes))
             self._emit_runs()
 
         self._begin(command, write)
 
-    def delete(self, command: do.DeleteRun) -> None:
+    def delete(self, command: DeleteRun) -> None:
         """The run that is shown stays, and so does one that is being written."""
         folder = Path(command.folder)
         if self.shown is not None and is_same_folder(folder, self.shown.folder):
@@ -99,7 +153,7 @@ class RunLibrary:
 
         self._begin(command, delete)
 
-    def thin(self, command: do.ThinRuns) -> None:
+    def thin(self, command: ThinRuns) -> None:
         """One that is being written stays as it is."""
 
         def thin() -> None:
@@ -111,11 +165,11 @@ class RunLibrary:
 
         self._begin(command, thin)
 
-    def export(self, command: do.ExportRun) -> None:
+    def export(self, command: ExportRun) -> None:
         folder, path = Path(command.folder), Path(command.path)
         self._begin(command, lambda: self._emit(RunExported(export_run(folder, path))))
 
-    def read_curves(self, command: do.ReadCurves) -> None:
+    def read_curves(self, command: ReadCurves) -> None:
         """One that cannot be read is refused, and the others are told all the same."""
 
         def read() -> None:
@@ -129,21 +183,21 @@ class RunLibrary:
 
         self._begin(command, read)
 
-    def read(self, command: do.ShowRun, recording: Recording | None) -> None:
+    def read(self, command: ShowRun, recording: Recording | None) -> None:
         """Read a folder; `recording` is that of the run in progress, which is not shown."""
         folder = Path(command.folder)
         if recording is not None and is_same_folder(folder, recording.path):
             raise UserError(f"{folder.name} is the run in progress.")
         self._begin(command, lambda: self._found(_read(folder)))
 
-    def open_session(self, command: do.OpenSession) -> None:
+    def open_session(self, command: OpenSession) -> None:
         if self._temp_dir is None:
             self._temp_dir = PrivateTempDir()
         path, place = Path(command.path), self._temp_dir.path
         self._begin(command, lambda: self._found(self._unpacked(path, place)))
 
     def save_session(
-        self, command: do.SaveSession, recording: Recording | None, frame: Frame | None
+        self, command: SaveSession, recording: Recording | None, frame: Frame | None
     ) -> None:
         """Write the run that is shown, or the run in progress with its `recording` and `frame`."""
         window: Any = json.loads(command.window)
@@ -200,7 +254,7 @@ class RunLibrary:
         self.shown = news.now
         if news.again:
             self._followed = None
-            self.read(do.ShowRun(str(news.now.folder)), None)
+            self.read(ShowRun(str(news.now.folder)), None)
             return
         for event in news.events:
             self._emit(event)
@@ -242,7 +296,7 @@ class RunLibrary:
         if not self._closing.is_set():
             self._emit(pictures)
 
-    def _begin(self, command: do.Command, act: Callable[[], None]) -> None:
+    def _begin(self, command: Command, act: Callable[[], None]) -> None:
         what = command.in_words()
 
         def guarded() -> None:

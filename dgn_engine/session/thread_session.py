@@ -11,9 +11,9 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dgn_engine.protocol.commands import CancelLoading, Command, Shutdown
-from dgn_engine.protocol.events import Event, Failed, Stopped
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Command, Event, Failed, Shutdown, Stopped
+from dgn_engine.protocol.training import CancelLoading
 from dgn_engine.session.mailbox import Mailbox
 
 if TYPE_CHECKING:

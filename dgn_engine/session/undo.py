@@ -6,7 +6,7 @@ settings and the order of the data. An order, a rotation or a setting can also b
 with the weights as they are now. The probe set changes only what is read, and is only turned back.
 The count of steps is never taken back: the run goes on from the step that it has reached, and its
 record stays whole. Which command is undone how is declared with it
-(`protocol.commands.UndoPolicy`).
+(`protocol.messages.UndoPolicy`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from typing import Any
 from dgn_engine.errors import UserError
 from dgn_engine.model.choices import ValueInput
 from dgn_engine.model.wiring import turned
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
-from dgn_engine.protocol.events import Event, UndoChanged
+from dgn_engine.protocol.messages import Command, Event, UndoPolicy
 from dgn_engine.protocol.probe_choice import ProbeChoice
+from dgn_engine.protocol.training import ChangesListed, ListedChange, UndoChanged, UndoMany
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.text.written_numbers import number
 from dgn_engine.training.run import Run
@@ -54,8 +53,8 @@ class _Change:
     what: str
     settings: _UndoneSettings
     before: Snapshot | None
-    kind: type[do.Command]
-    policy: do.UndoPolicy
+    kind: type[Command]
+    policy: UndoPolicy
     at: float
     step: int
     detail: str = ""  # 'learning rate 0.001 → 0.01', or what it was where there is no more to say
@@ -87,7 +86,7 @@ class UndoHistory:
         self._undone: list[_Change] = []
         self._may_merge = False  # the newest change was made, not redone or uncovered by an undo
 
-    def remember(self, command: do.Command, run: Run | None, act: Callable[[Any], None]) -> None:
+    def remember(self, command: Command, run: Run | None, act: Callable[[Any], None]) -> None:
         """Carry out a command; if it can be undone, remember the state of `run` before it.
 
         Raises what `act` raises, and then nothing is remembered.
@@ -187,7 +186,7 @@ class UndoHistory:
             _trim(target)
         self._emit_names()
 
-    def _merged_with(self, command: do.Command) -> _Change | None:
+    def _merged_with(self, command: Command) -> _Change | None:
         """Return the newest change where this command only goes on with it."""
         last = self._done[-1] if self._done and self._may_merge else None
         if last is None or not last.policy.merges or last.kind is not type(command):
@@ -206,7 +205,7 @@ class UndoHistory:
         self._emit(ChangesListed(done, undone))
         self._emit(UndoChanged(*names))
 
-    def _in_words(self, command: do.Command) -> str:
+    def _in_words(self, command: Command) -> str:
         assert command.undo is not None
         values = dict(vars(command))
         if "ticket" in values:
@@ -215,7 +214,7 @@ class UndoHistory:
 
 
 def _change(
-    run: Run, what: str, kind: type[do.Command], policy: do.UndoPolicy, step: int
+    run: Run, what: str, kind: type[Command], policy: UndoPolicy, step: int
 ) -> _Change | None:
     """None where the run has diverged: then there is nothing worth having back."""
     before = None if policy.reads else capture(run)

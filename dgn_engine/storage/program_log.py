@@ -84,9 +84,12 @@ def program_log(program: str, words: Sequence[str]) -> Iterator[logging.Logger]:
             undone.callback(logging.getLogger(name).setLevel, level)
         log.info(
             "%s %s begins: Python %s, %s; %s",
-            program, __version__, platform.python_version(), platform.platform(),
+            program,
+            __version__,
+            platform.python_version(),
+            platform.platform(),
             " ".join(words) or "no arguments",
-        )  # fmt: skip
+        )
         undone.enter_context(crashes_logged())
         try:
             yield log

@@ -172,8 +172,11 @@ def for_jobs(security: Any, root: Path) -> Iterator[Any]:
                 file.write(getattr(security, f"tls_{name}"))
             named[name] = str(path)
         cert, key = named["worker_cert"], named["worker_key"]
-        pairs = {f"tls_{role}_{what}": file for role in _ROLES
-                 for what, file in (("cert", cert), ("key", key))}  # fmt: skip
+        pairs = {
+            f"tls_{role}_{what}": file
+            for role in _ROLES
+            for what, file in (("cert", cert), ("key", key))
+        }
         yield Security(require_encryption=True, tls_ca_file=named["ca_file"], **pairs)
 
 

@@ -284,8 +284,12 @@ def job_arguments(text: str, workers: int, folder: str, scratch: str) -> tuple[d
     python = f"{arguments['python']} -P" if named else shlex.join(python_command())
     arguments["python"] = f"exec {python}"
     arguments["worker_extra_args"] = [
-        "--no-dashboard", "--preload", PRELOAD, "--preload-nanny", PRELOAD,
-    ]  # fmt: skip
+        "--no-dashboard",
+        "--preload",
+        PRELOAD,
+        "--preload-nanny",
+        PRELOAD,
+    ]
     arguments["scheduler_options"] = {"dashboard": False, "dashboard_address": None}
     return arguments, wanted_jobs(text, workers)
 
@@ -321,9 +325,13 @@ def _queued_jobs() -> set[str] | None:
     command = [program, "--noheader", "--format=%i", f"--user={os.getuid()}"]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=ANSWER, check=True,
+            command,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER,
+            check=True,
             env=safe_environment(),
-        )  # fmt: skip
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return set(done.stdout.split())

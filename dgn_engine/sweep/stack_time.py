@@ -14,7 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured, RunContinued
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.log import event_of
 from dgn_engine.storage.runs.run_reader import RunReader

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured, RegimeSwapped
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.atomic_write import make_folders, write_file
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import from_plain, to_plain

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 
 _TIMES = (  # a unit, its seconds, and from how many seconds on the next one is written
-    ("µs", 1e-6, 0.9995e-3), ("ms", 1e-3, 0.0995), ("s", 1.0, 99.5), ("min", 60.0, 6000.0),
-    ("h", 3600.0, 172_800.0), ("days", 86_400.0, 730 * 86_400.0),
+    ("µs", 1e-6, 0.9995e-3),
+    ("ms", 1e-3, 0.0995),
+    ("s", 1.0, 99.5),
+    ("min", 60.0, 6000.0),
+    ("h", 3600.0, 172_800.0),
+    ("days", 86_400.0, 730 * 86_400.0),
     ("years", 365.25 * 86_400.0, math.inf),
-)  # fmt: skip
+)
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from torch import Tensor
 
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_answers import Mask, RunAnswers, read_answers, write_answers
 from dgn_engine.training.run import Run

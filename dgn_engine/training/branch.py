@@ -15,8 +15,8 @@ from pathlib import Path
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Examples
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event
-from dgn_engine.protocol.run_branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.messages import Event
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before

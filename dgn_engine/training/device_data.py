@@ -13,9 +13,9 @@ from torch import Tensor
 from dgn_engine.data import Examples
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.protocol.events import ProbeSet
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.probe_choice import ProbeChoice, unpacked
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.random_streams import random_stream
 
 ALL = ProbeChoice()  # balanced over all classes

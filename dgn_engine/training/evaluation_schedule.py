@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured
 from dgn_engine.training.metrics import PendingScore, Score, TestPass
 from dgn_engine.training.trainer import Trainer
 from dgn_engine.training.watch_budget import WatchBudget

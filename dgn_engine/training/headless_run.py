@@ -10,10 +10,19 @@ from typing import Protocol
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import events
-from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.protocol.messages import Event, Failed, Working
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import (
+    Diverged,
+    Finished,
+    Measured,
+    RegimeSwapped,
+    RunStarted,
+    SettingsIgnored,
+)
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
@@ -42,7 +51,7 @@ class RunWatcher(Protocol):
     def stepped(self, step: int) -> None:
         """After each step."""
 
-    def on_event(self, event: events.Event) -> None:
+    def on_event(self, event: Event) -> None:
         """At each event."""
 
 
@@ -137,7 +146,7 @@ class HeadlessRun:
         self._emit(run.started(paused=False))
         ignored = run.ignored(live=False, recorded=recorded, named=self._named)
         if ignored:
-            self._emit(events.SettingsIgnored(tuple(one.sentence for one in ignored)))
+            self._emit(SettingsIgnored(tuple(one.sentence for one in ignored)))
         self._keep(run, folder)
         if folder is not None:
             self._recording = begin_recording(folder, run, self._emit, self._every)
@@ -170,9 +179,7 @@ class HeadlessRun:
         finally:
             folder.close()
 
-    def _take_up(
-        self, folder: RunFolder, run: Run, continued: events.RunContinued | None
-    ) -> Outcome:
+    def _take_up(self, folder: RunFolder, run: Run, continued: RunContinued | None) -> Outcome:
         planned, every = frames_of(folder.info)
         self._probes = self._probes or planned
         self._record_every = self._record_every or every
@@ -250,7 +257,7 @@ class HeadlessRun:
         except BaseException as error:
             if recording is not None:
                 if isinstance(error, Exception):
-                    self._emit(events.Failed.from_exception("Training stopped", error))
+                    self._emit(Failed.from_exception("Training stopped", error))
                 recording.close(sound=False)
             raise
         # The weights first: a run is finished when nothing of it is missing.
@@ -262,7 +269,7 @@ class HeadlessRun:
                 unsaved = _save(run, recording.root / WEIGHTS)
 
         if run.finished:
-            self._emit(events.Finished(run.step_count))
+            self._emit(Finished(run.step_count))
         if recording is not None and not recording.close(last=save_again):
             unsaved = recording.paused or unsaved or f"{recording.path} could not be finished."
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
@@ -302,8 +309,8 @@ class HeadlessRun:
             )
             self._recording.on_frame(frame, needed, PATIENCE if needed else 0.0)
 
-    def _emit(self, event: events.Event) -> None:
-        if isinstance(event, events.Measured):
+    def _emit(self, event: Event) -> None:
+        if isinstance(event, Measured):
             best = self._outcome.best_accuracy
             if self._keeper is not None and self._run is not None:
                 self._keeper.measured(self._run.trainer, event, best)
@@ -316,7 +323,7 @@ class HeadlessRun:
 
     def _report(self, what: str, fraction: float | None) -> None:
         """Raises `NotBegunError` where somebody asks to stop while data are read."""
-        self._emit(events.Working(what, fraction))
+        self._emit(Working(what, fraction))
         if self._interrupted():
             raise NotBegunError
 
@@ -354,21 +361,21 @@ def _save(run: Run, path: FilePath) -> str:
     return ""
 
 
-def after(outcome: Outcome, event: events.Event) -> Outcome:
+def after(outcome: Outcome, event: Event) -> Outcome:
     """The outcome so far, with what this event says."""
     match event:
-        case events.RunStarted():
+        case RunStarted():
             return Outcome(regime=event.regime)
-        case events.RegimeSwapped():
+        case RegimeSwapped():
             return Outcome(regime=event.after)
-        case events.Measured(test_accuracy=None):
+        case Measured(test_accuracy=None):
             return replace(outcome, train_accuracy=event.train_accuracy)
-        case events.Measured(test_accuracy=float(accuracy)):
+        case Measured(test_accuracy=float(accuracy)):
             last = replace(outcome, last_accuracy=accuracy, train_accuracy=event.train_accuracy)
             if not outcome.best_accuracy >= accuracy:
                 return replace(last, best_accuracy=accuracy, best_epoch=event.epoch)
             return last
-        case events.Diverged():
+        case Diverged():
             return replace(outcome, last_finite=event.last_finite)
         case _:
             return outcome

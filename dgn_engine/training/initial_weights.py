@@ -14,8 +14,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import matched, says_itself
 from dgn_engine.importing.match_layers import LayerMatching
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.protocol.events import WeightsTaken
 from dgn_engine.protocol.file_reading import reading_of
+from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.regimes import Regime, all_regimes
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.protocol.events import LayerInfo
+from dgn_engine.protocol.training import LayerInfo
 
 
 def layer_infos(architecture: Architecture) -> tuple[LayerInfo, ...]:

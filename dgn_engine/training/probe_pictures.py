@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.data._normalisation import normalisation
-from dgn_engine.protocol.events import ProbeSet
 from dgn_engine.protocol.frames import Array
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.watching import ProbeExamples, ProbeSet
 from dgn_engine.text.written_numbers import number
 
 SIDE = 64  # pixels: larger images are reduced to this

@@ -17,9 +17,9 @@ from dataclasses import replace
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.plugins import OptionValue
-from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import MISFIT, Reading, freeze
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.training.cuda.side_reader import Read, SideReader, SideResult, read_now
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 from dgn_engine.training.overflow import overflow_reading, stands_for, weights_overflowed

@@ -12,10 +12,20 @@ import torch
 
 from dgn_engine.data import Examples
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import events
+from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.past_events import FramesRecorded
-from dgn_engine.protocol.run_curves import SAMPLES
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import (
+    SAMPLES,
+    FramesRecorded,
+    RecordingMended,
+    RecordingPaused,
+    RecordingResumed,
+    RecordThinned,
+    RunContinued,
+)
+from dgn_engine.protocol.training import Finished, Measured, RegimeSwapped, Rewired, SettingChanged
+from dgn_engine.protocol.watching import ProbeSetChanged
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_info
@@ -37,20 +47,20 @@ FRAME_SHARE = 0.2  # of the budget of watching that the recorder's thread may ta
 NOTES_EVERY = 0.5  # seconds between two looks at the scores that wait to be written
 PATIENCE = 30.0  # seconds that a frame waits for the disk where it must be written
 _CHANGES = (
-    events.RegimeSwapped,
-    events.WeightsTaken,
-    events.Rewired,
-    events.SettingChanged,
-    events.ProbeSetChanged,
+    RegimeSwapped,
+    WeightsTaken,
+    Rewired,
+    SettingChanged,
+    ProbeSetChanged,
 )  # after these the next frame is recorded
 
 
 _WRITTEN = (
-    events.RecordingPaused,
-    events.RecordingResumed,
-    events.RecordingMended,
-    events.RunContinued,
-    events.RecordThinned,
+    RecordingPaused,
+    RecordingResumed,
+    RecordingMended,
+    RunContinued,
+    RecordThinned,
 )  # their writer has written these
 
 
@@ -61,7 +71,7 @@ class Recording:
         self,
         folder: RunFolder,
         run: Run,
-        emit: Callable[[events.Event], None],
+        emit: Callable[[Event], None],
         every: float = CHECKPOINT_EVERY,
     ) -> None:
         self._run = run
@@ -95,8 +105,8 @@ class Recording:
         """Why nothing can be written now, in one sentence; empty where it can."""
         return self._recorder.paused
 
-    def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Measured):
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, Measured):
             # Hundreds a second of a small network, and plain already: this costs less than to
             # measure what it costs.
             self._recorder.note(log_word(event), vars(event), soon=False)
@@ -110,9 +120,9 @@ class Recording:
         if isinstance(event, _CHANGES):
             self._changes += 1
             self._frame_due = True
-        if isinstance(event, events.RegimeSwapped) and event.undone:
+        if isinstance(event, RegimeSwapped) and event.undone:
             self._due_at_once = True  # a kill is not to bring back what was undone
-        if isinstance(event, events.Finished):
+        if isinstance(event, Finished):
             self.checkpoint("final")
             self._frame_due = True
 
@@ -211,7 +221,7 @@ def _not_recorded(_change: str) -> None:
 def begin_recording(
     folder: RunFolder,
     run: Run,
-    emit: Callable[[events.Event], None],
+    emit: Callable[[Event], None],
     every: float = CHECKPOINT_EVERY,
 ) -> Recording:
     """Record a run that has just been made from its configuration."""
@@ -235,13 +245,13 @@ def check_ours(path: Path, info: Mapping[str, Any]) -> None:
 def continue_run(
     folder: RunFolder,
     number: int,
-    emit: Callable[[events.Event], None],
+    emit: Callable[[Event], None],
     report: Report,
     live: bool,
     examples: Examples | None = None,
     *,
     reclaimed: float = 0.0,
-) -> tuple[Run, events.RunContinued]:
+) -> tuple[Run, RunContinued]:
     """The run of a folder as its newest sound checkpoint left it, or from its seed if it has none.
     `reclaimed`: as of `Run`.
 
@@ -272,7 +282,7 @@ def continue_run(
         remark = run_info.why_not_exact(known, device_name(run.device), torch.get_num_threads())
     else:
         folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
-    continued = events.RunContinued(run.step_count, remark, str(folder.path))
+    continued = RunContinued(run.step_count, remark, str(folder.path))
     try:
         folder.go_on(to_plain(continued))
     except OSError as error:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dgn_engine.plugins import OptionValue
-from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.text.written_numbers import decimals, number
 from dgn_engine.training.overflow import stands_for
 from dgn_engine.training.probes import Probe

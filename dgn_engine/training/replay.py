@@ -20,19 +20,13 @@ from dgn_engine.data import Examples
 from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import VALUE
 from dgn_engine.model.wiring import turned
-from dgn_engine.protocol.events import (
-    Event,
-    Measured,
-    ProbeSetChanged,
-    RecordingResumed,
-    RegimeSwapped,
-    Rewired,
-    SettingChanged,
-    WeightsTaken,
-)
-from dgn_engine.protocol.file_events import TrainedOn
-from dgn_engine.protocol.run_branches import BranchBegan
+from dgn_engine.protocol.branches import BranchBegan
+from dgn_engine.protocol.files import TrainedOn, WeightsTaken
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RecordingResumed
+from dgn_engine.protocol.training import Measured, RegimeSwapped, Rewired, SettingChanged
+from dgn_engine.protocol.watching import ProbeSetChanged
 from dgn_engine.storage.runs import run_checkpoints, run_info
 from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.log import CONTINUED, LOST, LogLine, event_of
@@ -427,9 +421,12 @@ def _settings_of(snapshot: Snapshot) -> tuple[object, ...]:
     state, dials = snapshot.state, snapshot.state["dials"]
     turns = [tuple(state[name]) if any(state[name]) else () for name in ("rotation", "shift")]
     return (
-        tuple(state["wiring"]), *turns,
-        dials["learning_rate"], dials["beta"], dials["value_input"],
-    )  # fmt: skip
+        tuple(state["wiring"]),
+        *turns,
+        dials["learning_rate"],
+        dials["beta"],
+        dials["value_input"],
+    )
 
 
 def _same_state(one: Snapshot, other: Snapshot) -> bool:

@@ -20,10 +20,20 @@ from dgn_engine.importing.match_layers import LayerMatching
 from dgn_engine.model.choices import ValueInput
 from dgn_engine.model.regime_entry import RegimeChange, check_entry
 from dgn_engine.model.wiring import need_wires, turned
-from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import RunEstimated, StepsNotCaptured
+from dgn_engine.protocol.files import WeightsSaved
 from dgn_engine.protocol.frames import Array
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.probe_choice import ProbeChoice
+from dgn_engine.protocol.training import (
+    Diverged,
+    RegimeSwapped,
+    Rewired,
+    RunEstimated,
+    RunStarted,
+    SettingChanged,
+    StepsNotCaptured,
+)
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
@@ -48,13 +58,10 @@ from dgn_engine.training.initial_weights import (
     weights_taken,
 )
 from dgn_engine.training.layer_infos import layer_infos
+from dgn_engine.training.losses import loss
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory
-from dgn_engine.training.out_of_memory import (
-    does_not_fit,
-    free_memory,
-    is_out_of_memory,
-    refused_without_memory,
-)
+from dgn_engine.training.optimizer import count_moments
+from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory, refused_without_memory
 from dgn_engine.training.overhead_meter import seconds_of_main_thread, seconds_of_other_threads
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import (
@@ -85,7 +92,7 @@ class Run:
         self,
         number: int,
         config: RunConfig,
-        emit: Callable[[events.Event], None],
+        emit: Callable[[Event], None],
         report: Report,
         live: bool,
         recorded: bool = False,
@@ -173,12 +180,12 @@ class Run:
         self._examples = examples if live and self.device.type == "cpu" else None
         self.fingerprint = examples.fingerprint
 
-    def started(self, paused: bool) -> events.RunStarted:
+    def started(self, paused: bool) -> RunStarted:
         """The event that opens the run."""
         trainer = self.trainer
         rotation, shift = turned(trainer.network.routes)
         first = len(self._first_probe_set.indices)
-        return events.RunStarted(
+        return RunStarted(
             run=self.number,
             config=self.config,
             regime=trainer.regime.name,
@@ -303,7 +310,7 @@ class Run:
     def _stop_at_overflow(self, what: str, last_finite: int | None) -> None:
         self.diverged = True
         self._overflowed_at, self._last_finite = self.step_count, last_finite
-        self._emit(events.Diverged(self.step_count, what, last_finite))
+        self._emit(Diverged(self.step_count, what, last_finite))
 
     def copies(self) -> list[Snapshot]:
         """Return the copies of its state that undo holds, or the recorder until it has written."""
@@ -373,7 +380,7 @@ class Run:
             0 if count == len(first.indices) else count, "" if same else now.digest[:8]
         )
 
-    def _took_probe_examples(self, chosen: events.ProbeSet) -> None:
+    def _took_probe_examples(self, chosen: ProbeSet) -> None:
         self.probe_set = chosen
         known = len(chosen.indices) - chosen.drawn
         rows = self._probe_rows = torch.tensor(chosen.indices[:known], device=self.device)
@@ -458,7 +465,7 @@ class Run:
     def _rewired(self) -> None:
         self._changed()
         network = self.trainer.network
-        self._emit(events.Rewired(self.step_count, network.wiring, *turned(network.routes)))
+        self._emit(Rewired(self.step_count, network.wiring, *turned(network.routes)))
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate, which must be positive."""
@@ -488,7 +495,7 @@ class Run:
     def emit_settings(self) -> None:
         network = self.trainer.network
         self._emit(
-            events.SettingChanged(
+            SettingChanged(
                 self.step_count,
                 self.learning_rate,
                 network.gate.beta,
@@ -499,7 +506,7 @@ class Run:
 
     def save(self, path: FilePath) -> None:
         save_trainer(path, self.trainer)
-        self._emit(events.WeightsSaved(self.step_count, str(path)))
+        self._emit(WeightsSaved(self.step_count, str(path)))
 
     def _on_eager(self, reason: str) -> None:
         self._emit(StepsNotCaptured(self.step_count, reason))
@@ -514,7 +521,7 @@ class Run:
         self.gates_source = source
         trainer = self.trainer
         self._emit(
-            events.RegimeSwapped(
+            RegimeSwapped(
                 step=self.step_count,
                 before=before,
                 after=trainer.regime.name,
@@ -530,3 +537,52 @@ class Run:
 
 def _count(network: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
+
+
+def does_not_fit(trainer: Trainer) -> str:
+    """One sentence for a run whose step ran out of memory, with a batch that would fit."""
+    batch = min(trainer.config.training.batch, len(trainer.data.train_y))
+    fitting = batch_that_fits(trainer, batch // 2)
+    if fitting:
+        return (
+            f"Training does not fit in memory with a batch of {batch:,}; "
+            f"a batch of about {fitting:,} would fit."
+        )
+    return (
+        "Training does not fit in memory, not even with a batch of 1; "
+        "choose a smaller network, smaller images or another device."
+    )
+
+
+def batch_that_fits(trainer: Trainer, most: int) -> int:
+    """The first of most, most/2, most/4, … of which a forward and a backward pass succeed; or 0.
+
+    Found by trying; no weight, no gradient and no random number is changed.
+    """
+    trainer.drop_gradients()  # of the pass that did not end
+    trainer.steps.forget()  # graphs hold memory of their own
+    size = most
+    while size >= 1:
+        free_memory()
+        try:
+            _try_step(trainer, size)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        else:
+            return size
+        size //= 2
+    return 0
+
+
+def _try_step(trainer: Trainer, size: int) -> None:
+    """As a step of `size` examples, with room for what the optimiser will keep."""
+    network, training = trainer.network, trainer.config.training
+    trained = [weight for weight in network.parameters() if weight.requires_grad]
+    copies = 0 if trainer.optimizer.torch.state else count_moments(training)
+    room = [torch.empty_like(weight) for weight in trained for _ in range(copies)]
+    rows = torch.arange(size, device=trainer.data.train_x.device)
+    logits = trainer.network_at(rows)(trainer.data.train_x[rows])
+    value = loss(training.loss, logits, trainer.data.train_y[rows])
+    torch.autograd.grad(value, trained, allow_unused=True)
+    del room

@@ -11,7 +11,8 @@ from torch import Tensor
 from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import FEATURE, VALUE, configure_for
 from dgn_engine.model.wiring import turned
-from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, Rewired
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured, RegimeSwapped, Rewired
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot

@@ -9,7 +9,7 @@ import math
 
 from dgn_engine.config import TrainingConfig
 from dgn_engine.importing.saved_network import NetworkState
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.checkpoints.save_network import save_network
 from dgn_engine.storage.inner_path import FilePath

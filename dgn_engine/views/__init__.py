@@ -1,1 +1,1 @@
-"""What the window knows: the state of the run, and what was seen of it."""
+"""What is known of a run and was seen of it: the View of a panel; notices, paces, layouts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.compared_frames import ComparedFrames
+from dgn_engine.protocol.branches import ComparedFrames
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_state import RunChanges
 from dgn_engine.scene.gate_agreement import AGREEMENT, gate_agreement

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from dgn_engine.protocol import events
-from dgn_engine.protocol.run_branches import BranchBegan, BranchStatus
+from dgn_engine.protocol.branches import BranchBegan, BranchStatus
+from dgn_engine.protocol.files import WeightsTaken
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Diverged, RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.typeset import literal
 from dgn_engine.text.written_numbers import number
 
 
-def marks_of(event: events.Event, before: RunState) -> tuple[Mark, ...]:
+def marks_of(event: Event, before: RunState) -> tuple[Mark, ...]:
     """The marks of an event that happened to a run in this state; the pace changes no curve."""
     match event:
-        case events.RegimeSwapped():
+        case RegimeSwapped():
             return (_swap(event),)
-        case events.Rewired():
+        case Rewired():
             return (_rewiring(event, before),)
-        case events.WeightsTaken(step=step):
+        case WeightsTaken(step=step):
             return (Mark(float(step), "weights", "drop", event.sentence),)
-        case events.SettingChanged():
+        case SettingChanged():
             return _dials(before.settings, event)
-        case events.Diverged(step=step):
+        case Diverged(step=step):
             return (Mark(float(step), "diverged", "diverged", event.what_happened),)
         case BranchBegan(step=step):
             return (Mark(float(step), "branch", "run", literal(event.sentence)),)
         case BranchStatus(from_step=step) if _is_new(event, before):
             words = f"A branch begins here: {', '.join(event.changes.in_words()) or 'the same'}."
             return (Mark(float(step), "branch", "run", literal(words)),)
-        case events.RunContinued(step=step):
+        case RunContinued(step=step):
             words = f"The recorded run goes on from step {step:,}."
             return (Mark(float(step), "resumed", "run", words),)
         case _:
@@ -47,7 +50,7 @@ def changes_network(mark: Mark) -> bool:
     return mark.kind not in ("run", "diverged")
 
 
-def _swap(event: events.RegimeSwapped) -> Mark:
+def _swap(event: RegimeSwapped) -> Mark:
     step, sentence = float(event.step), event.sentence
     match event.undone.partition(" ")[0]:
         case "Undo":
@@ -59,7 +62,7 @@ def _swap(event: events.RegimeSwapped) -> Mark:
     return Mark(step, literal(event.after), "drop" if event.source else "swap", sentence)
 
 
-def _rewiring(event: events.Rewired, before: RunState) -> Mark:
+def _rewiring(event: Rewired, before: RunState) -> Mark:
     if event.order != before.wiring:
         order = " ".join(f"G{source + 1}" for source in event.order)
         words = f"The value layers use the gate layers in the order {order}."
@@ -71,7 +74,7 @@ def _rewiring(event: events.Rewired, before: RunState) -> Mark:
     return Mark(float(event.step), "↻", "rotation", words)
 
 
-def _dials(before: events.SettingChanged | None, now: events.SettingChanged) -> tuple[Mark, ...]:
+def _dials(before: SettingChanged | None, now: SettingChanged) -> tuple[Mark, ...]:
     step, old = float(now.step), before
     marks: list[Mark] = []
 

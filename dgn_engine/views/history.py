@@ -7,15 +7,35 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from dgn_engine.protocol import events
-from dgn_engine.protocol.compared_frames import probe_digest_at
+from dgn_engine.protocol.branches import ComparedMoved, ComparisonClosed, ComparisonOpened
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.past_events import FramesRecorded
-from dgn_engine.protocol.probe_examples import ProbeExamples
-from dgn_engine.protocol.run_branches import ComparedMoved
-from dgn_engine.protocol.run_curves import TRAINING, CurvesRead, scores_of
-from dgn_engine.protocol.run_state import Change, RunChanges, RunState
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.run_state import RunChanges, RunState
+from dgn_engine.protocol.runs import (
+    TRAINING,
+    CurvesRead,
+    FramesRecorded,
+    HistoryReplayed,
+    RunContinued,
+    scores_of,
+)
 from dgn_engine.protocol.thinned_curve import MOST_POINTS, ThinnedCurve
+from dgn_engine.protocol.training import (
+    Change,
+    Finished,
+    Measured,
+    Paused,
+    Running,
+    RunStarted,
+    probe_digest_at,
+)
+from dgn_engine.protocol.watching import (
+    ProbeExamples,
+    ProbeScalars,
+    ProbeSetChanged,
+    ProbesLeft,
+    ReadOn,
+)
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.gate_agreement import AGREEMENT
 from dgn_engine.scene.overlaid import overlaid_runs
@@ -26,7 +46,7 @@ from dgn_engine.views.event_marks import changes_network, marks_of
 from dgn_engine.views.past_view import Past, PastViews
 
 MOST_MARKS = 2000
-ALL: events.ReadOn = (0, 0, "")  # all probe examples with which the run began
+ALL: ReadOn = (0, 0, "")  # all probe examples with which the run began
 MOST_GAPS = 100  # of each probe
 
 
@@ -67,25 +87,25 @@ class History:
     def _forget(self) -> None:
         self._step = 0
         self._readings: dict[str, Reading] = {}
-        self._recorded: dict[tuple[str, str, events.ReadOn], RecordedSeries] = {}
+        self._recorded: dict[tuple[str, str, ReadOn], RecordedSeries] = {}
         self._left: set[str] = set()  # probes that nobody has watched since their last value
         self._gaps: dict[str, tuple[tuple[int, int], ...]] = {}
-        self._examples: dict[str, events.ReadOn] = {}  # that its newest scalars were read on
+        self._examples: dict[str, ReadOn] = {}  # that its newest scalars were read on
         self._marks: list[Mark] = []
         self._marked = 0  # of all marks so far
         self._replayed: dict[str, tuple[int, int]] = {}  # what was left out of a recorded run
         self._changes = 0  # of the network
         self._change: Mark | None = None  # the newest of them
         self._measured: dict[str, int] = {}  # probe or score → how many of these came before it
-        self._last: events.Measured | None = None
+        self._last: Measured | None = None
         self._compared: ComparedRun | None = None
         self._folder = ""  # of the run on show, where it is recorded
-        self._opened: events.ComparisonOpened | None = None  # whence `_compared` comes
+        self._opened: ComparisonOpened | None = None  # whence `_compared` comes
         self._past: Past | None = None  # what is looked back at; None: live
         self._step_of_b: ComparedStep | None = None  # that is shown as B; None: its network
         self._pairing = Pairing()
-        self._chosen: list[events.ProbeSetChanged] = []
-        self._began: events.RunStarted | None = None  # before all changes
+        self._chosen: list[ProbeSetChanged] = []
+        self._began: RunStarted | None = None  # before all changes
         self._made: list[Change] = []
         self._shown: tuple[tuple[RunState, int, Past | None], RunState] = (
             (self.state, 0, None),
@@ -153,23 +173,23 @@ class History:
         revisions = self._revisions_of_b if stands else self._revisions
         return self._runs, self._common, revisions.get(source, 0)
 
-    def on_event(self, event: events.Event, replayed: bool = False) -> None:
+    def on_event(self, event: Event, replayed: bool = False) -> None:
         """`replayed`: it happened when the run was recorded; when that was is not known."""
         before, self.state = self.state, self.state.after(event)
         if isinstance(event, Change):
             self._made.append(event)
         match event:
-            case events.RunStarted():
+            case RunStarted():
                 self._forget()
                 self._began = event
                 self._runs += 1
-            case events.Measured() | events.ProbeScalars():
+            case Measured() | ProbeScalars():
                 self.on_samples((event,))
-            case events.ProbesLeft(probes=probes):
+            case ProbesLeft(probes=probes):
                 self._left.update(probes)
-            case events.RunContinued():  # who watches what is not known from before
+            case RunContinued():  # who watches what is not known from before
                 self._left.update({probe for probe, _, _ in self._recorded})
-            case events.ComparisonOpened():
+            case ComparisonOpened():
                 self._step_of_b = None
                 self._forget_agreement()
                 self._opened = event
@@ -181,33 +201,33 @@ class History:
                     self._begin_compared(readings)  # B is the run on show itself
             case ComparedMoved():
                 self._move_compared(event)
-            case events.ComparisonClosed():
+            case ComparisonClosed():
                 self._compared = self._step_of_b = self._opened = None
                 self._forget_agreement()
                 self._common += 1
             case CurvesRead(runs=runs):
                 self._overlaid = overlaid_runs(runs)
                 self._common += 1
-            case events.ProbeSetChanged():
+            case ProbeSetChanged():
                 self._chosen.append(event)
                 self._common += 1
             case ProbeExamples():
                 self._pictures = event
                 self._common += 1
-            case events.Running() | events.Paused() | events.Finished():
+            case Running() | Paused() | Finished():
                 self._common += 1
         for mark in marks_of(event, before):
             self._mark(mark if replayed else replace(mark, time=self._clock()))
 
-    def on_samples(self, samples: Iterable[events.Event]) -> None:
+    def on_samples(self, samples: Iterable[Event]) -> None:
         """Take in scores and scalars of probes, which are many and change no state."""
         for sample in samples:
-            if isinstance(sample, events.Measured):
+            if isinstance(sample, Measured):
                 self._measure(sample)
-            elif isinstance(sample, events.ProbeScalars):
+            elif isinstance(sample, ProbeScalars):
                 self._trace(sample)
 
-    def note_left_out(self, history: events.HistoryReplayed) -> None:
+    def note_left_out(self, history: HistoryReplayed) -> None:
         """Know how the run began, and that there was more than the events that were taken in."""
         self._replayed = dict(history.left_out)
         if history.began is not None:
@@ -376,7 +396,7 @@ class History:
             return
         for sample in event.samples:
             values: Mapping[str, float]
-            if isinstance(sample, events.Measured):
+            if isinstance(sample, Measured):
                 source, values = TRAINING, scores_of(sample)
             else:
                 source, values = sample.probe, sample.values
@@ -398,21 +418,21 @@ class History:
             config=event.config or self._compared.config,
         )
 
-    def _measure(self, event: events.Measured) -> None:
+    def _measure(self, event: Measured) -> None:
         self._last = event
         for name, value in scores_of(event).items():
             self._append((TRAINING, name, ALL), event.step, value)
             self._measured[name] = self._changes
         self._touch(TRAINING, event.step)
 
-    def _trace(self, event: events.ProbeScalars) -> None:
+    def _trace(self, event: ProbeScalars) -> None:
         self._break(event)
         self._examples[event.probe] = event.read_on
         for name, value in event.values.items():
             self._append((event.probe, name, event.read_on), event.step, value)
         self._touch(event.probe, event.step)
 
-    def _break(self, event: events.ProbeScalars) -> None:
+    def _break(self, event: ProbeScalars) -> None:
         """Break the traces of a probe that was not watched for longer than it takes to be read."""
         if event.probe not in self._left:
             return
@@ -430,7 +450,7 @@ class History:
                 if known[-1:] != (gap,):
                     self._gaps[probe] = (*known, gap)[-MOST_GAPS:]
 
-    def _append(self, key: tuple[str, str, events.ReadOn], step: int, value: float) -> None:
+    def _append(self, key: tuple[str, str, ReadOn], step: int, value: float) -> None:
         curve = self._recorded.get(key)
         if curve is None:
             curve = self._recorded[key] = RecordedSeries(run_key(self.state.run))
@@ -459,13 +479,13 @@ def _is_same(reading: Reading, known: Reading | None) -> bool:
     return (reading.step, reading.seconds) == (known.step, known.seconds)
 
 
-def run_of_b(event: events.ComparisonOpened) -> str:
+def run_of_b(event: ComparisonOpened) -> str:
     """Return which run B is: its folder, or the name of its file."""
     return event.folder or event.name
 
 
 def compared_curves(
-    event: events.ComparisonOpened,
+    event: ComparisonOpened,
 ) -> dict[tuple[str, str], RecordedSeries]:
     """The scores that its own run recorded."""
     run = run_of_b(event)
@@ -477,7 +497,7 @@ def compared_curves(
 
 
 def compared_run(
-    event: events.ComparisonOpened,
+    event: ComparisonOpened,
     curves: Mapping[tuple[str, str], RecordedSeries] | None = None,
 ) -> ComparedRun:
     """The compared network, with these curves; None: the scores that its own run recorded."""

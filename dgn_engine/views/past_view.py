@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
-from dgn_engine.protocol.run_curves import TRAINING
 from dgn_engine.protocol.run_state import RunChanges, RunState
+from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.storage.runs.recorded_steps import readings_at
 from dgn_engine.views.event_marks import changes_network
+
+BACK_TO_LIVE = "Go back to live to change the run."
 
 
 @dataclass(frozen=True)

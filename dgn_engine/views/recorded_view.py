@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.compared_frames import ComparedFrames
-from dgn_engine.protocol.events import HistoryReplayed
-from dgn_engine.protocol.run_state import Change
+from dgn_engine.protocol.branches import ComparedFrames
+from dgn_engine.protocol.runs import HistoryReplayed
+from dgn_engine.protocol.training import Change
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.loaded_run import LoadedRun

@@ -15,7 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (".ci", "app", "benchmarks", "dgn_engine", "docs", "resources", "tests")
+FOLDERS = (
+    ".ci",
+    ".github",
+    "app",
+    "benchmarks",
+    "dgn_engine",
+    "docs",
+    "documentation",
+    "packaging",
+    "requirements",
+    "resources",
+    "tests",
+)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ((?:app|dgn_engine)/\S+\.py)\n")
 

@@ -11,8 +11,8 @@ import pytest
 
 from dgn_engine import __version__
 from dgn_engine.cli import main
+from dgn_engine.experiments.report.papers import PAPERS
 from dgn_viewer import system_libraries
-from dgn_viewer.experiments.papers import PAPERS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -146,6 +146,14 @@ def test_continuous_integration_installs_every_library_that_qt_needs() -> None:
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     needed = {*system_libraries.NEEDED.values(), *system_libraries.NEEDED_FOR_X11.values()}
     assert needed - set(re.findall(r"[\w.+-]+", script)) == set()
+
+
+def test_workflows_may_only_read_and_one_runs_the_script_of_continuous_integration() -> None:
+    workflows = {path: path.read_text("utf-8") for path in (ROOT / ".github").rglob("*.yml")}
+    texts = [text for text in workflows.values() if "\njobs:\n" in text]
+    assert texts
+    assert all("\npermissions:\n  contents: read\n\n" in text for text in texts)
+    assert any("- run: .ci/run\n" in text for text in texts)
 
 
 def test_the_navigation_of_the_site_has_every_document() -> None:

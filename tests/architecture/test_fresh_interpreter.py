@@ -14,7 +14,7 @@ QT = ("PySide6", "pyqtgraph")
 SOURCES = (ROOT / "app" / "dgn_viewer", ROOT / "dgn_engine")
 PANELS = sorted(
     f"dgn_engine.panels.{path.stem}"
-    for path in (ROOT / "app" / "dgn_viewer" / "panels").glob("*.py")
+    for path in (ROOT / "dgn_engine" / "panels").glob("*.py")
     if path.stem != "__init__"
 )
 PROTOCOL = sorted(
@@ -60,7 +60,8 @@ def test_the_viewer_imports_without_a_display_and_without_torch() -> None:
 
 def test_the_window_is_put_together_before_torch_and_matplotlib_are_loaded() -> None:
     """They take seconds: the engine's thread loads torch while the window is already there."""
-    assert roots_after("import dgn_viewer.application").isdisjoint({*HEAVY, "matplotlib", "scipy"})
+    loaded = roots_after("import dgn_viewer.application, dgn_viewer.shell.export")
+    assert loaded.isdisjoint({*HEAVY, "matplotlib", "scipy"})
 
 
 def test_recorded_runs_are_listed_without_torch() -> None:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, permutations
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,14 @@ def test_the_linter_sees_a_trespassing_import_in_a_file(tmp_path: Path) -> None:
     assert result.returncode == 1, result.stdout + result.stderr
     assert "The engine is one strict order BROKEN" in result.stdout
     assert f"{len(CONTRACTS) - 1} kept, 1 broken" in result.stdout
+
+
+def test_no_modules_import_each_other_in_a_circle(graph: ImportGraph) -> None:
+    """Imports inside functions and those of types alone count too."""
+    imported = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    ours = {name: {one for one in found if one in imported} for name, found in imported.items()}
+    order = TopologicalSorter(ours)
+    try:
+        order.prepare()
+    except CycleError as error:
+        raise AssertionError(" → ".join(error.args[1])) from None

@@ -13,9 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
-    *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "Makefile",
-    *(ROOT / "requirements").glob("*.*"), *(ROOT / ".github" / "workflows").glob("*.yml"),
-]  # fmt: skip
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").glob("*.md"),
+    ROOT / "Makefile",
+    *(ROOT / "requirements").glob("*.*"),
+    *(ROOT / ".github" / "workflows").glob("*.yml"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -17,14 +17,14 @@ OF_THE_VIEWER = {
     "widgets/integer_field.py",
     "widgets/number_entry.py",
     "widgets/number_field.py",
-    "scene/reading_text.py",  # ε as it stands in options
-    "scene/example_readout.py",  # sets its power as mathematics
-    "figures/pgf_file.py",  # TeX
 }
 OF_THE_ENGINE = {
     "text/byte_counts.py",
     "text/written_numbers.py",
     "storage/runs/storage_limits.py",  # a file of settings
+    "scene/example_readout.py",  # sets its power as mathematics
+    "figures/pgf_file.py",  # TeX
+    "model/adapt/from_module.py",  # as the sentences of kernels, which adapt a module
 }
 # Sentences of the library, about arguments that a program has given, and of the reports.
 OTHERS = ("kernels/", "experiments/")

@@ -35,6 +35,7 @@ STARTS = {
     "app/dgn_viewer/shell/log_window.py": "a folder, in the desktop's window of files",
     "benchmarks/children.py": "measures: `python_environment`",
     "benchmarks/gpu.py": "names the interpreter in a sentence",
+    "benchmarks/house.py": "git, in the checkout that it measures",
     "benchmarks/memory.py": "measures: `python_command`",
     "benchmarks/peer.py": "another library, in an environment of its own, in our tree",
     "benchmarks/scaling.py": "makes a run: `python_command`",
@@ -52,6 +53,7 @@ STARTS = {
     "dgn_engine/storage/user_folders.py": "the folder of a bundle",
     "dgn_engine/sweep/slurm.py": "workers of Dask: `METHOD`; jobs of Slurm: `python_command`",
     "dgn_engine/training/reading_process/reading_worker.py": "readings: `module_command`",
+    "documentation/screenshots/__main__.py": "a picture at another scale, in our tree",
     "documentation/shell_commands.py": "commands of the documents, in a folder that it has made",
     "packaging/bundle_check.py": "what was packed, in a folder that it has made",
     "packaging/debian_check.py": "what was packed, in a folder that it has made",
@@ -137,10 +139,13 @@ def test_a_new_way_to_start_a_process_is_noticed(code: str, tmp_path: Path) -> N
 
 def test_every_program_of_ours_distrusts_the_folder_in_which_it_is_started() -> None:
     programs = (
-        "app/dgn_viewer/__main__.py", "dgn_engine/cli/__init__.py",
-        "dgn_engine/confinement/run_module.py", "dgn_engine/confinement/spawn_context.py",
-        "dgn_engine/sweep/workers/dask_preload.py", "packaging/launcher.py",
-    )  # fmt: skip
+        "app/dgn_viewer/__main__.py",
+        "dgn_engine/cli/__init__.py",
+        "dgn_engine/confinement/run_module.py",
+        "dgn_engine/confinement/spawn_context.py",
+        "dgn_engine/sweep/workers/dask_preload.py",
+        "packaging/launcher.py",
+    )
     for name in programs:
         tree = ast.parse((ROOT / name).read_text("utf-8"))
         called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}

@@ -83,9 +83,11 @@ def any_config(regime: str, net: str, seed: int) -> RunConfig:
         pixels="random" if any(isinstance(one, POOLS) for one in shape.nodes) else "true",
     )
     training = TrainingConfig(
-        batch=random.choice((5, 15)), epochs=1, learning_rate=random.choice((1e-3, 1e-2)),
+        batch=random.choice((5, 15)),
+        epochs=1,
+        learning_rate=random.choice((1e-3, 1e-2)),
         loss=random.choice(("cross-entropy", "squared")),
-    )  # fmt: skip
+    )
     gating = GatingConfig(
         regime=regime,
         beta=random.choice((2.0, 5.5, 8.0)),
@@ -169,10 +171,11 @@ def changed(run: Run, seed: int) -> Arrangement:
         order = _order(shapes, random)
         turns = dict(zip(now.permute, zip(now.rotation, now.shift, strict=True), strict=True))
         now = replace(
-            now, permute=order,
+            now,
+            permute=order,
             rotation=tuple(turns[source][0] for source in order),
             shift=tuple(turns[source][1] for source in order),
-        )  # fmt: skip
+        )
         run.rewire(order)
     if random.random() < 0.4:
         turned = tuple(random.randrange(size[0]) for size in shapes)
@@ -258,9 +261,15 @@ class SlowKernels:
         return torch.cat([gates] * self.arranged.tiling[layer], 1)
 
     def _passed(
-        self, part: str, p: Tensors, x: Tensor, gate: Callable[[int, Tensor], Tensor],
-        kept: Callable[[int, Tensor], Tensor], masks: list[Tensor] | None, whole_norm: bool,
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:  # fmt: skip
+        self,
+        part: str,
+        p: Tensors,
+        x: Tensor,
+        gate: Callable[[int, Tensor], Tensor],
+        kept: Callable[[int, Tensor], Tensor],
+        masks: list[Tensor] | None,
+        whole_norm: bool,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Logits, gates before any turn, places of the largest; `kept(l, q)` is z of gate layer l,
         `whole_norm`: normalise, else multiply by γ."""
         nodes = (self.wide if part == "value" else self.base).nodes
@@ -326,9 +335,14 @@ class SlowKernels:
         else:
             linear = self.regime.linear_features
             _, made, masks = self._passed(
-                "feature", p, x, lambda _, q: self._gate(q),
-                lambda _, q: q if linear else q * (q > 0), None, True,
-            )  # fmt: skip
+                "feature",
+                p,
+                x,
+                lambda _, q: self._gate(q),
+                lambda _, q: q if linear else q * (q > 0),
+                None,
+                True,
+            )
             masks = self._masks(masks)
         used = [self._turned(layer, made[source]) for layer, source in enumerate(self.order)]
         return self._passed(

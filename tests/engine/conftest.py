@@ -1,4 +1,4 @@
-"""Tiny runs for the engine's tests."""
+"""Tiny runs and views for the engine's tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.messages import Event
 from dgn_engine.training.run import Run
+from tests.engine.panel_views import compared, grown, make_view
+
+__all__ = ["compared", "grown", "make_view"]
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),

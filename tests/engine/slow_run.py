@@ -13,7 +13,19 @@ from dataclasses import replace
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol import events as said
+from dgn_engine.protocol.files import FileClosed, WeightsTaken
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import (
+    Diverged,
+    Finished,
+    Measured,
+    Paused,
+    RegimeSwapped,
+    Rewired,
+    Running,
+    SettingChanged,
+    UndoChanged,
+)
 from tests.engine.slow_network import SlowNetwork
 from tests.engine.slow_table import Change, File, Refusal, SlowData, State, row_of
 
@@ -47,11 +59,16 @@ class SlowRun(SlowNetwork):
             pretrain = (config.gating.pretrain_epochs or training.epochs or 10) * self.epoch_steps
         total = training.epochs * self.epoch_steps
         self.state = State(
-            first, config.gating.wiring or tuple(range(self.layers)),
+            first,
+            config.gating.wiring or tuple(range(self.layers)),
             config.gating.rotation or (0,) * self.layers,
-            config.gating.shift or (0,) * self.layers, training.learning_rate,
-            config.gating.beta, config.gating.value_input, pretrain, total and total + pretrain,
-        )  # fmt: skip
+            config.gating.shift or (0,) * self.layers,
+            training.learning_rate,
+            config.gating.beta,
+            config.gating.value_input,
+            pretrain,
+            total and total + pretrain,
+        )
         self._draw("value")
         self._draw("feature")
         if row_of(first).entry == "share":
@@ -67,7 +84,7 @@ class SlowRun(SlowNetwork):
         self.epoch_accuracy = math.nan
         self.done: list[Change] = []
         self.undone: list[Change] = []
-        self.events: list[said.Event] = []
+        self.events: list[Event] = []
         self.saved = copy.deepcopy(self.state)  # what a checkpoint holds
         self.saved_at = (-1, 0)
         self.reopened()
@@ -103,7 +120,7 @@ class SlowRun(SlowNetwork):
             seen = state.epoch_seen
             self.epoch_accuracy = state.epoch_right / seen if seen else math.nan
             state.epoch_right, state.epoch_seen = 0.0, 0
-        measured = said.Measured(state.step, state.step / self.epoch_steps, loss, accuracy)
+        measured = Measured(state.step, state.step / self.epoch_steps, loss, accuracy)
         if (ends or due) and generalises:
             state.awaited, self.chunks = measured, 0
         else:
@@ -121,7 +138,7 @@ class SlowRun(SlowNetwork):
         self.test_due = self._clock() + self.between_tests
         self._score(replace(awaited, test_loss=loss, test_accuracy=accuracy))
 
-    def _score(self, measured: said.Measured) -> None:
+    def _score(self, measured: Measured) -> None:
         self.state.scored = (*self.state.scored, measured.step)
         self.events.append(measured)
 
@@ -156,7 +173,7 @@ class SlowRun(SlowNetwork):
             self.running = False
         elif self.finished:
             self.running = False
-            self.events.append(said.Finished(state.step))
+            self.events.append(Finished(state.step))
             self._save()
         elif state.awaited is None and self.stop_at is not None and state.step >= self.stop_at:
             self.pause()
@@ -168,7 +185,7 @@ class SlowRun(SlowNetwork):
         self._train()
         if not self._measure():
             self.diverged = True
-            self.events.append(said.Diverged(state.step))
+            self.events.append(Diverged(state.step))
             return
         until = self.config.training.until
         ends = state.step % self.epoch_steps == 0
@@ -182,11 +199,11 @@ class SlowRun(SlowNetwork):
             self.state.total = 0
         self.stop_at = None if steps is None else self.state.step + steps
         self.running = True
-        self.events.append(said.Running(self.state.step))
+        self.events.append(Running(self.state.step))
 
     def pause(self) -> None:
         self.running, self.stop_at = False, None
-        self.events.append(said.Paused(self.state.step))
+        self.events.append(Paused(self.state.step))
 
     # Changes
 
@@ -203,7 +220,7 @@ class SlowRun(SlowNetwork):
         if self.saved_at != (self.state.step, self.changes):
             self._save()
 
-    def _tell_change(self, event: said.Event) -> None:
+    def _tell_change(self, event: Event) -> None:
         self.changes += 1
         self.events.append(event)
 
@@ -247,11 +264,18 @@ class SlowRun(SlowNetwork):
             kept.append(f"{FEATURE} (aside)" if row.entry == "aside" else FEATURE)
         self._network_changed()
         self._tell_change(
-            said.RegimeSwapped(
-                self.state.step, before, name, tuple(kept), self._frozen(), tuple(redrawn),
-                tuple(copied), self.state.source, self.count("feature"),
+            RegimeSwapped(
+                self.state.step,
+                before,
+                name,
+                tuple(kept),
+                self._frozen(),
+                tuple(redrawn),
+                tuple(copied),
+                self.state.source,
+                self.count("feature"),
             )
-        )  # fmt: skip
+        )
 
     def _frozen(self) -> tuple[str, ...]:
         row = self.row
@@ -266,7 +290,7 @@ class SlowRun(SlowNetwork):
     def take_gates(self, file: File, restart: bool) -> None:
         with_undo = self._change(f"gates of {file.name}", "gates")
         self._swap("FL", restart, file)
-        self.events.append(said.FileClosed(0))
+        self.events.append(FileClosed(0))
         self._remember(with_undo)
 
     def take_weights(self, file: File) -> None:
@@ -278,9 +302,9 @@ class SlowRun(SlowNetwork):
         self._network_changed()
         left = () if file.head else ("output",)
         self._tell_change(
-            said.WeightsTaken(self.state.step, file.name, file.taken, left, bool(file.biases))
+            WeightsTaken(self.state.step, file.name, file.taken, left, bool(file.biases))
         )
-        self.events.append(said.FileClosed(0))
+        self.events.append(FileClosed(0))
         self._remember(with_undo)
 
     def rewire(self, order: tuple[int, ...]) -> None:
@@ -314,7 +338,7 @@ class SlowRun(SlowNetwork):
         state = self.state
         rotation = state.rotation if any(state.rotation) else ()
         shift = state.shift if any(state.shift) else ()
-        self._tell_change(said.Rewired(state.step, state.wiring, rotation, shift))
+        self._tell_change(Rewired(state.step, state.wiring, rotation, shift))
 
     def set_learning_rate(self, rate: float) -> None:
         self._set("learning rate", "learning_rate", rate)
@@ -339,7 +363,7 @@ class SlowRun(SlowNetwork):
     def tell_settings(self) -> None:
         state = self.state
         self._tell_change(
-            said.SettingChanged(
+            SettingChanged(
                 state.step,
                 state.learning_rate,
                 state.beta,
@@ -368,7 +392,7 @@ class SlowRun(SlowNetwork):
 
     def _name_changes(self) -> None:
         names = [changes[-1].what if changes else "" for changes in (self.done, self.undone)]
-        self.events.append(said.UndoChanged(*names))
+        self.events.append(UndoChanged(*names))
 
     def undo(self) -> None:
         self._turn_back("Undo", self.done, self.undone)
@@ -404,16 +428,25 @@ class SlowRun(SlowNetwork):
         row = self.row
         frozen = ([] if row.trains_feature else [FEATURE]) + ([] if row.trains_value else [VALUE])
         self._tell_change(
-            said.RegimeSwapped(
-                then.step, regime, then.regime, (), tuple(frozen), (), (VALUE, FEATURE),
-                then.source, self.count("feature"), f"{word} {last.what}", last.before.step,
+            RegimeSwapped(
+                then.step,
+                regime,
+                then.regime,
+                (),
+                tuple(frozen),
+                (),
+                (VALUE, FEATURE),
+                then.source,
+                self.count("feature"),
+                f"{word} {last.what}",
+                last.before.step,
                 then.undone,
             )
-        )  # fmt: skip
+        )
         if _turns(then) != _turns(now):
             rotation = then.rotation if any(then.rotation) else ()
             shift = then.shift if any(then.shift) else ()
-            self._tell_change(said.Rewired(then.step, then.wiring, rotation, shift))
+            self._tell_change(Rewired(then.step, then.wiring, rotation, shift))
         if _settings(then)[1:] != _settings(now)[1:]:
             self.tell_settings()
         self.save_due = True

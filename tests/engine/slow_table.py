@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from dgn_engine.protocol import events as said
+from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import find_regime
 
 
@@ -52,9 +52,16 @@ def row_of(name: str) -> Row:
         return TABLE[name]
     r = find_regime(name)
     return Row(
-        _ENTRIES.get(r.on_entry, r.on_entry), r.own_gates, r.soft, r.trains_feature,
-        r.trains_value, r.linear_features, r.open_gates, r.drawn_gates, r.pretrains_as,
-    )  # fmt: skip
+        _ENTRIES.get(r.on_entry, r.on_entry),
+        r.own_gates,
+        r.soft,
+        r.trains_feature,
+        r.trains_value,
+        r.linear_features,
+        r.open_gates,
+        r.drawn_gates,
+        r.pretrains_as,
+    )
 
 
 class Refusal(Exception):  # noqa: N818 - nothing was changed
@@ -109,7 +116,7 @@ class State:
     epoch_right: float = 0.0
     epoch_seen: int = 0
     source: str = ""  # the file whose gates are in force
-    awaited: said.Measured | None = None
+    awaited: Measured | None = None
     scored: tuple[int, ...] = ()  # the steps of all scores that were told
 
     @property

@@ -12,7 +12,7 @@ from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.experiments import find_experiment
 from dgn_engine.importing.from_config import build_architecture
-from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.sweep.sweep_file import sweep_of
 from dgn_engine.sweep.workers import find_executor

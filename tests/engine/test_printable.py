@@ -104,8 +104,16 @@ def test_a_cell_of_a_csv_file_is_no_formula() -> None:
     csv.writer(text).writerow([csv_cell(cell) for cell in row])
     [back] = csv.reader(io.StringIO(text.getvalue()))
     assert back == [
-        "'=1+1", "'+cmd|x", "-2", "'@SUM(A1)", r"a\nb", "−0.5", "-3", "1e-05", "-1.5e-3",
-    ]  # fmt: skip
+        "'=1+1",
+        "'+cmd|x",
+        "-2",
+        "'@SUM(A1)",
+        r"a\nb",
+        "−0.5",
+        "-3",
+        "1e-05",
+        "-1.5e-3",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from dgn_engine.config import SETTINGS
 from dgn_engine.data import data_sets
+from dgn_engine.importing.from_config import settings_of_net
 from dgn_engine.model.nets import all_nets
 from dgn_engine.setting import Setting
 
@@ -104,9 +105,11 @@ PLACES = {
 }
 OPTIONS = {
     f"{name} {setting.name}": setting
-    for plug_ins in (all_nets(), data_sets())
-    for name, plug_in in plug_ins.items()
-    for setting in plug_in.options
+    for name, settings in (
+        *((name, settings_of_net(net)) for name, net in all_nets().items()),
+        *((name, data_set.options) for name, data_set in data_sets().items()),
+    )
+    for setting in settings
 }
 
 
@@ -150,11 +153,14 @@ def test_the_ends_of_a_field_lie_within_what_is_accepted() -> None:
     [
         ("data", "data set, download it, kept in, two classes ±1"),
         ("net", "network, initial weights, σ, with biases"),
-        ("gating", "regime, tiled, gates from, ReLU epochs first, steepness β, ε, rotated, "
-         "shifted, open with p, value input"),
+        (
+            "gating",
+            "regime, tiled, gates from, ReLU epochs first, steepness β, ε, rotated, "
+            "shifted, open with p, value input",
+        ),
         ("training", "loss, optimiser, learning rate, momentum, batch, epochs"),
     ],
-)  # fmt: skip
+)
 def test_rows_that_others_depend_on_come_first(part: str, labels: str) -> None:
     shown = [setting for setting in SETTINGS[part].values() if setting.label]
     rows = [setting.label for setting in sorted(shown, key=lambda setting: setting.order)]

@@ -126,10 +126,17 @@ def _with(fields: list[int], others: dict[int, int]) -> list[int]:
 def _facts(archive: Archive, member: Member, packed: bytes) -> dict[str, Any]:
     flags = 0x808 if archive.as_torch and member.data else 0x800 if archive.as_torch else 0
     return {
-        "needs": 20, "flags": flags, "method": 8 if member.deflated else 0, "time": 0, "date": 0x21,
-        "crc": zlib.crc32(member.data), "packed": len(packed), "size": len(member.data),
-        "name": member.name, "extra": b"",
-    }  # fmt: skip
+        "needs": 20,
+        "flags": flags,
+        "method": 8 if member.deflated else 0,
+        "time": 0,
+        "date": 0x21,
+        "crc": zlib.crc32(member.data),
+        "packed": len(packed),
+        "size": len(member.data),
+        "name": member.name,
+        "extra": b"",
+    }
 
 
 def _packed(member: Member) -> bytes:
@@ -177,9 +184,13 @@ def torch_archive(rng: random.Random) -> Archive:
         tree = dict(reversed(tree.items()))
     members = [
         ("data.pkl", pickled(_odd_tree(rng, tree) if rng.random() < 0.4 else tree)),
-        (".format_version", b"1"), (".storage_alignment", b"64"), ("byteorder", b"little"),
-        ("data/0", _numbers(rng)), ("data/1", _numbers(rng)), ("version", b"3\n"),
-    ]  # fmt: skip
+        (".format_version", b"1"),
+        (".storage_alignment", b"64"),
+        ("byteorder", b"little"),
+        ("data/0", _numbers(rng)),
+        ("data/1", _numbers(rng)),
+        ("version", b"3\n"),
+    ]
     if rng.random() < 0.2:
         members = [(name, b"big" if name == "byteorder" else data) for name, data in members]
     made = tuple(Member(f"archive/{name}".encode(), data) for name, data in members)
@@ -610,12 +621,22 @@ _ODD_STEPS = (  # numbers, texts and places that readers of pickles take differe
 )  # fmt: skip
 _MAGIC = b"l\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"  # with which a file of torch before 1.6 begins
 _LAST_STEPS = (
-    b"cos\ngetpid\n)R.", b"(ios\ngetpid\n.", b"\x8c\2os\x8c\6getpid\x93)R.", b"cos\ngetpid\n0N.",
-    b"cthis.x\"\ny\n", b"ios\ngetpid\n", b"cos\ngetpid", b"N.", b".", b"]N\x85a.", b"",
+    b"cos\ngetpid\n)R.",
+    b"(ios\ngetpid\n.",
+    b"\x8c\2os\x8c\6getpid\x93)R.",
+    b"cos\ngetpid\n0N.",
+    b'cthis.x"\ny\n',
+    b"ios\ngetpid\n",
+    b"cos\ngetpid",
+    b"N.",
+    b".",
+    b"]N\x85a.",
+    b"",
     b"\x8a\x0a" + _MAGIC + b".cos\ngetpid\n.",
     b"\x8b" + struct.pack("<I", 5000) + _MAGIC.ljust(5000, b"\0") + b".cos\ngetpid\n.",
-    b"L119547037146038801333356L\n.cos\ngetpid\n.", b"I0x1950a86a20f9469cfc6c\n.cos\ngetpid\n.",
-)  # fmt: skip
+    b"L119547037146038801333356L\n.cos\ngetpid\n.",
+    b"I0x1950a86a20f9469cfc6c\n.cos\ngetpid\n.",
+)
 
 
 def odd_pickle(rng: random.Random) -> bytes:

@@ -35,8 +35,11 @@ class Compared:
     def row(self, kind: str) -> dict[str, Any]:
         """For the tables."""
         taken = self.equal + self.alone
-        return {"sort": f"{kind} (held against torch, NumPy, safetensors)", "inputs": self.inputs,
-                "taken": taken}  # fmt: skip
+        return {
+            "sort": f"{kind} (held against torch, NumPy, safetensors)",
+            "inputs": self.inputs,
+            "taken": taken,
+        }
 
 
 def read_inertly(content: bytes, calls: CallRecorder) -> ParsedFile:

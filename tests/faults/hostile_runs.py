@@ -21,8 +21,9 @@ import numpy as np
 import torch
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import LayerInfo, Measured, ProbeScalars, ProbeSet, RunStarted
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.training import LayerInfo, Measured, RunStarted
+from dgn_engine.protocol.watching import ProbeScalars, ProbeSet
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.regular_files import digest
 from dgn_engine.storage.runs import folder_layout, run_info

@@ -22,8 +22,9 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QGraphicsView
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.commands import StartRun
-from dgn_engine.protocol.events import Failed, RecordingPaused, Refused, RunStarted
+from dgn_engine.protocol.messages import Failed, Refused
+from dgn_engine.protocol.runs import RecordingPaused
+from dgn_engine.protocol.training import RunStarted, StartRun
 from dgn_engine.storage.runs.folder_layout import runs_root
 from dgn_engine.storage.runs.folder_room import bytes_of
 from dgn_viewer.application import Options, Viewer, build, leave

@@ -156,11 +156,20 @@ def test_workers_of_a_killed_sweep_end_and_what_they_did_goes_on(
     row = table.row(f"SIGKILL of dgn sweep {' '.join(options)}")
     (tmp_path / "sweep.toml").write_text(SWEEP)
     process = subprocess.Popen(
-        [sys.executable, "-m", "dgn_engine.cli", "sweep", str(tmp_path / "sweep.toml"),
-         "--out", str(tmp_path / "out"), "--quiet", *options],
+        [
+            sys.executable,
+            "-m",
+            "dgn_engine.cli",
+            "sweep",
+            str(tmp_path / "sweep.toml"),
+            "--out",
+            str(tmp_path / "out"),
+            "--quiet",
+            *options,
+        ],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     folder = tmp_path / "out" / "units" / "seed=0"
     try:
         assert wait_until(

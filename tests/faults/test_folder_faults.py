@@ -20,9 +20,9 @@ import torch
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.messages import Event, Refused
+from dgn_engine.protocol.runs import ContinueRun
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.storage.lock import holder
 from dgn_engine.storage.runs import folder_layout
@@ -107,10 +107,10 @@ def test_a_second_writer_gets_one_sentence_and_changes_nothing(
         session = ProcessSession(runs_root=str(tmp_path / "runs"))
         session.start()
         try:
-            session.send(do.ContinueRun(str(path)))
+            session.send(ContinueRun(str(path)))
             deadline = time.monotonic() + 600
-            heard: list[told.Event] = []
-            while not (refused := [e for e in heard if isinstance(e, told.Refused)]):
+            heard: list[Event] = []
+            while not (refused := [e for e in heard if isinstance(e, Refused)]):
                 assert time.monotonic() < deadline, heard
                 heard += session.drain()
                 time.sleep(0.01)

@@ -16,9 +16,26 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.engine_events import EngineAnswered, EngineRestarted, EngineSilent
+from dgn_engine.protocol.messages import (
+    EngineAnswered,
+    EngineRestarted,
+    EngineSilent,
+    Event,
+    Failed,
+    Stopped,
+)
+from dgn_engine.protocol.training import (
+    Advance,
+    Pause,
+    Paused,
+    RegimeSwapped,
+    Resume,
+    SetLearningRate,
+    SettingChanged,
+    StartRun,
+    SwapRegime,
+)
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -45,7 +62,7 @@ class Heard:
 
     def __init__(self, session: ProcessSession) -> None:
         self.session = session
-        self.events: list[told.Event] = []
+        self.events: list[Event] = []
         self.steps: list[int] = []
 
     def all_of(self, kind: type[Some]) -> list[Some]:
@@ -64,7 +81,7 @@ class Heard:
 
     def wait_for_step(self, step: int) -> None:
         deadline = time.monotonic() + 600.0
-        while self.all_of(told.Stopped) or not self.steps or self.steps[-1] < step:
+        while self.all_of(Stopped) or not self.steps or self.steps[-1] < step:
             assert time.monotonic() < deadline, self.events[-5:]
             time.sleep(0.005)
 
@@ -80,13 +97,13 @@ def heard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Heard]:
 
 def begin(heard: Heard) -> None:
     """A run whose step 40 is kept in a checkpoint."""
-    heard.session.send(do.Watch((do.ProbeRequest("gates"),)))
-    heard.session.send(do.StartRun(CONFIG, paused=True))
-    heard.session.send(do.Advance(40))
-    heard.wait_for(told.Paused)
-    heard.session.send(do.SwapRegime("FR-II"))  # before which a checkpoint is written
-    heard.wait_for(told.RegimeSwapped)
-    heard.session.send(do.Resume())
+    heard.session.send(Watch((ProbeRequest("gates"),)))
+    heard.session.send(StartRun(CONFIG, paused=True))
+    heard.session.send(Advance(40))
+    heard.wait_for(Paused)
+    heard.session.send(SwapRegime("FR-II"))  # before which a checkpoint is written
+    heard.wait_for(RegimeSwapped)
+    heard.session.send(Resume())
 
 
 def kill() -> None:
@@ -97,8 +114,8 @@ def kill() -> None:
 
 def assert_undisturbed(heard: Heard, tmp_path: Path) -> None:
     """The run that went on is the one that was never interrupted, bit for bit."""
-    heard.session.send(do.Pause())
-    heard.wait_for(told.Paused, len(heard.all_of(told.Paused)) + 1)
+    heard.session.send(Pause())
+    heard.wait_for(Paused, len(heard.all_of(Paused)) + 1)
     assert heard.session.close()
     (path,) = tmp_path.iterdir()
     assert_sound(path)
@@ -132,12 +149,12 @@ def test_a_killed_engine_process_is_replaced_once_a_minute(
     row.lost = restarted.died_at - restarted.step
     heard.steps.clear()
     heard.wait_for_step(restarted.died_at + 20)
-    assert not heard.all_of(told.Failed)
+    assert not heard.all_of(Failed)
     row.survived += 1
     kill()
     row.injected += 1
-    heard.wait_for(told.Stopped)
-    (failed,) = heard.all_of(told.Failed)
+    heard.wait_for(Stopped)
+    (failed,) = heard.all_of(Failed)
     (folder,) = tmp_path.iterdir()
     assert f"kept in {folder}" in failed.what
     assert heard.session.left == str(folder)
@@ -155,7 +172,7 @@ def test_a_fault_of_cuda_costs_the_process_and_not_the_run(
     row.injected += 1
     restarted = heard.wait_for(EngineRestarted)
     assert restarted.how == "a fault of CUDA"
-    assert "device-side assert" in heard.wait_for(told.Failed).what
+    assert "device-side assert" in heard.wait_for(Failed).what
     row.lost = max(0, BREAKS_AT - restarted.step)
     heard.wait_for_step(BREAKS_AT + 40)
     assert_undisturbed(heard, tmp_path)
@@ -178,21 +195,21 @@ def test_an_engine_that_stands_still_for_a_minute_goes_on_with_all_it_was_asked(
     longest = 0.0  # that giving a command took
     for turn in range(500):  # more than a pipe holds
         before = time.monotonic()
-        heard.session.send(do.SetLearningRate(1e-3 / (1 + turn)))
+        heard.session.send(SetLearningRate(1e-3 / (1 + turn)))
         longest = max(longest, time.monotonic() - before)
-    heard.session.send(do.SwapRegime("DL"))
+    heard.session.send(SwapRegime("DL"))
     heard.wait_for(EngineSilent)
     while time.monotonic() < until:
-        heard.all_of(told.Event)
+        heard.all_of(Event)
         time.sleep(0.05)
     os.kill(child.pid, signal.SIGCONT)
     answered = heard.wait_for(EngineAnswered)
     assert answered.seconds > STANDS - 5.0
-    swapped = heard.wait_for(told.RegimeSwapped, 2)
+    swapped = heard.wait_for(RegimeSwapped, 2)
     assert swapped.after == "DL"
-    assert heard.all_of(told.SettingChanged)[-1].learning_rate == pytest.approx(1e-3 / 500)
+    assert heard.all_of(SettingChanged)[-1].learning_rate == pytest.approx(1e-3 / 500)
     heard.wait_for_step(swapped.step + 20)
-    assert not heard.all_of(told.Failed)
+    assert not heard.all_of(Failed)
     assert heard.session.close(60.0)
     (folder,) = tmp_path.iterdir()
     assert_sound(folder)
@@ -216,8 +233,8 @@ HEAVY = replace(CONFIG, net=NetConfig(options=(("width", 256), ("depth", 6))), p
 if __name__ == "__main__":
     session = ProcessSession(runs_root=sys.argv[1])
     session.start()
-    session.send(do.Watch(tuple(map(do.ProbeRequest, ("gates", "npk", "ntk")))))
-    session.send(do.StartRun(HEAVY))
+    session.send(Watch(tuple(map(ProbeRequest, ("gates", "npk", "ntk")))))
+    session.send(StartRun(HEAVY))
     while (frame := session.latest()) is None or frame.step < 50:
         session.drain()
         time.sleep(0.01)

@@ -19,7 +19,7 @@ import pytest
 from safetensors.numpy import load
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import RunContinued
+from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.storage.atomic_write import find_leftovers
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
@@ -309,18 +309,19 @@ def test_sessions_are_killed(tmp_path: Path, table: Table) -> None:
 
 def live(root: Path) -> int:
     from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-    from dgn_engine.protocol import commands as do
+    from dgn_engine.protocol.training import StartRun, SwapRegime
+    from dgn_engine.protocol.watching import ProbeRequest, Watch
     from dgn_engine.session.thread_session import ThreadSession
 
     net = NetConfig(options=(("width", 16), ("depth", 4)))
     config = RunConfig(net=net, training=TrainingConfig(epochs=0), probe_examples=20)
     session = ThreadSession(runs_root=str(root))
     session.start()
-    session.send(do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("npk"))))
-    session.send(do.StartRun(config))
+    session.send(Watch((ProbeRequest("gates"), ProbeRequest("npk"))))
+    session.send(StartRun(config))
     while True:
         for regime in ("FR-II", "FL", "DL", "ReLU"):
-            session.send(do.SwapRegime(regime))
+            session.send(SwapRegime(regime))
             time.sleep(0.1)
             session.drain()
 

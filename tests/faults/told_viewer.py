@@ -12,28 +12,29 @@ from pathlib import Path
 from PySide6.QtCore import QSocketNotifier
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
+from dgn_engine.protocol.messages import Event, Failed, Refused
+from dgn_engine.protocol.runs import ContinueRun, RunContinued, RunShown, ShowRun
+from dgn_engine.protocol.training import RunStarted, StartRun
 from dgn_engine.storage.runs.folder_layout import runs_root
 from dgn_viewer.application import Options, build, run_to_end
 
-SAID = (told.RunStarted, told.RunShown, told.RunContinued, told.Refused, told.Failed)
+SAID = (RunStarted, RunShown, RunContinued, Refused, Failed)
 
 
 def main(configuration: str) -> int:
     config = RunConfig.from_toml(Path(configuration).read_text("utf-8"))
     viewer = build(Options(config, start="none", runs_root=str(runs_root())))
 
-    def hear(event: told.Event, _state: object) -> None:
+    def hear(event: Event, _state: object) -> None:
         if isinstance(event, SAID):
             print(event, flush=True)
 
     def obey() -> None:
         word, _, folder = sys.stdin.readline().strip().partition(" ")
         if word == "start":
-            viewer.pump.send(do.StartRun(config))
+            viewer.pump.send(StartRun(config))
         elif word:
-            kinds = {"show": do.ShowRun, "continue": do.ContinueRun}
+            kinds = {"show": ShowRun, "continue": ContinueRun}
             viewer.pump.send(kinds[word](folder))
         else:  # whoever told it is gone
             viewer.window.close()

@@ -16,9 +16,14 @@ ROOT = Path(__file__).parents[2]
 IMAGE = Path(__file__).parent / "gpu_image"
 # What `benchmarks.gpu.tests` runs, but for this module and what is about the page.
 PYTEST = (
-    "-m", "pytest", *gpu.TESTS, "-p", "no:cacheprovider",
-    "--ignore=tests/gpu/test_gpu_image.py", "--ignore=tests/gpu/test_gpu_page.py",
-)  # fmt: skip
+    "-m",
+    "pytest",
+    *gpu.TESTS,
+    "-p",
+    "no:cacheprovider",
+    "--ignore=tests/gpu/test_gpu_image.py",
+    "--ignore=tests/gpu/test_gpu_page.py",
+)
 IMPORTS = """
 import importlib, pkgutil
 import benchmarks.gpu, benchmarks.gpu_case, benchmarks.gpu_cases as cases
@@ -32,16 +37,23 @@ def environment(tmp_path: Path) -> dict[str, str]:
     """Of an interpreter that finds only the packages of the image, and the checkout where it is
     started."""
     return {
-        **os.environ, "PYTHONPATH": str(IMAGE), "DGN_HOME": str(tmp_path), "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+        **os.environ,
+        "PYTHONPATH": str(IMAGE),
+        "DGN_HOME": str(tmp_path),
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 def run_python(environment: dict[str, str], *words: str) -> str:
     """Return what Python prints; fails where it ends with another code than 0."""
     done = subprocess.run(
         (sys.executable, *words),
-        cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert done.returncode == 0, done.stdout[-4000:]
     return done.stdout
 
@@ -66,9 +78,18 @@ def test_its_cases_are_imported_there_and_one_is_measured(
     run_python(environment, "-c", IMPORTS)
     out = tmp_path / "row.json"
     run_python(
-        environment, "-m", "benchmarks.gpu_case", "fc_graphs", "--quick", "--device", "cpu",
-        "--rounds-for", "0", "--out", str(out),
-    )  # fmt: skip
+        environment,
+        "-m",
+        "benchmarks.gpu_case",
+        "fc_graphs",
+        "--quick",
+        "--device",
+        "cpu",
+        "--rounds-for",
+        "0",
+        "--out",
+        str(out),
+    )
     assert "methods" in json.loads(out.read_text("utf-8"))
 
 

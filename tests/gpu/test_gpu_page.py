@@ -43,20 +43,29 @@ def made_up() -> dict[str, Any]:
     wall = (1.0, 1.0, 1.0)
     seconds = [Measured(one, (0.001, 0.002, 0.003), wall), Measured(two, (0.02, 0.02, 0.03), wall)]
     about = {
-        "device": "a card", "torch": "2.13.0", "cuda": "13.0", "processor": "a processor",
-        "cores": 4, "load": None, "date": "2000-01-01",
-    }  # fmt: skip
+        "device": "a card",
+        "torch": "2.13.0",
+        "cuda": "13.0",
+        "processor": "a processor",
+        "cores": 4,
+        "load": None,
+        "date": "2000-01-01",
+    }
     row = tree(Row("a", case, 8, seconds, 1e-7, 0.5))
     add_floors(row, RATES)
     return {
-        "measured": False, "machine": about, "quick": False, "seconds": 61.2, "rates": RATES,
+        "measured": False,
+        "machine": about,
+        "quick": False,
+        "seconds": 61.2,
+        "rates": RATES,
         "tests": {"word": "passed", "code": 0, "summary": "80 passed in 60 s", "seconds": 60.0},
         "cases": [
             row,
             {"name": "b", "title": "Another", "failed": "RuntimeError: no room"},
             {"name": "c", "title": "A third", "skipped": "no time was left"},
         ],
-    }  # fmt: skip
+    }
 
 
 def test_without_a_card_it_says_so_in_one_sentence_and_touches_no_page(
@@ -94,9 +103,16 @@ def test_cases_are_measured_by_rank_and_one_without_time_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert list(gpu_case.cases()) == [
-        "fc_graphs", "cnn", "fc_full", "cnn_small", "fc_mean", "watching", "packed", "davidnet",
+        "fc_graphs",
+        "cnn",
+        "fc_full",
+        "cnn_small",
+        "fc_mean",
+        "watching",
+        "packed",
+        "davidnet",
         "cnn_kernels",
-    ]  # fmt: skip
+    ]
     given: list[tuple[str, float]] = []
     out = tmp_path / "gpu.json"
     made = made_up() | {
@@ -127,19 +143,25 @@ def test_cases_are_measured_by_rank_and_one_without_time_says_so(
         (1, "t.py::a FAILED [9%]\n=== 1 failed in 0.10s ===", "failed", "1 failed in 0.10s"),
         (None, "", "stopped", "stopped after 25 s: 0 had passed, 0 failed; last: none"),
         (
-            None, "t.py::a PASSED [9%]\nt.py::b[x 1] ", "stopped",
+            None,
+            "t.py::a PASSED [9%]\nt.py::b[x 1] ",
+            "stopped",
             "stopped after 25 s: 1 had passed, 0 failed; last: t.py::b[x 1]",
         ),
         (
-            None, "t.py::a FAILED [9%]\nt.py::b ", "failed",
+            None,
+            "t.py::a FAILED [9%]\nt.py::b ",
+            "failed",
             "stopped after 25 s: 0 had passed, 1 failed; last: t.py::b",
         ),
         (
-            -11, "t.py::a PASSED [9%]\nt.py::b \nSegmentation fault", "failed",
+            -11,
+            "t.py::a PASSED [9%]\nt.py::b \nSegmentation fault",
+            "failed",
             "ended with code -11 after 25 s: 1 had passed, 0 failed; last: t.py::b",
         ),
     ],
-)  # fmt: skip
+)
 def test_tests_that_time_ends_are_stopped_and_not_failed(
     code: int | None, said: str, word: str, summary: str
 ) -> None:

@@ -29,9 +29,12 @@ def start(out: Path, *words: str) -> subprocess.Popen[str]:
     command = ["bash", str(ROOT / "benchmarks" / "gpu_session.sh"), "--python", sys.executable]
     return subprocess.Popen(
         [*command, "--out", str(out), *words],
-        cwd=out.parent, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        cwd=out.parent,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +68,9 @@ def test_data_are_recognised_in_every_form(images: Path, tmp_path: Path) -> None
     assert find_data(tmp_path) == find_data(archive) == expected
     batches = tmp_path / "cifar-10-batches-py"
     batches.mkdir()
-    assert find_data(tmp_path) == find_data(batches) == ImageData(
-        "cifar10", "CIFAR-10", str(tmp_path)
-    )  # fmt: skip
+    assert (
+        find_data(tmp_path) == find_data(batches) == ImageData("cifar10", "CIFAR-10", str(tmp_path))
+    )
 
 
 def test_what_is_not_cifar_10_is_refused_in_a_sentence(images: Path, tmp_path: Path) -> None:
@@ -81,8 +84,12 @@ def test_what_is_not_cifar_10_is_refused_in_a_sentence(images: Path, tmp_path: P
     with pytest.raises(UserError) as refused:
         find_data(tmp_path)
     assert [reason.split(maxsplit=1)[0] for reason in str(refused.value).split("; ")] == [
-        str(tmp_path), "cifar-100-images.tar.gz", "empty.tar.gz", "python.tar.gz", "short.zip",
-    ]  # fmt: skip
+        str(tmp_path),
+        "cifar-100-images.tar.gz",
+        "empty.tar.gz",
+        "python.tar.gz",
+        "short.zip",
+    ]
 
 
 @pytest.mark.parametrize(

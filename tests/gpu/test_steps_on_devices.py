@@ -11,7 +11,8 @@ import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.run import Run

@@ -12,9 +12,15 @@ from typing import Literal
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.engine_events import EngineRestarted
+from dgn_engine.protocol.messages import EngineRestarted, Event
+from dgn_engine.protocol.training import (
+    Advance,
+    Paused,
+    RegimeSwapped,
+    Resume,
+    StartRun,
+    SwapRegime,
+)
 from dgn_engine.session.process_session import ProcessSession, serve_engine
 
 BREAKS_AT = 60
@@ -59,9 +65,9 @@ def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(
     kind: Literal["cpu", "cuda"] = "cuda" if device.type == "cuda" else "cpu"
     serve = partial(serve_until_the_card_breaks, kind)
     session = ProcessSession(runs_root=str(tmp_path), serve=serve)
-    heard: list[told.Event] = []
+    heard: list[Event] = []
 
-    def wait_for(kind: type[told.Event], seconds: float = 90.0) -> told.Event:
+    def wait_for(kind: type[Event], seconds: float = 90.0) -> Event:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             heard.extend(session.drain())
@@ -73,12 +79,12 @@ def test_an_assertion_on_the_card_costs_the_process_and_not_the_run(
 
     session.start()
     try:
-        session.send(do.StartRun(replace(CONFIG, device=kind), paused=True))
-        session.send(do.Advance(40))
-        wait_for(told.Paused)
-        session.send(do.SwapRegime("FR-II"))  # before which a checkpoint is written
-        wait_for(told.RegimeSwapped)
-        session.send(do.Resume())
+        session.send(StartRun(replace(CONFIG, device=kind), paused=True))
+        session.send(Advance(40))
+        wait_for(Paused)
+        session.send(SwapRegime("FR-II"))  # before which a checkpoint is written
+        wait_for(RegimeSwapped)
+        session.send(Resume())
         restarted = wait_for(EngineRestarted)
         assert isinstance(restarted, EngineRestarted)
         assert restarted.how == "a fault of CUDA"

@@ -32,7 +32,16 @@ from tests.mutants.worker import Trial
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "mutants"
 NOT_NOTICED = ("survived", "not run")
-COPIED = ("app", "dgn_engine", "resources", "tests", "benchmarks", "docs", "pyproject.toml")
+COPIED = (
+    "app",
+    "dgn_engine",
+    "resources",
+    "tests",
+    "benchmarks",
+    "docs",
+    "documentation",
+    "pyproject.toml",
+)
 ATTEMPTS, PAUSE = 10, 20.0  # seconds between two questions to a daemon that is not there yet
 SECONDS_EACH = 60.0  # of tests for one mutant, by their usual durations
 
@@ -205,9 +214,14 @@ class Trials:
         subprocess.run(collect, cwd=tree, env=environment(tree), capture_output=True, check=False)
         command = [sys.executable, "-m", "tests.mutants.worker"]
         with subprocess.Popen(
-            command, cwd=tree, env=environment(tree), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        ) as process:  # fmt: skip
+            command,
+            cwd=tree,
+            env=environment(tree),
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process:
             while (mutant := self._next()) is not None:
                 self._write(mutant, self._verdict(mutant, process))
             assert process.stdin is not None

@@ -20,7 +20,10 @@ GROUPS: dict[str, tuple[tuple[str, ...], int]] = {
     "experiments": (("dgn_engine/experiments",), 85),
     "session": (("dgn_engine/session", "dgn_engine/protocol"), 85),
     "viewer": (
-        tuple(f"app/dgn_viewer/{p}" for p in ("state", "panels", "scene", "docks", "actions")),
+        (
+            *(f"dgn_engine/{package}" for package in ("views", "panels", "scene")),
+            *(f"app/dgn_viewer/{package}" for package in ("docks", "actions")),
+        ),
         80,
     ),
 }

@@ -19,11 +19,11 @@ from dgn_engine.config import (
     RunConfig,
     TrainingConfig,
 )
-from dgn_engine.protocol.commands import Command, SaveWeights
-from dgn_viewer.application import Options, Viewer
-from dgn_viewer.garbage_collector import GuiGarbageCollector
+from dgn_engine.protocol.files import SaveWeights
+from dgn_engine.protocol.messages import Command
+from dgn_viewer.application import GuiGarbageCollector, Options, Viewer
 from dgn_viewer.pump import EngineClient
-from tests.viewer.views import compared, grown, make_view
+from tests.engine.panel_views import compared, grown, make_view
 
 __all__ = ["compared", "grown", "make_view"]
 

@@ -9,8 +9,8 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import OpenFile, Purpose, SayReading
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import OpenFile, Purpose, SayReading
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.shell.export_dialog import ExportDialog

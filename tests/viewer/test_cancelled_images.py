@@ -15,8 +15,8 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol.commands import StartRun
-from dgn_engine.protocol.events import Event, Refused
+from dgn_engine.protocol.messages import Event, Refused
+from dgn_engine.protocol.training import StartRun
 from dgn_engine.storage.images import confined_children
 from dgn_engine.storage.images.confined_children import ConfinedChild
 from dgn_viewer.application import Viewer

@@ -16,8 +16,10 @@ from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 from safetensors.numpy import load_file
 
-from dgn_engine.protocol.commands import Advance, Resume, SaveWeights, StartRun, Watch
-from dgn_engine.protocol.events import Event, Paused, WeightsSaved
+from dgn_engine.protocol.files import SaveWeights, WeightsSaved
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Advance, Paused, Resume, StartRun
+from dgn_engine.protocol.watching import Watch
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader

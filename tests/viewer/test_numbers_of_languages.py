@@ -42,7 +42,7 @@ def test_fields_show_plain_digits_and_a_point(qtbot: QtBot) -> None:
 @pytest.mark.parametrize(
     ("typed", "read"),
     [("0.5", 0.5), ("0,5", 0.5), ("3e-4", 3e-4), ("0,001", 0.001), ("1000", 1000.0), ("1,5", 1.5)],
-)  # fmt: skip
+)
 def test_a_typed_number_is_read(typed: str, read: float, qtbot: QtBot) -> None:
     field = NumberField(0.0, 10_000.0)
     qtbot.addWidget(field)

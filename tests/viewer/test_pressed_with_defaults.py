@@ -22,8 +22,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.cli.gate_information import SEEDS
 from dgn_engine.experiments.report import document
-from dgn_engine.protocol.events import Event, Failed, Refused
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.actions.action_table import MENUS, SEPARATOR

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, Pause
-from dgn_engine.protocol.events import Event, Paused, Running, Stopped
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Command, Event, Stopped
+from dgn_engine.protocol.training import Pause, Paused, Running
 from dgn_viewer import pump as pump_module
 from dgn_viewer.pump import TICK_MS, Pump
 

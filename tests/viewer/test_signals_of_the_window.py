@@ -109,9 +109,20 @@ def test_the_end_of_the_desktops_session_saves_the_run_before_it_is_answered(
 def test_an_experiment_saves_its_work_and_ends_where_its_window_is_killed(tmp_path: Path) -> None:
     out = tmp_path / "result"
     command = (
-        "reproduce", "npf-table2", "--quick", "--train-limit", "200", "--epochs", "30",
-        "--workers", "1", "--device", "cpu", "--out", str(out),
-    )  # fmt: skip
+        "reproduce",
+        "npf-table2",
+        "--quick",
+        "--train-limit",
+        "200",
+        "--epochs",
+        "30",
+        "--workers",
+        "1",
+        "--device",
+        "cpu",
+        "--out",
+        str(out),
+    )
     window = started("-c", CHILD, str(out), *command, folder=tmp_path)
     try:
         assert window.stdout is not None

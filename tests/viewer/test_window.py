@@ -14,15 +14,16 @@ from PySide6.QtWidgets import QApplication, QComboBox, QDockWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.commands import Command, Pause, SetLearningRate, SwapRegime, Watch
-from dgn_engine.protocol.events import Failed, Refused, SettingsIgnored
+from dgn_engine.protocol.messages import Command, Failed, Refused
+from dgn_engine.protocol.training import Pause, SetLearningRate, SettingsIgnored, SwapRegime
+from dgn_engine.protocol.watching import Watch
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_engine.training import probe_schedule
+from dgn_engine.views.event_notices import Notice, in_form_words, notice_of
 from dgn_viewer import application
 from dgn_viewer.application import Options, Viewer
-from dgn_viewer.notices import Notice, in_form_words, notice_of
 from dgn_viewer.settings import Settings
 
 

@@ -11,17 +11,28 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 
-from dgn_engine.protocol import commands as do
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.experiments.report.papers import paper_title, place_in_paper
+from dgn_engine.protocol.branches import CloseComparison, StopBranch
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
-from dgn_engine.protocol.run_branches import StopBranch
+from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import (
+    Advance,
+    GoBack,
+    Redo,
+    Reset,
+    StartRun,
+    SwapRegime,
+    Undo,
+    UndoSetting,
+)
 from dgn_engine.scene.panel_spec import PanelSpec
-from dgn_viewer.actions.link_actions import link_actions
+from dgn_engine.views.layout_presets import PRESETS
 from dgn_viewer.actions.registry import ActionSpec
 from dgn_viewer.docks.layout_history import LayoutHistory
-from dgn_viewer.docks.layout_presets import PRESETS
+from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.experiments.papers import paper_title, place_in_paper
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.animation_export import AnimationExport
@@ -34,7 +45,81 @@ from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
 from dgn_viewer.timeline.step_cursor import StepCursor
 
+LAYOUT = "teach"
+_PACE = 40.0  # steps a second, slow enough to be followed
 SEPARATOR = ""
+TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
+TOOLBAR_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
+RECORDED_BANNER = ("run.toggle", "file.go_back")
+INSPECTED_BANNER = (
+    "run.train_on",
+    "run.train_on_gates",
+    "file.new_run",
+    "run.stop_branch",
+    "view.compare",
+    "file.close_comparison",
+)
+_THEMES = (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
+
+
+def link_actions(
+    compare: Callable[[], object], cursor: StepCursor, steps: LinkedSteps
+) -> tuple[ActionSpec, ...]:
+    """Rows of the table of actions. `compare`: the step that is looked back at becomes B."""
+
+    def mark() -> None:
+        steps.mark(cursor.last_step if cursor.step is None else cursor.step)
+
+    def why_not(_now: RunState) -> str:
+        if why := cursor.why_not:
+            return why
+        return "" if cursor.step is not None else "Look back at a step first: it becomes B."
+
+    return (
+        ActionSpec("time.compare", "Compare with this step", compare, ("Ctrl+Alt+B",), "panels",
+            "Keep the step that is looked back at as B, beside what is there now or at another "
+            "step", lambda now: not why_not(now), why_not=why_not),
+        ActionSpec("view.delta", "Mark this step", mark, ("Ctrl+Alt+D",), "",
+            "Of two marked steps every chart over steps says what has changed between them; "
+            "a click with Shift marks, too", lambda now: now.run is not None),
+        ActionSpec("view.no_delta", "No marked steps", steps.clear, ("Ctrl+Alt+Shift+D",), "",
+            "Take the marked steps away", lambda _: bool(steps.marks)),
+        ActionSpec("view.link_steps", "Zoom steps together", steps.toggle, (), "",
+            "All time axes show the same steps; a double click shows all of them again",
+            checked=lambda _: steps.linked),
+    )  # fmt: skip
+
+
+def playground_run(data: str) -> RunConfig:
+    """Three gate layers of eight units: few enough paths to see each, enough to learn every set."""
+    return RunConfig(
+        data=DataConfig(name=data),
+        net=NetConfig(name="fc", options=(("depth", 4), ("width", 8))),
+        training=TrainingConfig(learning_rate=1e-2, batch=32, epochs=0, pace=_PACE),
+    )
+
+
+def playground_actions(
+    catalogue: Catalogue, docks: PanelDocks, send: Callable[[Command], None]
+) -> tuple[ActionSpec, ...]:
+    """One row for each data set of the plane."""
+
+    def begin(data: str) -> None:
+        docks.arrange(LAYOUT)
+        send(StartRun(playground_run(data)))
+
+    return tuple(
+        ActionSpec(
+            f"playground.{entry.id}",
+            f"Playground: {entry.title}",
+            partial(begin, entry.id),
+            tip="Train a small network on these points of the plane, with the layout Teach: "
+            "regions, paths, gates and the path kernel",
+            enabled=_ready,
+        )
+        for entry in catalogue.data
+        if entry.plane
+    )
 
 
 @dataclass(frozen=True)
@@ -85,22 +170,13 @@ MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
         "help.panel", "help.shortcuts", SEPARATOR, "help.log", "help.about",
     ),
 }  # fmt: skip
-TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
-TOOLBAR_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
-RECORDED_BANNER = ("run.toggle", "file.go_back")
-INSPECTED_BANNER = (
-    "run.train_on", "run.train_on_gates", "file.new_run", "run.stop_branch", "view.compare",
-    "file.close_comparison",
-)  # fmt: skip
-
-_THEMES = (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
 
 
 @dataclass(frozen=True)
 class Parts:
     """What the actions act on: the parts of the window, and what only the window itself can do."""
 
-    send: Callable[[do.Command], None]
+    send: Callable[[Command], None]
     run: RunControl
     files: FileDialogs
     recorded: RecordedRuns
@@ -205,13 +281,13 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Train, or pause between two steps",
             _has_run, why_not=_not_trained, text_now=_toggle_text,
             icon_now=lambda now: "pause" if now.running else "run"),
-        row("run.step", "One step", lambda: send(do.Advance(1)), (".",), "step",
+        row("run.step", "One step", lambda: send(Advance(1)), (".",), "step",
             "Take one training step, then pause", _has_run),
         row("run.epoch", "One epoch", run.finish_epoch, ("Shift+.",), "epoch",
             "Train to the end of this epoch, then pause", _has_run),
-        row("run.reset", "Reset", lambda: send(do.Reset()), ("Ctrl+R",), "reset",
+        row("run.reset", "Reset", lambda: send(Reset()), ("Ctrl+R",), "reset",
             "Begin again with the same settings and seed", _has_run),
-        row("run.go_back", "Go back to the last finite state", lambda: send(do.GoBack()),
+        row("run.go_back", "Go back to the last finite state", lambda: send(GoBack()),
             ("Ctrl+Alt+R",), "undo",
             "Put a run that has diverged back to its newest finite state: weights, optimiser and "
             "dials. It stays paused, and its count of steps goes on",
@@ -241,7 +317,7 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             ("Ctrl+Shift+O",), "panels",
             "Show the scores and the network of a recorded run beside this one",
             _shows_run_and_ready),
-        row("file.close_comparison", "Close comparison", lambda: send(do.CloseComparison()), (),
+        row("file.close_comparison", "Close comparison", lambda: send(CloseComparison()), (),
             "close", "Show the current run alone again", lambda now: now.comparison is not None),
         row("file.save_configuration", "Save configuration…", files.save_configuration,
             ("Ctrl+S",), "file",
@@ -271,14 +347,14 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Save panels at a range of recorded steps as a GIF, or as an MP4 where ffmpeg is",
             looks_back, why_not=why_live),
         row("file.quit", "Quit", parts.quit, ("Ctrl+Q",)),
-        row("edit.undo", "Undo", lambda: send(do.Undo()), ("Ctrl+Z",), "undo",
+        row("edit.undo", "Undo", lambda: send(Undo()), ("Ctrl+Z",), "undo",
             "Put the run back to before its last change: weights, optimiser, settings and order of "
             "the data. Its count of steps goes on",
             lambda now: bool(now.has_run and now.undo), text_now=lambda n: _named("Undo", n.undo)),
-        row("edit.redo", "Redo", lambda: send(do.Redo()), ("Ctrl+Shift+Z", "Ctrl+Y"), "redo",
+        row("edit.redo", "Redo", lambda: send(Redo()), ("Ctrl+Shift+Z", "Ctrl+Y"), "redo",
             "Do again what was undone last",
             lambda now: bool(now.has_run and now.redo), text_now=lambda n: _named("Redo", n.redo)),
-        row("edit.undo_setting", "Put only the setting back", lambda: send(do.UndoSetting()), (),
+        row("edit.undo_setting", "Put only the setting back", lambda: send(UndoSetting()), (),
             "", "Put the setting back that was changed last, and keep the weights as they are now",
             lambda now: now.has_run and now.diverged is None and bool(_setting(now)),
             text_now=lambda n: f"Put only {_setting(n) or 'the setting'} back"),
@@ -414,9 +490,7 @@ def panel_actions(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[A
     )
 
 
-def regime_actions(
-    catalogue: Catalogue, send: Callable[[do.Command], None]
-) -> tuple[ActionSpec, ...]:
+def regime_actions(catalogue: Catalogue, send: Callable[[Command], None]) -> tuple[ActionSpec, ...]:
     """One row per regime; the one for copied gates once more with the value network kept."""
     rows: list[ActionSpec] = []
     for place, entry in enumerate(catalogue.regimes, start=1):
@@ -426,7 +500,7 @@ def regime_actions(
                 ActionSpec(
                     f"regime.{entry.id}.keep",
                     f"{entry.id}, value network kept",
-                    partial(send, do.SwapRegime(entry.id, restart_value=False)),
+                    partial(send, SwapRegime(entry.id, restart_value=False)),
                     tip="Freeze the feature network; the value network goes on from where it is",
                     enabled=_has_run,
                     group=entry.group,
@@ -436,13 +510,13 @@ def regime_actions(
 
 
 def _regime_action(
-    entry: RegimeEntry, shortcuts: tuple[str, ...], send: Callable[[do.Command], None]
+    entry: RegimeEntry, shortcuts: tuple[str, ...], send: Callable[[Command], None]
 ) -> ActionSpec:
     redrawn = " The value network is drawn anew." if entry.for_copied_gates else ""
     return ActionSpec(
         f"regime.{entry.id}",
         entry.title if entry.title.startswith(entry.id) else f"{entry.id} · {entry.title}",
-        lambda: send(do.SwapRegime(entry.id)),
+        lambda: send(SwapRegime(entry.id)),
         shortcuts,
         tip=f"{entry.about}{redrawn}",
         enabled=_has_run,

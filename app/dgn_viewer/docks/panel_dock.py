@@ -18,12 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.plugins import OptionValue
-from dgn_engine.protocol.commands import (
-    CancelReading,
-    GoOnReading,
-    ProbeRequest,
-    SetProbeExamples,
-)
+from dgn_engine.protocol.watching import CancelReading, GoOnReading, ProbeRequest, SetProbeExamples
 from dgn_engine.scene.axes import at_step
 from dgn_engine.scene.delta_cursor import with_delta
 from dgn_engine.scene.elements import Empty, Scene, Shown
@@ -31,6 +26,7 @@ from dgn_engine.scene.example_readout import example_readout
 from dgn_engine.scene.panel_readings import readings_of
 from dgn_engine.scene.panel_spec import Option, PanelSpec, View, choice
 from dgn_engine.scene.theme import Theme
+from dgn_engine.views.reading_age import Age, ReadingAges
 from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
@@ -41,7 +37,6 @@ from dgn_viewer.docks.panel_message import (
     is_pending,
     message,
 )
-from dgn_viewer.docks.reading_age import Age, ReadingAges
 from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers

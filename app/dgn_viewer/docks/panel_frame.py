@@ -7,7 +7,7 @@ from PySide6.QtGui import QCloseEvent, QColor, QMouseEvent, QPainter, QPaintEven
 from PySide6.QtWidgets import QApplication, QDockWidget, QFrame, QMainWindow, QToolButton
 
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_viewer.docks.reading_age import Age
+from dgn_engine.views.reading_age import Age
 from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
 from dgn_viewer.widgets.button_keys import press_focused_button
 from dgn_viewer.widgets.elided_label import ElidedLabel

@@ -10,15 +10,15 @@ from functools import partial
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
 from dgn_engine.plugins import OptionValue
-from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
 from dgn_engine.protocol.frames import Watching
-from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import TRAINING
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_spec import PanelSpec
 from dgn_engine.views.history import History
-from dgn_viewer.docks.look_back_pace import LookBackPace
+from dgn_engine.views.redraw_pace import SHORTEST, LookBackPace, RedrawPace
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.docks.redraw_pace import SHORTEST, RedrawPace
 
 LONGEST_WAIT = 60.0  # seconds until it looks again at what is due
 Revision = tuple[int, int, int]  # runs, what concerns all panels, one source

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QWidget
 
 from dgn_engine.experiments.report import formatting
-from dgn_engine.protocol.results import Claim
+from dgn_engine.protocol.experiments import Claim
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.widgets.layouts import PlainLabel

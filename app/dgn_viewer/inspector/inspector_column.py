@@ -15,18 +15,22 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.protocol import events
-from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
-from dgn_engine.protocol.file_events import (
+from dgn_engine.protocol.branches import CompareFile
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import (
     CheckProgress,
+    CloseFile,
+    FileClosed,
+    FileListed,
     NetworkChecked,
     ReadingRefused,
     ReadingsFound,
 )
-from dgn_engine.protocol.file_reading import FileReading
-from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
-from dgn_engine.protocol.run_list import RunsListed
+from dgn_engine.protocol.messages import Command, Event, Failed, Refused, Working
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import ListRuns, RunContinued, RunShown, RunsListed
+from dgn_engine.protocol.training import RunStarted, UndoChanged
+from dgn_engine.protocol.watching import ExamplesListed, ProbeExamples, ProbeSetChanged
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.inspector.pages.about_page import AboutPage
@@ -48,9 +52,17 @@ LEAST_WIDTH = 352
 _SHARE = 0.45  # of the window, that the column may have
 _SPLITTER = 8  # pixels beside the column in which the mouse takes the splitter
 Page = (
-    AboutPage | ChangesPage | ComparePage | ExamplesPage | ExperimentPage | FilePage | ProgramPage
-    | RunPage | RunsPage | SettingsPage
-)  # fmt: skip
+    AboutPage
+    | ChangesPage
+    | ComparePage
+    | ExamplesPage
+    | ExperimentPage
+    | FilePage
+    | ProgramPage
+    | RunPage
+    | RunsPage
+    | SettingsPage
+)
 
 
 class Inspector(QFrame):
@@ -134,7 +146,7 @@ class Inspector(QFrame):
     ) -> None:
         """A page that somebody else has made; some follow the engine, from its state of now on."""
         if isinstance(page, (ChangesPage, ComparePage)):
-            page.on_event(events.UndoChanged(), self.state)
+            page.on_event(UndoChanged(), self.state)
             page.set_theme(self._theme)
         self._open(page)
 
@@ -146,27 +158,27 @@ class Inspector(QFrame):
         self.state = state
         self.run_page.show_state(state, past)
         if isinstance(self.page, (ChangesPage, ComparePage)):
-            self.page.on_event(events.UndoChanged(), state)
+            self.page.on_event(UndoChanged(), state)
         if isinstance(self.page, AboutPage):
             self.page.refresh()
 
-    def on_event(self, event: events.Event, state: RunState) -> None:
+    def on_event(self, event: Event, state: RunState) -> None:
         """A listed file opens its page; a run that began puts its form away.
 
         `state` is the one after the event.
         """
         self.state = state
-        began = self.run_page.awaiting and isinstance(event, events.RunStarted)
+        began = self.run_page.awaiting and isinstance(event, RunStarted)
         self.run_page.on_event(event, state)
         if isinstance(self.page, (ChangesPage, ComparePage)):
             self.page.on_event(event, state)
         if isinstance(self.page, AboutPage):
             self.page.refresh()
         match event:
-            case events.Refused() | events.Failed() if self._expected:
+            case Refused() | Failed() if self._expected:
                 self._expected = False
                 self.leave_file()
-            case events.FileListed():
+            case FileListed():
                 self._expected = False
                 self._on_listed(event)
             case CheckProgress() | NetworkChecked() | ReadingsFound() | ReadingRefused() if (
@@ -175,19 +187,19 @@ class Inspector(QFrame):
                 self.page.on_event(event)
             case RunsListed():
                 self.runs_page.show_runs(event)
-            case events.Working() if isinstance(self.page, RunsPage):
+            case Working() if isinstance(self.page, RunsPage):
                 self.page.show_work(event.sentence)
-            case (
-                ProbeExamples() | ExamplesListed() | events.ProbeSetChanged() | events.RunStarted()
-            ) if isinstance(self.page, ExamplesPage):
+            case ProbeExamples() | ExamplesListed() | ProbeSetChanged() | RunStarted() if (
+                isinstance(self.page, ExamplesPage)
+            ):
                 self.page.on_event(event, state)
-            case events.RunShown() if isinstance(self.page, RunsPage):
+            case RunShown() if isinstance(self.page, RunsPage):
                 self._send(ListRuns())  # the run before has ended
-            case events.RunContinued() if isinstance(self.page, RunsPage):
+            case RunContinued() if isinstance(self.page, RunsPage):
                 self._put_away()
-            case events.FileClosed(ticket=ticket) if self._shows(ticket):
+            case FileClosed(ticket=ticket) if self._shows(ticket):
                 self._put_away()
-            case events.RunStarted() if began and self.page is self.run_page:
+            case RunStarted() if began and self.page is self.run_page:
                 self._put_away()
 
     def set_theme(self, theme: Theme) -> None:
@@ -222,7 +234,7 @@ class Inspector(QFrame):
         else:
             super().keyPressEvent(event)
 
-    def _on_listed(self, listed: events.FileListed) -> None:
+    def _on_listed(self, listed: FileListed) -> None:
         """A comparison changes nothing, so that it needs no page where the file is a network."""
         self.said[listed.path] = listed.reading
         if isinstance(self.page, FilePage) and self._shows(listed.ticket):

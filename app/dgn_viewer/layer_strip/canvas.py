@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_engine.scene.selection import Selection
 from dgn_engine.scene.theme import LIGHT, Theme
+from dgn_engine.views.strip_state import Order, StripState, exchanged, identity, why_not
 from dgn_viewer.layer_strip.gate_chip import RING, ChipContent, GateChip
 from dgn_viewer.layer_strip.geometry import HEIGHT, StripGrid
 from dgn_viewer.layer_strip.painting import (
@@ -23,7 +24,6 @@ from dgn_viewer.layer_strip.painting import (
     paint_slot,
     paint_waiting,
 )
-from dgn_viewer.layer_strip.strip_state import Order, StripState, exchanged, identity, why_not
 from dgn_viewer.style.stylesheet import font, icon
 
 _REASON_MS = 4000  # how long a reason is shown after a key was refused

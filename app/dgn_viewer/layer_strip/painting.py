@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
 
-from dgn_engine.protocol.events import LayerInfo
+from dgn_engine.protocol.training import LayerInfo
 from dgn_engine.scene.theme import Theme
+from dgn_engine.views.strip_state import StripState
 from dgn_viewer.layer_strip.geometry import LABELS, TERMINAL, StripGrid
-from dgn_viewer.layer_strip.strip_state import StripState
 from dgn_viewer.style.stylesheet import mixed
 
 _CENTRE = Qt.AlignmentFlag.AlignCenter

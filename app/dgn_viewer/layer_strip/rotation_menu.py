@@ -7,8 +7,8 @@ from collections.abc import Callable
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QFormLayout, QMenu, QWidget, QWidgetAction
 
-from dgn_engine.protocol.commands import Rotate
-from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn
+from dgn_engine.protocol.training import Rotate
+from dgn_engine.views.strip_state import Order, StripState, Turn
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import PlainLabel
 

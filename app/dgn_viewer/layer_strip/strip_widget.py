@@ -14,14 +14,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.protocol.commands import Command, Rewire
-from dgn_engine.protocol.events import Event, Failed, Refused, RegimeSwapped, Rewired, RunStarted
+from dgn_engine.protocol.messages import Command, Event, Failed, Refused
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import RegimeSwapped, Rewire, Rewired, RunStarted
 from dgn_engine.scene.theme import LIGHT, Theme
+from dgn_engine.views.strip_state import Order, StripState, Turn, strip_state
 from dgn_viewer.layer_strip.canvas import StripCanvas
 from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
-from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn, strip_state
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.widgets.layouts import PlainLabel, column, push_button, row

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from dgn_engine.scene.axes import Range, chart_range
 from dgn_engine.scene.chart_layout import Box, ChartPlace, Margins
+from dgn_engine.scene.delta_cursor import delta_lines
 from dgn_engine.scene.elements import Chart
 from dgn_engine.scene.linked_places import curve_at, selection_at
 from dgn_engine.scene.mark_labels import Chip
@@ -34,12 +35,36 @@ from dgn_viewer.plots.chart_notes import (
     paint_notes,
 )
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
-from dgn_viewer.plots.delta_notes import paint_delta
 from dgn_viewer.plots.event_lane import EventLane
 from dgn_viewer.plots.lit_notes import lit_parts
 from dgn_viewer.plots.pointer_overlay import PointerPart
 
+_LEAST = 60.0  # pixels of a chart that has room for the card
 _NEAR = 8.0  # pixels between the cursor and a curve that it is on
+
+
+def paint_delta(painter: QPainter, chart: Chart, style: ChartStyle, area: PlotArea) -> None:
+    """Nothing where no step is marked."""
+    low, high = area.x
+    box, type_ = area.box, style.label
+    painter.setPen(QPen(style.colour("text"), 1, Qt.PenStyle.DashLine))
+    for step in chart.delta:
+        drawn = drawn_at(step, chart.x)
+        if low <= drawn <= high:
+            place = round(area.across(drawn))
+            painter.drawLine(QLineF(place, box.top(), place, box.bottom()))
+    lines = delta_lines(chart)
+    if not lines or box.height() < _LEAST:
+        return
+    lines = lines[: max(int((box.height() - 12) // type_.height), 1)]
+    wide = max(type_.width(line) for line in lines) + 12
+    card = QRectF(box.left() + 6, box.top() + 4, wide, type_.height * len(lines) + 6)
+    painter.setPen(QPen(style.colour("line"), 1))
+    painter.setBrush(style.colour("window", 0.94))
+    painter.drawRoundedRect(card, 4, 4)
+    for index, line in enumerate(lines):
+        base = QPointF(card.left() + 6, card.top() + 3 + type_.ascent + index * type_.height)
+        type_.paint(painter, base, line, style.colour("text"))
 
 
 class _Field(pg.ViewBox):  # type: ignore[misc]  # pyqtgraph is untyped

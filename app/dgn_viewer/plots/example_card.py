@@ -92,8 +92,12 @@ def paint_card(
         colour = style.colour("text" if index < names + len(readout.lines) else "muted")
         type_.paint(painter, base, type_.shortened(line, inner.right() - left), colour)
     top = inner.top() + max(SIDE, len(words) * type_.height) + _GAP
-    _paint_gates(painter, style, QRectF(inner.left(), top, inner.width(), inner.bottom() - top),
-                 readout.gates)  # fmt: skip
+    _paint_gates(
+        painter,
+        style,
+        QRectF(inner.left(), top, inner.width(), inner.bottom() - top),
+        readout.gates,
+    )
 
 
 def _words(readout: ExampleReadout, pinned: bool) -> tuple[str, ...]:

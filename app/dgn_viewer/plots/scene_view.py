@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QHelpEvent, QImage, QMouseEvent, QResizeEvent
-from PySide6.QtWidgets import QScrollBar, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QScrollBar, QToolTip, QWidget
 
 from dgn_engine.scene.axes import Range, chart_range
 from dgn_engine.scene.chart_layout import (
@@ -30,14 +30,82 @@ from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.chart_tabs import ChartTabs
 from dgn_viewer.plots.example_card import PINNED
 from dgn_viewer.plots.link_pointer import LinkPointer
-from dgn_viewer.plots.paced_call import FRAME_MS, TRAINING_MS, PacedCall
 from dgn_viewer.plots.pointer_overlay import ChartCanvas, PointerOverlay
 from dgn_viewer.plots.readout_card import ReadoutCard
-from dgn_viewer.plots.right_clicks import RightClicks
 from dgn_viewer.plots.spoken_charts import SpokenCharts
 from dgn_viewer.plots.thumbnail_row import GAP, HEIGHT, LOW, ThumbnailRow
 
+FRAME_MS = 33
+TRAINING_MS = 80  # while a network trains at full speed: it waits for each call, and its painting
 _HARDLY_MORE = 1.15  # of the room: less of a chart is out of sight than a row of overviews is high
+
+
+# A call that is made once in a frame, however often it is asked for.
+class PacedCall(QObject):
+    """Made at once when it is asked for after a pause, and then once in `every` milliseconds; the
+    last one asked for is never lost."""
+
+    def __init__(self, call: Callable[[], None], parent: QObject, every: int = FRAME_MS) -> None:
+        super().__init__(parent)
+        self._call = call
+        self._wanted = False
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(every)
+        self._timer.timeout.connect(self._over)
+
+    def space(self, every: int) -> None:
+        """From the next call on, so many milliseconds lie between two."""
+        self._timer.setInterval(every)
+
+    def ask(self) -> None:
+        """Make the call now, or with the next frame."""
+        self._wanted = True
+        if not self._timer.isActive():
+            self._over()
+
+    def now(self) -> None:
+        """Make it now, whatever was asked for."""
+        self._wanted = False
+        self._call()
+
+    def catch_up(self) -> None:
+        """Make it now where it was asked for and has not been made."""
+        if self._wanted:
+            self.now()
+
+    def _over(self) -> None:
+        if self._wanted:
+            self.now()
+            self._timer.start()
+
+
+# Right clicks on a widget, told apart from right drags; no menu of anybody else appears there.
+class RightClicks(QObject):
+    """Watches one widget; the events go on to it, as a right drag zooms."""
+
+    clicked = Signal(QPoint)  # in pixels of the widget
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__(widget)
+        self._pressed: QPoint | None = None
+        widget.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        widget.installEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QMouseEvent) and event.button() == Qt.MouseButton.RightButton:
+            place = event.position().toPoint()
+            if event.type() == QEvent.Type.MouseButtonPress:
+                self._pressed = place
+            elif event.type() == QEvent.Type.MouseButtonRelease:
+                before, self._pressed = self._pressed, None
+                if before is not None and _near(before, place):
+                    self.clicked.emit(place)
+        return False
+
+
+def _near(one: QPoint, other: QPoint) -> bool:
+    return (one - other).manhattanLength() < QApplication.startDragDistance()
 
 
 class SceneView(QWidget):

@@ -18,10 +18,10 @@ from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.film_order import FilmOrder, FilmPanel
 from dgn_engine.figures.film_process import FilmCancelledError, FilmProcess
 from dgn_engine.storage.atomic_write import check_output
+from dgn_engine.views.event_notices import Notice
 from dgn_engine.views.frame_source import Source
 from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.notices import Notice
 from dgn_viewer.shell.animation_dialog import AnimationDialog, AnimationWish
 from dgn_viewer.shell.export import ExportSettings
 from dgn_viewer.shell.figure_thread import FigureThread

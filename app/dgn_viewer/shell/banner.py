@@ -22,7 +22,8 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.run_text import branch_in_words, data_in_words, middle_cut, reading_of
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.storage.runs.folder_layout import is_same_folder
-from dgn_viewer.notices import Notices, Told
+from dgn_engine.views.event_notices import Told
+from dgn_viewer.notices import Notices
 from dgn_viewer.shell.notice_line import AnswerRow, answers
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.timeline.compared_cursor import ComparedCursor

@@ -9,9 +9,10 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import RegimeEntry
-from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import TRAINING
+from dgn_engine.protocol.training import StartRun, SwapRegime
 from dgn_engine.scene.differences import Measurement
 from dgn_engine.scene.panel_spec import View, run_key
 from dgn_engine.text.written_numbers import percent
@@ -87,7 +88,7 @@ class ClaimActs(QObject):
     def __init__(
         self,
         window: QWidget,
-        send: Callable[[do.Command], None],
+        send: Callable[[Command], None],
         view: Callable[[], View],
         docks: PanelDocks,
         strip: QWidget,
@@ -194,7 +195,7 @@ class ClaimActs(QObject):
         view = self._leave_last()
         before = 0 if view.run is None else view.run.run
         self._runs.append(_CardRun(name, config, after=before))
-        self._send(do.StartRun(config))
+        self._send(StartRun(config))
 
     def _begin_in(self, name: str, wanted: Callable[[RegimeEntry], bool]) -> None:
         """Begin a run in the first regime of this kind."""
@@ -209,7 +210,7 @@ class ClaimActs(QObject):
             if last is not None and ours:  # gates that another run learnt are not those of the card
                 name = f"learnt gates, new values ({entry.id})"
                 self._runs.append(_CardRun(name, last.config, run=last.run, regime=entry.id))
-            self._send(do.SwapRegime(entry.id))
+            self._send(SwapRegime(entry.id))
 
     def _leave_last(self) -> View:
         """What the last run has reached is what it reached."""

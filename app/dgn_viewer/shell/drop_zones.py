@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from dgn_engine.protocol.commands import Purpose
+from dgn_engine.protocol.files import Purpose
 from dgn_engine.scene.file_use_text import USES, FileUse
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.text.printable import printable

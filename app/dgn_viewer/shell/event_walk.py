@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import groupby
 
 from dgn_engine.scene.elements import Mark
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.notices import Notice
 
 
 class EventWalk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,26 +13,58 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.cli import ended_by_signal
+from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
-from dgn_engine.experiments.report.result_layout import REPORT, measurement_folder
+from dgn_engine.experiments.report.reproduce_request import ReproduceRequest, results_found
+from dgn_engine.experiments.report.result_layout import PLAN, REPORT, measurement_folder
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_engine.protocol.commands import Command, OpenFile, StartRun
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import OpenFile
+from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import StartRun
+from dgn_engine.storage.plain_data import from_plain
+from dgn_engine.storage.regular_files import read_text
 from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
+from dgn_engine.sweep.unit import Training, Unit, unit_folder
+from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.experiments.dgn_process import DgnProcess
-from dgn_viewer.experiments.live_unit import to_watch
-from dgn_viewer.experiments.reproduce_request import ReproduceRequest
-from dgn_viewer.experiments.results_found import results_found
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
-from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file, ask_folder
 
+_NEEDS = "weights.safetensors"
 BUSY = "An experiment is running; stop it, or wait for its end."
+
+
+def to_watch(folder: Path) -> tuple[str, RunConfig]:
+    """The first training that is not over and whose needs are met, else the first of all.
+
+    Raises `UserError` where the plan is not there yet.
+    """
+    units = [unit for unit in _units(folder) if isinstance(unit, Training)]
+    ready = [unit for unit in units if all(_over(folder, need) for need in unit.needs)]
+    if not ready:
+        raise UserError("The experiment has no run that can be watched yet; wait a moment.")
+    open_ = [unit for unit in ready if not _over(folder, unit.id)]
+    chosen = (open_ or ready)[0]
+    return chosen.id, chosen.resolved(folder)
+
+
+def _units(folder: Path) -> list[Unit]:
+    try:
+        tree = json.loads(read_text(folder / PLAN))
+        return [from_plain(Unit, unit) for unit in tree.values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise UserError("The experiment has no plan yet; wait a moment.") from None
+
+
+def _over(folder: Path, unit: str) -> bool:
+    """A run that is over has written its weights."""
+    return (unit_folder(folder, unit) / _NEEDS).exists()
 
 
 class ExperimentRunner(QObject):

@@ -12,9 +12,9 @@ from dgn_engine.errors import UserError
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.provenance import FigurePanel, context_of
 from dgn_engine.scene.elements import Scene
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.notices import Notice
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.shell.figure_thread import FigureThread
 

@@ -17,7 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.figures.figure_style import TEXT, FigureStyle
 from dgn_engine.figures.provenance import FigurePanel
 from dgn_engine.text.written_numbers import number
-from dgn_viewer.notices import Notice
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer.shell.export_form import KINDS, NUMBERS, ExportForm
 from dgn_viewer.shell.figure_thread import FigureThread
 from dgn_viewer.widgets.layouts import (

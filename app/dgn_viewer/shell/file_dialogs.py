@@ -9,11 +9,14 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QMainWindow, QWidget
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, SaveWeights, StartRun
+from dgn_engine.protocol.branches import CompareRun
+from dgn_engine.protocol.files import OpenFile, SaveWeights
+from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import StartRun
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.config_file import read_config
-from dgn_viewer.notices import Notice
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer.settings import Settings
 
 CHECKPOINTS = (

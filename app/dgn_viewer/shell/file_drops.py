@@ -10,7 +10,9 @@ from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, Purpose
+from dgn_engine.protocol.branches import CompareRun
+from dgn_engine.protocol.files import OpenFile, Purpose
+from dgn_engine.protocol.messages import Command
 from dgn_engine.scene.file_use_text import USES
 from dgn_engine.scene.theme import Theme
 from dgn_engine.storage.session_file.archive_format import ENDING

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from dgn_engine.protocol.commands import Command, ListRuns, SetWatchShare
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import ListRuns
+from dgn_engine.protocol.watching import SetWatchShare
 from dgn_engine.scene.theme import Theme
 from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_docks import PanelDocks

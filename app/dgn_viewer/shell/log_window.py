@@ -38,7 +38,7 @@ class LogWindow(QWidget):
             into=self,
             margins=(12, 12, 12, 12),
             spacing=8,
-        )  # fmt: skip
+        )
 
     def open(self) -> None:
         """Show the window with what the log says now."""

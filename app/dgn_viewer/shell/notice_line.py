@@ -15,7 +15,8 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_viewer.notices import Kind, NoticeButton, Notices, Told
+from dgn_engine.views.event_notices import Kind, NoticeButton, Told
+from dgn_viewer.notices import Notices
 from dgn_viewer.style.stylesheet import icon, mixed, plain_tip
 from dgn_viewer.widgets.announcement import announce
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -103,9 +104,17 @@ class NoticeLine(QFrame):
         self.details.setProperty("role", "small")
         self._answers = AnswerRow()
         row(
-            self._icon, (self.sentence, 1), self.more, self._answers, self.details,
-            self.close_button, self.list_button, into=self, margins=(6, 0, 2, 0), spacing=4,
-        )  # fmt: skip
+            self._icon,
+            (self.sentence, 1),
+            self.more,
+            self._answers,
+            self.details,
+            self.close_button,
+            self.list_button,
+            into=self,
+            margins=(6, 0, 2, 0),
+            spacing=4,
+        )
         for opener in (self.sentence.clicked, self.more.clicked, self.details.clicked):
             opener.connect(self._open_list)
         self.list_button.clicked.connect(lambda: notices.list_wanted.emit(None))

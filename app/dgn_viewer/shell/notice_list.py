@@ -14,7 +14,8 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_viewer.notices import Notices, Told
+from dgn_engine.views.event_notices import Told
+from dgn_viewer.notices import Notices
 from dgn_viewer.shell.notice_line import ICONS, AnswerRow, answers, colour_of
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.widgets.layouts import (

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events
+from dgn_engine.protocol.files import FileListed, OpenFile
+from dgn_engine.protocol.messages import Command, Event
+from dgn_engine.protocol.runs import OpenSession, RunContinued, RunShown, SessionSaved, ShowRun
 from dgn_engine.text.printable import printable
 from dgn_viewer.settings import RecentItem, Settings
 
 MOST = 10
 TOUR = "dgn-tour-"  # beginning of a folder that goes with the tour: not to be opened again
-_COMMANDS: dict[str, Callable[[str], do.Command]] = {
-    "checkpoint": do.OpenFile,
-    "session": do.OpenSession,
-    "run": do.ShowRun,
+_COMMANDS: dict[str, Callable[[str], Command]] = {
+    "checkpoint": OpenFile,
+    "session": OpenSession,
+    "run": ShowRun,
 }
 _LONGEST = 60  # characters of a path in a menu
 
@@ -33,7 +34,7 @@ class RecentFiles(QObject):
     def __init__(
         self,
         settings: Settings,
-        send: Callable[[do.Command], None],
+        send: Callable[[Command], None],
         configure: Callable[[Path], None],
     ) -> None:
         super().__init__()
@@ -44,26 +45,26 @@ class RecentFiles(QObject):
         self.items: tuple[RecentItem, ...] = settings.recent[:MOST]
         self._missing: frozenset[str] = frozenset()
 
-    def on_command(self, command: do.Command) -> None:
+    def on_command(self, command: Command) -> None:
         match command:
-            case do.OpenFile(path=path):
+            case OpenFile(path=path):
                 self._asked["checkpoint"] = self._asked["session"] = path
-            case do.OpenSession(path=path):
+            case OpenSession(path=path):
                 self._asked["session"] = path
-            case do.ShowRun(folder=folder):
+            case ShowRun(folder=folder):
                 self._asked["run"] = folder
 
-    def on_event(self, event: events.Event, _state: object = None) -> None:
+    def on_event(self, event: Event, _state: object = None) -> None:
         match event:
-            case events.FileListed(path=path) if not Path(path).parent.name.startswith(TOUR):
+            case FileListed(path=path) if not Path(path).parent.name.startswith(TOUR):
                 self.add("checkpoint", path)
-            case events.RunShown(file_name=name):
+            case RunShown(file_name=name):
                 kind = "session" if name else "run"
                 if path := self._asked.pop(kind, ""):
                     self.add(kind, path)
-            case events.RunContinued(folder=folder) if folder:
+            case RunContinued(folder=folder) if folder:
                 self.add("run", folder)
-            case events.SessionSaved(path=path):
+            case SessionSaved(path=path):
                 self.add("session", path)
 
     def add(self, kind: str, path: str) -> None:

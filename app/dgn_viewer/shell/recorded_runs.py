@@ -10,15 +10,27 @@ from PySide6.QtCore import QFile, QObject, Signal
 from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import DiscardConfirmation
-from dgn_engine.protocol.run_list import RecordedRun, RunsListed
+from dgn_engine.protocol.messages import Command, EngineReady, Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import (
+    ContinueRun,
+    DiscardConfirmation,
+    ExportRun,
+    ListRuns,
+    OpenSession,
+    RecordedRun,
+    RunShown,
+    RunsListed,
+    SaveSession,
+    SessionSaved,
+    ShowRun,
+    ThinRuns,
+)
+from dgn_engine.protocol.training import Resume
 from dgn_engine.scene.run_text import ago
 from dgn_engine.storage.runs.run_removal import check_removable
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_viewer.notices import Notice, NoticeButton
+from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import ask_file, ask_new_file
 from dgn_viewer.shell.remote_run import RemoteRun
@@ -48,7 +60,7 @@ class RecordedRuns(QObject):
     def __init__(
         self,
         window: QMainWindow,
-        send: Callable[[do.Command], None],
+        send: Callable[[Command], None],
         settings: Settings,
         tell: Callable[[Notice], None],
         run_state: Callable[[], RunState],
@@ -70,7 +82,7 @@ class RecordedRuns(QObject):
 
     def open_run(self) -> None:
         self.list_wanted.emit()
-        self._send(do.ListRuns())
+        self._send(ListRuns())
 
     def open_session(self) -> None:
         """Ask for a session file; the engine reads it."""
@@ -80,7 +92,7 @@ class RecordedRuns(QObject):
             "Open session",
             folder,
             SESSIONS,
-            lambda path: self._send(do.OpenSession(path)),
+            lambda path: self._send(OpenSession(path)),
         )
 
     def save_session(self) -> None:
@@ -92,7 +104,7 @@ class RecordedRuns(QObject):
             folder,
             SESSIONS,
             "session.dgn",
-            lambda path: self._send(do.SaveSession(path, layout)),
+            lambda path: self._send(SaveSession(path, layout)),
         )
 
     def export_run(self, run: RecordedRun) -> None:
@@ -103,7 +115,7 @@ class RecordedRuns(QObject):
             self._settings.export_folder,
             EXPORTS,
             f"{run.name}.dgn",
-            lambda path: self._send(do.ExportRun(run.folder, path)),
+            lambda path: self._send(ExportRun(run.folder, path)),
         )
 
     def to_trash(self, folders: tuple[str, ...]) -> None:
@@ -119,30 +131,30 @@ class RecordedRuns(QObject):
                 left.append(folder)
         if left:
             self.trash_missing.emit(tuple(left))
-        self._send(do.ListRuns())
+        self._send(ListRuns())
 
     def go_back(self) -> None:
         """Go on with the run that ended for the one on show."""
         shown = self._run_state().recorded
         if shown is not None and shown.replaced:
-            self._send(do.ContinueRun(shown.replaced))
+            self._send(ContinueRun(shown.replaced))
 
-    def on_event(self, event: events.Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, RunsListed):
             self._weigh(event)
         match event:
-            case events.EngineReady() if not self._offered:
-                self._send(do.ListRuns())
+            case EngineReady() if not self._offered:
+                self._send(ListRuns())
             case RunsListed(runs=runs) if not self._offered:
                 self._offered = True
                 self._offer(runs)
-            case events.RunShown():
+            case RunShown():
                 if event.window != "null":
                     self.layout_opened.emit(event.window)
                 self._tell(self._shown(event))
             case DiscardConfirmation():
                 self._tell(self._confirmation(event))
-            case events.SessionSaved(step=step, path=path):
+            case SessionSaved(step=step, path=path):
                 self._settings.export_folder = str(Path(path).parent)
                 self._tell(Notice("info", f"Session of step {step:,} saved as {path}."))
 
@@ -164,8 +176,8 @@ class RecordedRuns(QObject):
                 f"The run {run.name} was interrupted at step {run.step:,}, "
                 f"{ago(time.time() - run.touched)}.{others}",
                 offers=(
-                    NoticeButton("Continue", lambda: self._send(do.ContinueRun(run.folder))),
-                    NoticeButton("Show", lambda: self._send(do.ShowRun(run.folder))),
+                    NoticeButton("Continue", lambda: self._send(ContinueRun(run.folder))),
+                    NoticeButton("Show", lambda: self._send(ShowRun(run.folder))),
                     NoticeButton("Dismiss", lambda: self._dismiss(tuple(one.name for one in lost))),
                 ),
             )
@@ -196,7 +208,7 @@ class RecordedRuns(QObject):
             )
 
     def _thin(self) -> None:
-        self._send(do.ThinRuns())
+        self._send(ThinRuns())
 
     def _is_over(self) -> bool:
         return self._over > 0
@@ -205,7 +217,7 @@ class RecordedRuns(QObject):
         self._settings.dismissed = (*self._settings.dismissed, *names)
         self._settings.save()
 
-    def _shown(self, shown: events.RunShown) -> Notice:
+    def _shown(self, shown: RunShown) -> Notice:
         if shown.file_name:
             date = shown.saved[:16].replace("T", " ")
             words = f"{shown.file_name} shows {shown.name} at step {shown.step:,}, saved {date}."
@@ -217,7 +229,7 @@ class RecordedRuns(QObject):
         def on_show() -> bool:
             return self._run_state().recorded == shown
 
-        goes_on = NoticeButton("Continue", lambda: self._send(do.Resume()), on_show)
+        goes_on = NoticeButton("Continue", lambda: self._send(Resume()), on_show)
         run = self._run_state().run
         offers = [] if shown.live or (run is not None and run.watched) else [goes_on]
         if shown.replaced:

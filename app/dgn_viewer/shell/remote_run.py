@@ -13,10 +13,11 @@ from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.storage.remote.served_address import WrongTokenError, address_of
 from dgn_engine.storage.runs.folder_layout import runs_root
-from dgn_viewer.notices import Kind, Notice, NoticeButton
+from dgn_engine.views.event_notices import Kind, Notice, NoticeButton
 from dgn_viewer.shell.remote_dialog import RemoteDialog
 
 _LOOK_MS = 100
@@ -126,7 +127,7 @@ class RemoteRun(QObject):
     """Asks for address and token, and shows what comes; one run is followed at a time."""
 
     def __init__(
-        self, window: QWidget, send: Callable[[do.Command], None], tell: Callable[[Notice], None]
+        self, window: QWidget, send: Callable[[Command], None], tell: Callable[[Notice], None]
     ) -> None:
         super().__init__(window)
         self._window = window
@@ -204,7 +205,7 @@ class RemoteRun(QObject):
                 case MirrorWords():
                     self._say(message)
                 case MirrorReady(folder=folder):
-                    self._send(do.ShowRun(str(folder)))
+                    self._send(ShowRun(str(folder)))
                     if self.dialog is not None:
                         self.dialog.accept()
                 case TokenRefused(why=why):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dgn_engine.protocol.commands import Advance, Command, Pause, Resume, TrainOn
-from dgn_engine.protocol.events import Event, Paused
+from dgn_engine.protocol.files import TrainOn
+from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import Advance, Pause, Paused, Resume
 
 
 class RunControl:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QStatusBar, QWidget
 
@@ -13,9 +13,10 @@ from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.text.written_numbers import decimals, duration, percent, rate, time_left
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.widgets.changing_label import ChangingLabel
-from dgn_viewer.widgets.layouts import push_button, row
+from dgn_viewer.widgets.layouts import PlainLabel, push_button, row
 
+_GRID = 16  # pixels: the room is a multiple of them …
+_SPARE = 48  # … and is given back where so many are empty
 _PHASES = {
     "starting": "loading torch",
     "idle": "ready",
@@ -32,6 +33,43 @@ _EDGE = 8  # pixels between a button and the edge of the window
 _EVERY_MS = 400  # numbers that change faster cannot be read …
 _LOOK_MS = 1000  # … and so long after the last frame it is looked whether steps are taken
 _STANDS = 2.0  # seconds without a step, and twice a step's time, after which no rate is told;
+
+
+# A label whose words change all the time, in a room of its own.
+class ChangingLabel(QWidget):
+    """Other words lay the window out again only where they need another room: a label's own
+    change of text makes the whole window arrange its docks anew."""
+
+    def __init__(self, alignment: Qt.AlignmentFlag, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._label = PlainLabel("", self)
+        self._label.setContentsMargins(8, 0, 8, 0)
+        self._label.setAlignment(alignment | Qt.AlignmentFlag.AlignVCenter)
+        self._room, self._given = 0, ""
+
+    def text(self) -> str:
+        return self._label.text()
+
+    def setText(self, text: str) -> None:
+        if text == self._given:
+            return
+        self._given = text
+        self._label.setText(text)
+        wanted = self._label.sizeHint().width()
+        if not wanted <= self._room <= wanted + _SPARE:
+            self._room = -(-wanted // _GRID) * _GRID
+            self.updateGeometry()
+
+    def sizeHint(self) -> QSize:
+        return QSize(self._room, self._label.sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        return self.sizeHint()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        self._label.setGeometry(self.rect())
+
+
 # more where the engine sends frames less often, on a busy machine
 
 

@@ -10,14 +10,21 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QWidget
 
 from dgn_engine.config import SETTINGS
 from dgn_engine.model.choices import ValueInput
-from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import (
+    SetBeta,
+    SetLearningRate,
+    SetPace,
+    SetValueInput,
+    SwapRegime,
+)
 from dgn_engine.scene.run_text import run_in_words, weights_in_words
 from dgn_engine.scene.theme import LIGHT, Theme
+from dgn_engine.views.past_view import BACK_TO_LIVE
 from dgn_viewer.style.stylesheet import plain_tip
-from dgn_viewer.timeline.looking_back import BACK_TO_LIVE, background
+from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import number_field
@@ -41,7 +48,7 @@ class RunToolbar(QToolBar):
 
     def __init__(
         self,
-        send: Callable[[do.Command], None],
+        send: Callable[[Command], None],
         first: Sequence[QAction] = (),
         last: Sequence[QAction] = (),
     ) -> None:
@@ -156,10 +163,10 @@ class RunToolbar(QToolBar):
 
     def _swap(self, regime: str) -> None:
         kept = regime.endswith(_KEPT)
-        self._send(do.SwapRegime(regime.removesuffix(_KEPT), restart_value=not kept))
+        self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not kept))
 
     def _feed(self, name: str) -> None:
-        self._send(do.SetValueInput(_INPUTS[name][0]))
+        self._send(SetValueInput(_INPUTS[name][0]))
 
     # building
 
@@ -178,17 +185,17 @@ class RunToolbar(QToolBar):
             "Steepness β of the soft gate 1/(1+exp(-βq))",
             52,
         )
-        self.beta.chosen.connect(lambda value: self._send(do.SetBeta(value)))
+        self.beta.chosen.connect(lambda value: self._send(SetBeta(value)))
         self.learning_rate = self._field(
             number_field(SETTINGS["training"]["learning_rate"]), "Learning rate", 68
         )
-        self.learning_rate.chosen.connect(lambda value: self._send(do.SetLearningRate(value)))
+        self.learning_rate.chosen.connect(lambda value: self._send(SetLearningRate(value)))
         self.pace = self._field(
             number_field(SETTINGS["training"]["pace"]),
             "At most this many steps a second, to watch; 'full speed' lifts the limit",
             96,
         )
-        self.pace.chosen.connect(lambda value: self._send(do.SetPace(value)))
+        self.pace.chosen.connect(lambda value: self._send(SetPace(value)))
         self.summary = ElidedLabel("", least=24)
         self.summary.setProperty("role", "muted")
         self.summary.setContentsMargins(8, 0, 8, 0)

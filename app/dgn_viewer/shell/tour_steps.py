@@ -9,9 +9,10 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events
+from dgn_engine.protocol.files import OpenFile, SaveWeights, WeightsSaved
+from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import Rewire, SwapRegime, Undo
 from dgn_engine.scene.panel_spec import View
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.recent_files import TOUR
@@ -24,7 +25,7 @@ class TourActs(QObject):
     def __init__(
         self,
         window: QWidget,
-        send: Callable[[do.Command], None],
+        send: Callable[[Command], None],
         run_state: Callable[[], RunState],
         view: Callable[[], View],
         docks: PanelDocks,
@@ -98,10 +99,10 @@ class TourActs(QObject):
             ),
         )
 
-    def on_event(self, event: events.Event, _state: RunState) -> None:
-        if isinstance(event, events.WeightsSaved) and Path(event.path) == self._waiting:
+    def on_event(self, event: Event, _state: RunState) -> None:
+        if isinstance(event, WeightsSaved) and Path(event.path) == self._waiting:
             self._waiting = Path()
-            self._send(do.OpenFile(event.path))
+            self._send(OpenFile(event.path))
 
     def close(self) -> None:
         """Remove the weights that were written for the last step."""
@@ -137,25 +138,25 @@ class TourActs(QObject):
         noise = next((entry.id for entry in entries if entry.frozen_noise), "")
         if noise:
             self._changes += now.regime != noise
-            self._send(do.SwapRegime(noise))
+            self._send(SwapRegime(noise))
 
     def _permute(self) -> None:
         order = list(self._run_state().wiring)
         if len(order) > 2:
             order[1], order[2] = order[2], order[1]
             self._changes += 1
-            self._send(do.Rewire(tuple(order)))
+            self._send(Rewire(tuple(order)))
 
     def _undo(self) -> None:
         for _ in range(max(self._changes, 1)):
-            self._send(do.Undo())
+            self._send(Undo())
         self._changes = 0
 
     def _open_weights(self) -> None:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix=TOUR)
         self._waiting = Path(self._folder.name) / "weights of this run.safetensors"
-        self._send(do.SaveWeights(str(self._waiting)))
+        self._send(SaveWeights(str(self._waiting)))
 
     def _put_away(self) -> None:
         if self._folder is not None:

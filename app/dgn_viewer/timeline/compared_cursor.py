@@ -6,11 +6,17 @@ from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QObject, Qt, Signal
 
-from dgn_engine.protocol import events
-from dgn_engine.protocol.commands import Command, CompareRun
-from dgn_engine.protocol.compared_frames import ComparedFrames, CompareHeld
-from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.branches import (
+    ComparedFrames,
+    CompareHeld,
+    CompareRun,
+    ComparisonClosed,
+    ComparisonOpened,
+)
+from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import FramesRecorded
+from dgn_engine.protocol.training import RunStarted
 from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.views.compared_step import ComparedStep
 from dgn_engine.views.frame_source import Source
@@ -138,16 +144,16 @@ class ComparedCursor(QObject):
 
     # What it hears
 
-    def on_event(self, event: events.Event, _state: RunState) -> None:
+    def on_event(self, event: Event, _state: RunState) -> None:
         match event:
-            case events.RunStarted():
+            case RunStarted():
                 self._ours = ""
                 self._forget()
             case FramesRecorded(folder=folder):
                 self._ours = folder
-            case events.ComparisonClosed():
+            case ComparisonClosed():
                 self._forget()
-            case events.ComparisonOpened():
+            case ComparisonOpened():
                 kept = self._asked if self._frames is not None else None
                 folder = "" if self._frames is None else self._frames.folder
                 self._forget()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 
-from dgn_engine.protocol import events
+from dgn_engine.protocol.files import WeightsTaken
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Finished, Paused, RegimeSwapped, Rewired, SettingChanged
+from dgn_engine.protocol.watching import ProbeSetChanged
 from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_viewer.timeline.past_reader import PastReader
@@ -13,13 +16,13 @@ from dgn_viewer.timeline.past_reader import PastReader
 EVERY = 1.0  # seconds between two frames that are held, or more where packing takes long:
 _SHARE = 0.02  # of the time that packing may take
 _CHANGES = (
-    events.RegimeSwapped,
-    events.WeightsTaken,
-    events.Rewired,
-    events.SettingChanged,
-    events.ProbeSetChanged,
+    RegimeSwapped,
+    WeightsTaken,
+    Rewired,
+    SettingChanged,
+    ProbeSetChanged,
 )  # frames next to these stay, and after these the next frame is held
-_STOPS = (events.Paused, events.Finished)
+_STOPS = (Paused, Finished)
 
 
 class FrameKeeper:
@@ -44,7 +47,7 @@ class FrameKeeper:
         """The run is recorded, or cannot be looked back at."""
         self.held = None
 
-    def on_event(self, event: events.Event) -> None:
+    def on_event(self, event: Event) -> None:
         if self.held is None:
             return
         if isinstance(event, _CHANGES):

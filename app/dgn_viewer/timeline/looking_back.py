@@ -5,8 +5,6 @@ from __future__ import annotations
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.stylesheet import mixed
 
-BACK_TO_LIVE = "Go back to live to change the run."
-
 
 def background(theme: Theme, past: int | None) -> str:
     """Return the colour behind a part of the window: tinted at a step of the past."""

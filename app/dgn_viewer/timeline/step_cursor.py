@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QObject, Qt, QTimer, Signal
 
-from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import FramesRecorded, RecordingMended
+from dgn_engine.protocol.training import RunStarted
 from dgn_engine.views.frame_source import Source
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
@@ -199,10 +200,10 @@ class StepCursor(QObject):
 
     # What it hears
 
-    def on_event(self, event: events.Event, _state: RunState) -> None:
+    def on_event(self, event: Event, _state: RunState) -> None:
         self._keeper.on_event(event)
         match event:
-            case events.RunStarted():
+            case RunStarted():
                 self._keeper.end()
                 self._source = None
                 if not event.inspected:
@@ -214,7 +215,7 @@ class StepCursor(QObject):
                 self._keeper.end()
                 self._source = Source(event.folder, event.foreign)
                 self._tell()
-            case events.RecordingMended(folder=folder) if folder and self._source is not None:
+            case RecordingMended(folder=folder) if folder and self._source is not None:
                 self._source = Source(folder, self._source.foreign)
 
     def on_frame(self, frame: Frame) -> None:

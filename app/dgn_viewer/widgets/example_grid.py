@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.example_readout import shown_example
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.plots.chart_frame import ChartStyle

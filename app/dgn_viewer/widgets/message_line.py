@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, QTimer, Signal, SignalInstance
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLineEdit, QWidget
 
-from dgn_viewer.notices import REFUSED
+from dgn_engine.views.event_notices import REFUSED
 from dgn_viewer.widgets.layouts import WrappedLabel
 from dgn_viewer.widgets.number_entry import NumberEntry
 

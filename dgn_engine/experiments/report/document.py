@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import RESULTS
-from dgn_engine.protocol.results import Claim, Figure, Printed
+from dgn_engine.protocol.experiments import Claim, Figure, Printed
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
@@ -29,13 +29,26 @@ _MAKERS = {
     "reproduce": frozenset(
         f"--{name}"
         for name in (
-            "quick", "full", "protocol", "seeds", "seed-start", "epochs", "only", "data",
-            "data-root", "train-limit", "test-limit", "steps", "augmentation", "device", "out",
+            "quick",
+            "full",
+            "protocol",
+            "seeds",
+            "seed-start",
+            "epochs",
+            "only",
+            "data",
+            "data-root",
+            "train-limit",
+            "test-limit",
+            "steps",
+            "augmentation",
+            "device",
+            "out",
         )
     ),
     "sweep": frozenset(("--out",)),
     "gate-information": frozenset(("--seeds", "--value-input", "--out")),
-}  # fmt: skip
+}
 State = Literal["running", "done", "interrupted", "failed"]
 
 

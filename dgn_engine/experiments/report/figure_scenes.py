@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dgn_engine.experiments.report.formatting import series_of
 from dgn_engine.experiments.report.mathematics import typeset
-from dgn_engine.protocol.results import Figure, PlottedLine
+from dgn_engine.protocol.experiments import Figure, PlottedLine
 from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Dash, Matrix, Role, Scene
 from dgn_engine.scene.matrix_colours import Span, ranged, span_range
 from dgn_engine.scene.scatter import scattered
@@ -21,10 +22,12 @@ _FEW = 12  # points of a line that are marked
 _ROOM = 0.06  # of the values' range, above and below them
 _ASIDE = 0.02  # the same to the sides, where points are marked
 _TICKS = 6
+_SHORT = 32  # characters of a name with mathematics
 _LONG = 20  # characters of a name that does not stand beside its curve
 _FAR_DOWN = 1e-9  # of a value, on logarithmic axes
 _COLOURS: Span = "middle_98"  # of pictures
 BOX, CLOUD = 0.36, 0.11  # half-widths of a box and of a cloud; 1 is from category to category
+_REACH = 0.42  # of the marks of one category: those of the next begin at 0.5
 _APART = 0.28  # of two marks of one category
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _PRINTED: tuple[Dash, ...] = ("dot", "dashdot", "dash")
@@ -52,7 +55,10 @@ def scene_of(figures: tuple[Figure, ...]) -> Scene:
 def _chart(figure: Figure, row: int) -> Chart:
     if figure.image:
         return _picture(figure, row)
-    curves = tuple(_all_curves(figure))
+    curves = tuple(_with_own_names(figure, _all_curves(figure)))
+    named = [curve for curve in curves if curve.name]
+    alike = len({curve.role for curve in named}) < len(named)  # only their dashes differ
+    crowded = alike or any(len(plain(curve.name)) > _LONG for curve in named)
     return Chart(
         key=figure.name,
         title=typeset(figure.title),
@@ -60,8 +66,27 @@ def _chart(figure: Figure, row: int) -> Chart:
         y=Axis(typeset(figure.y), log=figure.log_y, limits=_limits(figure)),
         curves=curves,
         row=row,
-        named_above=bool(figure.categories) or any(len(plain(c.name)) > _LONG for c in curves),
+        named_above=bool(figure.categories) or crowded,
     )
+
+
+def _with_own_names(figure: Figure, curves: Iterable[Curve]) -> Iterator[Curve]:
+    """Name no two curves alike: what is drawn beside several lines is named once, and a label that
+    comes again is numbered."""
+    shared = {"median"}
+    for line in figure.lines:
+        if partner_of(figure, line) is not None:
+            shared.add(_short(line.label.partition(", ")[0]))
+    seen: Counter[str] = Counter()
+    for curve in curves:
+        name = curve.name
+        seen[name] += 1
+        if not name or seen[name] == 1:
+            yield curve
+        elif name in shared:
+            yield replace(curve, name="")
+        else:
+            yield replace(curve, name=f"{name} ({seen[name]})")
 
 
 def _picture(figure: Figure, row: int) -> Chart:
@@ -90,10 +115,9 @@ def _tile_axis(label: str, names: Sequence[str], pixels: int) -> Axis:
 def _across(figure: Figure) -> Axis:
     count = len(figure.categories)
     if not count:
-        ticks = _own_ticks(figure)
-        limits = None if ticks is None else _around(ticks[0][0], ticks[-1][0], figure.log_x)
+        ticks, limits = _own_ticks(figure), _x_limits(figure)
         return Axis(typeset(figure.x), log=figure.log_x, ticks=ticks, limits=limits)
-    ticks = tuple((float(at), typeset(name)) for at, name in enumerate(figure.categories))
+    ticks = tuple((float(at), _short(name)) for at, name in enumerate(figure.categories))
     return Axis(typeset(figure.x), limits=(-0.5, count - 0.5), ticks=ticks, places=True)
 
 
@@ -101,19 +125,37 @@ def _own_ticks(figure: Figure) -> tuple[tuple[float, str], ...] | None:
     """Return a tick for each x of a few whole numbers: widths, depths; None where there are more
     than fit."""
     values = sorted({value for line in figure.lines for value in line.x})
-    if figure.log_x and values and values[0] <= 0:
+    if not all(map(math.isfinite, values)) or (figure.log_x and values and values[0] <= 0):
         return None
     if not 2 <= len(values) <= _TICKS or not all(value == round(value) for value in values):
         return None
     return tuple((value, number(value)) for value in values)
 
 
-def _around(low: float, high: float, log: bool) -> tuple[float, float]:
-    """Leave room for markers at both ends."""
-    if log:
-        room = (high / low) ** _ASIDE
+def _x_limits(figure: Figure) -> tuple[float, float] | None:
+    """Return limits with room for markers at both ends; None where nothing is marked."""
+    marked = any(line.x and (len(line.x) <= _FEW or _is_bare(line)) for line in figure.lines)
+    values = [value for line in figure.lines for value in line.x if math.isfinite(value)]
+    values = [value for value in values if value > 0 or not figure.log_x]
+    if not marked or not values:
+        return None
+    low, high = min(values), max(values)
+    beside = BOX if any(line.style == "boxes" for line in figure.lines) else 0.0
+    if figure.log_x:
+        room = (high / low) ** _ASIDE if high > low else 2.0
         return low / room, high * room
-    return low - _ASIDE * (high - low), high + _ASIDE * (high - low)
+    room = _ASIDE * (high - low) or 0.1 * abs(low) or 0.5
+    return low - room - beside, high + room + beside
+
+
+def _is_bare(line: PlottedLine) -> bool:
+    """Return whether its points have no line between them."""
+    return line.style in ("points", "cloud") or len(line.x) < 2
+
+
+def _short(name: str) -> str:
+    """Return a name with its mathematics set, unless it is long: only plain words can be cut."""
+    return typeset(name) if len(name) <= _SHORT else name.replace("$", r"\$")
 
 
 def _limits(figure: Figure) -> tuple[float, float] | None:
@@ -135,6 +177,8 @@ def _limits(figure: Figure) -> tuple[float, float] | None:
     least, most = value_limits(figure)
     if low >= 0.0:
         least = max(least, 0.0)  # nothing that is drawn is negative
+    if any(most in line.y for line in figure.lines):
+        most += _ASIDE * (high - low)  # half a marker at 100 %
     return max(low - room, least), min(high + room, most)
 
 
@@ -156,37 +200,43 @@ def _all_curves(figure: Figure) -> Iterator[Curve]:
         ends = (-0.5, len(figure.categories) - 0.5)
     for line, x, look in zip(figure.lines, places(figure), looks(figure), strict=True):
         role, dash = look
+        if partner_of(figure, line) is not None:
+            line = replace(line, label=line.label.partition(", ")[0])
         if line.style == "boxes":
             yield from _boxes(boxes(line), role)
         elif not line.x:
             level = np.full(2, line.y[-1] if line.y else math.nan)
             across = dash if line.style == "printed" else "dash"
-            yield Curve(typeset(line.label), np.array(ends), level, role=role, dash=across)
-        elif figure.categories or line.style in ("points", "cloud") or len(x) < 2:
+            yield Curve(_short(line.label), np.array(ends), level, role=role, dash=across)
+        elif figure.categories or _is_bare(line):
             yield from _points(line, x, role, figure.log_y)
         else:
             yield from _curves(line, look, figure.log_y)
 
 
 def _curves(line: PlottedLine, look: tuple[Role, Dash], log: bool) -> Iterator[Curve]:
-    """The band of its spread, and the curve."""
+    """The bands of its spread, and the curve."""
     role, dash = look
     x, y = np.asarray(line.x, dtype=np.float64), np.asarray(line.y, dtype=np.float64)
     if line.spread:
-        yield _band(x, y, np.asarray(line.spread, dtype=np.float64), role, log)
+        yield from _bands(x, y, np.asarray(line.spread, dtype=np.float64), role, log)
     thick = line.style == "line"
     marked = x.size <= _FEW
-    yield Curve(typeset(line.label), x, y, role=role, dash=dash, thick=thick, marker=marked)
+    yield Curve(_short(line.label), x, y, role=role, dash=dash, thick=thick, marker=marked)
 
 
-def _band(x: Array, y: Array, half: Array, role: Role, log: bool) -> Curve:
-    """The outline of y ± half; what is not positive on a logarithmic axis goes far down."""
+def _bands(x: Array, y: Array, half: Array, role: Role, log: bool) -> Iterator[Curve]:
+    """The outlines of y ± half, one of each unbroken stretch; what is not positive on a
+    logarithmic axis goes far down."""
     inside = np.isfinite(y + half) & ((y > 0) | (not log))
-    x, low, high = x[inside], (y - half)[inside], (y + half)[inside]
-    if log and low.size:
-        low = np.maximum(low, _FAR_DOWN * high)
-    outline = np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]])
-    return Curve("", *outline, role=role, segments=True, filled=True)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]])))
+    for start, end in edges.reshape(-1, 2).tolist():
+        at = x[start:end]
+        low, high = (y - half)[start:end], (y + half)[start:end]
+        if log:
+            low = np.maximum(low, _FAR_DOWN * high)
+        outline = np.concatenate([at, at[::-1]]), np.concatenate([high, low[::-1]])
+        yield Curve("", *outline, role=role, segments=True, filled=True)
 
 
 def _points(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Iterator[Curve]:
@@ -195,7 +245,7 @@ def _points(line: PlottedLine, x: Sequence[float], role: Role, log: bool) -> Ite
     order = np.argsort(np.asarray(x, dtype=np.float64), kind="stable")
     at = np.asarray(x, dtype=np.float64)[order]
     y = np.asarray(line.y, dtype=np.float64)[order]
-    yield replace(scattered(typeset(line.label), at, y, role), ring=line.style == "printed")
+    yield replace(scattered(_short(line.label), at, y, role), ring=line.style == "printed")
     if line.spread:
         half = np.asarray(line.spread, dtype=np.float64)[order]
         ends = np.stack([y - half, y + half], axis=1)
@@ -325,7 +375,8 @@ def _offset(figure: Figure, index: int, at: float) -> float:
     right = kind == "points" and any(line.style == "boxes" for line in figure.lines)
     if right:  # of the box, which it would be lost in
         return BOX + _APART / 3 * (1 + beside.index(index))
-    return _APART * (beside.index(index) - (len(beside) - 1) / 2)
+    apart = min(_APART, 2 * _REACH / len(beside))
+    return apart * (beside.index(index) - (len(beside) - 1) / 2)
 
 
 def _kind(line: PlottedLine) -> str:

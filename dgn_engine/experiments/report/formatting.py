@@ -12,7 +12,7 @@ from typing import Any
 
 from dgn_engine.experiments._power import GOAL
 from dgn_engine.experiments.report.document import Document, ReportRow
-from dgn_engine.protocol.results import PRINTED_SPREAD, Claim, Figure, Printed
+from dgn_engine.protocol.experiments import PRINTED_SPREAD, Claim, Figure, Printed
 from dgn_engine.scene.elements import Dash, Role
 from dgn_engine.text import written_numbers
 from dgn_engine.text.printable import printable
@@ -36,13 +36,30 @@ DASHES: tuple[Dash, ...] = (
     "dashdot",
 )  # a colour that comes again has another dash
 ROW_HEADS = (
-    "", "measured", "printed", "difference", "p (Welch)", "n", "epochs", "scale", "protocol",
-    "time", "remark",
-)  # fmt: skip
-CLAIM_HEADS = (
-    "claim", "statistic", "value", "95 % interval", "n", "p", "verdict", "after Holm", "power",
+    "",
+    "measured",
+    "printed",
+    "difference",
+    "p (Welch)",
+    "n",
+    "epochs",
+    "scale",
+    "protocol",
+    "time",
     "remark",
-)  # fmt: skip
+)
+CLAIM_HEADS = (
+    "claim",
+    "statistic",
+    "value",
+    "95 % interval",
+    "n",
+    "p",
+    "verdict",
+    "after Holm",
+    "power",
+    "remark",
+)
 ROW_NOTE = "Mean ± half-width of the 95 % interval over n replicates (Student’s t)."
 PRINTED_NOTE = (
     f"A printed ± is {PRINTED_SPREAD}, not the half-width of an interval. "

@@ -24,7 +24,7 @@ from dgn_engine.experiments.report.formatting import (
 from dgn_engine.experiments.report.mathematics import rich
 from dgn_engine.experiments.report.paper_table import GRID_TITLE, paper_table
 from dgn_engine.experiments.report.result_layout import TABLES
-from dgn_engine.protocol.results import Figure
+from dgn_engine.protocol.experiments import Figure
 
 _WORDS = {"held": "held", "not held": "failed"}
 _NUMBERS = frozenset(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.formatting import NOTHING, made_at, measured, printed, replicates
-from dgn_engine.protocol.results import PRINTED_SPREAD
+from dgn_engine.protocol.experiments import PRINTED_SPREAD
 
 GRID_TITLE = "In the table of the paper"
 PRINTED = "printed"

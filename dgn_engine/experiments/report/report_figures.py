@@ -7,31 +7,42 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.figure_scenes import scene_of
 from dgn_engine.experiments.report.formatting import tokens
 from dgn_engine.figures.figure_page import draw_page
 from dgn_engine.figures.figure_style import COLUMN, TEXT, FigureStyle
 from dgn_engine.figures.paper import print_style
 from dgn_engine.figures.provenance import FigurePanel, Provenance
-from dgn_engine.protocol.results import Figure
+from dgn_engine.protocol.experiments import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawn
 
 
 def figure_bytes(figure: Figure, kind: str) -> bytes:
     """Return the figure as 'pdf' or 'svg', without a date: the same numbers make the same file."""
     content = io.BytesIO()
     date = "CreationDate" if kind == "pdf" else "Date"
-    [chart] = scene_of((figure,)).charts
-    panel = FigurePanel(
-        figure.name,
-        replace(scene_of((figure,)), charts=(replace(chart, title=""),)),
-        Provenance(figure.title),
-    )
-    style = FigureStyle(width=TEXT if figure.image else COLUMN, caption=False)
     with print_style():
-        drawn = draw_page([panel], style)
+        drawn = draw(figure)
         drawn.savefig(content, format=kind, metadata={"Title": figure.title, date: None})
     return content.getvalue()
+
+
+def draw(figure: Figure) -> Drawn:
+    """Return the figure on its page; call inside `print_style`, in which it has to be saved too."""
+    scene = scene_of((figure,))
+    untitled = tuple(replace(chart, title="") for chart in scene.charts)
+    panel = FigurePanel(figure.name, replace(scene, charts=untitled), Provenance(figure.title))
+    style = FigureStyle(width=TEXT if figure.image else COLUMN, caption=False)
+    try:
+        return draw_page([panel], style)
+    except UserError:  # a picture that is far wider or taller than a page is stretched
+        charts = tuple(replace(chart, square=False) for chart in panel.scene.charts)
+        return draw_page([replace(panel, scene=replace(scene, charts=charts))], style)
 
 
 def inline_svg(figure: Figure, drawn: bytes = b"") -> str:
@@ -43,11 +54,14 @@ def inline_svg(figure: Figure, drawn: bytes = b"") -> str:
     text = (drawn or figure_bytes(figure, "svg")).decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{figure.name}-", text)
     names = {colour.lower(): name for name, colour in tokens("light").items()}
-    text = re.sub(
-        r"#[0-9a-f]{6}\b",
-        lambda found: f"var(--{names[found[0]]})" if found[0] in names else found[0],
-        text,
-    )
+
+    def own(tag: re.Match[str]) -> str:
+        found = re.sub(r'\bid="([^"]*)"', lambda m: f'id="{"-".join(m[1].split())}"', tag[0])
+        found = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{figure.name}-", found)
+        return re.sub(
+            r"#[0-9a-f]{6}\b", lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0], found
+        )
+
+    text = re.sub(r"<[^>]*>", own, text)
     return re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'role="img"', text)

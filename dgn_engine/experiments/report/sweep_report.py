@@ -17,7 +17,7 @@ from typing import Any
 from dgn_engine.experiments import Plan
 from dgn_engine.experiments.report.document import Document, ReportUnit, State
 from dgn_engine.experiments.report.write_report import machine, report_row
-from dgn_engine.protocol.results import Figure, PlottedLine, Row
+from dgn_engine.protocol.experiments import Figure, PlottedLine, Row
 from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.runs import run_info
 from dgn_engine.sweep.summary import SummaryRow
@@ -101,10 +101,12 @@ def _row(group: _Group, fields: Sequence[str], of: str) -> Row:
     over = group.over
     parts = [
         f"{what} {100 * mean:.2f} %"
-        for what, mean in (("last", _mean(run.last for run in over)),
-                           ("train", _mean(run.train for run in over)))
+        for what, mean in (
+            ("last", _mean(run.last for run in over)),
+            ("train", _mean(run.train for run in over)),
+        )
         if math.isfinite(mean)
-    ]  # fmt: skip
+    ]
     if len(over) < len(group.runs):
         parts.append(f"{len(over)} of {len(group.runs)} {of} are done")
     diverged = sum(run.state == "diverged" for run in over)

@@ -17,9 +17,22 @@ from dgn_engine.text.printable import csv_cell
 
 KINDS = ("md", "csv", "tex")
 CSV_HEADS = (
-    "label", "row", "column", "unit", "mean", "half_width", "sd", "n", "of", "printed",
-    "printed_sd", "difference", "welch_p", "epochs", "seconds",
-)  # fmt: skip
+    "label",
+    "row",
+    "column",
+    "unit",
+    "mean",
+    "half_width",
+    "sd",
+    "n",
+    "of",
+    "printed",
+    "printed_sd",
+    "difference",
+    "welch_p",
+    "epochs",
+    "seconds",
+)
 
 
 def table_files(document: Document) -> dict[str, bytes]:

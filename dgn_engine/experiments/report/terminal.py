@@ -43,11 +43,16 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
             style = _STYLES.get(claim.verdict, "dim")
             verdict = formatting.verdict(claim, document.scale)
             table.add_row(
-                f"{claim.id}: {claim.statement}", claim.statistic, formatting.number(claim.value),
-                formatting.interval(claim), formatting.replicates(claim.n, claim.of),
-                formatting.chance(claim.p), styled(verdict, style),
-                formatting.after_holm(claim, document.scale), formatting.power(claim),
-            )  # fmt: skip
+                f"{claim.id}: {claim.statement}",
+                claim.statistic,
+                formatting.number(claim.value),
+                formatting.interval(claim),
+                formatting.replicates(claim.n, claim.of),
+                formatting.chance(claim.p),
+                styled(verdict, style),
+                formatting.after_holm(claim, document.scale),
+                formatting.power(claim),
+            )
         out.print(table)
     if document.answer:  # how it came about is part of it
         for sentence in (*document.remarks, *document.choices):
@@ -61,11 +66,15 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
 
 def _cells(row: ReportRow) -> tuple[str, ...]:
     return (
-        row.label, formatting.measured(row), formatting.printed(row.printed, row.unit),
-        formatting.number(row.difference, row.unit, signed=True), formatting.chance(row.welch_p),
-        formatting.replicates(len(row.values), row.of), formatting.epochs(row.epochs),
+        row.label,
+        formatting.measured(row),
+        formatting.printed(row.printed, row.unit),
+        formatting.number(row.difference, row.unit, signed=True),
+        formatting.chance(row.welch_p),
+        formatting.replicates(len(row.values), row.of),
+        formatting.epochs(row.epochs),
         duration(row.seconds) if row.seconds else formatting.NOTHING,
-    )  # fmt: skip
+    )
 
 
 def _table(*heads: str) -> Table:

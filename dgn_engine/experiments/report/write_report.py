@@ -24,7 +24,7 @@ from dgn_engine.experiments.report.document import (
 from dgn_engine.experiments.report.known_findings import known_findings
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS, TABLES
 from dgn_engine.experiments.report.run_scale import scale_of, stand_in
-from dgn_engine.protocol.results import PRINTED_RUNS
+from dgn_engine.protocol.experiments import PRINTED_RUNS
 from dgn_engine.statistics import mean_and_half_width, welch_p
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import InnerPath, inside
@@ -245,10 +245,20 @@ def report_row(row: Row) -> ReportRow:
         f"{len(values)} of {len(row.values)} have a value" if len(values) < len(row.values) else ""
     )
     return ReportRow(
-        row.label, values, mean, half, row.printed, difference,
-        row.unit, row.epochs, row.seconds, "; ".join(part for part in (row.remark, few) if part),
-        row.of, p, row.place,
-    )  # fmt: skip
+        row.label,
+        values,
+        mean,
+        half,
+        row.printed,
+        difference,
+        row.unit,
+        row.epochs,
+        row.seconds,
+        "; ".join(part for part in (row.remark, few) if part),
+        row.of,
+        p,
+        row.place,
+    )
 
 
 def _state_before(unit: Unit, root: Path) -> str:

@@ -22,6 +22,8 @@ _PROTOCOL = (
     *("__getattr__", "__getattribute__", "__setattr__"),
     *("append", "extend", "__setitem__", "items", "__iter__"),
 )
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "dgn_engine"}
+_OF_CLASSES = vars(type)  # what a class of classes cannot override
 
 
 def copy_module(module: nn.Module, memo: dict[int, object] | None = None) -> nn.Module:
@@ -74,10 +76,6 @@ def _fill(copy: nn.Module, part: nn.Module, memo: dict[int, Any]) -> None:
         if is_library(class_module(kind)) and "__setstate__" in class_attributes(kind):
             class_attributes(kind)["__setstate__"](copy, dict(held))
             return
-
-
-_LIBRARIES = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "dgn_engine"}
-_OF_CLASSES = vars(type)  # what a class of classes cannot override
 
 
 def mro(kind: type) -> tuple[type, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ import numpy.typing as npt
 from dgn_engine.protocol.file_reading import NOTHING_SAID, FileReading
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.text.printable import plain
-
-if TYPE_CHECKING:
-    from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 Array = npt.NDArray[Any]
 PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile, taken off when read
@@ -25,6 +22,21 @@ TAKES_A_PART = (
     "dgn inspect, kernels and gate-information take a part of it (--part); for anything else save "
     "fewer tensors in a file"
 )
+
+Value = bool | int | float | str | tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class StatedLayer:
+    """A layer, by the `name` that its tensors have ('0', 'body.3').
+
+    `kind`: one of `stated_layers.KINDS`, with just those numbers; otherwise the name of a class
+    that is not known here, without numbers.
+    """
+
+    name: str
+    kind: str
+    numbers: dict[str, Value] = field(default_factory=dict)
 
 
 class UnreadableFile(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import StatedLayer
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, members
 from dgn_engine.storage.checkpoints.stated_layers import (
-    StatedLayer,
     children_of,
     described,
     module_class,

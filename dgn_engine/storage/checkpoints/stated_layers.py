@@ -8,31 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import StatedLayer, Value
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text
 from dgn_engine.text.printable import plain
 
 LAYERS = 1000  # of one file
 _DEPTH = 20  # sequences in each other
 _LARGEST = 1 << 24  # of a number of features, a kernel, a stride
-
-Value = bool | int | float | str | tuple[int, int] | None
-
-
-@dataclass(frozen=True)
-class StatedLayer:
-    """A layer, by the `name` that its tensors have ('0', 'body.3').
-
-    `kind`: one of `KINDS`, with just those numbers; otherwise the name of a class that is not known
-    here, without numbers.
-    """
-
-    name: str
-    kind: str
-    numbers: dict[str, Value] = field(default_factory=dict)
 
 
 def _whole(value: Any) -> int:

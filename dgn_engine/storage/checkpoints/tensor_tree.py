@@ -30,11 +30,7 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
 )
 from dgn_engine.storage.checkpoints.saved_children import saved_children
 from dgn_engine.storage.checkpoints.stated_entries import stated_entries
-from dgn_engine.storage.checkpoints.stated_layers import (
-    module_at,
-    module_class,
-    stated_layers,
-)
+from dgn_engine.storage.checkpoints.stated_layers import module_at, module_class, stated_layers
 
 _WRAPPINGS = (
     "state_dict",

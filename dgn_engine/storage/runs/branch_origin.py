@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, read_regular
@@ -18,9 +18,17 @@ _KEY = "branch"
 # What a branch has of its parent: the network that the parent's first event describes, and the
 # machine that trained it, from which a branch trained elsewhere may differ in the last bits.
 _INHERITED = (
-    "versions", "platform", "processor", "device", "threads", "data_fingerprint", "probe_set",
-    "parameters_value", "parameters_feature", "started",
-)  # fmt: skip
+    "versions",
+    "platform",
+    "processor",
+    "device",
+    "threads",
+    "data_fingerprint",
+    "probe_set",
+    "parameters_value",
+    "parameters_feature",
+    "started",
+)
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from dgn_engine.protocol.events import (
-    Event,
-    HistoryReplayed,
-    Measured,
-    ProbeScalars,
-    ProbeSetChanged,
-    ProbesLeft,
-    RegimeSwapped,
-    Rewired,
-    SettingChanged,
-    WeightsTaken,
-)
-from dgn_engine.protocol.run_branches import BranchBegan
-from dgn_engine.protocol.run_curves import TRAINING, scores_of
+from dgn_engine.protocol.branches import BranchBegan
+from dgn_engine.protocol.files import WeightsTaken
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import TRAINING, HistoryReplayed, scores_of
+from dgn_engine.protocol.training import Measured, RegimeSwapped, Rewired, SettingChanged
+from dgn_engine.protocol.watching import ProbeScalars, ProbeSetChanged, ProbesLeft
 
 MOST_SCORES = 1 << 14  # of each kind: tested, not tested, each probe's readings
 MOSTCHANGES = 1 << 14

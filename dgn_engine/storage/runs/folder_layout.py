@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -155,7 +156,10 @@ def runs_root() -> Path:
 def find_run(name: str) -> Path:
     """A path that is there, or the name of one of the user's runs."""
     here, there = Path(name), runs_root() / name
-    return here if here.exists() or not there.exists() else there
+    try:
+        return here if here.exists() or not there.exists() else there
+    except (OSError, ValueError):  # too long for a file's name, or with a zero byte
+        raise UserError(f"There is no run {reprlib.repr(name)}.") from None
 
 
 def results_root() -> Path:

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.run_list import ListedFacts, RecordedRun, RunsListed
+from dgn_engine.protocol.runs import ListedFacts, RecordedRun, RunsListed
 from dgn_engine.storage import lock
 from dgn_engine.storage.atomic_write import PART
 from dgn_engine.storage.runs import folder_layout, list_cache

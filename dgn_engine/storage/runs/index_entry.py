@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.run_list import ListedFacts
+from dgn_engine.protocol.runs import ListedFacts
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, run_info
 from dgn_engine.storage.runs.run_notes import RunNotes, read_notes

@@ -22,8 +22,26 @@ from functools import cache
 from math import isfinite
 from typing import Any, NamedTuple
 
-from dgn_engine.protocol import engine_events, events, file_events, run_branches
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.branches import BranchBegan
+from dgn_engine.protocol.files import TrainedOn, WeightsSaved, WeightsTaken
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.runs import (
+    RecordingMended,
+    RecordingPaused,
+    RecordingResumed,
+    RecordThinned,
+    RunContinued,
+)
+from dgn_engine.protocol.training import (
+    Diverged,
+    Finished,
+    Measured,
+    RegimeSwapped,
+    Rewired,
+    SettingChanged,
+    StepsNotCaptured,
+)
+from dgn_engine.protocol.watching import ProbeScalars, ProbeSetChanged, ProbesLeft
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
@@ -66,28 +84,28 @@ NUMBER = rb'[-+.0-9e"nulaif]{1,30}'  # and one that may not be finite, or not be
 
 # What is logged, by the word that stands in the file: those words outlive the names of classes.
 LOGGED: Mapping[str, type[Any]] = {
-    "Measured": events.Measured,
-    "Traced": events.ProbeScalars,
-    "RegimeSwapped": events.RegimeSwapped,
-    "WeightsTaken": events.WeightsTaken,
-    "TrainedOn": file_events.TrainedOn,
-    "BranchBegan": run_branches.BranchBegan,
-    "Rewired": events.Rewired,
-    "SettingChanged": events.SettingChanged,
-    "ProbeSetChanged": events.ProbeSetChanged,
-    "ProbesLeft": events.ProbesLeft,
-    "Saved": events.WeightsSaved,
-    "Diverged": events.Diverged,
-    "Failed": events.Failed,
-    "Finished": events.Finished,
-    "RecordingPaused": events.RecordingPaused,
-    "RecordingResumed": events.RecordingResumed,
-    "RecordingMended": events.RecordingMended,
-    "RunContinued": events.RunContinued,
-    "Thinned": events.RecordThinned,
-    "StepsNotCaptured": engine_events.StepsNotCaptured,
+    "Measured": Measured,
+    "Traced": ProbeScalars,
+    "RegimeSwapped": RegimeSwapped,
+    "WeightsTaken": WeightsTaken,
+    "TrainedOn": TrainedOn,
+    "BranchBegan": BranchBegan,
+    "Rewired": Rewired,
+    "SettingChanged": SettingChanged,
+    "ProbeSetChanged": ProbeSetChanged,
+    "ProbesLeft": ProbesLeft,
+    "Saved": WeightsSaved,
+    "Diverged": Diverged,
+    "Failed": Failed,
+    "Finished": Finished,
+    "RecordingPaused": RecordingPaused,
+    "RecordingResumed": RecordingResumed,
+    "RecordingMended": RecordingMended,
+    "RunContinued": RunContinued,
+    "Thinned": RecordThinned,
+    "StepsNotCaptured": StepsNotCaptured,
 }
-_SCORED = frozenset(item.name for item in dataclasses.fields(events.Measured))
+_SCORED = frozenset(item.name for item in dataclasses.fields(Measured))
 _WORD_OF = {kind: word for word, kind in LOGGED.items()}
 
 
@@ -578,7 +596,7 @@ def _plain_score(word: str, fields: Mapping[str, Any]) -> Event | None:
         epoch, loss, accuracy = map(fields.get, ("epoch", "train_loss", "train_accuracy"))
         tested = fields.get("test_loss"), fields.get("test_accuracy")
         if type(epoch) is type(loss) is type(accuracy) is float and _are_floats(tested):
-            return events.Measured(step, epoch, loss, accuracy, *tested)
+            return Measured(step, epoch, loss, accuracy, *tested)
     elif word == "Traced":
         probe, values = fields.get("probe"), fields.get("values")
         counts = fields.get("examples", 0), fields.get("of", 0)
@@ -586,7 +604,7 @@ def _plain_score(word: str, fields: Mapping[str, Any]) -> Event | None:
             return None
         chosen = fields.get("chosen", "")
         if None not in values.values() and _are_floats(values.values()) and chosen == str(chosen):
-            return events.ProbeScalars(step, probe, values, *counts, chosen)
+            return ProbeScalars(step, probe, values, *counts, chosen)
     return None
 
 

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from dgn_engine.protocol import events
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import RecordThinned
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.log import (
     CONTINUED,
@@ -131,7 +132,7 @@ def _tested_in(line: LogLine) -> ScoreAt | None:
     ):
         return ScoreAt(step, accuracy)
     event = event_of(line)
-    if not isinstance(event, events.Measured) or event.test_accuracy is None:
+    if not isinstance(event, Measured) or event.test_accuracy is None:
         return None
     return ScoreAt(event.step, event.test_accuracy)
 
@@ -181,14 +182,14 @@ class LogFold:
 
     def _note(self, line: LogLine) -> None:
         event = event_of(line)
-        if isinstance(event, events.RecordThinned):
+        if isinstance(event, RecordThinned):
             self._add_thinned(event)
         elif event is not None and line.name in _CHANGES:
             if len(self._changes) >= _MOST:
                 raise ValueError(f"more than {_MOST:,} changes")
             self._changes.append((line.seq, event))
 
-    def _add_thinned(self, event: events.RecordThinned) -> None:
+    def _add_thinned(self, event: RecordThinned) -> None:
         """Counted where the run goes on from before, too: what went does not come back."""
         before, frames = self._thinned, sum(last + 1 - first for first, last in event.frames)
         self._thinned = Thinned(
@@ -215,11 +216,11 @@ class LogFold:
             self._recent.pop()
 
     def summary(self) -> LogSummary:
-        swaps = [pair for pair in self._changes if isinstance(pair[1], events.RegimeSwapped)]
+        swaps = [pair for pair in self._changes if isinstance(pair[1], RegimeSwapped)]
         regime, since = "", 0
         if swaps:
             number, swap = swaps[-1]
-            assert isinstance(swap, events.RegimeSwapped)
+            assert isinstance(swap, RegimeSwapped)
             regime, since = swap.after, bisect_left(self._tested, number)
         since = max(since, bisect_left(self._tested, self._doubtful))
         return LogSummary(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.messages import Event
 from dgn_engine.storage.inner_path import FilePath, inner
 from dgn_engine.storage.runs import run_identity
 from dgn_engine.storage.runs.log import LogLine, decode_line, event_of, is_of_another

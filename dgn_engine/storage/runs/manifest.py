@@ -47,7 +47,6 @@ from dgn_engine.storage.runs.log import (
     Ranges,
     digest_log,
     is_refuted,
-    is_whole,
     log_trouble,
 )
 from dgn_engine.storage.runs.log_digests import DIGITS, NONE
@@ -385,17 +384,6 @@ def why_uncertain(folder: Path) -> str:
     if lock.holder(folder / folder_layout.LOCK) is not None:
         return "it is being written"
     return "its writer was killed, or an older version, and left no list of what is there"
-
-
-def lost_in_words(folder: Path) -> str:
-    """What the log of a run has lost, as part of a sentence; '' where nothing."""
-    from dgn_engine.storage.runs.run_reader import RunReader
-
-    with suppress(UserError, OSError):
-        if is_whole(inside(folder) / folder_layout.LOG, 0):
-            return ""
-        return RunReader(folder).lost_in_words
-    return ""
 
 
 def count_lines(folder: InnerPath, manifest: Manifest) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, Measured, ProbeScalars, ReadOn
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_engine.protocol.run_curves import TRAINING, RunCurves, scores_of
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import TRAINING, RunCurves, scores_of
 from dgn_engine.protocol.thinned_curve import ThinnedCurve
+from dgn_engine.protocol.training import Measured
+from dgn_engine.protocol.watching import ProbeScalars, ReadOn
 from dgn_engine.storage.runs.run_notes import read_notes
 from dgn_engine.storage.runs.run_reader import RunReader
 

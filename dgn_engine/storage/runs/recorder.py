@@ -11,14 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dgn_engine.protocol.events import (
-    Event,
-    Failed,
-    RecordingMended,
-    RecordingPaused,
-    RecordingResumed,
-)
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.runs import RecordingMended, RecordingPaused, RecordingResumed
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import SYNC_EVERY, log_word
 from dgn_engine.storage.runs.run_checkpoints import Snapshot

@@ -17,8 +17,10 @@ from typing import Any
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, RecordThinned, RunStarted
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import RecordThinned
+from dgn_engine.protocol.training import RunStarted
 from dgn_engine.storage.atomic_write import (
     clear_leftovers,
     make_folders,

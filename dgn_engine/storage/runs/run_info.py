@@ -14,7 +14,7 @@ from typing import Any
 from dgn_engine import __version__
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import RunStarted
+from dgn_engine.protocol.training import RunStarted
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, inside
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain

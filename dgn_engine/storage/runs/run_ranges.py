@@ -10,7 +10,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dgn_engine.protocol import events, run_branches
+from dgn_engine.protocol.branches import BranchBegan
+from dgn_engine.protocol.files import WeightsTaken
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import RecordingResumed, RecordThinned
+from dgn_engine.protocol.training import (
+    LayerInfo,
+    Measured,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+    SettingChanged,
+)
+from dgn_engine.protocol.watching import ProbeScalars, ProbeSetChanged
 
 STEPS = 1 << 53  # no run has more; nor anything else that is counted
 LAYERS = 1000
@@ -31,7 +43,7 @@ def is_time(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value <= LAST
 
 
-def check_started(started: events.RunStarted) -> None:
+def check_started(started: RunStarted) -> None:
     """Raise `ValueError`, naming the part, where a number or a word is beyond its range."""
     counts = (started.train_examples, started.test_examples, started.accuracy_of)
     if not all(map(is_count, counts)) or not is_count(started.classes, EXAMPLES):
@@ -58,7 +70,7 @@ def check_started(started: events.RunStarted) -> None:
     _check_words(probe.digest, *probe.class_names)
 
 
-def check_event(event: events.Event) -> None:
+def check_event(event: Event) -> None:
     """Raise `ValueError`, naming the part, where a number of an event is beyond its range."""
     step = getattr(event, "step", 0)
     if not is_count(step):
@@ -67,54 +79,54 @@ def check_event(event: events.Event) -> None:
         check(event)
 
 
-def _is_layer(layer: events.LayerInfo) -> bool:
+def _is_layer(layer: LayerInfo) -> bool:
     sides = 1 <= len(layer.shape) <= 3 and all(is_count(side, SIDE) for side in layer.shape)
     known = layer.kind in ("dense", "conv") and len(layer.name) <= WORD
     return sides and known and is_count(layer.index, LAYERS)
 
 
-def _check_measured(event: events.Measured) -> None:
+def _check_measured(event: Measured) -> None:
     if not (math.isfinite(event.epoch) and 0 <= event.epoch <= STEPS):
         raise ValueError(f"epoch {event.epoch}")
     _check_share(event.train_accuracy)
     _check_share(event.test_accuracy)
 
 
-def _check_scalars(event: events.ProbeScalars) -> None:
+def _check_scalars(event: ProbeScalars) -> None:
     if not (is_count(event.examples) and is_count(event.of)):
         raise ValueError("number of probe examples")
     _check_words(event.probe, event.chosen, *event.values)
 
 
-def _check_probe_set(event: events.ProbeSetChanged) -> None:
+def _check_probe_set(event: ProbeSetChanged) -> None:
     if not is_count(event.examples, EXAMPLES) or event.examples < 2:
         raise ValueError("number of probe examples")
     _check_words(event.digest, event.choice)
 
 
-def _check_swap(event: events.RegimeSwapped) -> None:
+def _check_swap(event: RegimeSwapped) -> None:
     counts = event.parameters_feature, event.of_step, event.undone_steps or 0
     if not all(map(is_count, counts)):
         raise ValueError("numbers of a change of regime")
     _check_words(event.before, event.after, event.source, event.undone)
 
 
-def _check_rewired(event: events.Rewired) -> None:
+def _check_rewired(event: Rewired) -> None:
     _check_turns(event.order, event.rotation, event.shift)
 
 
-def _check_settings(event: events.SettingChanged) -> None:
+def _check_settings(event: SettingChanged) -> None:
     for value in (event.learning_rate, event.beta, event.pace):
         if not math.isfinite(value):
             raise ValueError(f"a setting of {value}")
 
 
-def _check_weights(event: events.WeightsTaken) -> None:
+def _check_weights(event: WeightsTaken) -> None:
     if not is_count(event.layers):
         raise ValueError("number of layers")
 
 
-def _check_branch(event: run_branches.BranchBegan) -> None:
+def _check_branch(event: BranchBegan) -> None:
     changes = event.changes
     _check_turns(changes.wiring, changes.rotation, changes.shift)
     _check_words(event.parent, event.remark, changes.regime)
@@ -125,12 +137,12 @@ def _check_branch(event: run_branches.BranchBegan) -> None:
         raise ValueError("the seed of a branch")
 
 
-def _check_lost(event: events.RecordingResumed) -> None:
+def _check_lost(event: RecordingResumed) -> None:
     if not is_count(event.lost):
         raise ValueError("number of lost lines")
 
 
-def _check_thinned(event: events.RecordThinned) -> None:
+def _check_thinned(event: RecordThinned) -> None:
     if not all(is_count(first, last) and is_count(last) for first, last in event.frames):
         raise ValueError("frames that were thinned out")
     if not is_count(event.limit):
@@ -156,15 +168,15 @@ def _check_words(*words: str) -> None:
         raise ValueError("a name without end")
 
 
-_CHECKS: Mapping[type[events.Event], Callable[[Any], None]] = {
-    events.Measured: _check_measured,
-    events.ProbeScalars: _check_scalars,
-    events.ProbeSetChanged: _check_probe_set,
-    events.RegimeSwapped: _check_swap,
-    events.RecordThinned: _check_thinned,
-    events.Rewired: _check_rewired,
-    events.SettingChanged: _check_settings,
-    events.WeightsTaken: _check_weights,
-    events.RecordingResumed: _check_lost,
-    run_branches.BranchBegan: _check_branch,
+_CHECKS: Mapping[type[Event], Callable[[Any], None]] = {
+    Measured: _check_measured,
+    ProbeScalars: _check_scalars,
+    ProbeSetChanged: _check_probe_set,
+    RegimeSwapped: _check_swap,
+    RecordThinned: _check_thinned,
+    Rewired: _check_rewired,
+    SettingChanged: _check_settings,
+    WeightsTaken: _check_weights,
+    RecordingResumed: _check_lost,
+    BranchBegan: _check_branch,
 }

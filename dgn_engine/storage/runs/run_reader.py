@@ -6,7 +6,8 @@ Reading takes no lock and changes nothing; a run that is being written can be re
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,15 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import (
-    Diverged,
-    Event,
-    Measured,
-    RegimeSwapped,
-    RunStarted,
-)
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Diverged, Measured, RegimeSwapped, RunStarted
 from dgn_engine.storage import lock
-from dgn_engine.storage.inner_path import Anchor, InnerPath
+from dgn_engine.storage.inner_path import Anchor, FilePath, InnerPath, inside
+from dgn_engine.storage.regular_files import FILE, open_regular
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import (
     CONTINUED,
@@ -46,12 +43,55 @@ from dgn_engine.storage.runs.log_summary import (
     summary_scan,
 )
 from dgn_engine.storage.runs.manifest import Manifest, read_manifest
-from dgn_engine.storage.runs.superseded_lines import SupersededLines, find_superseded
 
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Frame
 
+_PIECE = 1 << 20  # bytes
+_WORD = f'"{CONTINUED}"'.encode()
 Status = Outcome | Literal["running"]
+
+
+# Which lines of a log count no more: those after the checkpoint from which the run went on.
+class SupersededLines:
+    """Sequence numbers, as stretches that do not touch."""
+
+    def __init__(self, lines: Iterable[LogLine]) -> None:
+        """`lines`: of a log, in order; those where the run went on are enough."""
+        self._first: list[int] = []
+        self._end: list[int] = []
+        for line in lines:
+            if line.name != CONTINUED:
+                continue
+            first, end = lines_before(line), line.seq
+            while self._end and self._end[-1] >= first:
+                first = min(first, self._first.pop())
+                self._end.pop()
+            if first < end:
+                self._first.append(first)
+                self._end.append(end)
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._first, number) - 1
+        return place >= 0 and number < self._end[place]
+
+
+def find_superseded(path: FilePath, gaps: GapReading) -> SupersededLines:
+    """Of a log, which is read once more only where the run ever went on; raises `OSError`."""
+    if not gaps.lines and not _mentions(path, _WORD):
+        return SupersededLines(())
+    return SupersededLines(gaps.fill(LogScan(path, {CONTINUED: None})))
+
+
+def _mentions(path: FilePath, word: bytes) -> bool:
+    """Whether it stands anywhere in a file."""
+    before = b""
+    with open_regular(path, FILE) as file:
+        while piece := file.read(_PIECE):
+            if word in before + piece:
+                return True
+            before = piece[1 - len(word) :]
+    return False
 
 
 class RunReader:
@@ -374,3 +414,12 @@ def _nearest(step: int, steps: Sequence[int]) -> str:
         if near[1:]
         else f"the nearest is of step {near[0]}"
     )
+
+
+def words_of_losses(folder: Path) -> str:
+    """What the log of a run has lost, as part of a sentence; '' where nothing."""
+    with suppress(UserError, OSError):
+        if is_whole(inside(folder) / folder_layout.LOG, 0):
+            return ""
+        return RunReader(folder).lost_in_words
+    return ""

@@ -9,16 +9,11 @@ from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import (
-    Event,
-    HistoryReplayed,
-    ProbeSetChanged,
-    RunShown,
-    RunStarted,
-)
 from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
-from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import FramesRecorded, HistoryReplayed, RunShown
+from dgn_engine.protocol.training import RunStarted
+from dgn_engine.protocol.watching import ProbeRequest, ProbeSetChanged
 from dgn_engine.storage.runs.drawn_events import drawn_history
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.session_reader import UnpackedSession

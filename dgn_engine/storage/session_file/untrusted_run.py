@@ -12,8 +12,10 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import RegimeSwapped, Rewired, RunStarted
+from dgn_engine.protocol.watching import ProbeScalars, ReadOn
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LOGGED, LogScan, event_of, log_trouble
@@ -56,7 +58,7 @@ def _check_started(reader: RunReader) -> None:
 
 def _check_log(reader: RunReader) -> None:
     started = reader.started
-    names: set[tuple[str, str, events.ReadOn]] = set()
+    names: set[tuple[str, str, ReadOn]] = set()
     known = read_manifest(reader.info) or NOTHING
     marked = marked_lines(reader.checkpoints, known)
     log = LogScan(reader.root / folder_layout.LOG, marked=marked)
@@ -65,13 +67,13 @@ def _check_log(reader: RunReader) -> None:
         if event is None and line.name in LOGGED:
             raise ValueError(f"fields of {line.name}")
         match event:
-            case events.ProbeScalars(probe=probe, values=values):
+            case ProbeScalars(probe=probe, values=values):
                 names.update((probe, name, event.read_on) for name in values)
                 if len(names) > SERIES:
                     raise ValueError("too many curves")
-            case events.RegimeSwapped(after=after):
+            case RegimeSwapped(after=after):
                 find_regime(after)
-            case events.Rewired(order=order, rotation=rotation, shift=shift):
+            case Rewired(order=order, rotation=rotation, shift=shift):
                 _check_order(order, started)
                 _check_turns(rotation, shift, started)
     if is_foreign_log(reader.root, known, log.marks):
@@ -80,13 +82,13 @@ def _check_log(reader: RunReader) -> None:
         raise ValueError(f"it {trouble}")
 
 
-def _check_order(order: tuple[int, ...], started: events.RunStarted | None) -> None:
+def _check_order(order: tuple[int, ...], started: RunStarted | None) -> None:
     if started is not None and sorted(order) not in ([], list(range(len(started.layers)))):
         raise ValueError("order of the gate layers")
 
 
 def _check_turns(
-    rotation: tuple[int, ...], shift: tuple[int, ...], started: events.RunStarted | None
+    rotation: tuple[int, ...], shift: tuple[int, ...], started: RunStarted | None
 ) -> None:
     for turns in (rotation, shift):
         if started is not None and turns and len(turns) != len(started.layers):
@@ -138,11 +140,12 @@ def plain_frame(frame: Frame) -> Frame:
         absent, remark = plain(reading.absent, 4096), plain(reading.remark)
         facts = escape_words(reading.facts)
         readings[plain(probe)] = replace(reading, facts=facts, absent=absent, remark=remark)
-    return replace(frame, readings=readings, regime=plain(frame.regime),
-                   probe_digest=plain(frame.probe_digest))  # fmt: skip
+    return replace(
+        frame, readings=readings, regime=plain(frame.regime), probe_digest=plain(frame.probe_digest)
+    )
 
 
-def plain_event(event: events.Event) -> events.Event:
+def plain_event(event: Event) -> Event:
     """The event with words that can be shown."""
     assert is_dataclass(event)
     values = {item.name: getattr(event, item.name) for item in fields(event)}

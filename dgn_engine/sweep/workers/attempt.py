@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.errors import DoesNotFitError, UserError, breaks_cuda
-from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured, RegimeSwapped, RunStarted
 from dgn_engine.storage.atomic_write import make_folder
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.lock import LockHeldError, free

@@ -14,8 +14,10 @@ from torch import Tensor
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Diverged, Event, Finished, Measured, RunContinued
 from dgn_engine.protocol.frames import Array
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Diverged, Finished, Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.log import is_logged, log_word

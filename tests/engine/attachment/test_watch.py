@@ -19,7 +19,7 @@ from dgn_engine import kernels as k
 from dgn_engine.attachment import watcher as watcher_module
 from dgn_engine.attachment.tangent_alone import LIMIT, next_count
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import events
+from dgn_engine.protocol.messages import Failed
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import continue_run
@@ -149,7 +149,7 @@ def test_a_fault_of_ours_ends_the_watching_and_not_the_loop(
     assert not w.active
     reader = RunReader(tmp_path / "run")
     assert reader.status == "failed"
-    failed = [one for one in reader.events if isinstance(one, events.Failed)]
+    failed = [one for one in reader.events if isinstance(one, Failed)]
     assert failed[0].what == w.trouble
     assert "ZeroDivisionError" in failed[0].traceback
 

@@ -14,7 +14,7 @@ import torch
 import dgn_engine as dgn
 from dgn_engine.attachment.given_scores import GivenScores
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.attachment.loops import examples, mlp
 

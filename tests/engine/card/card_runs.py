@@ -12,7 +12,8 @@ from torch import Tensor
 from dgn_engine.config import RunConfig
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.conv_step import is_chain_of_convolutions
 from dgn_engine.training.cuda.step_runner import WARM_UP, GraphSteps

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
+from dgn_engine.protocol.files import SaveWeights
+from dgn_engine.protocol.messages import Failed, Refused
+from dgn_engine.protocol.training import StartRun, SwapRegime
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.training.probes import all_probes
 from tests.engine.card.card_runs import small_config
 from tests.engine.session.conftest import Desk
 from tests.simulated_card import SimulatedCard
 
-WATCH = do.Watch(tuple(do.ProbeRequest(name) for name in all_probes()))
+WATCH = Watch(tuple(ProbeRequest(name) for name in all_probes()))
 
 
 @pytest.mark.discovery
@@ -25,11 +27,11 @@ def test_a_session_trains_reads_and_changes_a_run_on_a_card(
     desk = Desk(str(tmp_path))
     config = replace(small_config("DL", "fc"), device="cuda")
     try:
-        desk.do(WATCH, do.StartRun(config, paused=True))
+        desk.do(WATCH, StartRun(config, paused=True))
         desk.train(12)
-        desk.do(do.SwapRegime("FR-II"))
+        desk.do(SwapRegime("FR-II"))
         desk.train(12)
-        desk.do(do.SaveWeights(str(tmp_path / "weights.safetensors")))
+        desk.do(SaveWeights(str(tmp_path / "weights.safetensors")))
         until = time.monotonic() + 150
         while not desk.frames or any(
             probe not in desk.frames[-1].readings for probe in all_probes()
@@ -39,6 +41,6 @@ def test_a_session_trains_reads_and_changes_a_run_on_a_card(
             time.sleep(0.01)
     finally:
         desk.engine.close()
-    troubles = told.Failed | told.Refused
+    troubles = Failed | Refused
     assert [event for event in desk.events if isinstance(event, troubles)] == []
     assert (tmp_path / "weights.safetensors").exists()

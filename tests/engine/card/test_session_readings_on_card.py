@@ -10,9 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import Event, Failed, Refused
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.messages import Event, Failed, Refused
+from dgn_engine.protocol.training import Resume, StartRun
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session.engine import Engine
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probes import all_probes
@@ -33,9 +34,9 @@ class Session:
         self.engine = Engine(self.events.append, self.frames.append)
 
     def begin(self, device: Device, net: str = "cnn4", probes: tuple[str, ...] = HEAVY) -> None:
-        self.engine.obey(do.Watch(tuple(map(do.ProbeRequest, probes))))
+        self.engine.obey(Watch(tuple(map(ProbeRequest, probes))))
         config = replace(small_config("DL", net), device=device)
-        self.engine.obey(do.StartRun(config, paused=True))
+        self.engine.obey(StartRun(config, paused=True))
 
     def read_all(self) -> dict[str, Reading]:
         """Advance until every reading is as good as it gets; return them."""
@@ -96,7 +97,7 @@ def test_a_run_that_trains_is_read_of_its_copy_and_no_process_is_started(
 ) -> None:
     session.begin("cuda")
     engine = session.engine
-    engine.obey(do.Resume())
+    engine.obey(Resume())
     until = time.monotonic() + PATIENCE
     run = engine.run
     assert run is not None

@@ -188,10 +188,20 @@ def test_what_is_made_of_a_card_tensor_lies_on_the_card(card: SimulatedCard) -> 
     layer = torch.nn.Linear(3, 3).to("cuda")
     x = torch.ones(2, 3, device="cuda")
     made = [
-        *layer.parameters(), *copy.deepcopy(layer).parameters(), copy.deepcopy(x), layer(x), x[0],
-        x.T, torch.zeros_like(x), x.new_zeros(2), x.double(), torch.ones(2).to(x), x.detach(),
-        torch.autograd.grad(layer(x).select(0, 1).sum(), layer.weight)[0], vmap(layer)(x),
-    ]  # fmt: skip
+        *layer.parameters(),
+        *copy.deepcopy(layer).parameters(),
+        copy.deepcopy(x),
+        layer(x),
+        x[0],
+        x.T,
+        torch.zeros_like(x),
+        x.new_zeros(2),
+        x.double(),
+        torch.ones(2).to(x),
+        x.detach(),
+        torch.autograd.grad(layer(x).select(0, 1).sum(), layer.weight)[0],
+        vmap(layer)(x),
+    ]
     assert all(map(is_on_card, made))
     assert {tensor.device for tensor in made} == {torch.device("cuda", 0)}
     there = [x.cpu(), x.to("cpu"), x.new_zeros(2, device="cpu"), torch.zeros_like(x, device="cpu")]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.branch import carry_out

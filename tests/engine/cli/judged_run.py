@@ -16,8 +16,8 @@ import torch
 import dgn_engine.kernels as k
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.frames import Array
+from dgn_engine.protocol.messages import Event
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.probes import ProbeContext, all_probes
@@ -34,9 +34,12 @@ def judge(place: Path, regime: str, net: str, seed: int) -> None:
     held_against_the_network(found, context)
     held_against_the_probes(found, settings, context)
     slow = SlowKernels(
-        run.config, arranged, run.trainer.network.state_dict(), len(run.trainer.data.train_y),
+        run.config,
+        arranged,
+        run.trainer.network.state_dict(),
+        len(run.trainer.data.train_y),
         run.architecture.classes,
-    )  # fmt: skip
+    )
     rows = run.probe_set.indices
     tied = slow.tied(context.x, rows).numpy()
     for name, kernel in slow.tangent(context.x, rows).items():

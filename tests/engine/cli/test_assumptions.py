@@ -19,8 +19,9 @@ SAID = ["--activation", "relu"]
 
 def trained(activation: type[nn.Module]) -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(64, 9), activation(), nn.Linear(9, 8), activation(),
-                         nn.Linear(8, 10)).eval()  # fmt: skip
+    return nn.Sequential(
+        nn.Linear(64, 9), activation(), nn.Linear(9, 8), activation(), nn.Linear(8, 10)
+    ).eval()
 
 
 @pytest.fixture
@@ -85,8 +86,9 @@ def test_kernels_keep_what_was_said_in_the_print_and_in_the_file(
     with np.load(tmp_path / "k.npz") as arrays:
         settings = json.loads(str(arrays["settings"]))
     assert (settings["assuming"], settings["taken_as"]) == (
-        "ReLU", "taken as 64-9-8-10 with ReLU between",
-    )  # fmt: skip
+        "ReLU",
+        "taken as 64-9-8-10 with ReLU between",
+    )
     assert main(["kernels", str(stated), *data]) == 0
     assert "ssum" not in capsys.readouterr().out
 

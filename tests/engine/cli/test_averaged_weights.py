@@ -36,10 +36,12 @@ BESIDE: dict[str, tuple[dict[str, Any], str, str]] = {  # a file, what is taken,
     "ema first": ({"ema": AVERAGED, "model": RAW}, "model", "ema"),
     "timm": ({"state_dict": RAW, "state_dict_ema": AVERAGED}, "state_dict", "state_dict_ema"),
     "with its decay": (
-        {"model": RAW, "model_ema": {"module": AVERAGED, "decay": 0.9}}, "model", "model_ema",
+        {"model": RAW, "model_ema": {"module": AVERAGED, "decay": 0.9}},
+        "model",
+        "model_ema",
     ),
     "swa": ({"model_state_dict": RAW, "swa_model": AVERAGED}, "model_state_dict", "swa_model"),
-}  # fmt: skip
+}
 MIXED = {
     "names": _below("model", RAW) | _below("ema", AVERAGED),
     "Lightning": {"state_dict": _below("model", RAW) | _below("ema", AVERAGED)},

@@ -70,8 +70,10 @@ def test_both_of_a_pair_begin_with_the_same_value_weights_and_only_the_gates_dif
 ) -> None:
     out = tmp_path / "out"
     assert measure(trained, out, "--seeds", "2", "--lr", "1e-12") == 0
-    of = {name: read_tensors(out / "units" / name / "weights.safetensors").arrays
-          for name in ("FL-s0", "FR-II-s0", "FL-s1", "FR-II-s1")}  # fmt: skip
+    of = {
+        name: read_tensors(out / "units" / name / "weights.safetensors").arrays
+        for name in ("FL-s0", "FR-II-s0", "FL-s1", "FR-II-s1")
+    }
     file = read_tensors(trained).arrays
     for layer in range(3):
         value, feature = f"value.weights.{layer}", f"feature.weights.{layer}"
@@ -221,8 +223,10 @@ def test_linear_features_are_held_as_linear_features(regime: str, tmp_path: Path
     out = tmp_path / "out"
     assert measure(file, out) == 0
     assert sorted(path.name for path in (out / "units").iterdir()) == [
-        "FL-linear-s0", "FR-linear-s0", "file",
-    ]  # fmt: skip
+        "FL-linear-s0",
+        "FR-linear-s0",
+        "file",
+    ]
     ours = read_tensors(out / "units" / "FL-linear-s0" / "weights.safetensors").arrays
     theirs = read_tensors(file).arrays
     np.testing.assert_array_equal(ours["feature.weights.0"], theirs["feature.weights.0"])
@@ -231,8 +235,19 @@ def test_linear_features_are_held_as_linear_features(regime: str, tmp_path: Path
 def test_gates_stand_where_the_file_has_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = train(tmp_path, "--regime", "DL", "--wiring", "1,0", "--rotation", "0,3",
-                 "--tiling", "2,1", "--value-input", "ones")  # fmt: skip
+    file = train(
+        tmp_path,
+        "--regime",
+        "DL",
+        "--wiring",
+        "1,0",
+        "--rotation",
+        "0,3",
+        "--tiling",
+        "2,1",
+        "--value-input",
+        "ones",
+    )
     out = tmp_path / "out"
     assert measure(file, out) == 0
     for name in ("FL-s0", "FR-II-s0"):

@@ -200,9 +200,13 @@ def test_a_run_folder_is_its_newest_checkpoint(
     ],
 )
 def test_what_a_run_does_not_have_is_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], at: str, options: list[str],
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    at: str,
+    options: list[str],
     named: str,
-) -> None:  # fmt: skip
+) -> None:
     capsys.readouterr()
     code, _ = kernels(f"{folder}{at}", tmp_path / "k.npz", *options)
     captured = capsys.readouterr()

@@ -11,7 +11,6 @@ import ast
 import json
 import os
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.cli import OFFERED, _own_commands, main
+from dgn_engine.cli import _own_commands, main
 from dgn_engine.cli.gate_information import EPOCHS, PATIENCE, SEEDS
 from dgn_engine.config import RunConfig
 from dgn_engine.experiments.report import document
@@ -66,10 +65,17 @@ def a_module(stranger: Stranger) -> tuple[str | Path, ...]:
     """A file of a whole module with convolutions, BatchNorm and pooling."""
     torch.manual_seed(0)
     net = nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(), nn.Linear(4, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 10),
+    )
     path = stranger.folder / "module.pt"
     torch.save(net.eval(), path)
     return (path,)
@@ -290,7 +296,6 @@ def test_a_run_is_served_and_mirrored_and_the_token_is_asked_for(
     assert RunReader(mirrored).status == "finished"
 
 
-@pytest.mark.skipif(not entry_points(group=OFFERED), reason="the viewer is not installed")
 def test_figure_draws_a_panel_of_a_run_into_the_current_folder(stranger: Stranger) -> None:
     (recorded,) = a_run(stranger)
     for panel in ("training", "overlap"):
@@ -325,4 +330,4 @@ def test_every_command_is_typed_here() -> None:
         and call.func.attr in ("types", "starts", "types_on_a_terminal")
         and isinstance(call.args[0], ast.Constant)
     }
-    assert {*_own_commands(), "figure"} - {one.name for one in examples()} == typed
+    assert set(_own_commands()) - {one.name for one in examples()} == typed

@@ -279,16 +279,27 @@ def named(module: nn.Sequential, *names: str) -> OrderedDict[str, torch.Tensor]:
 
 def convolutional() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3, stride=2, padding=1), nn.BatchNorm2d(3), nn.ReLU(),
-        nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 3, 3, stride=2, padding=1),
+        nn.BatchNorm2d(3),
+        nn.ReLU(),
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
 
 
 def pooled() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 3, padding=1),
-        nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 3, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(4, 10),
+    )
 
 
 def dense() -> nn.Sequential:
@@ -309,10 +320,12 @@ FILES: dict[str, Callable[[], object]] = {
     "dense layers with a skip": lambda: named(dense(), "one", "skip", "three"),
     "one dense layer": lambda: nn.Linear(64, 10).state_dict(),
     "dense layers that do not chain": lambda: {
-        "a.weight": torch.ones(9, 64), "b.weight": torch.ones(10, 8)
+        "a.weight": torch.ones(9, 64),
+        "b.weight": torch.ones(10, 8),
     },
     "values that are not finite": lambda: {
-        "a.weight": torch.full((9, 64), torch.nan), "b.weight": torch.ones(10, 9)
+        "a.weight": torch.full((9, 64), torch.nan),
+        "b.weight": torch.ones(10, 9),
     },
     "tied layers": lambda: {
         "a.weight": torch.arange(64.0 * 64).reshape(64, 64),
@@ -323,7 +336,7 @@ FILES: dict[str, Callable[[], object]] = {
     "convolutions by number": lambda: pooled().state_dict(),
     "an attention": lambda: {f"{name}.weight": torch.ones(64, 64) for name in "qkvo"},
     "one vector": lambda: {"a": torch.ones(4)},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", FILES)

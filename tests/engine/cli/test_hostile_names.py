@@ -138,12 +138,18 @@ def test_refusals_quote_names_and_values_on_one_line(
         assert len(said(capsys, ["sweep", str(sweep)], 2)) == 1
     missing = str(tmp_path / HOSTILE / "none")
     for command in (
-        ["runs", "show", missing], ["runs", "list", "--nothing", HOSTILE], ["train", missing],
-        ["inspect", missing], ["reproduce", HOSTILE], ["kernels", missing, "--data", HOSTILE],
-        ["figure", missing, "--panel", HOSTILE], [HOSTILE], ["gate-information", missing],
+        ["runs", "show", missing],
+        ["runs", "list", "--nothing", HOSTILE],
+        ["train", missing],
+        ["inspect", missing],
+        ["reproduce", HOSTILE],
+        ["kernels", missing, "--data", HOSTILE],
+        ["figure", missing, "--panel", HOSTILE],
+        [HOSTILE],
+        ["gate-information", missing],
         ["train", "--data", f"folder:{missing}"],
         ["reproduce", "npf-table2", "--only", HOSTILE, "--rows"],
-    ):  # fmt: skip
+    ):
         assert len(said(capsys, command, 2)) == 1
 
 

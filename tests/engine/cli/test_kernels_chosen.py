@@ -45,8 +45,9 @@ def test_of_a_model_that_is_asked_for_one_kernel_there_is_no_other(
     tree = printed(capsys, asked("user_nets:Residual", "--only", "gates,ntk,eigenvalues"))
     assert set(tree["kernels"]) == {"tau_1", "tau_2", "ntk", "ntk_value"}
     assert {name for name in tree if name.startswith("eigen")} == {
-        "eigenvalues_ntk", "eigenvalues_ntk_value",
-    }  # fmt: skip
+        "eigenvalues_ntk",
+        "eigenvalues_ntk_value",
+    }
     tree = printed(capsys, asked("user_nets:Residual", "--labels", "y.npy", "--only", "nu"))
     assert tree["kernels"] == {}
     assert tree["nu"] > 0

@@ -48,9 +48,15 @@ def dense() -> nn.Sequential:
 
 def convolutional() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 3, 3, padding=1),
+        nn.BatchNorm2d(3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16, 10),
+    )
 
 
 def named(state: Mapping[str, Tensor], names: str) -> OrderedDict[str, Tensor]:

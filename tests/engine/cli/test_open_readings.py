@@ -248,9 +248,13 @@ def test_a_listing_says_what_is_open_and_what_was_said(
 
 def two_convolutions() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 3, 3), nn.ReLU(), nn.Flatten(),
+        nn.Conv2d(1, 3, 3),
+        nn.ReLU(),
+        nn.Conv2d(3, 3, 3),
+        nn.ReLU(),
+        nn.Flatten(),
         nn.Linear(48, 10),
-    )  # fmt: skip
+    )
 
 
 def normed() -> nn.Module:
@@ -269,14 +273,16 @@ SAID_WRONG = {  # a network, the options that it cannot have, what the sentence 
     "an unknown word": (two_convolutions, f"{RELU} --geometry s1,q9,s1", "q9"),
     "words of no convolution": (bare, f"{RELU} --geometry p1", "--geometry"),
     "numbers that say otherwise": (
-        normed, f"{RELU} --norm-eps 1e-5 --batchnorm after", "BatchNorm '1'",
+        normed,
+        f"{RELU} --norm-eps 1e-5 --batchnorm after",
+        "BatchNorm '1'",
     ),
     "no BatchNorm": (bare, f"{RELU} --batchnorm after", "--batchnorm"),
     "no ε": (normed, f"{RELU} --norm-eps nan", "nan"),
     "nothing to ignore": (bare, f"{RELU} --ignore nothing", "nothing"),
     "a named network": (bare, f"{RELU} --net fc", "--net"),
     "no such weight": (bare, f"{RELU} --order 0.weight,3.weight", "3.weight"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SAID_WRONG)

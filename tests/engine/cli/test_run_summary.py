@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import cast
 
 from dgn_engine.cli import _run_summary
-from dgn_engine.protocol.events import Rewired
+from dgn_engine.protocol.training import Rewired
 from dgn_engine.storage.runs.run_reader import RunReader
 
 

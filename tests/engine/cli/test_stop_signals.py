@@ -205,6 +205,7 @@ def test_without_a_signal_nothing_is_left_behind() -> None:
 
 def test_exit_codes_of_signals_are_told_from_others() -> None:
     assert [code for code in (0, 1, 3, 127, 128, 130, 143, 255) if ended_by_signal(code)] == [
-        130, 143,
-    ]  # fmt: skip
+        130,
+        143,
+    ]
     assert set(stop_signals.STOPPING) == {one.name for one in SIGNALS}

@@ -58,9 +58,15 @@ def test_a_model_that_adapt_refuses_has_k_its_spectrum_and_its_nu(folder: Path, 
     nu = np.trace(targets.T @ np.linalg.solve(scaled, targets)) / targets.shape[1]
     np.testing.assert_allclose(arrays["nu_ntk"], nu, rtol=1e-6)
     assert set(arrays) == {
-        "ntk", "eigenvalues_ntk", "nu_ntk", "nu_rank_ntk", "nu_cutoff_ntk", "nu_ridge_ntk",
-        "nu_outside_ntk", "nu_contradictory",
-    }  # fmt: skip
+        "ntk",
+        "eigenvalues_ntk",
+        "nu_ntk",
+        "nu_rank_ntk",
+        "nu_cutoff_ntk",
+        "nu_ridge_ntk",
+        "nu_outside_ntk",
+        "nu_contradictory",
+    }
     assert settings["computed_by"] == "empirical_ntk"
     over = "2 of 4 parameters" if name == "Frozen" else "all "
     assert over in settings["tangent_kernel"]

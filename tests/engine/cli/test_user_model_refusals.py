@@ -148,7 +148,7 @@ FAULTY: list[tuple[str, str, str]] = [
         "net",
         "user_other.py raised KeyError at user_other.py:2 when 'net' was looked for: 'net'.",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "name", "words"), FAULTY)

@@ -43,9 +43,14 @@ def library(traps: TrapFolder, code: str) -> Any:
 
 def run(traps: TrapFolder, *command: str, **more: str) -> str:
     done = subprocess.run(
-        command, cwd=traps.folder, env=traps.environment() | more, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+        command,
+        cwd=traps.folder,
+        env=traps.environment() | more,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert traps.marks == []
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -72,9 +77,17 @@ def test_a_command_and_the_processes_of_a_sweep_run_nothing_of_the_folder(
     sweep.write_text('base = "base.toml"\n[grid]\nseed = [0]\n')
     results = traps.safe / "sweep"
     dgn(
-        traps, "sweep", str(sweep), "--executor", "processes", "--workers", "1", "--out",
-        str(results), "--quiet",
-    )  # fmt: skip
+        traps,
+        "sweep",
+        str(sweep),
+        "--executor",
+        "processes",
+        "--workers",
+        "1",
+        "--out",
+        str(results),
+        "--quiet",
+    )
     assert list(results.rglob("weights.safetensors"))
 
 
@@ -83,14 +96,18 @@ def test_matplotlib_and_numba_read_no_settings_of_the_folder_in_our_programs(
 ) -> None:
     pytest.importorskip("numba", reason="numba is not installed")
     found = run(
-        traps, sys.executable, "-s", "-P", "-c",
+        traps,
+        sys.executable,
+        "-s",
+        "-P",
+        "-c",
         "from dgn_engine.confinement.start_folder import distrust_start_folder\n"
         "distrust_start_folder()\n"
         "import json, os, matplotlib, numba\n"
         "twice = numba.njit(lambda x: 2 * x)\n"
         "print(json.dumps([matplotlib.matplotlib_fname(), twice(21), bool(twice.signatures),\n"
         "    os.path.exists('json.py')]))",
-    )  # fmt: skip
+    )
     settings, *rest = json.loads(found)
     assert Path(settings).is_absolute()
     assert rest == [42, True, True]
@@ -381,9 +398,14 @@ def test_a_program_starts_again_where_the_loader_or_python_was_sent_into_the_fol
 ) -> None:
     variables = {"PYTHONPATH": str(ROOT), "PATH": "/bin", "HOME": str(tmp_path), **given}
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, "a word", "-x"], cwd=tmp_path, env=variables,
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+        [sys.executable, "-P", "-c", PROGRAM, "a word", "-x"],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     *begun, last = done.stdout.splitlines()
     assert len(begun) == (1 if unsafe in ([], ["PATH"]) else 2)
     names, libraries, modules, words, on_path, marked = json.loads(last)
@@ -398,10 +420,14 @@ def test_a_program_starts_again_where_the_loader_or_python_was_sent_into_the_fol
 def test_the_program_started_again_runs_no_module_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("open('mark', 'a').write('x')")
     done = subprocess.run(
-        [str(BIN / "dgn"), "doctor", "--json"], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep, "DGN_HOME": str(tmp_path)}, timeout=120,
+        [str(BIN / "dgn"), "doctor", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep, "DGN_HOME": str(tmp_path)},
+        timeout=120,
         check=False,
-    )  # fmt: skip
+    )
     findings = json.loads(done.stdout)["findings"]
     named = [one["name"] for one in findings if one["subject"] == "environment"]
     assert "PYTHONPATH" in named

@@ -67,7 +67,7 @@ def make_trap_folder(place: Path) -> TrapFolder:
     offered = folder / "evil-1.0.dist-info"
     offered.mkdir()
     (offered / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
-    (offered / "entry_points.txt").write_text("[dgn.commands]\nfigure = antigravity:COMMAND\n")
+    (offered / "entry_points.txt").write_text("[dgn.commands]\npaint = antigravity:COMMAND\n")
     for name in PROGRAMS:
         program = folder / name
         program.write_text(f"#!/bin/sh\necho program {name} >> '{marks}'\n")

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
-from dgn_engine.protocol.results import Claim, Printed
+from dgn_engine.protocol.experiments import Claim, Printed
 
 ROW = ReportRow(
     "DL",
@@ -23,9 +23,21 @@ ROW = ReportRow(
 )
 BARE = ReportRow("ν | of H", (1234.5,), 1234.5, math.nan, None, math.nan, "")
 CLAIM = Claim(
-    "npf-1", "FR below DL", "DL − FR; above 0", 2.27, 2.03, 2.51, 5, "held", "well",
-    p=0.0004, p_holm=0.0008, power=0.618, enough=8, power_from="the printed ±",
-)  # fmt: skip
+    "npf-1",
+    "FR below DL",
+    "DL − FR; above 0",
+    2.27,
+    2.03,
+    2.51,
+    5,
+    "held",
+    "well",
+    p=0.0004,
+    p_holm=0.0008,
+    power=0.618,
+    enough=8,
+    power_from="the printed ±",
+)
 EXACT = Claim("ws-3", "no fit", "floor; at most 1e-05", 0.0, 0.0, 0.0, 3, "held", exact=True)
 OPEN = Claim("npf-3", "rise", "FLNPF-6", math.nan, math.nan, math.nan, 0, "not decided")
 MISSED = Claim("dgn-1", "near", "distance", 0.2, 0.1, 0.3, 5, "not held", p=0.0201, p_holm=0.0302)

@@ -17,7 +17,7 @@ from scipy.stats import t, ttest_1samp
 
 from dgn_engine.experiments import Findings, PlottedLine, Request
 from dgn_engine.experiments import find_experiment as find
-from dgn_engine.protocol.results import Printed
+from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 
 QUICK, FULL = Request(), Request(scale="full")
@@ -34,10 +34,16 @@ def made_run(prime: int, **given: Any) -> TrainedRun:
     """A run of three epochs whose every number follows from a prime, and no two are alike."""
     best = prime / 1e4
     numbers: dict[str, Any] = {
-        "path": Path(), "best": best, "last": best / 2, "epochs": (1.0, 2.0, prime / 100),
-        "train": (best / 3, best / 5, best / 9), "train_loss": (best / 7, best / 11, best / 13),
-        "test": (best / 4, best, best / 2), "seconds": prime / 10, "diverged_at": None,
-    }  # fmt: skip
+        "path": Path(),
+        "best": best,
+        "last": best / 2,
+        "epochs": (1.0, 2.0, prime / 100),
+        "train": (best / 3, best / 5, best / 9),
+        "train_loss": (best / 7, best / 11, best / 13),
+        "test": (best / 4, best, best / 2),
+        "seconds": prime / 10,
+        "diverged_at": None,
+    }
     return TrainedRun(**{**numbers, **given})
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dgn_engine.experiments import Request, Row
 from dgn_engine.experiments._accuracy_figures import beside_printed, model_boxes
-from dgn_engine.protocol.results import Figure, PlottedLine, Printed
+from dgn_engine.protocol.experiments import Figure, PlottedLine, Printed
 from tests.engine.experiments.forty_eight import ALL, EIGHT
 from tests.engine.experiments.made_up import QUICK, made_runs, near, percents, read
 
@@ -36,8 +36,11 @@ def test_each_row_of_table_2_has_its_place_in_the_papers_grid() -> None:
     assert found.columns == columns
     assert {row.of for row in found.rows} == {"seeds"}
     assert [figure.name for figure in found.figures] == [
-        "accuracy-fc-sgd", "learning-fc-sgd", "accuracy-fc-adam", "learning-fc-adam",
-    ]  # fmt: skip
+        "accuracy-fc-sgd",
+        "learning-fc-sgd",
+        "accuracy-fc-adam",
+        "learning-fc-adam",
+    ]
     dots, curves = found.figures[:2]
     assert dots.categories == columns
     drawn = lines(dots)
@@ -52,8 +55,17 @@ def test_each_row_of_table_2_has_its_place_in_the_papers_grid() -> None:
 
 
 def test_table_4_and_the_noise_table_have_their_grids() -> None:
-    names = ("ReLU", "DL", "FR-II", "FR-DI", "FL", "labels", "pixels", "labels-gates",
-             "pixels-gates")  # fmt: skip
+    names = (
+        "ReLU",
+        "DL",
+        "FR-II",
+        "FR-DI",
+        "FL",
+        "labels",
+        "pixels",
+        "labels-gates",
+        "pixels-gates",
+    )
     request = Request(scale="full", only="Arch-5", steps=(0.5,))
     four = read("workshop-table4", request, made_runs((f"Arch-5-sgd-0.5-{n}" for n in names), 5))
     assert [row.place for row in four.rows] == [
@@ -73,8 +85,9 @@ def test_table_4_and_the_noise_table_have_their_grids() -> None:
 def models() -> dict:
     ids = product(("FR-II", "FR-DI", "FL", "DL"), ("image", "ones"), ALL)
     return {
-        **made_runs(["fc-" + "-".join(one) for one in ids], 2), **made_runs(["fc-ReLU"], 2),
-    }  # fmt: skip
+        **made_runs(["fc-" + "-".join(one) for one in ids], 2),
+        **made_runs(["fc-ReLU"], 2),
+    }
 
 
 def test_the_48_models_of_a_regime_are_one_box_and_48_points(models: dict) -> None:
@@ -86,8 +99,10 @@ def test_the_48_models_of_a_regime_are_one_box_and_48_points(models: dict) -> No
     assert [box.x.count(float(place)) for place in range(5)] == [48, 48, 48, 48, 0]
     for word, seen in (("x", "image"), ("1", "ones")):
         cloud = drawn[f"x^v = {word}", "cloud"]
-        of = {r: [v for x, v in zip(cloud.x, cloud.y, strict=True) if x == place]
-              for place, r in enumerate(boxes.categories)}  # fmt: skip
+        of = {
+            r: [v for x, v in zip(cloud.x, cloud.y, strict=True) if x == place]
+            for place, r in enumerate(boxes.categories)
+        }
         for regime in ("FR-II", "FR-DI", "DL", "FL"):
             expected = [percents(models, f"fc-{regime}-{seen}-{o}", 2).mean() for o in ALL]
             assert sorted(of[regime]) == near(sorted(expected))
@@ -131,9 +146,13 @@ def test_a_column_without_a_value_has_no_point_and_one_value_no_bar() -> None:
 
 def test_printed_numbers_stand_beside_the_boxes() -> None:
     figure = model_boxes(
-        "n", "l", ("A", "B"), {"k": {"A": (1.0, 2.0)}}, {"B": (3.0,)},
+        "n",
+        "l",
+        ("A", "B"),
+        {"k": {"A": (1.0, 2.0)}},
+        {"B": (3.0,)},
         {"A": Printed(1.5), "B": None},
-    )  # fmt: skip
+    )
     assert lines(figure)["printed", "printed"] == PlottedLine(
         "printed", (0.0,), (1.5,), (), "printed"
     )

@@ -10,7 +10,7 @@ from dgn_engine.experiments import all_experiments
 from dgn_engine.experiments._claims import UNMEASURED, judge
 from dgn_engine.experiments._published import claim_ids, printed, published_claim
 from dgn_engine.experiments.report.experiment_list import full_words, quick_words
-from dgn_engine.protocol.results import Printed
+from dgn_engine.protocol.experiments import Printed
 
 BOTH = ("as-published", "as-in-code")
 
@@ -28,12 +28,17 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
     "dgn-hard-data": ("[DGN], [WS]", 0.5, 0.2, ("ws-3",)),
     "dgn-random-mnist": ("[DGN] Figure 5", 1.5, 6, ("dgn-4",)),
     "duality-48": (
-        "[DUAL] Experiment 1", 2.0, 51000,
+        "[DUAL] Experiment 1",
+        2.0,
+        51000,
         ("dual-1", "dual-2", "dual-3", "dual-4", "dual-5", "dual-6", "comp-1"),
     ),
     "duality-linear-features": ("[DUAL] §5", 1.5, 3000, ("dual-8",)),
     "duality-noise": (
-        "[DUAL] Experiment 2", 2.5, 8000, ("dual-9", "dual-10", "dual-11", "dual-12"),
+        "[DUAL] Experiment 2",
+        2.5,
+        8000,
+        ("dual-9", "dual-10", "dual-11", "dual-12"),
     ),
     "duality-tiling": ("[DUAL] Experiment 1", 2.0, 7200, ("dual-7",)),
     "kernel-ridge": ("[NPF], [DUAL], Arora et al. 2019", 1.0, 1.0, ()),
@@ -46,11 +51,13 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
     "theory-dynamics": ("[NPF]", 1.0, 0.2, ()),
     "theory-infinite-width": ("[NPF], [WS], [COMP]", 0.5, 0.1, ("ws-4", "comp-4")),
     "theory-ntk-npk": (
-        "[NPF], [COMP], [WS] Theorem 4.1, [DGN] Lemma 3.1", 1.0, 0.2,
+        "[NPF], [COMP], [WS] Theorem 4.1, [DGN] Lemma 3.1",
+        1.0,
+        0.2,
         ("comp-5", "comp-3", "dgn-8", "ws-2"),
     ),
     "workshop-table4": ("[WS] Table 4", 1.5, 5900, ("ws-1", "ws-5", "ws-6")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SAID)

@@ -24,7 +24,7 @@ from dgn_engine.experiments._claims import (
     within,
 )
 from dgn_engine.experiments.report.formatting import LEVEL, after_holm
-from dgn_engine.protocol.results import PRINTED_RUNS, Claim, Printed
+from dgn_engine.protocol.experiments import PRINTED_RUNS, Claim, Printed
 from dgn_engine.statistics import (
     PERCENT,
     POSITIVE,

@@ -235,9 +235,10 @@ def test_the_distance_of_value_kernels_is_over_sixteen_draws(name: str) -> None:
     found = theory_ntk_npk.distances(work(name=name, widths=[4, 6], seed=1))
     for seen, width in zip(found, (4, 6), strict=True):
         architecture = {
-            "fc": initial.dense(10, width, 4), "cnn": initial.convolutional(width, 6),
+            "fc": initial.dense(10, width, 4),
+            "cnn": initial.convolutional(width, 6),
             "resnet": initial.residual(10, width, 2, 2),
-        }[name]  # fmt: skip
+        }[name]
         network = initial.gated(architecture, 1)
         x = initial.unit_inputs(8, architecture.input_shape, 1)
         assert seen == near(root_of_mean_square(network, x, 1))

@@ -30,7 +30,7 @@ from dgn_engine.experiments.report.experiment_list import (
 )
 from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
 from dgn_engine.experiments.report.write_report import ReproductionTask
-from dgn_engine.protocol.results import Figure
+from dgn_engine.protocol.experiments import Figure
 from dgn_engine.sweep.unit import Training, Unit, check_units
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers import find_executor
@@ -304,8 +304,10 @@ def test_the_menu_is_read_from_the_sources_as_the_experiments_say_it() -> None:
     for entry in experiment_entries():
         experiment = EXPERIMENTS[entry.id]
         assert (entry.title, entry.paper, entry.about) == (
-            experiment.title, experiment.paper, experiment.about,
-        )  # fmt: skip
+            experiment.title,
+            experiment.paper,
+            experiment.about,
+        )
         assert entry.protocols == tuple(experiment.protocols)
         assert entry.quick_cost == quick_words(experiment)
         assert entry.full_cost == full_words(experiment)

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from dgn_engine.experiments import PlottedLine, Request, all_experiments
 from dgn_engine.experiments import find_experiment as find
 from dgn_engine.experiments._grid import TrainedCell
-from dgn_engine.protocol.results import Claim
+from dgn_engine.protocol.experiments import Claim
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.unit_results import Answers, TrainedRun
 from tests.engine.experiments.made_up import QUICK, MadeUpResults, made_run

@@ -18,7 +18,7 @@ from dgn_engine.experiments._grid import (
     gate_source,
     training,
 )
-from dgn_engine.protocol.results import Printed, Row
+from dgn_engine.protocol.experiments import Printed, Row
 from dgn_engine.sweep.unit import Calculation, UnitFile
 from tests.engine.experiments.made_up import MadeUpResults, made_run, made_runs, near
 
@@ -88,9 +88,11 @@ def test_seconds_of_a_cell_are_those_of_its_seeds() -> None:
 
 def test_a_row_has_one_step_the_best_in_the_mean_where_no_score_counts_as_nothing() -> None:
     scores = {  # by step and cell, of three seeds
-        ("0.1", "FL"): (0.9, 0.9, math.nan), ("0.1", "DL"): (0.5, 0.5, 0.5),
-        ("0.01", "FL"): (0.6, 0.6, 0.7), ("0.01", "DL"): (0.5, 0.5, 0.5),
-    }  # fmt: skip
+        ("0.1", "FL"): (0.9, 0.9, math.nan),
+        ("0.1", "DL"): (0.5, 0.5, 0.5),
+        ("0.01", "FL"): (0.6, 0.6, 0.7),
+        ("0.01", "DL"): (0.5, 0.5, 0.5),
+    }
     runs = made_runs(f"p-{step}-{cell}" for step, cell in scores)
     for (step, cell), of_seeds in scores.items():
         for seed, score in enumerate(of_seeds):

@@ -14,7 +14,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document, ReportUnit
 from dgn_engine.experiments.report.write_report import write_files
-from dgn_engine.protocol.results import Figure, PlottedLine
+from dgn_engine.protocol.experiments import Figure, PlottedLine
 from dgn_engine.text.printable import printable
 from tests.engine.experiments.documents import CLAIM, ROW, result
 from tests.hostile_names import HOSTILE, hidden
@@ -36,13 +36,16 @@ def hostile_result() -> Document:
         rows=rows,
         claims=(replace(CLAIM, statement=HOSTILE, remark=HOSTILE),),
         figures=(FIGURE,),
-        remarks=ONE_LINE, notices=ONE_LINE, answer=ONE_LINE, choices=ONE_LINE,
+        remarks=ONE_LINE,
+        notices=ONE_LINE,
+        answer=ONE_LINE,
+        choices=ONE_LINE,
         scaled_down=ONE_LINE,
         units=(ReportUnit(HOSTILE, "failed", 1.0, f"Traceback\n  {HOSTILE}"),),
         versions={HOSTILE: HOSTILE},
         machine={"processor": HOSTILE},
         command=("reproduce", HOSTILE),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

@@ -51,9 +51,15 @@ def test_a_residual_network_has_b_skips_between_two_blocks() -> None:
     block = [Dense(4, 4)] * 3
     skip = [Fork(), *block, Skip(), Merge()]
     assert made.nodes == (
-        Dense(10, 4), Dense(4, 4), Dense(4, 4), *skip, *skip, Dense(4, 4), Dense(4, 4),
+        Dense(10, 4),
+        Dense(4, 4),
+        Dense(4, 4),
+        *skip,
+        *skip,
+        Dense(4, 4),
+        Dense(4, 4),
         Dense(4, 1, gated=False),
-    )  # fmt: skip
+    )
 
 
 def test_value_and_feature_weights_are_independent_draws_of_the_seed() -> None:

@@ -1,4 +1,4 @@
-"""Mathematics in the plain words of experiments, and the shapes that paper and window share."""
+"""Mathematics in the plain words of experiments, and the shapes of figures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.mathtext import MathTextParser
 
-from dgn_engine.experiments.report.figure_shapes import BOX, boxes, looks, places, value_limits
+from dgn_engine.experiments.report.figure_scenes import BOX, boxes, looks, places, value_limits
 from dgn_engine.experiments.report.mathematics import rich, typeset
-from dgn_engine.protocol.results import Figure, PlottedLine
+from dgn_engine.protocol.experiments import Figure, PlottedLine
 
 LABELS = {
     "K^V": "$K^{V}$",
@@ -45,10 +45,22 @@ def test_the_papers_notation_is_set_so_that_mathtext_takes_it(label: str) -> Non
 @pytest.mark.parametrize(
     "name",
     [
-        "my_net", "my^net", "runs/K_0", "a-K^V.pt", "weights_1.safetensors", "fc_w_2", "x_ray",
-        "v_1", "FC(w=128,d=6)/SGD/MNIST", "{x}", "step", "eta", "100 %", "N_0b",
+        "my_net",
+        "my^net",
+        "runs/K_0",
+        "a-K^V.pt",
+        "weights_1.safetensors",
+        "fc_w_2",
+        "x_ray",
+        "v_1",
+        "FC(w=128,d=6)/SGD/MNIST",
+        "{x}",
+        "step",
+        "eta",
+        "100 %",
+        "N_0b",
     ],
-)  # fmt: skip
+)
 def test_a_name_that_a_user_gave_stays_as_it_is(name: str) -> None:
     assert typeset(name) == name
 

@@ -54,15 +54,19 @@ def path_by_path(network: GatedNetwork, x: np.ndarray) -> tuple[np.ndarray, np.n
     places = [(layer, *at) for layer, w in enumerate(weights) for at in np.ndindex(w.shape)]
     phi, slopes = [], []
     for path in product(*(range(weight.shape[1]) for weight in weights)):
-        on = [np.prod([gate[s, p] for gate, p in zip(gates, path[1:], strict=True)])
-              for s in range(len(x))]  # fmt: skip
+        on = [
+            np.prod([gate[s, p] for gate, p in zip(gates, path[1:], strict=True)])
+            for s in range(len(x))
+        ]
         phi.append([x[s, path[0]] * on[s] for s in range(len(x))])
         ends = (*path[1:], 0)
         used = {(layer, ends[layer], path[layer]) for layer in range(len(weights))}
-        slopes.append([
-            math.prod(weights[k][i, j] for k, i, j in used - {place}) if place in used else 0.0
-            for place in places
-        ])  # fmt: skip
+        slopes.append(
+            [
+                math.prod(weights[k][i, j] for k, i, j in used - {place}) if place in used else 0.0
+                for place in places
+            ]
+        )
     return np.array(phi), np.array(slopes)
 
 

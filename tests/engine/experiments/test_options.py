@@ -20,10 +20,19 @@ from dgn_engine.experiments import (
 from dgn_engine.sweep.unit import Training
 
 ASKED: dict[str, Any] = {
-    "only": "row", "steps": (0.5,), "augmentation": "davidnet", "data": "mnist",
-    "data_root": "/there", "download": True, "epochs": 7, "seeds": 3, "train_limit": 9,
-    "test_limit": 8, "device": "cuda", "seed_start": 4,
-}  # fmt: skip
+    "only": "row",
+    "steps": (0.5,),
+    "augmentation": "davidnet",
+    "data": "mnist",
+    "data_root": "/there",
+    "download": True,
+    "epochs": 7,
+    "seeds": 3,
+    "train_limit": 9,
+    "test_limit": 8,
+    "device": "cuda",
+    "seed_start": 4,
+}
 
 
 def obeying(*options: str) -> Experiment:

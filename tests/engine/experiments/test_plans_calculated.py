@@ -89,11 +89,17 @@ def test_descents_by_depth(
     n, width, steps = size
     assert units(name, request_) == [
         call(
-            f"{kind}-d{depth}-s{s}", f"{name.replace('-', '_')}:{function}", kind=kind,
-            depth=depth, seed=s, n=n, width=width, steps=steps,
+            f"{kind}-d{depth}-s{s}",
+            f"{name.replace('-', '_')}:{function}",
+            kind=kind,
+            depth=depth,
+            seed=s,
+            n=n,
+            width=width,
+            steps=steps,
         )
         for kind, depth, s in product(kinds, depths, range(seeds))
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +145,10 @@ def test_theory_ntk_npk(request_: Request, fewer: int, seeds: int, draws: int) -
     assert units("theory-ntk-npk", request_) == [
         *(
             call(
-                f"{name}-s{s}", f"{place}:distances", name=name, seed=s,
+                f"{name}-s{s}",
+                f"{place}:distances",
+                name=name,
+                seed=s,
                 widths=widths[name][: len(widths[name]) - fewer],
             )
             for name in widths
@@ -147,4 +156,4 @@ def test_theory_ntk_npk(request_: Request, fewer: int, seeds: int, draws: int) -
         ),
         *(call(f"variance-s{s}", f"{place}:variances", seed=s, draws=draws) for s in range(seeds)),
         call("exact", f"{place}:exact"),
-    ]  # fmt: skip
+    ]

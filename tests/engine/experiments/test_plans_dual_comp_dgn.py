@@ -80,10 +80,15 @@ def test_composite_hidden_outputs(request_: Request, seeds: int, config: RunConf
         expected += [
             unit(config, "ReLU", "ReLU", seed, best=True),
             unit(
-                config, "reversed", "FL", seed, (f"ReLU-s{seed}", BEST), wiring=(3, 2, 1, 0),
+                config,
+                "reversed",
+                "FL",
+                seed,
+                (f"ReLU-s{seed}", BEST),
+                wiring=(3, 2, 1, 0),
                 value_input="random",
             ),
-        ]  # fmt: skip
+        ]
     function = "dgn_engine.experiments.composite_hidden_outputs:pictures"
     expected.append(Calculation("pictures-s0", function, {}, ("ReLU-s0", "reversed-s0")))
     assert units("composite-hidden-outputs", request_) == expected
@@ -125,14 +130,16 @@ def test_dgn_adaptable_gates(request_: Request, seeds: int, config: RunConfig, k
     ("request_", "seeds", "rows"),
     [
         (
-            QUICK, 3,
+            QUICK,
+            3,
             {
                 "dense": run("digits", fc(64, 5), 30, step=1e-3),
                 "conv": run("digits", NetConfig("cnn4", (("channels", 8),)), 20, step=3e-3),
             },
         ),
         (
-            FULL, 5,
+            FULL,
+            5,
             {
                 "dense": run("cifar10", fc(256, 5), 50),
                 "conv": run("cifar10", NetConfig("cnn4", (("channels", 32),)), 50),
@@ -141,7 +148,7 @@ def test_dgn_adaptable_gates(request_: Request, seeds: int, config: RunConfig, k
         (Request(scale="full", only="dense"), 5, {"dense": run("cifar10", fc(256, 5), 50)}),
         (Request(only="nothing"), 3, {}),
     ],
-)  # fmt: skip
+)
 def test_dgn_cifar10(request_: Request, seeds: int, rows: dict[str, RunConfig]) -> None:
     expected = []
     for s, (row, config) in product(range(seeds), rows.items()):
@@ -215,9 +222,14 @@ def models(
             for seen in ("image", "ones"):
                 for order in orders:
                     yield unit(
-                        config, f"{prefix}-{regime}-{seen}-{order}", regime, seed, gates,
-                        wiring=tuple(map(int, order)), value_input=seen,
-                    )  # fmt: skip
+                        config,
+                        f"{prefix}-{regime}-{seen}-{order}",
+                        regime,
+                        seed,
+                        gates,
+                        wiring=tuple(map(int, order)),
+                        value_input=seen,
+                    )
 
 
 @pytest.mark.parametrize(
@@ -345,11 +357,15 @@ def test_duality_tiling(request_: Request, seeds: int, rows: dict[str, RunConfig
                     gating["shift"] = tuple(draw.randint(1, 4) for _ in range(4))
             expected += [
                 unit(
-                    config, f"{cell}{regime}-{name}", regime, s,
-                    (f"{cell}ReLU-s{s}", BEST) if regime == "FL" else None, **gating,
+                    config,
+                    f"{cell}{regime}-{name}",
+                    regime,
+                    s,
+                    (f"{cell}ReLU-s{s}", BEST) if regime == "FL" else None,
+                    **gating,
                 )
                 for regime in ("FR-II", "FL", "DL")
-            ]  # fmt: skip
+            ]
     assert units("duality-tiling", request_) == expected
 
 
@@ -387,11 +403,23 @@ def test_kernel_ridge(
 
 
 TRAINED = [
-    "composite-davidnet", "composite-hidden-outputs", "dgn-adaptable-gates", "dgn-cifar10",
-    "dgn-gates-only", "dgn-random-mnist", "duality-48", "duality-linear-features", "duality-noise",
-    "duality-tiling", "kernel-ridge", "npf-kernels", "npf-nu", "npf-stages", "npf-table2",
+    "composite-davidnet",
+    "composite-hidden-outputs",
+    "dgn-adaptable-gates",
+    "dgn-cifar10",
+    "dgn-gates-only",
+    "dgn-random-mnist",
+    "duality-48",
+    "duality-linear-features",
+    "duality-noise",
+    "duality-tiling",
+    "kernel-ridge",
+    "npf-kernels",
+    "npf-nu",
+    "npf-stages",
+    "npf-table2",
     "workshop-table4",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
@@ -400,12 +428,21 @@ def test_what_is_asked_of_the_data_and_the_device_holds_for_every_run(
     name: str, scale: Any
 ) -> None:
     asked = Request(
-        scale, seeds=2, epochs=17, data="fashion-mnist", data_root="/there", download=True,
-        device="cpu", train_limit=1009, test_limit=1013,
-    )  # fmt: skip
+        scale,
+        seeds=2,
+        epochs=17,
+        data="fashion-mnist",
+        data_root="/there",
+        download=True,
+        device="cpu",
+        train_limit=1009,
+        test_limit=1013,
+    )
     runs = [one for one in units(name, asked) if isinstance(one, Training)]
-    data = {replace(one.config.data, label_noise=0, pixels="true", variant_seed=0, binary=None)
-            for one in runs}  # fmt: skip
+    data = {
+        replace(one.config.data, label_noise=0, pixels="true", variant_seed=0, binary=None)
+        for one in runs
+    }
     assert data == {
         DataConfig("fashion-mnist", "/there", download=True, train_limit=1009, test_limit=1013)
     }

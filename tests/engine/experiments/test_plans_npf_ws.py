@@ -225,11 +225,14 @@ def test_npf_stages_copies_the_gates_of_six_stages_in_the_code_of_the_best_until
         expected += [unit(watched, "relu", "ReLU", seed), unit(config, "fr", "FR-II", seed)]
         expected += [
             unit(
-                config, f"fl{stage}", "FL", seed,
+                config,
+                f"fl{stage}",
+                "FL",
+                seed,
                 (f"relu-s{seed}", f"weights/{file.format(epoch)}.safetensors"),
             )
             for stage, epoch in enumerate(kept, 1)
-        ]  # fmt: skip
+        ]
     assert units("npf-stages", request_) == expected
 
 
@@ -265,11 +268,23 @@ def test_npf_nu_keeps_weights_while_relu_learns_two_digits(
     [
         (QUICK, 3, run("digits", fc(64, 6), 30, keep_epochs=tuple(range(0, 31, 2)))),
         (FULL, 5, run("mnist", fc(128, 6), 60, keep_epochs=tuple(range(0, 61, 5)))),
-        (FULL_CODE, 5, run("mnist", glorot(fc(128, 6)), 60, optimiser="sgd", step=1e-2, beta=4,
-                           epsilon=0.1, keep_epochs=tuple(range(0, 61, 5)))),
+        (
+            FULL_CODE,
+            5,
+            run(
+                "mnist",
+                glorot(fc(128, 6)),
+                60,
+                optimiser="sgd",
+                step=1e-2,
+                beta=4,
+                epsilon=0.1,
+                keep_epochs=tuple(range(0, 61, 5)),
+            ),
+        ),
         (Request(epochs=3, seeds=1), 1, run("digits", fc(64, 6), 3, keep_epochs=(0, 1, 2, 3))),
     ],
-)  # fmt: skip
+)
 def test_npf_kernels_keeps_weights_while_dl_learns(
     request_: Request, seeds: int, config: RunConfig
 ) -> None:

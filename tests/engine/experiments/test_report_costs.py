@@ -314,9 +314,15 @@ def test_calculations_alone_have_a_time_left_too() -> None:
 
 @pytest.mark.parametrize(
     ("state", "share"),
-    [("running", 0.5), ("interrupted", 0.5), ("queued", 0.5), ("done", 1.0), ("diverged", 1.0),
-     ("failed", 1.0)],
-)  # fmt: skip
+    [
+        ("running", 0.5),
+        ("interrupted", 0.5),
+        ("queued", 0.5),
+        ("done", 1.0),
+        ("diverged", 1.0),
+        ("failed", 1.0),
+    ],
+)
 def test_the_share_of_a_unit_follows_its_state(state: Any, share: float) -> None:
     made = tally(Clock())
     made.add(UnitProgress("b", state, 0.5))

@@ -14,7 +14,7 @@ from dgn_engine.experiments.report import document, formatting
 from dgn_engine.experiments.report.html import html
 from dgn_engine.experiments.report.markdown import markdown
 from dgn_engine.experiments.report.terminal import print_document
-from dgn_engine.protocol.results import Figure, Printed
+from dgn_engine.protocol.experiments import Figure, Printed
 from tests.engine.experiments.documents import BARE, CLAIM, EXACT, OPEN, ROW, result
 
 
@@ -51,12 +51,31 @@ def test_epochs_are_short_and_nothing_where_nothing_is_trained() -> None:
 
 def test_cells_of_a_row() -> None:
     assert formatting.row_cells(result(), ROW) == (
-        "DL", "97.50 ± 6.35 %", "98.22 ± 0.05", "−0.72", "0.012", "2 seeds", "40", "quick",
-        "as-published", "83 s", "so",
-    )  # fmt: skip
+        "DL",
+        "97.50 ± 6.35 %",
+        "98.22 ± 0.05",
+        "−0.72",
+        "0.012",
+        "2 seeds",
+        "40",
+        "quick",
+        "as-published",
+        "83 s",
+        "so",
+    )
     assert formatting.row_cells(result(scale="full", protocol="as-in-code"), BARE) == (
-        "ν | of H", "1,234", "–", "–", "–", "1 seed", "–", "full", "as-in-code", "–", "",
-    )  # fmt: skip
+        "ν | of H",
+        "1,234",
+        "–",
+        "–",
+        "–",
+        "1 seed",
+        "–",
+        "full",
+        "as-in-code",
+        "–",
+        "",
+    )
     above = replace(ROW, difference=0.5, printed=Printed(3.0))
     assert formatting.row_cells(result(), above)[2:4] == ("3.00", "+0.50")
     assert formatting.measured(replace(ROW, mean=math.nan)) == "–"
@@ -64,9 +83,17 @@ def test_cells_of_a_row() -> None:
 
 def test_cells_of_a_claim() -> None:
     assert formatting.claim_cells(CLAIM) == (
-        "npf-1: FR below DL", "DL − FR; above 0", "2.27", "[2.03, 2.51]", "5 seeds", "< 0.001",
-        "held", "held", "62 %; 8 seeds would do", "well; power from the spread of the printed ±",
-    )  # fmt: skip
+        "npf-1: FR below DL",
+        "DL − FR; above 0",
+        "2.27",
+        "[2.03, 2.51]",
+        "5 seeds",
+        "< 0.001",
+        "held",
+        "held",
+        "62 %; 8 seeds would do",
+        "well; power from the spread of the printed ±",
+    )
     assert [formatting.claim_cells(claim)[3] for claim in (EXACT, OPEN)] == ["exact", "–"]
     half = replace(CLAIM, high=math.nan), replace(CLAIM, low=math.inf)
     assert {formatting.interval(claim) for claim in half} == {"–"}
@@ -74,13 +101,18 @@ def test_cells_of_a_claim() -> None:
 
 def test_facts_of_a_result() -> None:
     assert dict(formatting.facts(result())) == {
-        "state": "done, 1 failed", "scale": "quick", "protocol": "as-published",
+        "state": "done, 1 failed",
+        "scale": "quick",
+        "protocol": "as-published",
         "asked for": "seeds 2, data mnist",
-        "runs and calculations": "2, 2 h of computing", "this sitting": "61 s",
-        "machine": "Xeon, 2 cores", "device": "cpu", "versions": "torch 2.13",
+        "runs and calculations": "2, 2 h of computing",
+        "this sitting": "61 s",
+        "machine": "Xeon, 2 cores",
+        "device": "cpu",
+        "versions": "torch 2.13",
         "made": "2026-11-22T10:00:00+00:00",
         "made by": "dgn reproduce npf-table2 --only 'a b'",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("wall", [None, 0.5, 1.0])
@@ -161,15 +193,16 @@ def test_markdown_holds_every_part_in_its_order() -> None:
         "- b:   last \\<line>",
         "",
         "Made 2026-11-22T10:00:00+00:00; 2 h of computing.",
-    ]  # fmt: skip
+    ]
 
 
 def test_markdown_without_rows_and_claims_has_no_empty_tables() -> None:
     bare = markdown(result(rows=(), claims=(), remarks=(), units=()))
     assert "|" not in bare
     assert [line for line in bare.splitlines() if line.startswith("##")] == [
-        "## How it was scaled down", "## What was chosen",
-    ]  # fmt: skip
+        "## How it was scaled down",
+        "## What was chosen",
+    ]
 
 
 def test_html_says_each_cell_and_leaves_out_columns_without_content() -> None:

@@ -17,7 +17,7 @@ from dgn_engine.experiments.report import write_report as writing
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.reproduce import plan_of
 from dgn_engine.experiments.report.write_report import ReproductionTask, write_report
-from dgn_engine.protocol.results import Printed
+from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults, UnstartableUnit, record_unstartable
@@ -95,13 +95,16 @@ def test_findings_are_read_once_nothing_runs_any_more(tmp_path: Path) -> None:
 
 def test_a_unit_has_the_state_that_was_told_of_it(tmp_path: Path) -> None:
     last = {
-        "u1": UnitProgress("u1", "failed", trouble="no memory"), "u2": UnitProgress("u2", "done"),
-    }  # fmt: skip
+        "u1": UnitProgress("u1", "failed", trouble="no memory"),
+        "u2": UnitProgress("u2", "done"),
+    }
     made = write(tmp_path, "failed", last)
     assert [(unit.id, unit.state, unit.trouble) for unit in made.units] == [
-        ("u0", "queued", ""), ("u1", "failed", "no memory"), ("u2", "done", ""),
+        ("u0", "queued", ""),
+        ("u1", "failed", "no memory"),
+        ("u2", "done", ""),
         ("u3", "queued", ""),
-    ]  # fmt: skip
+    ]
     assert made.remarks == ("Failed: 'u1'. Their places in the table are empty.",)
     assert made.machine["wall_seconds"] == 61.0
     assert made.machine["device"] == "cpu"
@@ -121,16 +124,21 @@ def test_what_could_not_begin_is_told_apart_from_what_diverged(tmp_path: Path) -
     assert listed.startswith("Diverged: 'u2', 'u3'. ")  # also behind one that could not begin
     assert "'u1' (of 'u0')." in not_begun
     assert {unit.id: unit.state for unit in write(tmp_path).units} == {
-        "u0": "queued", "u1": "queued", "u2": "queued", "u3": "queued",
-    }  # fmt: skip
+        "u0": "queued",
+        "u1": "queued",
+        "u2": "queued",
+        "u3": "queued",
+    }
 
 
 def test_a_result_says_what_made_it_and_on_which_devices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices: dict[str, dict[str, str]] = {
-        "u0": {"device": "cuda:0"}, "u1": {"device": "cpu"}, "u2": {"device": "cuda:0"},
-    }  # fmt: skip
+        "u0": {"device": "cuda:0"},
+        "u1": {"device": "cpu"},
+        "u2": {"device": "cuda:0"},
+    }
 
     def read_info(folder: Path) -> dict[str, str]:
         if folder.name not in devices:
@@ -163,8 +171,10 @@ def test_files_for_people_lie_beside_the_result(tmp_path: Path) -> None:
     written = {path.name for path in tmp_path.iterdir()}
     assert written == {"results.json", "report.md", "report.html", "tables"}
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {
-        "tiny-rows.md", "tiny-rows.csv", "tiny-rows.tex",
-    }  # fmt: skip
+        "tiny-rows.md",
+        "tiny-rows.csv",
+        "tiny-rows.tex",
+    }
 
 
 def notes(*configs: RunConfig) -> tuple[str, ...]:
@@ -205,8 +215,10 @@ def test_a_plan_says_how_each_kind_of_network_is_trained() -> None:
 
 def test_an_only_that_leaves_nothing_is_refused() -> None:
     nothing = Experiment("T", "P", "A", lambda _: Plan(()), lambda *_: Findings(), 0, 0)
-    for only, words in (("x", "tiny has no rows whose label holds 'x' at this scale"),
-                        ("", "tiny has no rows at this scale")):  # fmt: skip
+    for only, words in (
+        ("x", "tiny has no rows whose label holds 'x' at this scale"),
+        ("", "tiny has no rows at this scale"),
+    ):
         with pytest.raises(UserError, match=words):
             plan_of(ReproductionTask("tiny", nothing, Request(only=only), Path()))
 

@@ -22,13 +22,13 @@ from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments.report import document, formatting, reproduction_progress
 from dgn_engine.experiments.report import reproduce as reproducing
 from dgn_engine.experiments.report.cost import cost_of
-from dgn_engine.experiments.report.report_figures import apart
 from dgn_engine.experiments.report.reproduce import report_again, reproduce
+from dgn_engine.experiments.report.reproduce_request import ReproduceRequest
 from dgn_engine.experiments.report.reproduction_progress import ProgressTally
 from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.importing.from_config import build_architecture
-from dgn_engine.protocol.results import Figure, PlottedLine, Printed
+from dgn_engine.protocol.experiments import Figure, PlottedLine, Printed
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.schedule import UnitProgress
@@ -36,7 +36,6 @@ from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training.step_cost import operations
-from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 
 NET = NetConfig(options=(("width", 16), ("depth", 3)))
 CONFIG = RunConfig(
@@ -186,10 +185,18 @@ def test_a_default_folder_is_that_of_all_that_decides_its_report(
 ) -> None:
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path))
     asked: dict[str, Any] = {
-        "scale": "full", "protocol": "as-in-code", "seeds": 2, "epochs": 3, "only": "FC/Adam",
-        "data": "mnist", "steps": (0.1, 0.01), "augmentation": "davidnet", "train_limit": 9,
-        "test_limit": 8, "seed_start": 7,
-    }  # fmt: skip
+        "scale": "full",
+        "protocol": "as-in-code",
+        "seeds": 2,
+        "epochs": 3,
+        "only": "FC/Adam",
+        "data": "mnist",
+        "steps": (0.1, 0.01),
+        "augmentation": "davidnet",
+        "train_limit": 9,
+        "test_limit": 8,
+        "seed_start": 7,
+    }
     known = {default_folder("npf-nu", Request())}
     for name, value in asked.items():
         folder = default_folder("npf-nu", Request(**{name: value}))
@@ -285,11 +292,6 @@ def test_the_cost_counts_operations_and_runs(tmp_path: Path) -> None:
     assert twice.seconds == pytest.approx(2 * once.seconds)
     assert once.packed < once.seconds / 1.5, "three networks of one kind are a stack"
     assert once.storage > 3 * 4 * (64 * 16 + 16 * 16 + 16 * 10)
-
-
-def test_names_at_the_ends_of_curves_keep_apart() -> None:
-    assert apart([5.0, 5.0, 5.0], 2.0, 100.0) == [5.0, 7.0, 9.0]
-    assert apart([99.0, 98.5], 2.0, 100.0) == pytest.approx([100.0, 98.0], abs=0.6)
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,10 @@ DAVIDNET = (
 
 def test_composite_davidnet() -> None:
     cells = {
-        "ReLU": "ReLU (published network)", "FR-II-image": "FR-II, x^v = x",
+        "ReLU": "ReLU (published network)",
+        "FR-II-image": "FR-II, x^v = x",
         "FL-image": "FL, x^v = x",
-    }  # fmt: skip
+    }
     runs = made_runs(cells)
     found = read("composite-davidnet", QUICK, runs)
     assert rows(found) == [cell_row(runs, cell, label) for cell, label in cells.items()]
@@ -47,10 +48,15 @@ def test_composite_davidnet() -> None:
     ]
     assert figures(found) == [
         (
-            "learning", "DavidNet under the gating regimes", "epoch", "test accuracy (%)",
-            False, False, [accuracy_curve(label, runs, cell) for cell, label in cells.items()],
+            "learning",
+            "DavidNet under the gating regimes",
+            "epoch",
+            "test accuracy (%)",
+            False,
+            False,
+            [accuracy_curve(label, runs, cell) for cell, label in cells.items()],
         )
-    ]  # fmt: skip
+    ]
     assert found.remarks == (
         "No number of the paper's DavidNet runs survives in the text at hand.",
     )
@@ -93,13 +99,21 @@ def test_composite_hidden_outputs() -> None:
         claim("comp-2", "ReLU − reversed gates on a random input; within ±3", gap)
     ]
     assert figures(found)[0] == (
-        "learning", "Reversed gates on a random input", "epoch", "test accuracy (%)",
-        False, False, [accuracy_curve(label, runs, cell) for cell, label in labels.items()],
-    )  # fmt: skip
+        "learning",
+        "Reversed gates on a random input",
+        "epoch",
+        "test accuracy (%)",
+        False,
+        False,
+        [accuracy_curve(label, runs, cell) for cell, label in labels.items()],
+    )
     filters, means = found.figures[1:]
     assert (filters.name, filters.lines, means.name, means.lines) == (
-        "outputs", (), "output-means", (),
-    )  # fmt: skip
+        "outputs",
+        (),
+        "output-means",
+        (),
+    )
     assert (filters.image[0][0], filters.image[1][1], means.image[0][1]) == (0.25, 1.0, 0.5)
     assert all(map(math.isnan, (filters.image[0][1], filters.image[1][0], means.image[0][0])))
 
@@ -115,16 +129,23 @@ def test_dgn_gates_only() -> None:
     assert rows(found) == [cell_row(runs, cell, label) for cell, label in cells.items()]
     assert claims(found) == [
         claim(
-            "dgn-7", "gates alone − half of soft-GaLU; above 5",
-            percents(runs, "gates-only") - percents(runs, "DL") / 2, LEARNS,
+            "dgn-7",
+            "gates alone − half of soft-GaLU; above 5",
+            percents(runs, "gates-only") - percents(runs, "DL") / 2,
+            LEARNS,
         )
-    ]  # fmt: skip
+    ]
     assert figures(found) == [
         (
-            "learning", "What learns", "epoch", "test accuracy (%)", False, False,
+            "learning",
+            "What learns",
+            "epoch",
+            "test accuracy (%)",
+            False,
+            False,
             [accuracy_curve(label, runs, cell) for cell, label in cells.items()],
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_dgn_cifar10_compares_gates_that_adapt_and_that_were_learnt_with_frozen_ones() -> None:
@@ -138,19 +159,25 @@ def test_dgn_cifar10_compares_gates_that_adapt_and_that_were_learnt_with_frozen_
     ]
     assert claims(found) == [
         claim(
-            "dgn-5", f"{words}: {one} − {other}; above 0",
+            "dgn-5",
+            f"{words}: {one} − {other}; above 0",
             percents(runs, f"{row}-{KINDS[one]}") - percents(runs, f"{row}-{KINDS[other]}"),
         )
         for row, words in named.items()
         for one, other in COMPARED
-    ]  # fmt: skip
+    ]
     assert figures(found) == [
         (
-            f"learning-{row}", f"{words} networks", "epoch", "test accuracy (%)", False, False,
+            f"learning-{row}",
+            f"{words} networks",
+            "epoch",
+            "test accuracy (%)",
+            False,
+            False,
             [accuracy_curve(label, runs, f"{row}-{regime}") for label, regime in KINDS.items()],
         )
         for row, words in named.items()
-    ]  # fmt: skip
+    ]
 
 
 def test_dgn_cifar10_reads_the_row_that_was_asked_for() -> None:
@@ -180,20 +207,31 @@ def test_dgn_hard_data() -> None:
             "ws-3", "0.45 − least training loss of ReLU; at most 1e-05 (exact)", 0, 3, "held"
         ),
         exact_claim(
-            "ws-3", "largest loss of ReLU at the end − 0.45; at most 0.005 (exact)", 0.02, 3,
+            "ws-3",
+            "largest loss of ReLU at the end − 0.45; at most 0.005 (exact)",
+            0.02,
+            3,
             "not held",
         ),
         exact_claim(
-            "ws-3", "largest loss of FRG at the end; at most 0.045 (exact)", max(ends["FRG"]), 3,
+            "ws-3",
+            "largest loss of FRG at the end; at most 0.045 (exact)",
+            max(ends["FRG"]),
+            3,
             "held" if max(ends["FRG"]) <= 0.045 else "not held",
         ),
-    ]  # fmt: skip
+    ]
     assert figures(found) == [
         (
-            "loss", "Two points on one ray", "step", "½e²", False, True,
+            "loss",
+            "Two points on one ray",
+            "step",
+            "½e²",
+            False,
+            True,
             [loss_curve(name, runs, name) for name in ("ReLU", "FRG")],
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_dgn_hard_data_is_not_held_where_the_loss_was_ever_below_its_floor() -> None:
@@ -226,19 +264,21 @@ def test_dgn_random_mnist() -> None:
         expected += [
             cell_row(runs, cell, f"{variant}, {name}: test accuracy"),
             row(
-                f"{variant}, {name}: mean log10 of the training loss", speeds(cell),
+                f"{variant}, {name}: mean log10 of the training loss",
+                speeds(cell),
                 epochs=last(cell),
             ),
-        ]  # fmt: skip
+        ]
     assert rows(found) == expected
     statistics = [
         claim(
-            "dgn-4", f"{variant}: mean log10 loss over the epochs, ReLU − GaLU; above 0",
+            "dgn-4",
+            f"{variant}: mean log10 loss over the epochs, ReLU − GaLU; above 0",
             speeds(f"{variant.replace(' ', '-')}-ReLU")
             - speeds(f"{variant.replace(' ', '-')}-GaLU"),
         )
         for variant in variants
-    ]  # fmt: skip
+    ]
     better = percents(runs, "true-labels-ReLU") - percents(runs, "true-labels-GaLU")
     assert claims(found) == [
         *statistics,
@@ -246,15 +286,19 @@ def test_dgn_random_mnist() -> None:
     ]
     assert figures(found) == [
         (
-            variant.replace(" ", "-"), f"Training loss with {variant}", "epoch", "cross entropy",
-            False, True,
+            variant.replace(" ", "-"),
+            f"Training loss with {variant}",
+            "epoch",
+            "cross entropy",
+            False,
+            True,
             [
                 loss_curve(name, runs, f"{variant.replace(' ', '-')}-{name}")
                 for name in ("GaLU", "ReLU")
             ],
         )
         for variant in variants
-    ]  # fmt: skip
+    ]
 
 
 def test_a_loss_of_nothing_counts_as_a_millionth_of_a_millionth() -> None:

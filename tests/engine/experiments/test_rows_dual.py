@@ -10,7 +10,7 @@ import pytest
 from dgn_engine.experiments import Request, duality_48
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments.duality_noise import turn
-from dgn_engine.protocol.results import Printed
+from dgn_engine.protocol.experiments import Printed
 from dgn_engine.sweep.unit_results import TrainedRun
 from tests.engine.experiments.forty_eight import (
     ALL,
@@ -68,12 +68,14 @@ def test_duality_linear_features(request_: Request, networks: list[tuple], seeds
     ]
     assert claims(found) == [
         claim(
-            "dual-8", f"{words}{a} − {b}; within ±{margin}",
-            percents(runs, f"{cell}{a}", seeds) - percents(runs, f"{cell}{b}", seeds), remark,
+            "dual-8",
+            f"{words}{a} − {b}; within ±{margin}",
+            percents(runs, f"{cell}{a}", seeds) - percents(runs, f"{cell}{b}", seeds),
+            remark,
         )
         for cell, _, words, margin, remark in networks
         for a, b in (("FR-II", "FR-linear"), ("FL", "FL-linear"), ("DL", "DL-linear"))
-    ]  # fmt: skip
+    ]
 
 
 @NETWORKS
@@ -99,14 +101,15 @@ def test_duality_tiling_compares_each_wiring_with_identity(
     ]
     assert claims(found) == [
         claim(
-            "dual-7", f"{words}{r}: {w} − identity; within ±{margin}",
+            "dual-7",
+            f"{words}{r}: {w} − identity; within ±{margin}",
             percents(runs, f"{cell}{r}-{w}", seeds) - percents(runs, f"{cell}{r}-identity", seeds),
             remark,
         )
         for cell, _, words, margin, remark in networks
         for r in regimes
         for w in wirings[1:]
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -153,11 +156,14 @@ def test_duality_48_has_a_value_for_each_seed(
             remark += "(standard deviation); "
         least = 100 * min(runs[one].train[-1] for one in ids)
         return row(
-            f"{label} {words}", means.mean(axis=0), unit="%", printed=value,
+            f"{label} {words}",
+            means.mean(axis=0),
+            unit="%",
+            printed=value,
             epochs=max(runs[one].epochs[-1] for one in ids),
             seconds=sum(runs[one].seconds for one in ids),
             remark=f"{remark}train accuracy {least:.1f} % at least",
-        )  # fmt: skip
+        )
 
     expected = []
     count = 2 * len(orders)
@@ -182,7 +188,9 @@ def test_duality_48_has_a_value_for_each_seed(
         claim("dual-2", f"{label}: ReLU − DL; below 3", relu - mean("DL")),
         claim("dual-3", f"{label}: ReLU − FL; within ±1{gap[0]}", relu - mean("FL"), gap[1]),
         claim(
-            "comp-1", f"{label}: FR; above {bar}", frozen,
+            "comp-1",
+            f"{label}: FR; above {bar}",
+            frozen,
             f"the bar is half way from chance to the printed {printed['FR-II']:g}",
         ),
         *(
@@ -210,14 +218,15 @@ def test_duality_48_has_a_value_for_each_seed(
             )
             for regime in REGIMES
         ),
-    ]  # fmt: skip
+    ]
     if quick:
         judged.append(
             unmeasured(
-                "dual-4", "FR below 77.43; ReLU, FL, DL above",
+                "dual-4",
+                "FR below 77.43; ReLU, FL, DL above",
                 "a number of networks on CIFAR-10: --full --only CNN trains them",
             )
-        )  # fmt: skip
+        )
     else:
         judged += [
             claim("dual-4", f"{label}: FR-II and FR-DI; below 77.43", frozen),
@@ -229,10 +238,13 @@ def test_duality_48_has_a_value_for_each_seed(
 
 
 NOISE = {
-    "m1": "M1 ReLU best", "m1 end": "M1 ReLU end", "m2": "M2 fixed gates, true labels",
-    "m3": "M3 fixed gates, random then true labels", "m4": "M4 ReLU downstream true",
+    "m1": "M1 ReLU best",
+    "m1 end": "M1 ReLU end",
+    "m2": "M2 fixed gates, true labels",
+    "m3": "M3 fixed gates, random then true labels",
+    "m4": "M4 ReLU downstream true",
     "m5": "M5 fixed gates of M4, true",
-}  # fmt: skip
+}
 PRINTED_UNDER_NOISE = {
     0: ((81.2, 0.3), (80.0, 0.4), (80.3, 0.2), (79.3, 0.4)),
     25: ((76.1, 0.6), (63.1, 0.7), (74.7, 0.5), (72.3, 0.2), (76.9, 0.1), (76.9, 0.4)),
@@ -260,13 +272,17 @@ def test_duality_noise(request_: Request, seeds: int) -> None:
             ends = [100 * runs[f"{cell}-s{seed}"].last for seed in range(seeds)]
             expected.append(
                 cell_row(
-                    runs, cell, f"γ = {level} %: {column}", seeds,
+                    runs,
+                    cell,
+                    f"γ = {level} %: {column}",
+                    seeds,
                     None if request_.quick else Printed(mean, half),
                     f"printed of the CNN on CIFAR-10: {mean:g} ± {half:g}"
-                    if request_.quick else "",
+                    if request_.quick
+                    else "",
                     ends if key == "m1 end" else None,
                 )
-            )  # fmt: skip
+            )
     assert rows(found) == expected
     best = {cell: percents(runs, cell, seeds) for cell in {key[:-3] for key in runs}}
     assert claims(found) == [
@@ -279,14 +295,22 @@ def test_duality_noise(request_: Request, seeds: int) -> None:
     ]
     assert figures(found) == [
         (
-            "upstream", "Training on noisy labels: rise, peak, fall", "epoch",
-            "test accuracy (%)", False, False,
+            "upstream",
+            "Training on noisy labels: rise, peak, fall",
+            "epoch",
+            "test accuracy (%)",
+            False,
+            False,
             [accuracy_curve(f"γ = {g} %", runs, f"m1-{g}", seeds) for g in (0, 25, 50, 75)],
         ),
         *(
             (
-                f"downstream-{g}", f"Downstream, with true labels: γ = {g} %", "epoch",
-                "test accuracy (%)", False, False,
+                f"downstream-{g}",
+                f"Downstream, with true labels: γ = {g} %",
+                "epoch",
+                "test accuracy (%)",
+                False,
+                False,
                 [
                     *(
                         accuracy_curve(model.upper(), runs, f"{model}-{g}", seeds)
@@ -297,7 +321,7 @@ def test_duality_noise(request_: Request, seeds: int) -> None:
             )
             for g in (0, 25, 50, 75)
         ),
-    ]  # fmt: skip
+    ]
 
 
 def ends_of(runs: dict[str, TrainedRun], level: int, seeds: int) -> np.ndarray:

@@ -59,9 +59,13 @@ def dense_file(path: Path, *sizes: int) -> Path:
 
 
 OWN = {
-    "accuracy": 0.9123, "regime": "DL", "soft": True, "assumption": "", "examples": 360,
+    "accuracy": 0.9123,
+    "regime": "DL",
+    "soft": True,
+    "assumption": "",
+    "examples": 360,
     "commonest": 0.1,
-}  # fmt: skip
+}
 
 
 def read_out(file: Path, runs: dict[str, TrainedRun], seeds: int, **own: Any) -> Findings:

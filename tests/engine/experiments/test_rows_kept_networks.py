@@ -33,9 +33,15 @@ DEPTHS = (2, 4, 6, 8, 12, 16, 20)
 def test_npf_nu() -> None:
     epochs = [0, 2, 4, 6, 60]
     values = made(
-        ["nu"], 3, lambda n: {"epochs": epochs, "nu": n.some(5, 1), "rank": n.some(5, 10),
-                              "outside": n.some(5)},
-    )  # fmt: skip
+        ["nu"],
+        3,
+        lambda n: {
+            "epochs": epochs,
+            "nu": n.some(5, 1),
+            "rank": n.some(5, 10),
+            "outside": n.some(5),
+        },
+    )
     values["nu-s1"][0]["rank"][3] = 97.0
     runs = made_runs(["relu"])
     found = read("npf-nu", QUICK, runs, values)
@@ -55,10 +61,15 @@ def test_npf_nu() -> None:
     ]
     assert figures(found) == [
         (
-            "nu", "ν of the neural path kernel while training", "epoch", "ν", False, True,
+            "nu",
+            "ν of the neural path kernel while training",
+            "epoch",
+            "ν",
+            False,
+            True,
             [curve("ν of the NPK", epochs, nu)],
         )
-    ]  # fmt: skip
+    ]
     outside = max(max(shares) for shares in of(values, "nu", "outside", 3))
     assert found.remarks == (
         "Smallest numerical rank of H: 97 of 200 (or of all examples); at most "
@@ -83,44 +94,56 @@ def test_npf_kernels() -> None:
     assert rows(found) == [
         row(f"{number} of {kernel} {when}", table[key][:, place], epochs=epoch, seconds=seconds)
         for number, kernel, key in (
-            ("trace", "K^V", "trace_value"), ("trace", "K^F", "trace_feature"),
-            ("norm", "K^V", "norm_value"), ("norm", "K^F", "norm_feature"),
+            ("trace", "K^V", "trace_value"),
+            ("trace", "K^F", "trace_feature"),
+            ("norm", "K^V", "norm_value"),
+            ("norm", "K^F", "norm_feature"),
         )
         for when, place, epoch, seconds in (
-            ("at the start", 0, 0, calculated), ("at the end", -1, 60, calculated + trained),
+            ("at the start", 0, 0, calculated),
+            ("at the end", -1, 60, calculated + trained),
         )
-    ]  # fmt: skip
+    ]
     far = {
         name: abs(np.log10(table[f"{name}_value"] / table[f"{name}_feature"])).max(axis=1)
         for name in ("trace", "norm")
     }
     assert claims(found) == [
         claim(
-            "npf-5", f"largest |log10 K^V/K^F| of the {name} over the epochs; below 1", far[name],
+            "npf-5",
+            f"largest |log10 K^V/K^F| of the {name} over the epochs; below 1",
+            far[name],
             inside=(0, math.inf),
         )
         for name in ("trace", "norm")
-    ]  # fmt: skip
+    ]
     assert figures(found) == [
         (
-            name, f"{title} of both kernels in decoupled learning", "epoch", title, False, True,
+            name,
+            f"{title} of both kernels in decoupled learning",
+            "epoch",
+            title,
+            False,
+            True,
             [
                 curve("K^V", epochs, table[f"{name}_value"]),
                 curve("K^F", epochs, table[f"{name}_feature"]),
             ],
         )
         for name, title in (("trace", "trace"), ("norm", "Frobenius norm"))
-    ]  # fmt: skip
+    ]
 
 
 def test_dgn_adaptable_gates() -> None:
     epochs, grams = [0, 6, 12, 60], ("K^V", "K^F", "K", "H")
     values = made(
-        ["grams-FR-II-soft", "grams-DL"], 5,
-        lambda n: {"epochs": epochs} | {
-            g: {"nu": n.some(4, 1), "rank": n.some(4, 100), "outside": n.some(4)} for g in grams
-        },
-    )  # fmt: skip
+        ["grams-FR-II-soft", "grams-DL"],
+        5,
+        lambda n: (
+            {"epochs": epochs}
+            | {g: {"nu": n.some(4, 1), "rank": n.some(4, 100), "outside": n.some(4)} for g in grams}
+        ),
+    )
     values["grams-DL-s1"][0]["K"]["rank"][2] = 3.0
     values["grams-FR-II-soft-s0"][0]["K"]["outside"][1] = 0.9
     values["grams-DL-s0"][0]["K"]["nu"][0] = 1e9  # at the start nothing is claimed
@@ -136,16 +159,20 @@ def test_dgn_adaptable_gates() -> None:
         cell_row(runs, "gates-only", "gates alone", 5),
         *(
             row(
-                f"ν of {g} at the end, {words[r]}", nus(g, r)[:, -1], epochs=60,
+                f"ν of {g} at the end, {words[r]}",
+                nus(g, r)[:, -1],
+                epochs=60,
                 seconds=spent(values, f"grams-{r}", 5),
             )
-            for g in grams for r in words
+            for g in grams
+            for r in words
         ),
-    ]  # fmt: skip
+    ]
     assert claims(found) == [
         *(
             claim(
-                "dgn-5", f"{one} − {other}; above 0",
+                "dgn-5",
+                f"{one} − {other}; above 0",
                 percents(runs, KINDS[one], 5) - percents(runs, KINDS[other], 5),
             )
             for one, other in COMPARED
@@ -159,18 +186,25 @@ def test_dgn_adaptable_gates() -> None:
             for g in grams
         ),
         claim(
-            "dgn-7", "gates alone − half of soft-GaLU; above 25",
-            percents(runs, "gates-only", 5) - percents(runs, "DL", 5) / 2, LEARNS,
+            "dgn-7",
+            "gates alone − half of soft-GaLU; above 25",
+            percents(runs, "gates-only", 5) - percents(runs, "DL", 5) / 2,
+            LEARNS,
         ),
-    ]  # fmt: skip
+    ]
     names = {"K^V": "nu-value", "K^F": "nu-feature", "K": "nu", "H": "nu-paths"}
     assert figures(found) == [
         (
-            names[g], f"ν of {g}, soft-GaLU", "epoch", "ν", False, True,
+            names[g],
+            f"ν of {g}, soft-GaLU",
+            "epoch",
+            "ν",
+            False,
+            True,
             [curve(label, epochs, nus(g, r)) for r, label in words.items()],
         )
         for g in grams
-    ]  # fmt: skip
+    ]
     assert found.remarks[2] == (
         "Smallest numerical rank of K: 3 of 200 (or of all examples); at most 90.00 % of the "
         "targets' energy is left out of ν."
@@ -204,14 +238,18 @@ def test_kernel_ridge() -> None:
             for key, label in labels.items()
         ),
         row(
-            "CNTK, 3 convolutions + pooling", 100 * np.array(of(cntk, "cntk", "cntk", 3)),
-            unit="%", seconds=times[1],
+            "CNTK, 3 convolutions + pooling",
+            100 * np.array(of(cntk, "cntk", "cntk", 3)),
+            unit="%",
+            seconds=times[1],
         ),
         row(
-            "K^(d) on the CNTK's fewer examples", 100 * np.array(of(cntk, "cntk", "limit", 3)),
-            unit="%", seconds=times[1],
+            "K^(d) on the CNTK's fewer examples",
+            100 * np.array(of(cntk, "cntk", "limit", 3)),
+            unit="%",
+            seconds=times[1],
         ),
-    ]  # fmt: skip
+    ]
     assert found.claims == ()
     assert found.remarks == (
         "The kernels see far fewer examples than the network: compare them with each other.",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.experiments import Request
-from dgn_engine.protocol.results import Printed
+from dgn_engine.protocol.experiments import Printed
 from tests.engine.experiments.made_up import (
     FULL,
     QUICK,
@@ -38,12 +38,14 @@ def test_npf_table2_at_quick_has_its_cells_and_the_printed_numbers_as_remarks() 
     }
     assert rows(found) == [
         cell_row(
-            runs, f"fc-{step}-{regime}", f"FC(w=64,d=6)/{name}/digits {column}",
+            runs,
+            f"fc-{step}-{regime}",
+            f"FC(w=64,d=6)/{name}/digits {column}",
             remark=f"printed of FC(w=128,d=6)/{name}/MNIST: {number}",
         )
         for name, step in (("SGD", "sgd-0.1"), ("Adam", "adam-0.0003"))
         for regime, column, number in zip(regimes, columns, printed[name], strict=True)
-    ]  # fmt: skip
+    ]
     expected = []
     for name, step in (("SGD", "sgd-0.1"), ("Adam", "adam-0.0003")):
         best = {regime: percents(runs, f"fc-{step}-{regime}") for regime in regimes}
@@ -56,16 +58,18 @@ def test_npf_table2_at_quick_has_its_cells_and_the_printed_numbers_as_remarks() 
         ]
     expected.append(
         unmeasured(
-            "npf-2", "GCONV/Adam/CIFAR-10: ReLU − FL; within ±1",
+            "npf-2",
+            "GCONV/Adam/CIFAR-10: ReLU − FL; within ±1",
             "said of GCONV with Adam on CIFAR-10, which --full trains",
         )
-    )  # fmt: skip
+    )
     expected.append(
         unmeasured(
-            "npf-8", "ReLU − FL of the other rows",
+            "npf-8",
+            "ReLU − FL of the other rows",
             "printed of FC with 128 units and of networks on CIFAR-10: --full trains them",
         )
-    )  # fmt: skip
+    )
     assert claims(found) == expected
 
 
@@ -110,10 +114,12 @@ def test_only_of_gconv_with_adam_is_fl_said_to_be_within_a_point_of_relu() -> No
     regimes = ("FR-II", "FR-DI", "DL", "FL", "ReLU")
     found = {}
     for row, prefix in (
-        ("FC(w=128,d=6)/SGD", "fc-sgd-0.01"), ("FC(w=128,d=6)/Adam", "fc-adam-0.0001"),
-        ("VCONV/SGD", "vconv-sgd-0.01"), ("VCONV/Adam", "vconv-adam-0.0003"),
+        ("FC(w=128,d=6)/SGD", "fc-sgd-0.01"),
+        ("FC(w=128,d=6)/Adam", "fc-adam-0.0001"),
+        ("VCONV/SGD", "vconv-sgd-0.01"),
+        ("VCONV/Adam", "vconv-adam-0.0003"),
         ("GCONV/Adam", "gconv-adam-0.0003"),
-    ):  # fmt: skip
+    ):
         request = Request(scale="full", protocol="as-in-code", only=row)
         runs = made_runs((f"{prefix}-{name}" for name in regimes), 5)
         (last,) = [c for c in read("npf-table2", request, runs).claims if "− FL" in c.statistic]
@@ -145,20 +151,29 @@ def test_workshop_table4_at_quick() -> None:
     of = "printed of Arch-1 w=128 d=6 Adam MNIST: "
     assert rows(found) == [
         cell_row(
-            runs, f"Arch-1-adam-0.0003-{name}", f"{label} {column}",
+            runs,
+            f"Arch-1-adam-0.0003-{name}",
+            f"{label} {column}",
             remark=of + number if number else "",
         )
         for name, (column, number) in printed.items()
-    ]  # fmt: skip
+    ]
     best = {name: percents(runs, f"Arch-1-adam-0.0003-{name}") for name in names}
     word = {
-        "labels": "random-label gates", "pixels": "random-pixel gates", "FL": "true gates",
-        "FR-II": "random gates (FR-II)", "FR-DI": "random gates (FR-DI)",
-    }  # fmt: skip
+        "labels": "random-label gates",
+        "pixels": "random-pixel gates",
+        "FL": "true gates",
+        "FR-II": "random gates (FR-II)",
+        "FR-DI": "random gates (FR-DI)",
+    }
     order = (
-        ("FR-II", "labels"), ("FR-II", "pixels"), ("FL", "FR-II"),
-        ("FR-DI", "labels"), ("FR-DI", "pixels"), ("FL", "FR-DI"),
-    )  # fmt: skip
+        ("FR-II", "labels"),
+        ("FR-II", "pixels"),
+        ("FL", "FR-II"),
+        ("FR-DI", "labels"),
+        ("FR-DI", "pixels"),
+        ("FL", "FR-DI"),
+    )
     assert claims(found) == [
         *(
             claim("ws-1", f"{label}: {word[a]} − {word[b]}; above 0", best[a] - best[b])
@@ -223,10 +238,13 @@ def test_workshop_table4_at_full_names_the_papers_rows() -> None:
         ),
         cell_row(runs, "Arch-5-sgd-0.5-DL", "Arch-5 VCONV SGD CIFAR-10 Twin (decoupled)", 5),
         cell_row(
-            runs, "Arch-5-sgd-0.5-FR-II", "Arch-5 VCONV SGD CIFAR-10 NPF(II)", 5,
+            runs,
+            "Arch-5-sgd-0.5-FR-II",
+            "Arch-5 VCONV SGD CIFAR-10 NPF(II)",
+            5,
             Printed(58.92, 0.62),
         ),
-    ]  # fmt: skip
+    ]
     gap = percents(runs, "Arch-5-sgd-0.5-ReLU", 5) - percents(runs, "Arch-5-sgd-0.5-FL", 5)
     assert claims(found)[-1] == claim(
         "ws-6", "Arch-5 VCONV SGD CIFAR-10: ReLU − true gates; within ±2 of 3.96", gap
@@ -254,33 +272,48 @@ def test_npf_stages_at_quick() -> None:
     trend = np.polyfit(range(1, 7), by_seed.T, 1)[0]
     assert claims(found) == [
         claim(
-            "npf-3", "FLNPF: points a stage, by least squares; above 0", trend,
+            "npf-3",
+            "FLNPF: points a stage, by least squares; above 0",
+            trend,
         ),
         claim("npf-3", "FLNPF-1 − FRNPF; above 0", by_seed[:, 0] - frozen),
         unmeasured(
-            "npf-3", "FLNPF-6; above 77.43",
+            "npf-3",
+            "FLNPF-6; above 77.43",
             "a number of networks on CIFAR-10, which --full trains",
         ),
         unmeasured(
-            "npf-7", "ReLU − FLNPF-1; above 4.2",
+            "npf-7",
+            "ReLU − FLNPF-1; above 4.2",
             "a number of networks on CIFAR-10, which --full trains",
         ),
-    ]  # fmt: skip
+    ]
     assert figures(found) == [
         (
-            "stages", "Gates of later stages carry more", "epoch of the copied gates",
-            "test accuracy (%)", False, False,
+            "stages",
+            "Gates of later stages carry more",
+            "epoch of the copied gates",
+            "test accuracy (%)",
+            False,
+            False,
             [curve("FLNPF", (2, 4, 6, 8, 10, 12), by_seed), across("FRNPF", frozen.mean())],
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_npf_stages_at_full() -> None:
     runs, by_seed, frozen = stages(5)
     found = read("npf-stages", FULL, runs)
     assert [r.printed for r in found.rows] == [
-        Printed(67.08), Printed(72.0), None, None, None, None, Printed(79.68), None,
-    ]  # fmt: skip
+        Printed(67.08),
+        Printed(72.0),
+        None,
+        None,
+        None,
+        None,
+        Printed(79.68),
+        None,
+    ]
     relu = percents(runs, "relu", 5)
     assert claims(found)[2:] == [
         claim("npf-3", "FLNPF-6; above 77.43", by_seed[:, 5]),

@@ -38,12 +38,17 @@ DEPTHS = (2, 4, 6, 8, 12, 16, 20)
 def test_composite_resnet_kernel(request_: Any, seeds: int, widths: tuple[int, ...]) -> None:
     kinds = {"": "γ = 1", "gamma-": "γ drawn"}
     values = made(
-        [f"{kind}w{w}" for kind in kinds for w in widths], seeds,
+        [f"{kind}w{w}" for kind in kinds for w in widths],
+        seeds,
         lambda n: {
-            "paths": n.some(5), "weighted": n.some(5), "sum": n.one(1e16),
-            "weighted_sum": n.one(1e16), "product": n.one(1e16), "distance": n.one(),
+            "paths": n.some(5),
+            "weighted": n.some(5),
+            "sum": n.one(1e16),
+            "weighted_sum": n.one(1e16),
+            "product": n.one(1e16),
+            "distance": n.one(),
         },
-    )  # fmt: skip
+    )
     values[f"w{widths[-1]}-s2"][0]["weighted_sum"] = 3e-10
     values[f"gamma-w{widths[-1]}-s4"][0]["product"] = 5e-10
     found = read("composite-resnet-kernel", request_, None, values)
@@ -61,7 +66,9 @@ def test_composite_resnet_kernel(request_: Any, seeds: int, widths: tuple[int, .
         *(
             row(
                 f"{words}, w = {w}: share of sub-networks with {kept} of 4 blocks",
-                shares(kind, w)[:, kept], unit="%", seconds=seconds(kind, w),
+                shares(kind, w)[:, kept],
+                unit="%",
+                seconds=seconds(kind, w),
             )
             for kind, words in kinds.items()
             for w in widths
@@ -69,13 +76,14 @@ def test_composite_resnet_kernel(request_: Any, seeds: int, widths: tuple[int, .
         ),
         *(
             row(
-                f"{words}, w = {w}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖", far(kind, w),
+                f"{words}, w = {w}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖",
+                far(kind, w),
                 seconds=seconds(kind, w),
             )
             for kind, words in kinds.items()
             for w in widths
         ),
-    ]  # fmt: skip
+    ]
 
     def exact(kind: str, key: str, what: str, verdict: str) -> Any:
         errors = [one for w in widths for one in of(values, f"{kind}w{w}", key, seeds)]
@@ -98,7 +106,12 @@ def test_composite_resnet_kernel(request_: Any, seeds: int, widths: tuple[int, .
     away = "‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖"
     assert figures(found) == [
         (
-            "shares", "What sub-networks make of K^V_0", "blocks kept", "share (%)", False, False,
+            "shares",
+            "What sub-networks make of K^V_0",
+            "blocks kept",
+            "share (%)",
+            False,
+            False,
             [
                 curve(f"{words}, w = {w}", range(5), shares(kind, w))
                 for kind, words in kinds.items()
@@ -106,21 +119,27 @@ def test_composite_resnet_kernel(request_: Any, seeds: int, widths: tuple[int, .
             ],
         ),
         (
-            "distance", "K^V_0 nears its mean with width", "width", away, True, True,
+            "distance",
+            "K^V_0 nears its mean with width",
+            "width",
+            away,
+            True,
+            True,
             [
                 curve(words, widths, np.transpose([far(kind, w) for w in widths]))
                 for kind, words in kinds.items()
             ],
         ),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(("request_", "wide"), [(QUICK, 200), (FULL, 500)])
 def test_dgn_frg_convergence(request_: Any, wide: int) -> None:
     values = made(
-        [f"w{w}-d{d}" for w, d in product((25, wide), DEPTHS)], 20,
+        [f"w{w}-d{d}" for w, d in product((25, wide), DEPTHS)],
+        20,
         lambda n: {"errors": [1.0, *n.some(3)]},
-    )  # fmt: skip
+    )
     for seed in range(20):  # the even draws are best at d = 12, the odd ones at d = 4
         depth = 4 if seed % 2 else 12
         values[f"w{wide}-d{depth}-s{seed}"][0]["errors"][-1] = 1e-9
@@ -131,30 +150,37 @@ def test_dgn_frg_convergence(request_: Any, wide: int) -> None:
     }
     assert rows(found) == [
         row(
-            f"w = {w}, d = {d}: log10 ‖e‖²/‖e_0‖² after 100 steps", ends[w, d],
+            f"w = {w}, d = {d}: log10 ‖e‖²/‖e_0‖² after 100 steps",
+            ends[w, d],
             seconds=spent(values, f"w{w}-d{d}", 20),
         )
         for w, d in ends
-    ]  # fmt: skip
+    ]
     assert {one.of for one in found.rows} == {"draws"}
     assert claims(found) == [
         claim(
-            "dgn-2", f"w = {wide}: log10 error left, d = {d} − best depth between; above 0",
-            (ends[wide, d] - ends[wide, 12])[1::2], "the best depth of the other 10 draws: d = 12",
+            "dgn-2",
+            f"w = {wide}: log10 error left, d = {d} − best depth between; above 0",
+            (ends[wide, d] - ends[wide, 12])[1::2],
+            "the best depth of the other 10 draws: d = 12",
         )
         for d in (2, 20)
-    ]  # fmt: skip
+    ]
     assert [(one.n, one.of) for one in found.claims] == [(10, "draws")] * 2
     assert figures(found) == [
         (
-            "convergence", "Convergence by depth under fixed random gates", "depth d",
-            "log10 of the error's square", False, False,
+            "convergence",
+            "Convergence by depth under fixed random gates",
+            "depth d",
+            "log10 of the error's square",
+            False,
+            False,
             [
                 curve(f"w = {w}", DEPTHS, np.array([ends[w, d] for d in DEPTHS]).T)
                 for w in (25, wide)
             ],
         )
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(("request_", "n"), [(QUICK, 100), (FULL, 200)])
@@ -171,11 +197,12 @@ def test_dgn_frg_spectrum(request_: Any, n: int) -> None:
         off[len(values) % n], off[(len(values) + 7) % n] = numbers.one(), -numbers.one(1e6)
         values[f"w{w}-d{d}-s{s}"] = (
             {
-                "distribution": list(ideal[d] - off), "diagonal": numbers.one(),
+                "distribution": list(ideal[d] - off),
+                "diagonal": numbers.one(),
                 "off": numbers.one(),
             },
             numbers.one(),
-        )  # fmt: skip
+        )
     found = read("dgn-frg-spectrum", request_, None, values)
     curves = {
         (w, d): np.array(of(values, f"w{w}-d{d}", "distribution", 10))
@@ -186,8 +213,9 @@ def test_dgn_frg_spectrum(request_: Any, n: int) -> None:
     for w, d in product((25, 500), DEPTHS):
         cell, seconds = f"w{w}-d{d}", spent(values, f"w{w}-d{d}", 10)
         for key, word, number in (
-            ("diagonal", "diagonal", 1.0), ("off", "off-diagonal", 2.0 ** (1 - d)),
-        ):  # fmt: skip
+            ("diagonal", "diagonal", 1.0),
+            ("off", "off-diagonal", 2.0 ** (1 - d)),
+        ):
             made_row = row(
                 f"w = {w}, d = {d}: {word} of K_0/d", of(values, cell, key, 10), seconds=seconds
             )
@@ -214,16 +242,23 @@ def test_dgn_frg_spectrum(request_: Any, n: int) -> None:
         for wanted in (
             claim("dgn-1", f"{words}: w = 500 − half of w = 25; below 0", far[500] - far[25] / 2),
             claim(
-                "dgn-1", f"{words}: w = 500; below 0.1", far[500], "'near' is chosen here as 0.1",
+                "dgn-1",
+                f"{words}: w = 500; below 0.1",
+                far[500],
+                "'near' is chosen here as 0.1",
                 (0, 1),
             ),
         )
-    ]  # fmt: skip
+    ]
     numbered = tuple(range(1, n + 1))
     assert figures(found) == [
         (
-            f"w{w}", f"e.c.d.f. of K_0 at width {w}", "eigenvalue number", "cumulative share",
-            False, False,
+            f"w{w}",
+            f"e.c.d.f. of K_0 at width {w}",
+            "eigenvalue number",
+            "cumulative share",
+            False,
+            False,
             [
                 line
                 for d in DEPTHS
@@ -234,16 +269,17 @@ def test_dgn_frg_spectrum(request_: Any, n: int) -> None:
             ],
         )
         for w in (25, 500)
-    ]  # fmt: skip
+    ]
 
 
 def test_dgn_galu_relu() -> None:
     steps = [0, 2, 4]
     cells = [f"{kind}-d{d}" for kind in ("relu", "galu") for d in (2, 4, 6, 8)]
     values = made(
-        cells, 20,
+        cells,
+        20,
         lambda n: {"distribution": n.some(3), "steps": steps, "errors": [1.0, *n.some(2)]},
-    )  # fmt: skip
+    )
     values["relu-d4-s1"][0]["errors"][-1] = 0.0
     found = read("dgn-galu-relu", QUICK, None, values)
     words = {"relu": "ReLU", "galu": "GaLU"}
@@ -258,29 +294,41 @@ def test_dgn_galu_relu() -> None:
     ]
     assert claims(found) == [
         claim(
-            "dgn-3", f"d = {d}: log10 error left, ReLU − GaLU; above 0",
+            "dgn-3",
+            f"d = {d}: log10 error left, ReLU − GaLU; above 0",
             left(f"relu-d{d}") - left(f"galu-d{d}"),
         )
         for d in (2, 4, 6, 8)
-    ]  # fmt: skip
+    ]
     assert figures(found) == [
         (
-            "convergence", "Highly correlated inputs", "step", "‖e‖²/‖e_0‖²", False, True,
+            "convergence",
+            "Highly correlated inputs",
+            "step",
+            "‖e‖²/‖e_0‖²",
+            False,
+            True,
             [curve(label, steps, of(values, cell, "errors", 20)) for cell, label in named],
         ),
         (
-            "spectra", "e.c.d.f. of K_0", "eigenvalue number", "cumulative share", False, False,
+            "spectra",
+            "e.c.d.f. of K_0",
+            "eigenvalue number",
+            "cumulative share",
+            False,
+            False,
             [curve(label, range(3), of(values, cell, "distribution", 20)) for cell, label in named],
         ),
-    ]  # fmt: skip
+    ]
 
 
 def test_theory_depth() -> None:
     kinds = {"relu": "ReLU", "galu": "GaLU (FR-II)", "coins": "coins (FRG)"}
     values = made(
-        [f"{kind}-d{d}" for kind in kinds for d in DEPTHS], 10,
+        [f"{kind}-d{d}" for kind in kinds for d in DEPTHS],
+        10,
         lambda n: {"left": n.one(), "condition": n.one()},
-    )  # fmt: skip
+    )
     for seed in range(10):  # the even draws are best at d = 16, the odd ones at d = 8
         values[f"coins-d{8 if seed % 2 else 16}-s{seed}"][0]["left"] = 1e-9
     values["coins-d2-s1"][0]["left"] = values["coins-d20-s0"][0]["left"] = 0.0
@@ -301,22 +349,27 @@ def test_theory_depth() -> None:
     assert rows(found) == expected
     assert claims(found) == [
         claim(
-            "dgn-2", f"coins: log10 error left, d = {d} − best depth between; above 0",
+            "dgn-2",
+            f"coins: log10 error left, d = {d} − best depth between; above 0",
             (left["coins", d] - left["coins", 16])[1::2],
             "the best depth of the other 5 draws: d = 16",
         )
         for d in (2, 20)
-    ]  # fmt: skip
+    ]
     assert figures(found) == [
         (
-            "speed", "Training speed by depth", "depth d", "log10 of the error's square left",
-            False, False,
+            "speed",
+            "Training speed by depth",
+            "depth d",
+            "log10 of the error's square left",
+            False,
+            False,
             [
                 curve(label, DEPTHS, np.array([left[kind, d] for d in DEPTHS]).T)
                 for kind, label in kinds.items()
             ],
         )
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -325,16 +378,21 @@ def test_theory_depth() -> None:
 def test_theory_dynamics(request_: Any, seeds: int, widths: tuple[int, ...]) -> None:
     gates = {"own": "standard (ReLU)", "fixed": "fixed gates (FR-II)"}
     drifts = {
-        "parameters": "‖θ_t − θ_0‖/‖θ_0‖", "npf": "‖φ_t − φ_0‖/‖φ_0‖",
+        "parameters": "‖θ_t − θ_0‖/‖θ_0‖",
+        "npf": "‖φ_t − φ_0‖/‖φ_0‖",
         "npv": "‖v_t − v_0‖/‖v_0‖",
-    }  # fmt: skip
+    }
     values = made(
-        [f"{kind}-w{w}" for kind in gates for w in widths], seeds,
+        [f"{kind}-w{w}" for kind in gates for w in widths],
+        seeds,
         lambda n: {
-            "off": n.one(), "worst": n.one(), "instants": [1] * int(n.one(100)),
-            "loss": n.some(4), **{key: n.one() for key in drifts},
+            "off": n.one(),
+            "worst": n.one(),
+            "instants": [1] * int(n.one(100)),
+            "loss": n.some(4),
+            **{key: n.one() for key in drifts},
         },
-    )  # fmt: skip
+    )
     found = read("theory-dynamics", request_, None, values)
     expected, losses = [], []
     for kind, w in product(gates, widths):
@@ -358,11 +416,16 @@ def test_theory_dynamics(request_: Any, seeds: int, widths: tuple[int, ...]) -> 
     }
     assert figures(found) == [
         (
-            "drift", "Drift of a ReLU network by the end of training", "width", "relative drift",
-            True, True, [curve(words, widths, by_width[key]) for key, words in drifts.items()],
+            "drift",
+            "Drift of a ReLU network by the end of training",
+            "width",
+            "relative drift",
+            True,
+            True,
+            [curve(words, widths, by_width[key]) for key, words in drifts.items()],
         ),
         ("loss", "Loss", "step (hundredths of the run)", "½‖e‖²", False, True, losses),
-    ]  # fmt: skip
+    ]
     assert len(found.remarks) == 1
 
 
@@ -398,14 +461,16 @@ def test_theory_infinite_width() -> None:
             far["beta"][:, -1] - apart / 2,
         ),
         claim(
-            "comp-4", "angle: layer 11 − half of layer 1; below 0",
+            "comp-4",
+            "angle: layer 11 − half of layer 1; below 0",
             seen["angle"][:, -1] - seen["angle"][:, 0] / 2,
         ),
         claim(
-            "comp-4", "½ − τ/w: layer 11 − half of layer 1; below 0",
+            "comp-4",
+            "½ − τ/w: layer 11 − half of layer 1; below 0",
             gaps[:, -1] - gaps[:, 0] / 2,
         ),
-    ]  # fmt: skip
+    ]
     layers = range(1, 12)
     assert figures(found) == [
         (
@@ -430,8 +495,10 @@ def test_theory_infinite_width() -> None:
 
 def test_theory_ntk_npk() -> None:
     widths = {
-        "fc": (32, 64, 128, 256), "cnn": (16, 32, 64, 128), "resnet": (32, 64, 128, 256),
-    }  # fmt: skip
+        "fc": (32, 64, 128, 256),
+        "cnn": (16, 32, 64, 128),
+        "resnet": (32, 64, 128, 256),
+    }
     numbers = Numbers()
     values: dict[str, tuple[Any, float]] = {
         f"{name}-s{s}": (numbers.some(len(widths[name])), numbers.one())
@@ -447,12 +514,13 @@ def test_theory_ntk_npk() -> None:
     far = {name: np.array([values[f"{name}-s{s}"][0] for s in range(5)]) for name in widths}
     assert rows(found) == [
         row(
-            f"‖K^V_0 − βH‖/‖βH‖, {name}, width {w}", far[name][:, i],
+            f"‖K^V_0 − βH‖/‖βH‖, {name}, width {w}",
+            far[name][:, i],
             seconds=spent(values, name, 5),
         )
         for name in widths
         for i, w in enumerate(widths[name])
-    ]  # fmt: skip
+    ]
     wide, deep = (32, 64, 128, 256), (3, 4, 6, 9, 13)
     rounding = "at most 1e-10 (exact)"
     remark = found.claims[-1].remark
@@ -468,17 +536,26 @@ def test_theory_ntk_npk() -> None:
         ),
         *(
             exact_claim(
-                "comp-5", f"{name}: mean over all signs against βH; {rounding}", exact[name], 2,
+                "comp-5",
+                f"{name}: mean over all signs against βH; {rounding}",
+                exact[name],
+                2,
                 verdict,
             )
             for name, verdict in (("fc", "held"), ("cnn", "not held"), ("resnet", "held"))
         ),
         exact_claim(
-            "dgn-8", f"mean of K^F over all signs against σ^{{2d}} Σ ⊙ δ; {rounding}", 4e-12, 2,
+            "dgn-8",
+            f"mean of K^F over all signs against σ^{{2d}} Σ ⊙ δ; {rounding}",
+            4e-12,
+            2,
             "held",
         ),
         exact_claim(
-            "comp-3", f"H(rot x, x') against H(x, x'), all shifts; {rounding}", 5e-9, 15,
+            "comp-3",
+            f"H(rot x, x') against H(x, x'), all shifts; {rounding}",
+            5e-9,
+            15,
             "not held",
         ),
         claim(
@@ -489,12 +566,18 @@ def test_theory_ntk_npk() -> None:
         claim(
             "ws-2",
             "log-log slope of Var K_0/max(d²/w, d³/w²) against d at w = 256; below 0.25",
-            [slope(deep, one) - 2 for one in of(values, "variance", "depths", 5)], remark,
+            [slope(deep, one) - 2 for one in of(values, "variance", "depths", 5)],
+            remark,
         ),
-    ]  # fmt: skip
+    ]
     assert figures(found) == [
         (
-            "distance", "K^V_0 goes to βH", "width", "relative distance", True, True,
+            "distance",
+            "K^V_0 goes to βH",
+            "width",
+            "relative distance",
+            True,
+            True,
             [curve(name, widths[name], far[name]) for name in widths],
         )
-    ]  # fmt: skip
+    ]

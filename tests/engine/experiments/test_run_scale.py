@@ -73,11 +73,19 @@ def task(folder: Path, **asked: Any) -> ReproductionTask:
 @pytest.mark.parametrize(
     "asked",
     [
-        {}, {"epochs": 60}, {"seeds": 5}, {"seeds": 7}, {"seed_start": 9}, {"steps": (0.01, 0.1)},
-        {"steps": (0.3, 0.1, 0.01)}, {"data": "identical"}, {"train_limit": 10**6},
-        {"device": "cpu"}, {"protocol": "as-in-code"},
+        {},
+        {"epochs": 60},
+        {"seeds": 5},
+        {"seeds": 7},
+        {"seed_start": 9},
+        {"steps": (0.01, 0.1)},
+        {"steps": (0.3, 0.1, 0.01)},
+        {"data": "identical"},
+        {"train_limit": 10**6},
+        {"device": "cpu"},
+        {"protocol": "as-in-code"},
     ],
-)  # fmt: skip
+)
 def test_what_is_asked_for_anyway_leaves_the_scale_full(asked: dict[str, Any]) -> None:
     assert scale(**asked) == ("full", ())
 
@@ -202,13 +210,18 @@ def test_a_verdict_says_at_which_scale_it_was_reached() -> None:
     }
     assert said[""] == said["quick"] == said["full"] == ["held", "held", "not decided", "not held"]
     assert said["reduced"] == [
-        "held, reduced scale", "held", "not decided at this scale", "not held, reduced scale",
-    ]  # fmt: skip
+        "held, reduced scale",
+        "held",
+        "not decided at this scale",
+        "not held, reduced scale",
+    ]
     assert said["changed"][0] == "held, changed scale"
     assert formatting.verdicts(result(scale="reduced")) == {
-        "held, reduced scale": 1, "held": 1, "not decided at this scale": 1,
+        "held, reduced scale": 1,
+        "held": 1,
+        "not decided at this scale": 1,
         "not held, reduced scale": 1,
-    }  # fmt: skip
+    }
     assert 'class="verdict held">held, reduced scale<' in html(result(scale="reduced"))
 
 

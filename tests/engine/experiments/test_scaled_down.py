@@ -20,11 +20,13 @@ CNN_FOR_DENSE = (
     ("name", "said"),
     {
         "composite-davidnet": (
-            f"{DIGITS}CIFAR-10", "width 4 instead of 64",
+            f"{DIGITS}CIFAR-10",
+            "width 4 instead of 64",
             "FR-II and FL only, with the image as the value input",
         ),
         "composite-hidden-outputs": (
-            f"{DIGITS}CIFAR-10", "8 channels instead of 128, Adam 3e-3",
+            f"{DIGITS}CIFAR-10",
+            "8 channels instead of 128, Adam 3e-3",
         ),
         "composite-resnet-kernel": ("widths to 256",),
         "dgn-adaptable-gates": (f"{DIGITS}MNIST", "50 units a layer instead of 100"),
@@ -54,17 +56,20 @@ CNN_FOR_DENSE = (
         "duality-noise": (f"{DIGITS}CIFAR-10", *CNN_FOR_DENSE),
         "duality-tiling": (f"{DIGITS}CIFAR-10", *CNN_FOR_DENSE),
         "kernel-ridge": (
-            f"{DIGITS}MNIST", "60 examples a class (20 for the CNTK) instead of 200 (40)",
+            f"{DIGITS}MNIST",
+            "60 examples a class (20 for the CNTK) instead of 200 (40)",
         ),
         "npf-eigenvalue-bound": ("5 networks of each size and seed instead of 20",),
         "npf-kernels": (f"{DIGITS}MNIST", "64 units a layer instead of 128"),
         "npf-nu": (f"{DIGITS}MNIST", "50 units a layer instead of 100"),
         "npf-stages": (
-            f"{DIGITS}CIFAR-10", "fc (64 units, d = 6) stands for GCONV",
+            f"{DIGITS}CIFAR-10",
+            "fc (64 units, d = 6) stands for GCONV",
             "stages 2 epochs apart instead of 10, each FLNPF trained for 15 epochs",
         ),
         "npf-table2": (
-            f"{DIGITS}MNIST", "FC has 64 units a layer instead of 128",
+            f"{DIGITS}MNIST",
+            "FC has 64 units a layer instead of 128",
             "the rows of CIFAR-10 are left out",
             "SGD has one step, 0.1, instead of the best of three",
         ),
@@ -75,10 +80,12 @@ CNN_FOR_DENSE = (
             "widths to 256 (fc), 128 channels (cnn) and 256 (resnet); 60 draws for each variance",
         ),
         "workshop-table4": (
-            f"{DIGITS}MNIST", "only one row of those with Adam", "64 units a layer instead of 128",
+            f"{DIGITS}MNIST",
+            "only one row of those with Adam",
+            "64 units a layer instead of 128",
         ),
     }.items(),
-)  # fmt: skip
+)
 def test_a_quick_plan_says_how_it_is_scaled_down(name: str, said: tuple[str, ...]) -> None:
     assert find(name).plan(QUICK).scaled_down == said
 

@@ -128,8 +128,11 @@ def test_sittings_with_other_seeds_add_up_in_one_folder(tmp_path: Path) -> None:
     assert len(other.rows[0].values) == 2
     whole, states = _reproduced(tmp_path, seeds=4)
     assert states == {
-        "relu-s0": "skipped", "relu-s1": "done", "relu-s2": "skipped", "relu-s3": "skipped",
-    }  # fmt: skip
+        "relu-s0": "skipped",
+        "relu-s1": "done",
+        "relu-s2": "skipped",
+        "relu-s3": "skipped",
+    }
     values = whole.rows[0].values
     assert (values[0], values[2:]) == (first.rows[0].values[0], other.rows[0].values)
 

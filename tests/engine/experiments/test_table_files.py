@@ -20,7 +20,7 @@ from dgn_engine.experiments.report.latex import escape, latex_grid, latex_rows
 from dgn_engine.experiments.report.markdown import markdown, markdown_grid
 from dgn_engine.experiments.report.paper_table import paper_table
 from dgn_engine.experiments.report.table_files import table_files
-from dgn_engine.protocol.results import PRINTED_SPREAD, Printed
+from dgn_engine.protocol.experiments import PRINTED_SPREAD, Printed
 from tests.engine.experiments.documents import BARE, ROW, result
 
 NAN = math.nan
@@ -29,9 +29,7 @@ NAN = math.nan
 def cell(row: str, column: str, *values: float, printed: Printed | None = None) -> ReportRow:
     mean = sum(values) / len(values) if values else NAN
     half = 0.25 if len(values) > 1 else NAN
-    return ReportRow(
-        f"{row} {column}", values, mean, half, printed, NAN, place=(row, column)
-    )  # fmt: skip
+    return ReportRow(f"{row} {column}", values, mean, half, printed, NAN, place=(row, column))
 
 
 ROWS = (
@@ -77,8 +75,10 @@ def test_counts_that_differ_stand_in_the_cells_and_a_single_value_has_no_interva
 def test_rows_without_places_make_no_grid() -> None:
     assert paper_table(result()) is None
     assert set(table_files(result())) == {
-        "npf-table2-rows.md", "npf-table2-rows.csv", "npf-table2-rows.tex",
-    }  # fmt: skip
+        "npf-table2-rows.md",
+        "npf-table2-rows.csv",
+        "npf-table2-rows.tex",
+    }
     assert table_files(result(rows=())) == {}
     assert set(table_files(MADE)) >= {"npf-table2.md", "npf-table2.csv", "npf-table2.tex"}
 
@@ -139,8 +139,11 @@ def test_csv_keeps_every_figure() -> None:
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        ("50 % & a_b #1 {x} a~b\\c", r"50 \% \& a\_b \#1 \{x\} a\textasciitilde{}b"
-         r"\textbackslash{}c"),
+        (
+            "50 % & a_b #1 {x} a~b\\c",
+            r"50 \% \& a\_b \#1 \{x\} a\textasciitilde{}b"
+            r"\textbackslash{}c",
+        ),
         ("costs 3 $", r"costs 3 \$"),
         ("2 ± 1 − 3", r"2 $\pm$ 1 $-$ 3"),
         ("K^V_0 goes to βH", r"$K^{V}_{0}$ goes to $\beta H$"),
@@ -151,7 +154,7 @@ def test_csv_keeps_every_figure() -> None:
         ("é – 中 „“", "é -- U+4E2D U+201E``"),
         ("a\nb", "a b"),
     ],
-)  # fmt: skip
+)
 def test_words_are_set_in_latex_letter_by_letter(words: str, wanted: str) -> None:
     assert escape(words) == wanted
 
@@ -227,15 +230,22 @@ def test_latex_sets_the_tables_with_booktabs_alone(tmp_path: Path) -> None:
     found = hostile()
     tables = [c.decode() for n, c in table_files(found).items() if n.endswith(".tex")]
     tables += [c.decode() for n, c in table_files(MADE).items() if n.endswith(".tex")]
-    text = "\n".join((
-        r"\documentclass{article}", r"\usepackage{booktabs}", r"\begin{document}", *tables,
-        r"\end{document}",
-    ))  # fmt: skip
+    text = "\n".join(
+        (
+            r"\documentclass{article}",
+            r"\usepackage{booktabs}",
+            r"\begin{document}",
+            *tables,
+            r"\end{document}",
+        )
+    )
     (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
     done = subprocess.run(
         ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "paper.tex"],
-        cwd=tmp_path, capture_output=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
 
 

@@ -182,8 +182,11 @@ def shares(examples: int, effect: float, draws: int) -> Sequence[float]:
             contrast((1.0, cell(one, recorded=known)), (-1.0, cell(other, recorded=known)))
             for known in (True, False)
         )
-        hits += [covered(paired, truth, True), covered(paired, truth, False),
-                 covered(bound, truth, True)]  # fmt: skip
+        hits += [
+            covered(paired, truth, True),
+            covered(paired, truth, False),
+            covered(bound, truth, True),
+        ]
     return list(hits / draws)
 
 

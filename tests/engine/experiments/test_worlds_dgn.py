@@ -29,7 +29,7 @@ from dgn_engine.experiments import (
 )
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments._power import Design
-from dgn_engine.protocol.results import PlottedLine
+from dgn_engine.protocol.experiments import PlottedLine
 from tests.engine.experiments.adaptation import COMPARED, KINDS
 from tests.engine.experiments.made_up import FULL
 from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
@@ -53,14 +53,19 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dgn_frg_spectrum, "DEPTHS", (2,))  # the mean over them is judged
     monkeypatch.setattr(_accuracy_designs, "ALONE", 0.0)
     for module in (
-        dgn_adaptable_gates, dgn_frg_convergence, dgn_galu_relu, theory_depth,
-        theory_infinite_width, theory_ntk_npk,
-    ):  # fmt: skip
+        dgn_adaptable_gates,
+        dgn_frg_convergence,
+        dgn_galu_relu,
+        theory_depth,
+        theory_infinite_width,
+        theory_ntk_npk,
+    ):
         monkeypatch.setattr(module, "averaged", lambda *_: nothing)
     for module, name in (
-        (dgn_adaptable_gates, "LEARNT_ALONE"), (dgn_gates_only, "EXPECTED"),
+        (dgn_adaptable_gates, "LEARNT_ALONE"),
+        (dgn_gates_only, "EXPECTED"),
         (dgn_random_mnist, "BETTER"),
-    ):  # fmt: skip
+    ):
         monkeypatch.setattr(module, name, replace(getattr(module, name), test_variance=0.0))
     certain = {
         pair: replace(one, test_variance=0.0)
@@ -178,8 +183,10 @@ def descents(designs: Mapping[int, Design]) -> Draw:
             galu, gap = random.normal(-3, 0.5), random.normal(design.expected, design.spread)
             for kind, log in (("galu", galu), ("relu", galu + gap)):
                 found[f"{kind}-d{depth}-s{seed}"] = {
-                    "distribution": [0.0], "steps": [0], "errors": [10**log],
-                }  # fmt: skip
+                    "distribution": [0.0],
+                    "steps": [0],
+                    "errors": [10**log],
+                }
         return {}, values(found)
 
     return draw
@@ -307,8 +314,10 @@ def wide(rate: Design, beyond: Design, angle: Design, overlap: Design) -> Draw:
         for seed in range(10):
             limit = curve(theory_infinite_width.WIDTHS, one(random, rate))
             found[f"limit-s{seed}"] = {
-                "limit": limit, "beta": [1.0] * 6 + [0.45 + one(random, beyond)], "apart": 0.9,
-            }  # fmt: skip
+                "limit": limit,
+                "beta": [1.0] * 6 + [0.45 + one(random, beyond)],
+                "apart": 0.9,
+            }
             found[f"angles-s{seed}"] = {
                 "angle": [1.6] * 10 + [0.8 + one(random, angle)],
                 "overlap": [0.25] * 10 + [0.375 - one(random, overlap)],

@@ -17,7 +17,7 @@ import pytest
 from dgn_engine.experiments import Request, duality_48
 from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._grid import TrainedCell
-from dgn_engine.protocol.results import PlottedLine
+from dgn_engine.protocol.experiments import PlottedLine
 from dgn_engine.sweep.unit_results import Answers
 from tests.engine.experiments.forty_eight import CNN_PRINTED, EIGHT, FC_PRINTED, REGIMES
 from tests.engine.experiments.made_up import FULL, QUICK
@@ -352,11 +352,15 @@ def widths(slope: float, seeds: int, spread: float = 0.06) -> Draw:
             for width in (32, 64, 128, 256, 512):
                 values[f"{kind}w{width}-s{seed}"] = (
                     {
-                        "paths": [0.2] * 5, "weighted": [0.2] * 5, "sum": 0.0,
-                        "weighted_sum": 0.0, "product": 0.0, "distance": width**steep,
+                        "paths": [0.2] * 5,
+                        "weighted": [0.2] * 5,
+                        "sum": 0.0,
+                        "weighted_sum": 0.0,
+                        "product": 0.0,
+                        "distance": width**steep,
                     },
                     1.0,
-                )  # fmt: skip
+                )
         return {}, values
 
     return draw

@@ -16,7 +16,7 @@ from dgn_engine.experiments import Request, _grid, npf_nu
 from dgn_engine.experiments._accuracy_designs import ALONE, TEST_EXAMPLES
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments._published import printed
-from dgn_engine.protocol.results import PlottedLine, Printed
+from dgn_engine.protocol.experiments import PlottedLine, Printed
 from tests.engine.experiments.made_up import FULL
 from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
 
@@ -96,9 +96,13 @@ def agree(rates: Mapping[str, float], claims: Sequence[Any]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "prefix", "relu_less_fl"),
-    [(FC, "fc-adam-0.0001", 0.32 + 0.5), (FC, "fc-adam-0.0001", 0.32 - 0.5),
-     (GCONV, "gconv-adam-0.0003", 1.0), (GCONV, "gconv-adam-0.0003", -1.0)],
-)  # fmt: skip
+    [
+        (FC, "fc-adam-0.0001", 0.32 + 0.5),
+        (FC, "fc-adam-0.0001", 0.32 - 0.5),
+        (GCONV, "gconv-adam-0.0003", 1.0),
+        (GCONV, "gconv-adam-0.0003", -1.0),
+    ],
+)
 def test_table_2_where_its_claims_are_just_false(
     name: str, prefix: str, relu_less_fl: float
 ) -> None:
@@ -136,8 +140,10 @@ ARCH = "Arch-1 w=128 d=6 Adam MNIST"
 
 
 def arch(**means: float) -> dict[str, Printed]:
-    found = {f"Arch-1-adam-0.0001-{name.replace('_', '-')}": Printed(mean, 0.1)
-             for name, mean in means.items()}  # fmt: skip
+    found = {
+        f"Arch-1-adam-0.0001-{name.replace('_', '-')}": Printed(mean, 0.1)
+        for name, mean in means.items()
+    }
     for noise in ("labels", "pixels"):
         found[f"Arch-1-adam-0.0001-{noise}-gates"] = Printed(10.0, 0.1)
     return found
@@ -154,9 +160,13 @@ def test_workshop_table_4_where_its_claims_are_just_false(relu: float) -> None:
 
 def test_workshop_table_4_as_printed_is_held_as_often_as_the_power_says() -> None:
     columns = {
-        "ReLU": "ReLU", "DL": "Twin (decoupled)", "FR-II": "NPF(II)", "FR-DI": "NPF(DI)",
-        "FL": "NPF trained, true labels", "labels": "NPF trained, random labels",
-    }  # fmt: skip
+        "ReLU": "ReLU",
+        "DL": "Twin (decoupled)",
+        "FR-II": "NPF(II)",
+        "FR-DI": "NPF(DI)",
+        "FL": "NPF trained, true labels",
+        "labels": "NPF trained, random labels",
+    }
     means = arch(pixels=95.0)
     for name, column in columns.items():
         cell = printed("npf_workshop_table4", ARCH, column)

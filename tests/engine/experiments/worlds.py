@@ -16,7 +16,7 @@ from scipy.special import stdtr, stdtrit
 
 from dgn_engine.experiments import Request
 from dgn_engine.experiments import find_experiment as find
-from dgn_engine.protocol.results import Claim
+from dgn_engine.protocol.experiments import Claim
 from dgn_engine.sweep.unit_results import TrainedRun
 from tests.engine.experiments.made_up import MadeUpResults
 
@@ -44,10 +44,17 @@ def scored(best: float, last: float = math.nan, test: Sequence[float] = ()) -> T
     end = best if math.isnan(last) else last
     curve = test or (end,)
     return TrainedRun(
-        path=Path(), best=best / 100, last=end / 100, epochs=tuple(map(float, range(len(curve)))),
-        train=(1.0,), train_loss=(0.1,), test=tuple(a / 100 for a in curve), seconds=1.0,
-        diverged_at=None, test_examples=MANY,
-    )  # fmt: skip
+        path=Path(),
+        best=best / 100,
+        last=end / 100,
+        epochs=tuple(map(float, range(len(curve)))),
+        train=(1.0,),
+        train_loss=(0.1,),
+        test=tuple(a / 100 for a in curve),
+        seconds=1.0,
+        diverged_at=None,
+        test_examples=MANY,
+    )
 
 
 def judged(

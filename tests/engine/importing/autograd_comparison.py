@@ -47,11 +47,13 @@ def kernel(network: nn.Module, x: Tensor) -> Tensor:
         for logit in network(example[None]).reshape(-1):
             parts = torch.autograd.grad(logit, parameters, retain_graph=True, allow_unused=True)
             rows.append(
-                torch.cat([
-                    (torch.zeros_like(p) if g is None else g).reshape(-1)
-                    for p, g in zip(parameters, parts, strict=True)
-                ])
-            )  # fmt: skip
+                torch.cat(
+                    [
+                        (torch.zeros_like(p) if g is None else g).reshape(-1)
+                        for p, g in zip(parameters, parts, strict=True)
+                    ]
+                )
+            )
     jacobian = torch.stack(rows).reshape(len(x), -1, len(rows[0]))
     return torch.einsum("ncp,mcp->nm", jacobian, jacobian) / jacobian.shape[1]
 

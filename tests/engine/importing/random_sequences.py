@@ -19,12 +19,22 @@ from dgn_engine.protocol.file_reading import FileReading
 from tests.engine.importing.torch_networks import in_use
 
 WORDS: dict[str, tuple[str, float]] = {  # class → word, and the number that may follow it
-    "ReLU": ("relu", 0), "LeakyReLU": ("leaky_relu", 0.229166667), "ELU": ("elu", 0.7),
-    "CELU": ("celu", 1.3), "SELU": ("selu", 0), "GELU": ("gelu", 0), "SiLU": ("silu", 0),
-    "Mish": ("mish", 0), "ReLU6": ("relu6", 0), "Tanh": ("tanh", 0), "Sigmoid": ("sigmoid", 0),
-    "Softplus": ("softplus", 2.5), "Softsign": ("softsign", 0), "Hardtanh": ("hardtanh", 0),
+    "ReLU": ("relu", 0),
+    "LeakyReLU": ("leaky_relu", 0.229166667),
+    "ELU": ("elu", 0.7),
+    "CELU": ("celu", 1.3),
+    "SELU": ("selu", 0),
+    "GELU": ("gelu", 0),
+    "SiLU": ("silu", 0),
+    "Mish": ("mish", 0),
+    "ReLU6": ("relu6", 0),
+    "Tanh": ("tanh", 0),
+    "Sigmoid": ("sigmoid", 0),
+    "Softplus": ("softplus", 2.5),
+    "Softsign": ("softsign", 0),
+    "Hardtanh": ("hardtanh", 0),
     "Hardswish": ("hardswish", 0),
-}  # fmt: skip
+}
 UNSAID = (nn.GELU("tanh"), nn.Hardtanh(-2.0, 1.0), nn.Softplus(1.0, 1.0), nn.PReLU())
 SILENT = (nn.Dropout, nn.Dropout2d, nn.Identity, nn.Flatten, nn.Softmax, nn.LogSoftmax)
 WEIGHTED = (nn.Linear, nn.Conv2d)

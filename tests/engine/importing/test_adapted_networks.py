@@ -208,12 +208,22 @@ def test_tensors_that_are_not_those_of_the_nodes_are_refused(kind: str) -> None:
 EVERY_NODE = arch.Architecture(
     SHAPE,
     (
-        arch.Conv(1, 4, 3, 1, 2, circular=True), arch.MaxPool(3, 2, 1), arch.Fork(),
-        arch.Conv(4, 4, gated=False), arch.ChannelScale(4), arch.Skip(), arch.Conv(4, 4, 1, 1, 0),
-        arch.Merge(0.5, 2.0), arch.Gating(), arch.AveragePool(2, 1), arch.Conv(4, 6, 3, 2, 1),
-        arch.GlobalMaxPool(), arch.Dense(6, 5, factor=0.5), arch.Dense(5, 3, gated=False),
+        arch.Conv(1, 4, 3, 1, 2, circular=True),
+        arch.MaxPool(3, 2, 1),
+        arch.Fork(),
+        arch.Conv(4, 4, gated=False),
+        arch.ChannelScale(4),
+        arch.Skip(),
+        arch.Conv(4, 4, 1, 1, 0),
+        arch.Merge(0.5, 2.0),
+        arch.Gating(),
+        arch.AveragePool(2, 1),
+        arch.Conv(4, 6, 3, 2, 1),
+        arch.GlobalMaxPool(),
+        arch.Dense(6, 5, factor=0.5),
+        arch.Dense(5, 3, gated=False),
     ),
-)  # fmt: skip
+)
 JsonPath = tuple[str | int, ...]
 
 
@@ -323,9 +333,10 @@ def test_a_description_with_any_values_is_read_as_it_is_written_or_refused(
 def test_circular_padding_goes_around_a_map_once(padding: int) -> None:
     """torch.nn.functional.pad refuses more."""
     nodes = (
-        arch.Conv(1, 2, 3, 1, padding, circular=True), arch.GlobalAveragePool(),
+        arch.Conv(1, 2, 3, 1, padding, circular=True),
+        arch.GlobalAveragePool(),
         arch.Dense(2, 2, gated=False),
-    )  # fmt: skip
+    )
     if padding > SHAPE[1]:
         with pytest.raises(UserError, match="circular padding"):
             arch.Architecture(SHAPE, nodes)
@@ -339,9 +350,11 @@ def test_circular_padding_goes_around_a_map_once(padding: int) -> None:
 def test_a_factor_and_a_batchnorm_of_the_layers_are_written_in_the_weights() -> None:
     """Not in the nodes as well, which would count them twice."""
     nodes = (
-        arch.Conv(1, 2, normal=True), arch.Flatten(), arch.Dense(128, 5, factor=0.5),
+        arch.Conv(1, 2, normal=True),
+        arch.Flatten(),
+        arch.Dense(128, 5, factor=0.5),
         arch.Dense(5, 3, gated=False),
-    )  # fmt: skip
+    )
     stack = Stack(arch.Architecture(SHAPE, nodes), bias=True)
     stack.draw("kaiming", torch.Generator().manual_seed(0))
     listing = as_listing(AdaptedNetwork(stack, "Net of nets.py", True), "net.safetensors")

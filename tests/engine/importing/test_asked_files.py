@@ -36,8 +36,9 @@ def chain(*layers: nn.Module, inputs: int = 0) -> nn.Module:
 
 
 def dense(*between: nn.Module) -> nn.Module:
-    return chain(nn.Linear(6, 5), *(between or (nn.ReLU(),)), nn.Linear(5, 5), nn.ReLU(),
-                 nn.Linear(5, 3))  # fmt: skip
+    return chain(
+        nn.Linear(6, 5), *(between or (nn.ReLU(),)), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 3)
+    )
 
 
 def convolutional(pool: nn.Module, inputs: int, **numbers: Any) -> nn.Module:
@@ -45,8 +46,15 @@ def convolutional(pool: nn.Module, inputs: int, **numbers: Any) -> nn.Module:
 
 
 def norms_after() -> nn.Module:
-    return chain(nn.Linear(6, 5), nn.ReLU(), nn.BatchNorm1d(5), nn.Linear(5, 5), nn.ReLU(),
-                 nn.BatchNorm1d(5), nn.Linear(5, 3))  # fmt: skip
+    return chain(
+        nn.Linear(6, 5),
+        nn.ReLU(),
+        nn.BatchNorm1d(5),
+        nn.Linear(5, 5),
+        nn.ReLU(),
+        nn.BatchNorm1d(5),
+        nn.Linear(5, 3),
+    )
 
 
 def square() -> nn.Module:

@@ -211,19 +211,27 @@ def by_hand(reading: FileReading, weights: Sequence[Tensor], x: Tensor) -> Tenso
 def test_the_accuracy_of_a_reading_is_that_of_the_network_built_by_hand() -> None:
     network = in_use(
         nn.Sequential(
-            nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(4, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(24, 3),
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(4, 6, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(24, 3),
         )
-    )  # fmt: skip
+    )
     x = torch.randn(60, 1, 8, 8)
     with torch.no_grad():
         network[-1].bias -= network(x.double()).mean(0)  # type: ignore[index]  # every class occurs
     y = network(x.double()).argmax(1)
     listing = listed({f"net.{name}": each for name, each in network.state_dict().items()})
     weights = [each.float() for each in network.state_dict().values()]
-    known = [f for f in fitting_readings(listing, (1, 8, 8), x, y)
-             if f.reading.activation in ("relu", "tanh")]  # fmt: skip
+    known = [
+        f
+        for f in fitting_readings(listing, (1, 8, 8), x, y)
+        if f.reading.activation in ("relu", "tanh")
+    ]
     for fitting in known:
         right = (by_hand(fitting.reading, weights, x).argmax(1) == y).float().mean()
         assert fitting.accuracy == pytest.approx(float(right), abs=1e-6)

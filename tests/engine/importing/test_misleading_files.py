@@ -116,17 +116,19 @@ def test_what_misleads_is_asked_about(kind: str) -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "another network beside it": (
-        lambda: {"state_dict": sequence(), "best_state_dict": sequence()}, "--part best_state_dict",
+        lambda: {"state_dict": sequence(), "best_state_dict": sequence()},
+        "--part best_state_dict",
     ),
     "two folds": (
         lambda: {"fold0": sequence(), "fold1": {k: v + 1 for k, v in sequence().items()}},
         "--part fold0",
     ),
     "blocks of a ResNet": (
-        lambda: state(("stem", square()), ("res1", square()), ("head", nn.Linear(N, 3))), "--model",
+        lambda: state(("stem", square()), ("res1", square()), ("head", nn.Linear(N, 3))),
+        "--model",
     ),
     "a child that is no layer here": (WithNorm, "--model"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -30,11 +30,18 @@ def shown(saved: object, shape: tuple[int, ...] = SHAPE) -> ImportedNetwork:
 def lenet() -> nn.Module:
     return in_use(
         nn.Sequential(
-            nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-            nn.Linear(400, 12), nn.ReLU(), nn.Linear(12, 10),
+            nn.Conv2d(1, 6, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(400, 12),
+            nn.ReLU(),
+            nn.Linear(12, 10),
         )
-    )  # fmt: skip
+    )
 
 
 def test_lenet_has_the_gates_of_the_module() -> None:
@@ -49,9 +56,14 @@ def test_lenet_has_the_gates_of_the_module() -> None:
 
 def pooled(*more: nn.Module, inputs: int = 5) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 5, 3, padding=1), nn.ReLU(),
-        *more, nn.Flatten(), nn.Linear(inputs, 2),
-    )  # fmt: skip
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(4, 5, 3, padding=1),
+        nn.ReLU(),
+        *more,
+        nn.Flatten(),
+        nn.Linear(inputs, 2),
+    )
 
 
 @pytest.mark.parametrize(

@@ -197,14 +197,24 @@ class Drawing:
 
     def act(self) -> Piece:
         ways: list[Callable[[Tensor], Tensor]] = [
-            self.relu, nn.ReLU(), nn.ReLU(inplace=True), F.relu, torch.relu,
-            lambda z: z.relu(), lambda z: z.clamp(min=0), torch.relu_,
-        ]  # fmt: skip
+            self.relu,
+            nn.ReLU(),
+            nn.ReLU(inplace=True),
+            F.relu,
+            torch.relu,
+            lambda z: z.relu(),
+            lambda z: z.clamp(min=0),
+            torch.relu_,
+        ]
         if self.slopes and self.chance(0.5):
             ways = [
-                nn.LeakyReLU(self.coin.choice((0.1, 0.5))), torch.abs, nn.PReLU(init=0.3),
-                lambda z: F.leaky_relu(z, 0.2), lambda z: abs(z), nn.LeakyReLU(0.3, inplace=True),
-            ]  # fmt: skip
+                nn.LeakyReLU(self.coin.choice((0.1, 0.5))),
+                torch.abs,
+                nn.PReLU(init=0.3),
+                lambda z: F.leaky_relu(z, 0.2),
+                lambda z: abs(z),
+                nn.LeakyReLU(0.3, inplace=True),
+            ]
         return Act(self.coin.choice(ways))
 
     def norm(self, shape: Shape) -> nn.Module:
@@ -251,17 +261,22 @@ class Drawing:
 
     def pool(self) -> Piece:
         ways: list[tuple[Callable[[Tensor], Tensor], bool]] = [
-            (nn.MaxPool2d(2), True), (nn.MaxPool2d(3, 2, 1), True), (nn.AvgPool2d(2), False),
-            (lambda z: F.max_pool2d(z, 2, 1), True), (lambda z: F.avg_pool2d(z, 2, 1), False),
+            (nn.MaxPool2d(2), True),
+            (nn.MaxPool2d(3, 2, 1), True),
+            (nn.AvgPool2d(2), False),
+            (lambda z: F.max_pool2d(z, 2, 1), True),
+            (lambda z: F.avg_pool2d(z, 2, 1), False),
             (nn.AdaptiveAvgPool2d((2, 2)), False),
-        ]  # fmt: skip
+        ]
         return Pooling(*self.coin.choice(ways))
 
     def end_of_maps(self) -> list[Piece]:
         flat: list[Callable[[Tensor], Tensor]] = [
-            nn.Flatten(), lambda z: z.view(z.size(0), -1), lambda z: torch.flatten(z, 1),
+            nn.Flatten(),
+            lambda z: z.view(z.size(0), -1),
+            lambda z: torch.flatten(z, 1),
             lambda z: z.reshape(z.shape[0], -1),
-        ]  # fmt: skip
+        ]
         flatten = Pooling(self.coin.choice(flat), largest=True)
         ways: list[list[Piece]] = [
             [flatten],

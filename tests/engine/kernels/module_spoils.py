@@ -139,13 +139,26 @@ class Apart(Piece):
 def foreign(row: Row, draw: Drawing) -> Row:
     """A call that no gated network has, anywhere."""
     ways: list[Callable[[Tensor], Tensor]] = [
-        torch.tanh, F.gelu, F.relu6, F.softplus, F.elu, torch.sin,
-        lambda z: torch.cat([z[:, :1], z[:, 1:]], 1), lambda z: z * z, lambda z: z.flip(1),
-        lambda z: z - z.mean(1, keepdim=True), lambda z: z.transpose(0, 1).transpose(0, 1),
-        lambda z: F.dropout(z, 0.5), lambda z: z.masked_fill(z < 0, 0.0), lambda z: z / 2,
-        lambda z: torch.where(z > 0, z, 0 * z), lambda z: torch.maximum(z, 0 * z), lambda z: -z,
-        lambda z: z * (z > 0), lambda z: z if float(z.detach().sum()) > 0 else -z,
-    ]  # fmt: skip
+        torch.tanh,
+        F.gelu,
+        F.relu6,
+        F.softplus,
+        F.elu,
+        torch.sin,
+        lambda z: torch.cat([z[:, :1], z[:, 1:]], 1),
+        lambda z: z * z,
+        lambda z: z.flip(1),
+        lambda z: z - z.mean(1, keepdim=True),
+        lambda z: z.transpose(0, 1).transpose(0, 1),
+        lambda z: F.dropout(z, 0.5),
+        lambda z: z.masked_fill(z < 0, 0.0),
+        lambda z: z / 2,
+        lambda z: torch.where(z > 0, z, 0 * z),
+        lambda z: torch.maximum(z, 0 * z),
+        lambda z: -z,
+        lambda z: z * (z > 0),
+        lambda z: z if float(z.detach().sum()) > 0 else -z,
+    ]
     pieces: list[nn.Module] = list(row.pieces)
     piece = Detached(draw.coin.choice(("detach", "data", "no_grad")))
     added = piece if draw.chance(0.2) else Apart(draw.coin.choice(ways))

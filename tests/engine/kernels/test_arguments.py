@@ -97,10 +97,13 @@ def _masks(tensors: Any) -> Bad:
     yield "too many", [*tensors, tensors[0]]
     yield "nothing", None
     for label, one in (
-        ("numpy", tensors[0].numpy()), ("floats", tensors[0].double()),
-        ("an example less", tensors[0][:-1]), ("a position less", tensors[0][..., :-1]),
-        ("negative", tensors[0] - 100), ("beyond the map", tensors[0] + 10_000),
-    ):  # fmt: skip
+        ("numpy", tensors[0].numpy()),
+        ("floats", tensors[0].double()),
+        ("an example less", tensors[0][:-1]),
+        ("a position less", tensors[0][..., :-1]),
+        ("negative", tensors[0] - 100),
+        ("beyond the map", tensors[0] + 10_000),
+    ):
         yield label, [one, *tensors[1:]]
 
 
@@ -295,18 +298,29 @@ BAD: dict[str, Callable[[Any], Bad]] = {
 MORE: dict[tuple[str, str], Callable[[Any], Bad]] = {
     ("SharedKernels", "network"): _given,
     ("SharedKernels", "x"): _of_the_network,
-    ("class_targets", "labels"): lambda labels: iter([
-        *_labels(labels), ("negative", labels - 1), ("too many", labels + 1),
-    ]),
+    ("class_targets", "labels"): lambda labels: iter(
+        [
+            *_labels(labels),
+            ("negative", labels - 1),
+            ("too many", labels + 1),
+        ]
+    ),
     ("gated_limit", "beta"): lambda beta: iter(
-        pair for pair in _positive(beta) if pair[1] is not None  # hard gates have none
+        pair
+        for pair in _positive(beta)
+        if pair[1] is not None  # hard gates have none
     ),
     ("expected_feature_kernel", "sigmas"): lambda sigmas: iter(
-        pair for pair in BAD["sigmas"](sigmas) if pair[1] is not None  # those of the weights
+        pair
+        for pair in BAD["sigmas"](sigmas)
+        if pair[1] is not None  # those of the weights
     ),
-    ("contradictory_examples", "labels"): lambda labels: iter([
-        *_labels(labels), ("one too few", labels[:-1]),
-    ]),
+    ("contradictory_examples", "labels"): lambda labels: iter(
+        [
+            *_labels(labels),
+            ("one too few", labels[:-1]),
+        ]
+    ),
     ("convolutional_limit", "x"): _of_the_network,
     # A module of one's own may take whole numbers, and any shape: what it cannot take it refuses.
     ("empirical_ntk", "other"): lambda x: _examples(x),
@@ -322,7 +336,7 @@ MORE: dict[tuple[str, str], Callable[[Any], Bad]] = {
     ("tangent_kernels", "network"): _given,
     ("tangent_kernels", "x"): _of_the_network,
     ("tangent_operator", "x"): _of_the_network,
-}  # fmt: skip
+}
 # Words that only end a sentence.
 FREE = {"more"}
 

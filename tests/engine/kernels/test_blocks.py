@@ -117,10 +117,13 @@ CONVOLUTIONAL = {
     "pooled": (Conv(2, 1), Conv(1, 1), GlobalAveragePool(), Dense(1, 1, gated=False)),
     "flattened": (Conv(2, 1), Flatten(), Dense(12, 1), Dense(1, 1, gated=False)),
     "dense after pooling": (
-        Conv(2, 1, circular=True), GlobalAveragePool(), Dense(1, 1), Dense(1, 1),
+        Conv(2, 1, circular=True),
+        GlobalAveragePool(),
+        Dense(1, 1),
+        Dense(1, 1),
         Dense(1, 1, gated=False),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(CONVOLUTIONAL))

@@ -79,14 +79,32 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
 
 
 PLAIN_BLOCKS = (
-    Dense(2, 1), Fork(), Dense(1, 2), Dense(2, 1), Merge(pre=0.7, post=1.3),
-    Fork(), Dense(1, 1), Merge(), Dense(1, 2), Dense(2, 1, gated=False),
-)  # fmt: skip
-GATED_SUMS = (  # projected and plain skips, ungated ends of blocks, gates after the additions
-    Dense(2, 1), Fork(), Dense(1, 2, gated=False), Skip(), Dense(1, 2, gated=False), Merge(pre=0.7),
-    Gating(), Fork(), Dense(2, 1), Dense(1, 2, gated=False), Merge(post=1.3), Gating(),
+    Dense(2, 1),
+    Fork(),
+    Dense(1, 2),
+    Dense(2, 1),
+    Merge(pre=0.7, post=1.3),
+    Fork(),
+    Dense(1, 1),
+    Merge(),
+    Dense(1, 2),
     Dense(2, 1, gated=False),
-)  # fmt: skip
+)
+GATED_SUMS = (  # projected and plain skips, ungated ends of blocks, gates after the additions
+    Dense(2, 1),
+    Fork(),
+    Dense(1, 2, gated=False),
+    Skip(),
+    Dense(1, 2, gated=False),
+    Merge(pre=0.7),
+    Gating(),
+    Fork(),
+    Dense(2, 1),
+    Dense(1, 2, gated=False),
+    Merge(post=1.3),
+    Gating(),
+    Dense(2, 1, gated=False),
+)
 
 
 def mean_over_signs(

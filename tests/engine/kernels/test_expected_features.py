@@ -54,9 +54,12 @@ def with_feature_biases() -> GatedNetwork:
 
 
 KINDS = {
-    "plain": gated, "permuted and rotated": permuted, "tiled": tiled,
-    "linear features, ones": linear, "feature biases": with_feature_biases,
-}  # fmt: skip
+    "plain": gated,
+    "permuted and rotated": permuted,
+    "tiled": tiled,
+    "linear features, ones": linear,
+    "feature biases": with_feature_biases,
+}
 
 
 def mean_over_signs(network: GatedNetwork, x: Tensor, other: Tensor | None = None) -> Tensor:

@@ -74,9 +74,13 @@ def test_flow_is_the_solution_of_the_differential_equation() -> None:
     found = k.gradient_flow(targets=model.y, times=times, **model.kernels("full"))
     solved = solve_ivp(
         lambda _, theta: -model.slope(torch.from_numpy(theta)).numpy(),
-        (0, times[-1]), np.zeros(model.J.shape[2]), t_eval=times, rtol=1e-10, atol=1e-12,
+        (0, times[-1]),
+        np.zeros(model.J.shape[2]),
+        t_eval=times,
+        rtol=1e-10,
+        atol=1e-12,
         method="DOP853",
-    )  # fmt: skip
+    )
     assert found.test is not None
     for place in range(3):
         expected = model.outputs(torch.from_numpy(solved.y[:, place]))
@@ -175,9 +179,11 @@ def test_what_is_no_kernel_of_these_examples_is_refused() -> None:
         with pytest.raises(ValueError, match=message):
             k.gradient_flow(**asked)
     for message, rate, steps in (
-        ("rate is 0", 0, (1,)), ("steps is", 0.1, (-1,)), ("steps is", 0.1, (1.5,)),
+        ("rate is 0", 0, (1,)),
+        ("steps is", 0.1, (-1,)),
+        ("steps is", 0.1, (1.5,)),
         ("steps is", 0.1, ()),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=message):
             k.gradient_descent(K, y, rate, steps)  # type: ignore[arg-type]  # as users may
 

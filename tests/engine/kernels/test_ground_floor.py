@@ -19,8 +19,11 @@ def loaded_by(code: str, folder: Path) -> list[str]:
     """Modules of ours that a fresh interpreter has loaded after `code`."""
     ran = subprocess.run(
         [sys.executable, "-P", "-c", code + COUNT],
-        capture_output=True, text=True, check=True, cwd=folder,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
+    )
     return ran.stdout.splitlines()[-1].split()
 
 

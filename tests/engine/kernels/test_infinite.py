@@ -160,12 +160,16 @@ def test_the_diagonal_is_the_one_dimensional_moment() -> None:
 
 NETS = {
     "conv-gap": (Conv(2, 1), Conv(1, 1), GlobalAveragePool(), Dense(1, 1, gated=False)),
-    "circular": (Conv(2, 1, circular=True), Conv(1, 1), GlobalAveragePool(),
-                 Dense(1, 1, gated=False)),
+    "circular": (
+        Conv(2, 1, circular=True),
+        Conv(1, 1),
+        GlobalAveragePool(),
+        Dense(1, 1, gated=False),
+    ),
     "stride": (Conv(2, 1, stride=2), Conv(1, 1), GlobalAveragePool(), Dense(1, 1, gated=False)),
     "flatten": (Conv(2, 1), Conv(1, 1), Flatten(), Dense(12, 1, gated=False)),
     "dense": (Conv(2, 1), Conv(1, 1), GlobalAveragePool(), Dense(1, 1), Dense(1, 1, gated=False)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(NETS))

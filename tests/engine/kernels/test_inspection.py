@@ -26,8 +26,9 @@ from tests.engine.importing.torch_networks import arrays_of, found_in, narrow_re
 @pytest.fixture
 def dense(tmp_path: Path) -> Path:
     torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 9), nn.ReLU(),
-                            nn.Linear(9, 10))  # fmt: skip
+    network = nn.Sequential(
+        nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 9), nn.ReLU(), nn.Linear(9, 10)
+    )
     path = tmp_path / "trained.pt"
     torch.save(network.state_dict(), path)
     return path

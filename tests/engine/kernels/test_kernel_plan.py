@@ -74,8 +74,12 @@ def test_what_does_not_fit_is_left_out_and_the_rest_is_as_in_a_whole_report() ->
     whole = kernel_arrays(network, x, labels, KernelSettings())
     left = {"npk", "overlap", "sensitive"}
     assert set(plan.settings["left_out"]) == {
-        *left, "eigenvalues", "eigenvalues_overlap", "eigenvalues_sensitive", "nu",
-    }  # fmt: skip
+        *left,
+        "eigenvalues",
+        "eigenvalues_overlap",
+        "eigenvalues_sensitive",
+        "nu",
+    }
     assert set(whole) - set(arrays) == {
         name for name in whole if kernel_of(name) in left or name.startswith("nu")
     }

@@ -68,8 +68,11 @@ def test_a_product_with_a_kernel_that_is_never_held_keeps_to_its_budget(seed: in
 
 def convolutional(dtype: torch.dtype = torch.float64) -> GatedNetwork:
     nodes = (
-        Conv(3, 64), Conv(64, 64), GlobalAveragePool(), Dense(64, 10, gated=False),
-    )  # fmt: skip
+        Conv(3, 64),
+        Conv(64, 64),
+        GlobalAveragePool(),
+        Dense(64, 10, gated=False),
+    )
     return GatedNetwork(Architecture((3, 6, 6), nodes)).to(dtype)
 
 
@@ -108,14 +111,24 @@ def test_the_bound_holds_for_a_module_with_trained_slopes_and_normalisations(
     gram.onednn_is_faster()
     torch.manual_seed(0)
     maps = (
-        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.PReLU(16),
-        nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(144, 5),
-    )  # fmt: skip
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.PReLU(16),
+        nn.Conv2d(16, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(144, 5),
+    )
     vectors = (
-        nn.Linear(50, 200), nn.BatchNorm1d(200), nn.PReLU(),
-        nn.Linear(200, 200), nn.LeakyReLU(), nn.Linear(200, 10),
-    )  # fmt: skip
+        nn.Linear(50, 200),
+        nn.BatchNorm1d(200),
+        nn.PReLU(),
+        nn.Linear(200, 200),
+        nn.LeakyReLU(),
+        nn.Linear(200, 10),
+    )
     settings = KernelSettings(logits, memory_bytes=1 << 40)
     for layers, n, shape in ((maps, 8, (3, 6, 6)), (vectors, 80, (50,))):
         network = k.adapt(nn.Sequential(*layers).double().eval(), shape)

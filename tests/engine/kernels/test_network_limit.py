@@ -127,11 +127,23 @@ def test_a_dense_residual_limit_is_that_of_neural_tangents() -> None:
     hidden = (Fork(), Gating(), Dense(1, 1), Dense(1, 1, gated=False), Merge(), Gating())
     architecture = Architecture((5,), (Dense(5, 1, gated=False), *hidden, LAST))
     found = k.network_limit(architecture, drawn(0, 4, 5), drawn(1, 3, 5), 1.3, 0.2).tangent
-    equal(found, [
-        3.321214022526939, 1.6736427769943634, 4.711422237588163, 0.494059538350995,
-        4.987909229204934, 0.3230978156047887, 0.9796684708204613, 2.67308421413597,
-        0.5758177874648225, 0.8106537526957032, 3.2906314167101067, 0.3331128960005178,
-    ])  # fmt: skip
+    equal(
+        found,
+        [
+            3.321214022526939,
+            1.6736427769943634,
+            4.711422237588163,
+            0.494059538350995,
+            4.987909229204934,
+            0.3230978156047887,
+            0.9796684708204613,
+            2.67308421413597,
+            0.5758177874648225,
+            0.8106537526957032,
+            3.2906314167101067,
+            0.3331128960005178,
+        ],
+    )
 
 
 def test_without_pooling_in_between_it_is_the_convolutional_limit_in_other_units() -> None:
@@ -201,10 +213,16 @@ def within_error(draws: list[Tensor], limit: Tensor, finite: float) -> None:
 WIDE: dict[str, Callable[[int], tuple[Node, ...]]] = {
     "biases": lambda w: (Dense(12, w), Dense(w, w), Dense(w, 1, gated=False)),
     "blocks and averages": lambda w: (
-        Conv(3, w), AveragePool(1, 1), Fork(), Conv(w, w), Conv(w, w, gated=False), Merge(pre=0.6),
-        GlobalAveragePool(), Dense(w, 1, gated=False),
+        Conv(3, w),
+        AveragePool(1, 1),
+        Fork(),
+        Conv(w, w),
+        Conv(w, w, gated=False),
+        Merge(pre=0.6),
+        GlobalAveragePool(),
+        Dense(w, 1, gated=False),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", list(WIDE))
@@ -288,14 +306,18 @@ def test_a_block_of_the_gated_limit_is_the_corner_of_both() -> None:
 REFUSED: list[tuple[tuple[Node, ...], str]] = [
     ((FIRST, MaxPool(), Flatten(), Dense(4, 1, gated=False)), "largest of correlated Gaussians"),
     ((FIRST, GlobalMaxPool(), LAST), "max pooling has no closed form"),
-    ((FIRST, Fork(), conv(), conv(gated=False), Merge(), Gating(), GlobalAveragePool(), LAST),
-     "Project the skip"),
+    (
+        (FIRST, Fork(), conv(), conv(gated=False), Merge(), Gating(), GlobalAveragePool(), LAST),
+        "Project the skip",
+    ),
     ((FIRST, Fork(), conv(), Merge(), GlobalAveragePool(), LAST), "both end behind gates"),
-    ((conv(2, gated=False), ChannelScale(1), Gating(), GlobalAveragePool(), LAST),
-     "scaled channels"),
+    (
+        (conv(2, gated=False), ChannelScale(1), Gating(), GlobalAveragePool(), LAST),
+        "scaled channels",
+    ),
     ((Conv(2, 1, normal=True), GlobalAveragePool(), LAST), "batch normalisation"),
     ((FIRST, GlobalAveragePool(), Dense(1, 1, factor=0.5), LAST), "factor 0.5"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("nodes", "words"), REFUSED, ids=[words for _, words in REFUSED])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.notebook_runner import code_cells, notebook, outputs_of
+from documentation.notebook_runner import code_cells, notebook, outputs_of
 
 ROOT = Path(__file__).parents[3]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))

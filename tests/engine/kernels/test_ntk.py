@@ -150,8 +150,11 @@ def test_a_rectangular_block_is_a_block_of_the_square_kernel(
     x = images(network.architecture, 5)
     square = k.tangent_kernels(network, x, mode)
     block = k.tangent_kernels(network, x[:3], mode, other=x[3:])
-    for whole, part in ((square.value, block.value), (square.feature, block.feature),
-                        (square.cross, block.cross)):  # fmt: skip
+    for whole, part in (
+        (square.value, block.value),
+        (square.feature, block.feature),
+        (square.cross, block.cross),
+    ):
         assert (whole is None) == (part is None)
         if whole is not None and part is not None:
             corner = whole[:3, :, 3:] if mode == "full" else whole[..., :3, 3:]
@@ -227,16 +230,27 @@ def test_more_examples_and_larger_networks_cost_more() -> None:
 NORMALISED: dict[str, Architecture] = {
     "small-maps": Architecture(  # pairs of positions cost less than gradients
         (2, 2, 2),
-        (Conv(2, 9, normal=True), Conv(9, 8, normal=True), GlobalAveragePool(),
-         Dense(8, 2, gated=False, factor=0.125)),
+        (
+            Conv(2, 9, normal=True),
+            Conv(9, 8, normal=True),
+            GlobalAveragePool(),
+            Dense(8, 2, gated=False, factor=0.125),
+        ),
     ),
     "large-maps": Architecture(
         (1, 5, 5),
-        (Conv(1, 2, normal=True), Fork(), Conv(2, 2, normal=True), Merge(), GlobalMaxPool(),
-         Dense(2, 3, factor=3.0), Dense(3, 2, gated=False, factor=0.125)),
+        (
+            Conv(1, 2, normal=True),
+            Fork(),
+            Conv(2, 2, normal=True),
+            Merge(),
+            GlobalMaxPool(),
+            Dense(2, 3, factor=3.0),
+            Dense(3, 2, gated=False, factor=0.125),
+        ),
     ),
     "dense": Architecture((3,), (Dense(3, 4, factor=0.2), Dense(4, 2, gated=False, factor=5.0))),
-}  # fmt: skip
+}
 
 
 def learnt(name: str, *, bias: bool, own: bool, soft: bool) -> GatedNetwork:

@@ -118,9 +118,11 @@ def test_the_operator_is_over_what_trains(trains: Any) -> None:
 @pytest.mark.parametrize("folded", [False, True])
 def test_the_operator_is_over_the_parameters_behind_what_is_folded(folded: bool) -> None:
     layers = (
-        Conv(1, 3, normal=True), Conv(3, 2, normal=True), GlobalAveragePool(),
+        Conv(1, 3, normal=True),
+        Conv(3, 2, normal=True),
+        GlobalAveragePool(),
         Dense(2, 2, gated=False, factor=0.5),
-    )  # fmt: skip
+    )
     network = make_network(Architecture((1, 4, 4), layers), own=False, soft=True)
     x = images(network.architecture, N)
     expected = k.tangent_kernels(network, x, folded=folded).whole
@@ -239,7 +241,12 @@ def test_imaginary_parts_are_not_dropped_in_silence() -> None:
 def test_products_are_those_of_an_adapted_module() -> None:
     torch.manual_seed(0)
     module = torch.nn.Sequential(
-        torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.BatchNorm2d(3), torch.nn.ReLU(),
-        torch.nn.Flatten(), torch.nn.Linear(48, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2),
-    )  # fmt: skip
+        torch.nn.Conv2d(1, 3, 3, padding=1),
+        torch.nn.BatchNorm2d(3),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(48, 4),
+        torch.nn.ReLU(),
+        torch.nn.Linear(4, 2),
+    )
     check_tangent(k.adapt(module.double().eval(), (1, 4, 4)))

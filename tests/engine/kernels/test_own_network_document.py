@@ -16,8 +16,13 @@ import pytest
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "own-network.md").read_text("utf-8")
 BLOCK = re.compile(r'^```(\w+)(?: title="(.+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-SECTIONS = ("An MLP", "A torchvision ResNet", "A residual network of your own",
-            "A transformer block, K only", "From the command line")  # fmt: skip
+SECTIONS = (
+    "An MLP",
+    "A torchvision ResNet",
+    "A residual network of your own",
+    "A transformer block, K only",
+    "From the command line",
+)
 
 
 def commands(block: str) -> list[tuple[str, list[str]]]:

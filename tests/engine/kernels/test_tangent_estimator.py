@@ -19,10 +19,16 @@ MANY = {
     ),
     "blocks": Architecture(
         (3,),
-        (Dense(3, 4), Fork(), Dense(4, 4, gated=False), Merge(), Gating(),
-         Dense(4, 6, gated=False)),
+        (
+            Dense(3, 4),
+            Fork(),
+            Dense(4, 4, gated=False),
+            Merge(),
+            Gating(),
+            Dense(4, 6, gated=False),
+        ),
     ),
-}  # fmt: skip
+}
 
 
 def networks() -> dict[str, GatedNetwork]:

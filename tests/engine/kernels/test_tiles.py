@@ -63,12 +63,14 @@ def logits_of(network: torch.nn.Module, parameters: Sequence[Tensor], x: Tensor)
             for logit in logits
         ]
         flat = [
-            torch.cat([
-                (torch.zeros_like(p) if s is None else s).flatten()
-                for p, s in zip(parameters, slope, strict=True)
-            ])
+            torch.cat(
+                [
+                    (torch.zeros_like(p) if s is None else s).flatten()
+                    for p, s in zip(parameters, slope, strict=True)
+                ]
+            )
             for slope in slopes
-        ]  # fmt: skip
+        ]
         rows.append(torch.stack(flat))
     return torch.stack(rows)
 
@@ -160,9 +162,16 @@ def test_pairs_are_tiled_row_by_row_and_bounded() -> None:
     numbers = recursion.pair_numbers(chain)
     tiles = list(recursion._tiles(chain, gram.KernelBlock.whole(5), 8, 2 * 8 * numbers))
     by_hand = [
-        (0, (0, 2)), (0, (2, 4)), (0, (4, 5)), (1, (1, 3)), (1, (3, 5)),
-        (2, (2, 4)), (2, (4, 5)), (3, (3, 5)), (4, (4, 5)),
-    ]  # fmt: skip
+        (0, (0, 2)),
+        (0, (2, 4)),
+        (0, (4, 5)),
+        (1, (1, 3)),
+        (1, (3, 5)),
+        (2, (2, 4)),
+        (2, (4, 5)),
+        (3, (3, 5)),
+        (4, (4, 5)),
+    ]
     assert [(row, (columns.start, columns.stop)) for row, columns in tiles] == by_hand
     assert (
         len(list(recursion._tiles(chain, gram.KernelBlock.whole(5), 8, 2 * 8 * numbers - 1))) == 15

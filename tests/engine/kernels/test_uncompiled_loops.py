@@ -70,9 +70,12 @@ def test_bits_give_the_plain_path_kernel(
 @pytest.mark.parametrize("first", WINDOWS)
 def test_slabs_give_the_plain_limit_kernel(first: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = (
-        first, Conv(3, 3, circular=first.circular), GlobalAveragePool(), Dense(3, 2),
+        first,
+        Conv(3, 3, circular=first.circular),
+        GlobalAveragePool(),
+        Dense(3, 2),
         Dense(2, 1, gated=False),
-    )  # fmt: skip
+    )
     architecture = Architecture((2, 4, 4), nodes)
     x = images(architecture, 3)
     x[1] = -x[0]  # correlations below zero, down to minus one

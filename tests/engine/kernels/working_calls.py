@@ -75,9 +75,12 @@ def a_target() -> Tensor:
 def _trajectory() -> Call:
     start = torch.zeros(N, dtype=torch.float64)
     return {
-        "kernel": a_kernel(), "targets": a_target(), "block": a_kernel()[:2], "initial": start,
+        "kernel": a_kernel(),
+        "targets": a_target(),
+        "block": a_kernel()[:2],
+        "initial": start,
         "initial_test": start[:2],
-    }  # fmt: skip
+    }
 
 
 def _network(**more: Any) -> Call:

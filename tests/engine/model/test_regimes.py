@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured, RegimeSwapped
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.regimes._regime import GROUPS
 from dgn_engine.session.known_plug_ins import regime_entries

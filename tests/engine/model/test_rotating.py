@@ -9,7 +9,7 @@ import torch
 
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Rewired
+from dgn_engine.protocol.training import Rewired
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import LogLine, decode_line, encode_line, event_of
 from dgn_engine.training.run_snapshot import capture, restore

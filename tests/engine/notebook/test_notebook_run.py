@@ -126,6 +126,12 @@ def test_a_panel_is_a_figure(run: Any) -> None:
         run.figure("spectre")
     with pytest.raises(UserError, match="wide is no setting of a figure"):
         run.figure("spectrum", wide=3)
+    assert run.figure("spectrum", step=np.int64(2)).get_size_inches()[0] == pytest.approx(6.75)
+    for step in ("2", 2.0, ("0", "2")):
+        with pytest.raises(UserError, match="is no step"):
+            run.figure("spectrum", step=step)
+    with pytest.raises(UserError, match="There is no run"):
+        dgn.figure("x" * 300, "spectrum")
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:

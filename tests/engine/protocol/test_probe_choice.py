@@ -19,10 +19,13 @@ from dgn_engine.protocol.probe_choice import ProbeChoice, packed, unpacked
         ("classes 3, 8", ProbeChoice(classes=("3", "8")), "classes 3, 8"),
         ("classes 3", ProbeChoice(classes=("3",)), "class 3"),
         (" rows 5,0,5 ;", ProbeChoice(rows=(5, 0)), "2 chosen by hand"),
-        ("rows 1,2; drawn ab-_", ProbeChoice(rows=(1, 2), drawn=("ab-_",)),
-         "2 chosen by hand, and 1 drawn"),
+        (
+            "rows 1,2; drawn ab-_",
+            ProbeChoice(rows=(1, 2), drawn=("ab-_",)),
+            "2 chosen by hand, and 1 drawn",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_choice_is_read_from_its_text_and_written_again(
     text: str, choice: ProbeChoice, words: str
 ) -> None:
@@ -49,7 +52,11 @@ def test_a_drawn_example_is_packed_and_unpacked_and_never_more_than_its_shape() 
     pixels = np.random.default_rng(0).integers(0, 256, (1, 8, 8)).astype(np.uint8)
     np.testing.assert_array_equal(unpacked(packed(pixels), (1, 8, 8)), pixels)
     bomb = base64.urlsafe_b64encode(zlib.compress(bytes(1 << 24))).decode()
-    for word, shape in ((packed(pixels), (1, 8, 9)), ("!!", (1, 8, 8)), ("", (1, 1, 1)),
-                        (bomb, (1, 8, 8))):  # fmt: skip
+    for word, shape in (
+        (packed(pixels), (1, 8, 9)),
+        ("!!", (1, 8, 8)),
+        ("", (1, 1, 1)),
+        (bomb, (1, 8, 8)),
+    ):
         with pytest.raises(UserError, match="no picture of"):
             unpacked(word, shape)

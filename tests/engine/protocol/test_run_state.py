@@ -8,17 +8,38 @@ from functools import reduce
 import pytest
 
 from dgn_engine.config import GatingConfig, RunConfig
-from dgn_engine.protocol import events as told
+from dgn_engine.protocol.branches import ComparisonClosed, ComparisonOpened
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
-from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
+from dgn_engine.protocol.messages import (
+    EngineAnswered,
+    EngineReady,
+    EngineSilent,
+    Event,
+    Stopped,
+    Working,
+)
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import HistoryReplayed, RunShown
+from dgn_engine.protocol.training import (
+    Diverged,
+    Finished,
+    Measured,
+    Paused,
+    RegimeSwapped,
+    Rewired,
+    Running,
+    RunStarted,
+    SettingChanged,
+    UndoChanged,
+)
+from dgn_engine.protocol.watching import ProbeSet
 
 REGIMES = (
     RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
     RegimeEntry("FL", "FL", "", False, soft=False, trains_feature=False, takes_gates=True),
 )
-READY = told.EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13")
-STARTED = told.RunStarted(
+READY = EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13")
+STARTED = RunStarted(
     run=1,
     config=RunConfig(),
     regime="DL",
@@ -32,25 +53,25 @@ STARTED = told.RunStarted(
     classes=10,
     steps_per_epoch=10,
     total_steps=0,
-    probe_set=told.ProbeSet((), (), (), ""),
+    probe_set=ProbeSet((), (), (), ""),
     paused=False,
 )
-SWAPPED = told.RegimeSwapped(6, "DL", "FL", (), (), (), (), source="x.pt", parameters_feature=7)
-SHOWN = told.RunShown("20260101-a", "finished", 50)
-COMPARED = told.ComparisonOpened("x.pt", "", "ReLU", ())
+SWAPPED = RegimeSwapped(6, "DL", "FL", (), (), (), (), source="x.pt", parameters_feature=7)
+SHOWN = RunShown("20260101-a", "finished", 50)
+COMPARED = ComparisonOpened("x.pt", "", "ReLU", ())
 
 
-def after(*events: told.Event) -> RunState:
+def after(*events: Event) -> RunState:
     return reduce(RunState.after, events, RunState())
 
 
 def test_commands_are_obeyed_once_the_engine_is_ready() -> None:
     assert not RunState().ready
     assert after(READY).ready
-    assert not after(READY, told.Stopped()).ready
+    assert not after(READY, Stopped()).ready
     assert after(READY, EngineSilent(12.0)).silent
     assert not after(READY, EngineSilent(12.0), EngineAnswered(60.0)).silent
-    assert not after(READY, EngineSilent(12.0), told.Stopped()).silent
+    assert not after(READY, EngineSilent(12.0), Stopped()).silent
 
 
 def test_a_run_begins_with_the_settings_of_its_configuration() -> None:
@@ -68,13 +89,13 @@ def test_a_run_may_begin_paused() -> None:
 @pytest.mark.parametrize(
     ("event", "phase"),
     [
-        (told.Running(5), "running"),
-        (told.Paused(5), "paused"),
-        (told.Finished(5), "finished"),
-        (told.Diverged(5), "paused"),
+        (Running(5), "running"),
+        (Paused(5), "paused"),
+        (Finished(5), "finished"),
+        (Diverged(5), "paused"),
     ],
 )
-def test_the_phase_and_the_step_are_those_of_the_last_event(event: told.Event, phase: str) -> None:
+def test_the_phase_and_the_step_are_those_of_the_last_event(event: Event, phase: str) -> None:
     state = after(READY, STARTED, event)
     assert (state.phase, state.step) == (phase, 5)
     assert state.has_run
@@ -85,8 +106,8 @@ def test_every_setting_in_force_is_in_the_current_configuration() -> None:
     config = after(
         READY,
         STARTED,
-        told.SettingChanged(5, 0.01, 9.0, "random", 60.0),
-        told.Rewired(6, (2, 1, 0), (1, 0, 0), (0, 0, 2)),
+        SettingChanged(5, 0.01, 9.0, "random", 60.0),
+        Rewired(6, (2, 1, 0), (1, 0, 0), (0, 0, 2)),
         SWAPPED,
     ).current_config()
     assert config is not None
@@ -116,7 +137,7 @@ def test_gates_come_from_the_configured_file_where_the_regime_takes_gates(
 
 
 def test_another_run_begins_with_nothing_of_the_one_before() -> None:
-    before = (SWAPPED, COMPARED, told.UndoChanged("regime FL"), told.Diverged(7), SHOWN)
+    before = (SWAPPED, COMPARED, UndoChanged("regime FL"), Diverged(7), SHOWN)
     second = replace(STARTED, run=2)
     assert after(READY, STARTED, *before, second) == after(READY, second)
 
@@ -128,12 +149,12 @@ def test_a_recorded_run_that_is_shown_is_no_run_that_stands() -> None:
 
 
 def test_a_replayed_history_counts_event_by_event() -> None:
-    history = told.HistoryReplayed((SWAPPED, told.Rewired(8, (1, 0, 2))))
+    history = HistoryReplayed((SWAPPED, Rewired(8, (1, 0, 2))))
     assert after(READY, STARTED, history) == after(READY, STARTED, *history.events)
 
 
 def test_a_diverged_run_is_sound_again_once_its_weights_are_those_of_before() -> None:
-    diverged = after(READY, STARTED, told.Diverged(7))
+    diverged = after(READY, STARTED, Diverged(7))
     assert diverged.diverged == 7
     assert diverged.after(SWAPPED).diverged == 7
     assert diverged.after(replace(SWAPPED, undone="Undo regime FL")).diverged is None
@@ -142,23 +163,23 @@ def test_a_diverged_run_is_sound_again_once_its_weights_are_those_of_before() ->
 
 def test_a_comparison_is_open_until_it_is_closed() -> None:
     assert after(READY, STARTED, COMPARED).comparison == COMPARED
-    assert after(READY, STARTED, COMPARED, told.ComparisonClosed()).comparison is None
+    assert after(READY, STARTED, COMPARED, ComparisonClosed()).comparison is None
 
 
 def test_what_can_be_undone_is_what_was_said_last() -> None:
-    state = after(READY, STARTED, told.UndoChanged("regime FL", "β"))
+    state = after(READY, STARTED, UndoChanged("regime FL", "β"))
     assert (state.undo, state.redo) == ("regime FL", "β")
 
 
 def test_a_slow_thing_is_named_until_a_run_goes_on() -> None:
-    reading = after(READY, told.Working("Reading mnist", 0.4))
+    reading = after(READY, Working("Reading mnist", 0.4))
     assert reading.working == "Reading mnist, 40 %"
     assert reading.after(STARTED).working == ""
-    slow = after(READY, STARTED, told.Working("Testing"))
+    slow = after(READY, STARTED, Working("Testing"))
     assert slow.working == "Testing"
-    for event in (told.Running(5), told.Paused(5), told.Finished(5), told.Diverged(5)):
+    for event in (Running(5), Paused(5), Finished(5), Diverged(5)):
         assert slow.after(event).working == ""
-    assert slow.after(told.Rewired(5, (0,))).working == "Testing"
+    assert slow.after(Rewired(5, (0,))).working == "Testing"
 
 
 def test_an_inspected_network_is_no_run() -> None:
@@ -169,7 +190,7 @@ def test_an_inspected_network_is_no_run() -> None:
 
 def test_an_event_that_changes_nothing_leaves_the_same_object() -> None:
     state = after(READY, STARTED)
-    assert state.after(told.Measured(5, 0.5, 1.0, 0.5)) is state
+    assert state.after(Measured(5, 0.5, 1.0, 0.5)) is state
 
 
 def test_the_rest_of_an_epoch_is_counted_from_the_step_that_was_reached() -> None:
@@ -178,11 +199,11 @@ def test_the_rest_of_an_epoch_is_counted_from_the_step_that_was_reached() -> Non
 
 
 def test_while_it_trains_the_step_is_that_of_the_newest_frame() -> None:
-    assert after(told.Running(5)).at(7).step == 7
+    assert after(Running(5)).at(7).step == 7
 
 
-@pytest.mark.parametrize("event", [told.Paused(6), told.Finished(6)])
-def test_a_frame_from_before_the_end_does_not_turn_the_step_back(event: told.Event) -> None:
-    state = after(told.Running(0)).at(5).after(event)
+@pytest.mark.parametrize("event", [Paused(6), Finished(6)])
+def test_a_frame_from_before_the_end_does_not_turn_the_step_back(event: Event) -> None:
+    state = after(Running(0)).at(5).after(event)
     assert state.at(5).step == 6
     assert state.at(6) is state

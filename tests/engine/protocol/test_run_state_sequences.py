@@ -8,30 +8,25 @@ from functools import reduce
 import pytest
 
 from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol.branches import ComparisonClosed, ComparisonOpened
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
-from dgn_engine.protocol.events import (
-    ComparisonClosed,
-    ComparisonOpened,
+from dgn_engine.protocol.files import WeightsTaken
+from dgn_engine.protocol.messages import EngineReady, Event, Stopped, Working
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import HistoryReplayed, RunShown
+from dgn_engine.protocol.training import (
     Diverged,
-    EngineReady,
-    Event,
     Finished,
-    HistoryReplayed,
     Measured,
     Paused,
-    ProbeSet,
     RegimeSwapped,
     Rewired,
     Running,
-    RunShown,
     RunStarted,
     SettingChanged,
-    Stopped,
     UndoChanged,
-    WeightsTaken,
-    Working,
 )
-from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.watching import ProbeSet
 
 CATALOGUE = Catalogue(
     (
@@ -39,8 +34,11 @@ CATALOGUE = Catalogue(
         RegimeEntry("FL", "FL", "", False, soft=False, trains_feature=False, takes_gates=True),
         RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
     ),
-    (), (), (), ("cpu",),
-)  # fmt: skip
+    (),
+    (),
+    (),
+    ("cpu",),
+)
 READY = EngineReady(CATALOGUE, "2.13")
 CONFIG = RunConfig(
     gating=GatingConfig(regime="DL", beta=4.0, value_input="ones", gates_from="/data/net.pt"),
@@ -126,8 +124,10 @@ def test_nothing_has_happened() -> None:
             (Working("Saving"), Paused(14)),
             replace(STATE, phase="paused", step=14),
         ),
-        ((Paused(14), Working("Saving", 0.5)), replace(
-            STATE, phase="paused", step=14, working="Saving, 50 %")),
+        (
+            (Paused(14), Working("Saving", 0.5)),
+            replace(STATE, phase="paused", step=14, working="Saving, 50 %"),
+        ),
         ((Paused(14), Running(14)), replace(STATE, step=14)),
         ((Finished(24),), replace(STATE, phase="finished", step=24)),
         ((Working("Saving"), Finished(24), Running(24)), replace(STATE, step=24)),
@@ -154,14 +154,20 @@ def test_nothing_has_happened() -> None:
         (
             (HistoryReplayed((TO_FL, Rewired(6, (1, 2, 0)))), OPENED),
             replace(
-                STATE, regime="FL", gates_source="net.pt", parameters_feature=7,
-                wiring=(1, 2, 0), rotation=(), shift=(), comparison=OPENED,
+                STATE,
+                regime="FL",
+                gates_source="net.pt",
+                parameters_feature=7,
+                wiring=(1, 2, 0),
+                rotation=(),
+                shift=(),
+                comparison=OPENED,
             ),
         ),
         ((Stopped(),), replace(STATE, phase="stopped")),
         ((Measured(3, 0.1, 1.0, 0.5), WeightsTaken(3, "x.pt", 2)), STATE),
     ],
-)  # fmt: skip
+)
 def test_events_lead_to_the_state(events: tuple[Event, ...], state: RunState) -> None:
     assert begun(*events) == state
 
@@ -250,11 +256,16 @@ def test_the_current_configuration_has_every_setting_of_now() -> None:
     )
     assert changed.current_config() == RunConfig(
         gating=GatingConfig(
-            regime="FL", beta=9.0, value_input="random", gates_from="/data/net.pt",
-            wiring=(2, 1, 0), rotation=(1, 0, 0), shift=(0, 0, 3),
+            regime="FL",
+            beta=9.0,
+            value_input="random",
+            gates_from="/data/net.pt",
+            wiring=(2, 1, 0),
+            rotation=(1, 0, 0),
+            shift=(0, 0, 3),
         ),
         training=TrainingConfig(learning_rate=0.01, pace=60.0),
-    )  # fmt: skip
+    )
     unsettled = replace(changed, settings=None).current_config()
     assert unsettled is not None
     assert (unsettled.training, unsettled.gating.beta) == (CONFIG.training, 4.0)

@@ -11,23 +11,18 @@ import torch
 from torch import nn
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import (
-    Event,
-    Failed,
-    FileListed,
-    ProbeSet,
-    Refused,
-    RunStarted,
-)
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import FileListed, OpenFile, Purpose, SaveWeights, SayReading
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Command, Event, Failed, Refused
+from dgn_engine.protocol.training import Advance, RunStarted, StartRun
+from dgn_engine.protocol.watching import ProbeRequest, ProbeSet
 from dgn_engine.session import engine
 from dgn_engine.session.engine import Engine
 
 RELU = FileReading(activation="relu")
 RESNET = FileReading(geometry="torchvision")
-PROBES = tuple(do.ProbeRequest(name) for name in ("gates", "npk", "agreement"))
+PROBES = tuple(ProbeRequest(name) for name in ("gates", "npk", "agreement"))
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +76,7 @@ class Desk:
         self.frames: list[Frame] = []
         self.engine = Engine(self.events.append, self.frames.append, runs_root=runs)
 
-    def do(self, *commands: do.Command) -> None:
+    def do(self, *commands: Command) -> None:
         for command in commands:
             self.engine.obey(command)
 
@@ -92,21 +87,21 @@ class Desk:
     def train(self, steps: int) -> None:
         run = self.engine.run
         assert run is not None
-        self.do(do.Advance(steps))
+        self.do(Advance(steps))
         while self.engine.running:
             self.engine.advance()
 
     def open(
-        self, path: Path, purpose: do.Purpose = "", reading: FileReading | None = None
+        self, path: Path, purpose: Purpose = "", reading: FileReading | None = None
     ) -> FileListed:
         """The listing of a file, once it is read as is said."""
-        listed = self._listed(do.OpenFile(str(path), purpose))
+        listed = self._listed(OpenFile(str(path), purpose))
         return listed if reading is None else self.say(listed.ticket, reading)
 
     def say(self, ticket: int, reading: FileReading) -> FileListed:
-        return self._listed(do.SayReading(ticket, reading))
+        return self._listed(SayReading(ticket, reading))
 
-    def _listed(self, command: do.Command) -> FileListed:
+    def _listed(self, command: Command) -> FileListed:
         told = len(self.events)
         self.do(command)
         until = time.monotonic() + 150
@@ -138,9 +133,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights of a ReLU network of 16 units and three gate layers, as we save them."""
     path = tmp_path_factory.mktemp("files") / "trained.safetensors"
     desk = Desk()
-    desk.do(do.StartRun(small("ReLU", seed=7), paused=True))
+    desk.do(StartRun(small("ReLU", seed=7), paused=True))
     desk.train(30)
-    desk.do(do.SaveWeights(str(path)))
+    desk.do(SaveWeights(str(path)))
     desk.engine.close()
     return path
 

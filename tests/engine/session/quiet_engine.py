@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from multiprocessing.connection import Connection
 
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.commands import Advance, Shutdown
+from dgn_engine.protocol.messages import EngineReady, Shutdown, Stopped
+from dgn_engine.protocol.training import Advance, Paused
 
 
 def serve_quietly(pipe: Connection, data_root: str, runs_root: str) -> None:
     """`Advance(n)` is answered by `Paused(n)`; it ends with `Shutdown`, or its parent."""
-    pipe.send((told.EngineReady(None, "none"),))  # type: ignore[arg-type]
+    pipe.send((EngineReady(None, "none"),))  # type: ignore[arg-type]
     try:
         while True:
             if not pipe.poll(0.05):
@@ -18,10 +18,10 @@ def serve_quietly(pipe: Connection, data_root: str, runs_root: str) -> None:
                 continue
             command = pipe.recv()
             if isinstance(command, Advance):
-                pipe.send((told.Paused(command.steps),))
+                pipe.send((Paused(command.steps),))
                 pipe.send(1)
             elif isinstance(command, Shutdown):
-                pipe.send((told.Stopped(),))
+                pipe.send((Stopped(),))
                 break
     except (EOFError, OSError):
         pass

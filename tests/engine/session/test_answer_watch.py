@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
-from dgn_engine.session.answer_watch import LOADING, SILENT, AnswerWatch
+from dgn_engine.protocol.messages import EngineAnswered, EngineSilent
+from dgn_engine.session.process_session import LOADING, SILENT, AnswerWatch
 
 
 class Bench:

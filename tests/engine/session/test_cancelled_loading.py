@@ -9,9 +9,10 @@ import pytest
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, Report, load_examples
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events
+from dgn_engine.protocol.messages import EngineReady, Event, Failed, Refused, Working
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import ContinueRun
+from dgn_engine.protocol.training import CancelLoading, Pause, Paused, RunStarted, StartRun
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.training import run as run_module
@@ -39,19 +40,19 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> EndlessData:
     return found
 
 
-def until(session: ThreadSession, kind: type[events.Event]) -> list[events.Event]:
+def until(session: ThreadSession, kind: type[Event]) -> list[Event]:
     """Every event up to the first of this kind, but for what tells progress."""
-    heard: list[events.Event] = []
+    heard: list[Event] = []
     tick = threading.Event()
     while not any(isinstance(event, kind) for event in heard):
-        heard += [one for one in session.drain() if not isinstance(one, events.Working)]
+        heard += [one for one in session.drain() if not isinstance(one, Working)]
         tick.wait(0.01)
     return heard
 
 
-def short() -> do.StartRun:
+def short() -> StartRun:
     config = small()
-    return do.StartRun(
+    return StartRun(
         type(config)(data=DataConfig("digits", train_limit=10), net=config.net, device="cpu")
     )
 
@@ -61,18 +62,18 @@ def test_cancelling_ends_it_at_once_and_the_run_in_progress_goes_on(endless: End
     session = ThreadSession()
     session.start()
     try:
-        until(session, events.EngineReady)
+        until(session, EngineReady)
         session.send(short())
-        until(session, events.RunStarted)
-        session.send(do.StartRun(small()))
+        until(session, RunStarted)
+        session.send(StartRun(small()))
         assert endless.begun.wait(60.0)
-        session.send(do.CancelLoading())
-        refused = events.Refused("start this run", "Reading the data was cancelled.")
-        assert refused in until(session, events.Refused)
-        session.send(do.Pause())
-        until(session, events.Paused)  # of the first run, which goes on
+        session.send(CancelLoading())
+        refused = Refused("start this run", "Reading the data was cancelled.")
+        assert refused in until(session, Refused)
+        session.send(Pause())
+        until(session, Paused)  # of the first run, which goes on
         session.send(short())
-        until(session, events.RunStarted)  # nothing is cancelled any more
+        until(session, RunStarted)  # nothing is cancelled any more
     finally:
         assert session.close(60.0)
 
@@ -81,43 +82,41 @@ def test_cancelling_ends_it_at_once_and_the_run_in_progress_goes_on(endless: End
 def test_closing_does_not_wait_for_data(endless: EndlessData) -> None:
     session = ThreadSession()
     session.start()
-    session.send(do.StartRun(small()))
+    session.send(StartRun(small()))
     assert endless.begun.wait(60.0)
     assert session.close(60.0)
 
 
 def test_cancelling_where_nothing_is_read_changes_nothing() -> None:
-    heard: list[events.Event] = []
+    heard: list[Event] = []
     cancelled = threading.Event()
     engine = Engine(heard.append, lambda _frame: None, cancelled=cancelled)
     cancelled.set()
-    engine.obey(do.CancelLoading())
+    engine.obey(CancelLoading())
     engine.obey(short())
-    assert isinstance(
-        next(event for event in heard if not isinstance(event, events.Working)), events.RunStarted
-    )
+    assert isinstance(next(event for event in heard if not isinstance(event, Working)), RunStarted)
     engine.close()
 
 
 def test_only_what_reads_data_says_that_it_can_be_cancelled(tmp_path: Path) -> None:
-    heard: list[events.Event] = []
+    heard: list[Event] = []
     engine = Engine(heard.append, lambda _frame: None)
     engine.obey(short())
-    working = [event for event in heard if isinstance(event, events.Working)]
+    working = [event for event in heard if isinstance(event, Working)]
     assert working
     assert all(event.can_cancel for event in working)
     engine.close()
     reading = RunState().after(working[0])
     assert (reading.working, reading.can_cancel) == (working[0].sentence, True)
-    assert RunState().after(events.Working("Saving")).can_cancel is False
-    assert reading.after(events.Refused("start this run", "No.")).working == ""
-    assert reading.after(events.Failed("It failed", "")).working == ""
+    assert RunState().after(Working("Saving")).can_cancel is False
+    assert reading.after(Refused("start this run", "No.")).working == ""
+    assert reading.after(Failed("It failed", "")).working == ""
 
 
 def test_what_is_cancelled_after_the_last_report_takes_no_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    heard: list[events.Event] = []
+    heard: list[Event] = []
     cancelled = threading.Event()
     engine = Engine(heard.append, lambda _: None, runs_root=str(tmp_path), cancelled=cancelled)
     engine.obey(short())
@@ -133,14 +132,14 @@ def test_what_is_cancelled_after_the_last_report_takes_no_place(
 
     run = engine.run
     monkeypatch.setattr(run_module, "load_examples", read)
-    for command in (do.StartRun(small()), do.ContinueRun(str(folder))):
+    for command in (StartRun(small()), ContinueRun(str(folder))):
         engine.obey(command)
         refused = heard[-1]
-        assert isinstance(refused, events.Refused)
+        assert isinstance(refused, Refused)
         assert (engine.run, refused.reason) == (run, "Reading the data was cancelled.")
-        engine.obey(do.CancelLoading())
+        engine.obey(CancelLoading())
     monkeypatch.undo()
-    engine.obey(do.ContinueRun(str(folder)))  # its folder was let go
+    engine.obey(ContinueRun(str(folder)))  # its folder was let go
     assert engine.run is not run
     engine.close()
 
@@ -148,21 +147,21 @@ def test_what_is_cancelled_after_the_last_report_takes_no_place(
 def test_a_network_that_is_being_made_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "LARGE_LAYER", 1)
     cancelled = threading.Event()
-    heard: list[events.Event] = []
+    heard: list[Event] = []
 
-    def hear(event: events.Event) -> None:
+    def hear(event: Event) -> None:
         heard.append(event)
-        if isinstance(event, events.Working) and event.what == run_module.MAKING:
+        if isinstance(event, Working) and event.what == run_module.MAKING:
             assert event.can_cancel
             cancelled.set()
 
     engine = Engine(hear, lambda _: None, cancelled=cancelled)
-    engine.obey(do.StartRun(small()))
-    refused = [event for event in heard if isinstance(event, events.Refused)]
+    engine.obey(StartRun(small()))
+    refused = [event for event in heard if isinstance(event, Refused)]
     assert [event.what for event in refused] == ["start this run"]
     assert engine.run is None
-    engine.obey(do.CancelLoading())
+    engine.obey(CancelLoading())
     monkeypatch.setattr(run_module, "LARGE_LAYER", 1 << 30)
-    engine.obey(do.StartRun(small()))
+    engine.obey(StartRun(small()))
     assert engine.run is not None
     engine.close()

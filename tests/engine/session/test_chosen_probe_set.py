@@ -12,17 +12,33 @@ import torch
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import load_examples
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.change_list import ChangesListed, UndoMany
-from dgn_engine.protocol.events import Failed, ProbeScalars, ProbeSetChanged, Refused, RunStarted
+from dgn_engine.protocol.messages import Failed, Refused
 from dgn_engine.protocol.probe_choice import ProbeChoice, packed
-from dgn_engine.protocol.probe_commands import (
+from dgn_engine.protocol.runs import ContinueRun
+from dgn_engine.protocol.training import (
+    ChangesListed,
+    Redo,
+    Reset,
+    RunStarted,
+    SetBeta,
+    StartRun,
+    SwapRegime,
+    Undo,
+    UndoMany,
+)
+from dgn_engine.protocol.watching import (
     ChooseMisclassified,
     ChooseProbeSet,
+    ExamplesListed,
     ListExamples,
+    ProbeExamples,
+    ProbeRequest,
+    ProbeScalars,
+    ProbeSetChanged,
+    SetProbeExamples,
+    Watch,
 )
-from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
-from dgn_engine.session.recorded_examples import recorded_examples
+from dgn_engine.session.run_library import recorded_examples
 from dgn_engine.storage.session_file.loaded_run import read_run
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.run import Run
@@ -31,8 +47,15 @@ from tests.engine.session.conftest import Desk, small
 DIGIT = np.zeros((1, 8, 8), np.uint8)
 DIGIT[0, 1:7, 3:5] = 255, 128
 OWN = f"drawn {packed(DIGIT)}"
-GATES = do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("npk"), do.ProbeRequest("ntk"),
-                  do.ProbeRequest("gradients"), do.ProbeRequest("gate_statistics")))  # fmt: skip
+GATES = Watch(
+    (
+        ProbeRequest("gates"),
+        ProbeRequest("npk"),
+        ProbeRequest("ntk"),
+        ProbeRequest("gradients"),
+        ProbeRequest("gate_statistics"),
+    )
+)
 
 
 def run_of(desk: Desk) -> Run:
@@ -50,7 +73,7 @@ def headless(config: RunConfig, steps: int) -> list[torch.Tensor]:
 def test_a_drawn_digit_is_the_last_row_without_a_label_and_training_does_not_notice(
     desk: Desk,
 ) -> None:
-    desk.do(GATES, do.StartRun(small("FR-II"), paused=True))
+    desk.do(GATES, StartRun(small("FR-II"), paused=True))
     desk.train(5)
     desk.do(ChooseProbeSet(OWN))
     desk.train(5)
@@ -64,7 +87,7 @@ def test_a_drawn_digit_is_the_last_row_without_a_label_and_training_does_not_not
 
 
 def test_what_the_panels_are_told_of_a_drawn_digit(desk: Desk) -> None:
-    desk.do(GATES, do.StartRun(small("FR-II"), paused=True))
+    desk.do(GATES, StartRun(small("FR-II"), paused=True))
     desk.turn(2)
     before = desk.frames[-1].readings["npk"].scalars
     assert "nu" in before
@@ -102,21 +125,21 @@ def test_every_probe_reads_a_drawn_example_through_frg_and_back(
         return faults, len(readings["gates"].arrays["labels"])
 
     data = DataConfig("digits", binary=binary, train_limit=200)
-    every = tuple(do.ProbeRequest(name) for name in all_probes())
-    desk.do(do.Watch(every), do.StartRun(replace(small(), data=data), paused=True))
+    every = tuple(ProbeRequest(name) for name in all_probes())
+    desk.do(Watch(every), StartRun(replace(small(), data=data), paused=True))
     assert read() == (set(), 20)
     desk.do(ChooseProbeSet(OWN))
     assert read() == (set(), 21)
-    desk.do(do.SwapRegime("FRG"))
+    desk.do(SwapRegime("FRG"))
     assert read() == (set(), 20)  # its gates are drawn for training examples
-    desk.do(do.SwapRegime("ReLU"))
+    desk.do(SwapRegime("ReLU"))
     assert read() == (set(), 21)
-    desk.do(do.Undo())
+    desk.do(Undo())
     assert read() == (set(), 20)
 
 
 def test_a_loss_is_that_of_the_examples_with_a_label(desk: Desk) -> None:
-    desk.do(do.Watch((do.ProbeRequest("gradients"),)), do.StartRun(small("FR-II"), paused=True))
+    desk.do(Watch((ProbeRequest("gradients"),)), StartRun(small("FR-II"), paused=True))
     desk.turn(2)
     before = desk.frames[-1].readings["gradients"]
     desk.do(ChooseProbeSet(OWN))
@@ -126,7 +149,7 @@ def test_a_loss_is_that_of_the_examples_with_a_label(desk: Desk) -> None:
 
 
 def test_traces_of_two_sets_of_one_size_are_two_traces(desk: Desk) -> None:
-    desk.do(do.Watch((do.ProbeRequest("gates"),)), do.StartRun(small(), paused=True))
+    desk.do(Watch((ProbeRequest("gates"),)), StartRun(small(), paused=True))
     desk.turn(2)
     desk.do(ChooseProbeSet("classes 3"))
     desk.turn(2)
@@ -139,7 +162,7 @@ def test_traces_of_two_sets_of_one_size_are_two_traces(desk: Desk) -> None:
 
 
 def test_the_misclassified_are_those_that_the_network_gets_wrong(desk: Desk) -> None:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     desk.train(20)
     desk.do(ChooseMisclassified())
     run = run_of(desk)
@@ -147,7 +170,7 @@ def test_the_misclassified_are_those_that_the_network_gets_wrong(desk: Desk) -> 
     wrong = run.trainer.network(data.train_x).argmax(dim=1) != data.train_y
     assert len(run.probe_set.indices) == min(20, int(wrong.sum()))
     assert all(bool(wrong[row]) for row in run.probe_set.indices)
-    desk.do(do.SetProbeExamples(12))  # by hand gives way to a number
+    desk.do(SetProbeExamples(12))  # by hand gives way to a number
     assert run.config.probe_set == ""
     assert len(run.probe_set.indices) == 12
 
@@ -156,21 +179,21 @@ def test_a_choice_outlives_reset_resume_and_the_disk(tmp_path: Path) -> None:
     choice = str(ProbeChoice(rows=(5, 9, 30), drawn=(packed(DIGIT),)))
     desk = Desk(str(tmp_path))
     try:
-        desk.do(do.StartRun(small(), paused=True))
+        desk.do(StartRun(small(), paused=True))
         desk.train(2)
         desk.do(ChooseProbeSet(choice))
         desk.train(2)
         digest = run_of(desk).probe_set.digest
         shown = desk.last(ProbeExamples)
         folder = next(tmp_path.iterdir())
-        desk.do(do.Reset())
+        desk.do(Reset())
         started = desk.last(RunStarted)
         assert isinstance(started, RunStarted)
         assert (started.probe_set.digest, started.config.probe_set) == (digest, choice)
         loaded = read_run(folder)
         assert loaded.config.probe_set == choice
         assert recorded_examples(loaded) == shown
-        desk.do(do.ContinueRun(str(folder), paused=True))
+        desk.do(ContinueRun(str(folder), paused=True))
         assert run_of(desk).probe_set.digest == digest
         assert run_of(desk).step_count == 4
     finally:
@@ -185,14 +208,17 @@ def test_a_choice_outlives_reset_resume_and_the_disk(tmp_path: Path) -> None:
         (lambda: small(), "drawn AAAA", "no picture of 1×8×8 pixels"),
         (lambda: small(), "rows 4", "at least two"),
         (lambda: small("FRG"), OWN, "drawn for training examples only"),
-        (lambda: replace(small(), data=DataConfig("identical", options=(("dim", 8), ("n", 20)))),
-         OWN, "Only images can be drawn"),
+        (
+            lambda: replace(small(), data=DataConfig("identical", options=(("dim", 8), ("n", 20)))),
+            OWN,
+            "Only images can be drawn",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_chosen_is_refused_and_nothing_changes(
     desk: Desk, config: Callable[[], RunConfig], choice: str, why: str
 ) -> None:
-    desk.do(do.StartRun(config(), paused=True))
+    desk.do(StartRun(config(), paused=True))
     before = run_of(desk).probe_set
     desk.do(ChooseProbeSet(choice))
     refused = desk.last(Refused)
@@ -203,7 +229,7 @@ def test_what_cannot_be_chosen_is_refused_and_nothing_changes(
 
 
 def test_training_examples_are_listed_by_class_in_the_order_of_the_data(desk: Desk) -> None:
-    desk.do(do.StartRun(small(), paused=True), ListExamples(3, first=2, count=4))
+    desk.do(StartRun(small(), paused=True), ListExamples(3, first=2, count=4))
     listed = desk.last(ExamplesListed)
     assert isinstance(listed, ExamplesListed)
     data = load_examples(small().data)
@@ -215,12 +241,12 @@ def test_training_examples_are_listed_by_class_in_the_order_of_the_data(desk: De
 
 
 def test_a_chosen_probe_set_is_undone_in_its_place_among_the_changes(desk: Desk) -> None:
-    desk.do(do.StartRun(small("FR-II"), paused=True))
+    desk.do(StartRun(small("FR-II"), paused=True))
     first = run_of(desk).probe_set.digest
     weights = desk.value()
-    desk.do(ChooseProbeSet("classes 3,8"), ChooseProbeSet("classes 3,8"), do.SetBeta(2.0))
+    desk.do(ChooseProbeSet("classes 3,8"), ChooseProbeSet("classes 3,8"), SetBeta(2.0))
     chosen = run_of(desk).probe_set.digest
-    desk.do(ChooseMisclassified(), do.SetProbeExamples(30))
+    desk.do(ChooseMisclassified(), SetProbeExamples(30))
     listed = desk.last(ChangesListed)
     assert isinstance(listed, ChangesListed)
     words = [one.what for one in listed.done]
@@ -234,9 +260,9 @@ def test_a_chosen_probe_set_is_undone_in_its_place_among_the_changes(desk: Desk)
     changed = desk.last(ProbeSetChanged)
     assert isinstance(changed, ProbeSetChanged)
     assert (changed.examples, changed.choice) == (20, "classes 3,8")
-    desk.do(do.Undo())
+    desk.do(Undo())
     assert run_of(desk).probe_set.digest == first
-    desk.do(do.Redo())
+    desk.do(Redo())
     assert run_of(desk).probe_set.digest == chosen
     assert not [event for event in desk.events if isinstance(event, (Failed, Refused))]
     for before, now in zip(weights, desk.value(), strict=True):

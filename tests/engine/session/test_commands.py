@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.branches import CompareRun
+from dgn_engine.protocol.files import OpenFile, SaveWeights
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import ContinueRun
+from dgn_engine.protocol.training import Pause, StartRun, SwapRegime
 from dgn_engine.session.engine import Engine
 
-COMMANDS = do.Command.__subclasses__()
+COMMANDS = Command.__subclasses__()
 
 
 def test_the_engine_has_a_handler_for_every_command_and_no_other() -> None:
@@ -18,21 +22,21 @@ def test_the_engine_has_a_handler_for_every_command_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
-def test_every_command_has_a_title(command: type[do.Command]) -> None:
+def test_every_command_has_a_title(command: type[Command]) -> None:
     assert command.title
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (do.StartRun(RunConfig()), "start this run"),
-        (do.ContinueRun("/runs/20260101-a"), "continue 20260101-a"),
-        (do.SwapRegime("FR-II"), "swap to FR-II"),
-        (do.OpenFile("/tmp/{x}.pt"), "open {x}.pt"),
-        (do.SaveWeights("weights.safetensors"), "save weights.safetensors"),
-        (do.CompareRun("/runs/20260101-a/"), "compare with 20260101-a"),
-        (do.Pause(), "pause"),
+        (StartRun(RunConfig()), "start this run"),
+        (ContinueRun("/runs/20260101-a"), "continue 20260101-a"),
+        (SwapRegime("FR-II"), "swap to FR-II"),
+        (OpenFile("/tmp/{x}.pt"), "open {x}.pt"),
+        (SaveWeights("weights.safetensors"), "save weights.safetensors"),
+        (CompareRun("/runs/20260101-a/"), "compare with 20260101-a"),
+        (Pause(), "pause"),
     ],
 )
-def test_a_command_in_words_names_what_it_is_about(command: do.Command, words: str) -> None:
+def test_a_command_in_words_names_what_it_is_about(command: Command, words: str) -> None:
     assert command.in_words() == words

@@ -11,12 +11,58 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.compared_frames import ComparedFrames, CompareHeld
-from dgn_engine.protocol.engine_events import DiscardConfirmation
+from dgn_engine.protocol.branches import (
+    CloseComparison,
+    ComparedFrames,
+    CompareFile,
+    CompareHeld,
+    CompareRun,
+    ComparisonClosed,
+    ComparisonOpened,
+)
+from dgn_engine.protocol.files import (
+    InspectFile,
+    OpenFile,
+    PickTensors,
+    SaveWeights,
+    TakeGates,
+    TakeWeights,
+)
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.messages import Command, EngineReady, Event, Failed, Refused
+from dgn_engine.protocol.runs import (
+    ContinueRun,
+    DiscardConfirmation,
+    FramesRecorded,
+    HistoryReplayed,
+    OpenSession,
+    RecordingPaused,
+    RunContinued,
+    RunShown,
+    SaveSession,
+    ShowRun,
+)
+from dgn_engine.protocol.training import (
+    Advance,
+    Diverged,
+    Finished,
+    Measured,
+    Pause,
+    Paused,
+    RegimeSwapped,
+    Reset,
+    Resume,
+    Rewire,
+    Rewired,
+    Running,
+    RunStarted,
+    SetBeta,
+    SetPace,
+    SettingChanged,
+    StartRun,
+    SwapRegime,
+)
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, ProbesLeft, Watch
 from dgn_engine.session.run_library import is_session_file
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import LoadedRun, drawn_history
@@ -25,7 +71,7 @@ from tests.engine.session.conftest import PROBES, STARTED, Desk, small
 
 @pytest.fixture
 def begun(desk: Desk) -> Desk:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     return desk
 
 
@@ -38,13 +84,13 @@ def recorded(tmp_path: Path) -> Any:
 
 def reason(desk: Desk) -> str:
     refused = desk.events[-1]
-    assert isinstance(refused, told.Refused)
+    assert isinstance(refused, Refused)
     return refused.reason
 
 
 def shown(desk: Desk, folder: Path) -> None:
     """Show a recorded run, once it is read."""
-    desk.do(do.ShowRun(str(folder)))
+    desk.do(ShowRun(str(folder)))
     for thread in desk.engine._library._threads:
         thread.join(60)
     desk.turn(1)
@@ -56,35 +102,47 @@ def shown(desk: Desk, folder: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        do.Pause(), do.Resume(), do.Advance(3), do.Reset(), do.SwapRegime("DL"), do.SetBeta(2.0),
-        do.Rewire((0,)), do.SaveWeights("x.safetensors"),
+        Pause(),
+        Resume(),
+        Advance(3),
+        Reset(),
+        SwapRegime("DL"),
+        SetBeta(2.0),
+        Rewire((0,)),
+        SaveWeights("x.safetensors"),
     ],
-)  # fmt: skip
-def test_without_a_run_every_change_asks_for_one(desk: Desk, command: do.Command) -> None:
+)
+def test_without_a_run_every_change_asks_for_one(desk: Desk, command: Command) -> None:
     desk.do(command)
     assert reason(desk) == f"There is no run: start one before you {command.in_words()}."
 
 
 @pytest.mark.parametrize(
     "command",
-    [do.OpenFile("x.pt"), do.TakeGates(1), do.TakeWeights(1), do.CompareFile(1),
-     do.PickTensors(1, ()), CompareHeld(3)],
-)  # fmt: skip
-def test_without_a_run_no_file_is_opened(desk: Desk, command: do.Command) -> None:
+    [
+        OpenFile("x.pt"),
+        TakeGates(1),
+        TakeWeights(1),
+        CompareFile(1),
+        PickTensors(1, ()),
+        CompareHeld(3),
+    ],
+)
+def test_without_a_run_no_file_is_opened(desk: Desk, command: Command) -> None:
     desk.do(command)
     assert reason(desk) == f"There is no run: start one before you {command.in_words()}."
 
 
 def test_without_a_run_a_recorded_one_may_be_opened_to_compare_with(desk: Desk) -> None:
-    desk.do(do.CompareRun("x"))
+    desk.do(CompareRun("x"))
     start = "There is no run: start one, or open a recorded one, before you "
     assert reason(desk) == f"{start}compare with x."
 
 
 def test_without_a_run_nothing_is_inspected_and_nothing_advances(desk: Desk) -> None:
-    desk.do(do.InspectFile(1))
-    assert reason(desk) == f"There is no run: start one before you {do.InspectFile(1).in_words()}."
-    desk.do(do.Watch(PROBES), do.CloseComparison())
+    desk.do(InspectFile(1))
+    assert reason(desk) == f"There is no run: start one before you {InspectFile(1).in_words()}."
+    desk.do(Watch(PROBES), CloseComparison())
     desk.turn(2)
     assert desk.frames == []
     assert desk.engine.next_step_in() is None
@@ -93,9 +151,9 @@ def test_without_a_run_nothing_is_inspected_and_nothing_advances(desk: Desk) -> 
 def test_the_engine_tells_what_it_knows_and_which_torch_it_has(desk: Desk) -> None:
     desk.engine.announce()
     (ready,) = desk.events
-    assert isinstance(ready, told.EngineReady)
+    assert isinstance(ready, EngineReady)
     known = ready.catalogue
-    assert ready == told.EngineReady(known, torch.__version__)
+    assert ready == EngineReady(known, torch.__version__)
     assert {"DL", "FR-II"} <= {entry.id for entry in known.regimes}
     assert "digits" in {entry.id for entry in known.data}
     assert "npk" in known.probes
@@ -109,12 +167,12 @@ def test_the_engine_tells_what_it_knows_and_which_torch_it_has(desk: Desk) -> No
 
 def test_advancing_takes_so_many_steps_and_at_least_one_then_stands(begun: Desk) -> None:
     for steps, step in ((3, 3), (0, 4), (-2, 5)):
-        begun.do(do.Advance(steps))
-        assert begun.events[-1] == told.Running(step - max(1, steps))
+        begun.do(Advance(steps))
+        assert begun.events[-1] == Running(step - max(1, steps))
         assert begun.engine.next_step_in() is not None
         while begun.engine.running:
             begun.turn(1)
-        assert begun.last(told.Paused) == told.Paused(step)
+        assert begun.last(Paused) == Paused(step)
         assert begun.engine.next_step_in() is None
     begun.turn(5)
     assert begun.engine.run is not None
@@ -122,9 +180,9 @@ def test_advancing_takes_so_many_steps_and_at_least_one_then_stands(begun: Desk)
 
 
 def test_a_pause_takes_back_how_far_it_was_to_go(begun: Desk) -> None:
-    begun.do(do.Advance(3))
+    begun.do(Advance(3))
     begun.turn(1)
-    begun.do(do.Pause(), do.Resume())
+    begun.do(Pause(), Resume())
     begun.turn(20)
     assert begun.engine.run is not None
     assert begun.engine.run.step_count > 3
@@ -132,17 +190,17 @@ def test_a_pause_takes_back_how_far_it_was_to_go(begun: Desk) -> None:
 
 
 def test_the_rate_counts_steps_that_were_taken(begun: Desk) -> None:
-    begun.do(do.Resume())
+    begun.do(Resume())
     begun.turn(4)
     run = begun.engine.run
     assert run is not None
     assert len(begun.engine._publisher.rate._times) == run.step_count > 0
-    begun.do(do.Pause(), do.Resume())
+    begun.do(Pause(), Resume())
     assert len(begun.engine._publisher.rate._times) == 0  # counted anew
 
 
 def test_a_pace_makes_steps_wait(begun: Desk) -> None:
-    begun.do(do.SetPace(0.01), do.Resume())
+    begun.do(SetPace(0.01), Resume())
     assert begun.engine.next_step_in() == 0.0
     begun.turn(1)
     wait = begun.engine.next_step_in()
@@ -151,15 +209,15 @@ def test_a_pace_makes_steps_wait(begun: Desk) -> None:
 
 
 def test_a_finished_run_goes_on_until_it_is_stopped(desk: Desk) -> None:
-    desk.do(do.StartRun(small(epochs=1)))
+    desk.do(StartRun(small(epochs=1)))
     while desk.engine.running:
         desk.turn(1)
-    end = desk.last(told.Finished)
-    assert isinstance(end, told.Finished)
-    desk.do(do.Advance(3))
+    end = desk.last(Finished)
+    assert isinstance(end, Finished)
+    desk.do(Advance(3))
     while desk.engine.running:
         desk.turn(1)
-    assert desk.last(told.Paused) == told.Paused(end.step + 3)
+    assert desk.last(Paused) == Paused(end.step + 3)
     assert desk.events.count(end) == 1
 
 
@@ -168,14 +226,14 @@ def test_a_diverged_run_does_not_go_on(begun: Desk) -> None:
     assert run is not None
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(float("nan"))
-    begun.do(do.Resume())
+    begun.do(Resume())
     for _ in range(200):
         begun.turn(1)
         if not begun.engine.running:
             break
-    diverged = begun.last(told.Diverged)
-    assert isinstance(diverged, told.Diverged)
-    begun.do(do.Resume())
+    diverged = begun.last(Diverged)
+    assert isinstance(diverged, Diverged)
+    begun.do(Resume())
     assert reason(begun) == (
         f"The run diverged at step {run.step_count}; reset it or start another."
     )
@@ -183,48 +241,48 @@ def test_a_diverged_run_does_not_go_on(begun: Desk) -> None:
 
 
 def test_a_reset_begins_the_run_anew_as_it_stood(begun: Desk) -> None:
-    begun.do(do.Reset())
-    again = begun.last(told.RunStarted)
-    assert isinstance(again, told.RunStarted)
+    begun.do(Reset())
+    again = begun.last(RunStarted)
+    assert isinstance(again, RunStarted)
     assert (again.run, again.paused, again.config) == (2, True, small())
-    begun.do(do.Resume(), do.Reset())
-    again = begun.last(told.RunStarted)
-    assert isinstance(again, told.RunStarted)
+    begun.do(Resume(), Reset())
+    again = begun.last(RunStarted)
+    assert isinstance(again, RunStarted)
     assert (again.run, again.paused) == (3, False)
     assert begun.engine.running
 
 
 def test_a_run_that_cannot_begin_leaves_the_one_before(begun: Desk) -> None:
     run = begun.engine.run
-    begun.do(do.StartRun(replace(small(), net=NetConfig("nonsense"))))
-    assert isinstance(begun.events[-1], told.Refused)
+    begun.do(StartRun(replace(small(), net=NetConfig("nonsense"))))
+    assert isinstance(begun.events[-1], Refused)
     assert begun.engine.run is run
-    begun.do(do.StartRun(small(seed=1), paused=True))
-    started = begun.last(told.RunStarted)
-    assert isinstance(started, told.RunStarted)
+    begun.do(StartRun(small(seed=1), paused=True))
+    started = begun.last(RunStarted)
+    assert isinstance(started, RunStarted)
     assert started.run == 2
-    assert isinstance(begun.events[-1], told.SettingChanged)  # the dials show it
+    assert isinstance(begun.events[-1], SettingChanged)  # the dials show it
 
 
 def test_what_is_watched_is_watched_of_the_next_run_as_well(begun: Desk) -> None:
-    begun.do(do.Watch(PROBES[:1]))
+    begun.do(Watch(PROBES[:1]))
     begun.turn(1)
     assert set(begun.frames[-1].readings) == {"gates"}
-    begun.do(do.StartRun(small(seed=1), paused=True))
+    begun.do(StartRun(small(seed=1), paused=True))
     begun.turn(1)
     frame = begun.frames[-1]
     assert (frame.run, set(frame.readings)) == (2, {"gates"})
-    begun.do(do.Watch((do.ProbeRequest("nothing"),)))
+    begun.do(Watch((ProbeRequest("nothing"),)))
     assert "There is no probe 'nothing'" in reason(begun)
 
 
 def test_probes_that_nobody_watches_any_more_are_told(begun: Desk) -> None:
-    begun.do(do.Watch(PROBES[:2]))
-    begun.do(do.Watch(PROBES[1:2]))
-    left = [one for one in begun.events if isinstance(one, told.ProbesLeft)]
-    assert left == [told.ProbesLeft(0, (PROBES[0].probe,))]
-    begun.do(do.Watch(PROBES[:2]))  # to watch one again says nothing
-    assert [one for one in begun.events if isinstance(one, told.ProbesLeft)] == left
+    begun.do(Watch(PROBES[:2]))
+    begun.do(Watch(PROBES[1:2]))
+    left = [one for one in begun.events if isinstance(one, ProbesLeft)]
+    assert left == [ProbesLeft(0, (PROBES[0].probe,))]
+    begun.do(Watch(PROBES[:2]))  # to watch one again says nothing
+    assert [one for one in begun.events if isinstance(one, ProbesLeft)] == left
 
 
 # what is recorded, shown and lost
@@ -233,7 +291,7 @@ def test_probes_that_nobody_watches_any_more_are_told(begun: Desk) -> None:
 def test_a_fault_of_ours_stops_the_run_and_its_record(
     recorded: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded.do(do.StartRun(small()))
+    recorded.do(StartRun(small()))
     recorded.turn(3)
     recording, run = recorded.engine._recording, recorded.engine.run
     assert recording is not None
@@ -245,9 +303,9 @@ def test_a_fault_of_ours_stops_the_run_and_its_record(
     monkeypatch.setattr(run, "advance", fault)
     recorded.turn(1)
     failed, paused = recorded.events[-2:]
-    assert isinstance(failed, told.Failed)
+    assert isinstance(failed, Failed)
     assert failed.what.startswith("Training stopped by a fault")
-    assert paused == told.Paused(run.step_count)
+    assert paused == Paused(run.step_count)
     assert not recorded.engine.running
     assert recorded.engine._recording is None
     reader = RunReader(recording.path)
@@ -261,16 +319,16 @@ def test_a_fault_in_a_command_is_told_by_its_words_and_the_session_lives(
         raise RuntimeError("a fault made for the test")
 
     monkeypatch.setattr(begun.engine.run, "set_beta", fault)
-    begun.do(do.SetBeta(2.0))
+    begun.do(SetBeta(2.0))
     failed, paused = begun.events[-2:]
-    assert isinstance(failed, told.Failed)
-    assert failed.what.startswith(f"{do.SetBeta(2.0).in_words()} failed")
-    assert paused == told.Paused(0)
+    assert isinstance(failed, Failed)
+    assert failed.what.startswith(f"{SetBeta(2.0).in_words()} failed")
+    assert paused == Paused(0)
     begun.train(1)
 
 
 def test_frames_with_new_readings_are_recorded(recorded: Desk) -> None:
-    recorded.do(do.Watch(PROBES[:1]), do.StartRun(small(), paused=True))
+    recorded.do(Watch(PROBES[:1]), StartRun(small(), paused=True))
     recorded.train(3)
     recorded.turn(2)
     recording = recorded.engine._recording
@@ -284,58 +342,60 @@ def test_frames_with_new_readings_are_recorded(recorded: Desk) -> None:
 
 
 def test_a_recorded_run_is_shown_reset_and_gone_on_with(recorded: Desk) -> None:
-    recorded.do(do.Watch(PROBES[:1]), do.StartRun(small("FR-II"), paused=True))
+    recorded.do(Watch(PROBES[:1]), StartRun(small("FR-II"), paused=True))
     recorded.train(4)
     recording = recorded.engine._recording
     assert recording is not None
     folder = recording.path
-    recorded.do(do.StartRun(small(), paused=True))
+    recorded.do(StartRun(small(), paused=True))
     second = recorded.engine._recording
     assert second is not None
     shown(recorded, folder)
-    event = recorded.last(told.RunShown)
-    assert event == told.RunShown(folder.name, "stopped", 4, "", "", "null", str(second.path))
+    event = recorded.last(RunShown)
+    assert event == RunShown(folder.name, "stopped", 4, "", "", "null", str(second.path))
     assert recorded.engine._recording is None
     assert recorded.engine.run is None
     frame = recorded.frames[-1]
     assert (frame.run, frame.step) == (3, 4)
-    recorded.do(do.SwapRegime("DL"))
+    recorded.do(SwapRegime("DL"))
     assert reason(recorded) == f"{folder.name} is only shown: Run goes on with it first."
-    recorded.do(do.Watch(PROBES[:2]))
+    recorded.do(Watch(PROBES[:2]))
     assert recorded.frames[-1].readings["npk"].absent.startswith("It was not recorded")
     assert recorded.frames[-1].run == 3
-    recorded.do(do.Reset())
-    again = recorded.last(told.RunStarted)
-    assert isinstance(again, told.RunStarted)
+    recorded.do(Reset())
+    again = recorded.last(RunStarted)
+    assert isinstance(again, RunStarted)
     assert (again.run, again.regime, again.config) == (4, "FR-II", small("FR-II"))
     shown(recorded, folder)
-    assert recorded.last(told.RunShown) != event  # another run was replaced
-    recorded.do(do.Advance(2))
-    continued = recorded.last(told.RunContinued)
-    assert isinstance(continued, told.RunContinued)
+    assert recorded.last(RunShown) != event  # another run was replaced
+    recorded.do(Advance(2))
+    continued = recorded.last(RunContinued)
+    assert isinstance(continued, RunContinued)
     assert continued.step == 4
     while recorded.engine.running:
         recorded.turn(1)
-    assert recorded.last(told.Paused) == told.Paused(6)
-    history = recorded.last(told.HistoryReplayed)
-    assert isinstance(history, told.HistoryReplayed)
+    assert recorded.last(Paused) == Paused(6)
+    history = recorded.last(HistoryReplayed)
+    assert isinstance(history, HistoryReplayed)
     assert recorded.engine._library.shown is None
 
 
 def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
     desk: Desk, recorded: Desk, tmp_path: Path
 ) -> None:
-    recorded.do(do.StartRun(small(), paused=True))
+    recorded.do(StartRun(small(), paused=True))
     recorded.train(2)
     recording = recorded.engine._recording
     assert recording is not None
     folder = recording.path
     recorded.engine.close()
-    desk.do(do.StartRun(small(), paused=True))
-    ending: list[do.Command] = [
-        do.ShowRun(str(folder)), do.ContinueRun(str(folder)), do.OpenSession("/x/a.dgn"),
-    ]  # fmt: skip
-    desk.do(do.ContinueRun(str(tmp_path)))  # nothing is lost at step 0: it is tried
+    desk.do(StartRun(small(), paused=True))
+    ending: list[Command] = [
+        ShowRun(str(folder)),
+        ContinueRun(str(folder)),
+        OpenSession("/x/a.dgn"),
+    ]
+    desk.do(ContinueRun(str(tmp_path)))  # nothing is lost at step 0: it is tried
     assert "holds no run" in reason(desk)
     desk.train(3)
     names = []
@@ -346,18 +406,18 @@ def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
         assert (asked.step, asked.anyway) == (3, replace(command, discard=True))
         names.append((asked.name, asked.shown))
     assert names == [(folder.name, True), (folder.name, False), ("a.dgn", True)]
-    desk.do(do.ContinueRun(str(folder), discard=True, paused=True))
-    continued = desk.last(told.RunContinued)
-    assert isinstance(continued, told.RunContinued)
+    desk.do(ContinueRun(str(folder), discard=True, paused=True))
+    continued = desk.last(RunContinued)
+    assert isinstance(continued, RunContinued)
     assert (continued.step, desk.engine.running) == (2, False)
 
 
 def test_a_place_that_cannot_be_written_leaves_the_run_unrecorded(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     desk = Desk(str(tmp_path / "file"))
-    desk.do(do.StartRun(small(), paused=True))
-    paused = desk.last(told.RecordingPaused)
-    assert isinstance(paused, told.RecordingPaused)
+    desk.do(StartRun(small(), paused=True))
+    paused = desk.last(RecordingPaused)
+    assert isinstance(paused, RecordingPaused)
     assert paused.reason.startswith("Cannot write the run to")
     assert paused.reason.endswith(" This run is not recorded.")
     desk.train(1)
@@ -365,7 +425,7 @@ def test_a_place_that_cannot_be_written_leaves_the_run_unrecorded(tmp_path: Path
 
 
 def test_a_session_is_saved_of_a_recorded_run_only(begun: Desk) -> None:
-    begun.do(do.SaveSession("/x/a.dgn"))
+    begun.do(SaveSession("/x/a.dgn"))
     assert "recorded" in reason(begun)
 
 
@@ -376,40 +436,44 @@ FRAME = Frame(1, 40, 2.5, 9.0, None, {"gates": Reading("gates", 40)})
 
 
 def test_a_recorded_run_is_shown_as_another_run_with_its_history() -> None:
-    history = told.HistoryReplayed((told.Measured(1, 0.1, 0.5, 0.5),))
+    history = HistoryReplayed((Measured(1, 0.1, 0.5, 0.5),))
     started = replace(STARTED, steps_per_epoch=16)
     loaded = LoadedRun(Path("/r/a"), "a", started, history, FRAME, "finished", 40)
     first, second, third, last = loaded.events_as(7, "/r/before")
     assert first == replace(started, run=7)
     assert second is history
-    assert third == told.RunShown("a", "finished", 40, "", "", "null", "/r/before")
+    assert third == RunShown("a", "finished", 40, "", "", "null", "/r/before")
     assert last == FramesRecorded("/r/a")
     frame = loaded.frame_for(7, PROBES[:2])
     assert (frame.run, frame.step, frame.epoch) == (7, 40, 2.5)
     assert (frame.steps_per_second, frame.eta_seconds) == (0.0, None)
     assert frame.readings["gates"] == replace(FRAME.readings["gates"], interval=0.0)
     assert frame.readings["npk"] == Reading(
-        "npk", 40, facts={"fault": "not recorded"},
+        "npk",
+        40,
+        facts={"fault": "not recorded"},
         absent="It was not recorded; Run goes on from here and reads it again.",
-    )  # fmt: skip
+    )
     bare = replace(loaded, frame=None).frame_for(7, ())
     assert bare == Frame(7, 40, 2.5, 0.0, None, {})
     session: Any = type(
         "Session", (), {"file_name": "a.dgn", "saved": "2026-01-01", "window": {"theme": "dark"}}
     )
     shown_event = replace(loaded, session=session).events_as(7, "")[2]
-    assert shown_event == told.RunShown(
+    assert shown_event == RunShown(
         "a", "finished", 40, "a.dgn", "2026-01-01", json.dumps({"theme": "dark"}), ""
     )
 
 
 def test_panels_draw_scores_traces_swaps_and_settings_of_a_recorded_run() -> None:
-    drawn: list[told.Event] = [
-        told.Measured(1, 0.1, 0.5, 0.5), told.ProbeScalars(1, "npk", {"nu": 1.0}),
-        told.RegimeSwapped(6, "DL", "FL", (), (), (), ()), told.Rewired(6, (1, 0)),
-        told.SettingChanged(6, 0.1, 1.0, "image", 0.0),
-    ]  # fmt: skip
-    others: list[told.Event] = [told.Paused(3), told.Finished(3), told.RunContinued(3, "")]
+    drawn: list[Event] = [
+        Measured(1, 0.1, 0.5, 0.5),
+        ProbeScalars(1, "npk", {"nu": 1.0}),
+        RegimeSwapped(6, "DL", "FL", (), (), (), ()),
+        Rewired(6, (1, 0)),
+        SettingChanged(6, 0.1, 1.0, "image", 0.0),
+    ]
+    others: list[Event] = [Paused(3), Finished(3), RunContinued(3, "")]
     assert drawn_history([*drawn, *others]).events == tuple(drawn)
 
 
@@ -430,13 +494,13 @@ def test_an_earlier_step_of_an_unrecorded_run_is_compared_until_another_run_begi
 ) -> None:
     begun.train(3)
     begun.do(CompareHeld(2))
-    opened, frames = begun.last(told.ComparisonOpened), begun.last(ComparedFrames)
-    assert isinstance(opened, told.ComparisonOpened)
+    opened, frames = begun.last(ComparisonOpened), begun.last(ComparedFrames)
+    assert isinstance(opened, ComparisonOpened)
     assert isinstance(frames, ComparedFrames)
     assert (opened.name, opened.step, opened.about) == ("this run", 2, "held in memory")
     assert (frames.folder, frames.step) == ("", 2)
     assert frames.started.run == 1
-    begun.do(do.StartRun(small(), paused=True))
-    closed = begun.last(told.ComparisonClosed)
-    assert isinstance(closed, told.ComparisonClosed)
+    begun.do(StartRun(small(), paused=True))
+    closed = begun.last(ComparisonClosed)
+    assert isinstance(closed, ComparisonClosed)
     assert closed.reason.endswith("its steps were held in memory, and went with their run.")

@@ -11,14 +11,34 @@ import torch
 from torch import nn
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import (
+from dgn_engine.protocol.branches import (
+    CloseComparison,
+    CompareFile,
+    CompareRun,
     ComparisonClosed,
     ComparisonOpened,
-    Refused,
-    RunStarted,
+)
+from dgn_engine.protocol.files import (
+    BeginWithBiases,
+    InspectFile,
+    PickTensors,
+    TakeWeights,
     WeightsTaken,
 )
+from dgn_engine.protocol.messages import Refused
+from dgn_engine.protocol.training import (
+    Advance,
+    Reset,
+    Resume,
+    Rewire,
+    RunStarted,
+    SetBeta,
+    SetLearningRate,
+    StartRun,
+    SwapRegime,
+    Undo,
+)
+from dgn_engine.protocol.watching import Watch
 from tests.engine.session.conftest import PROBES, RELU, Desk, small
 
 # weights into the value network
@@ -29,7 +49,7 @@ def test_weights_of_a_file_become_the_value_network_and_its_optimiser_starts_afr
 ) -> None:
     from safetensors.torch import load_file
 
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
     listed = desk.open(trained, "weights")
     assert listed.purpose == "weights"
@@ -37,7 +57,7 @@ def test_weights_of_a_file_become_the_value_network_and_its_optimiser_starts_afr
     run = desk.engine.run
     assert run is not None
     feature = [w.detach().clone() for w in run.trainer.network.feature.weights]
-    desk.do(do.TakeWeights(listed.ticket))
+    desk.do(TakeWeights(listed.ticket))
     saved = load_file(trained)
     for place, weight in enumerate(desk.value()):
         assert torch.equal(weight, saved[f"value.weights.{place}"])
@@ -54,10 +74,10 @@ def test_weights_of_a_file_become_the_value_network_and_its_optimiser_starts_afr
 def test_weights_that_do_not_fit_are_refused_in_a_sentence_and_nothing_changes(
     desk: Desk, chain: Path
 ) -> None:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     before = desk.value()
     listed = desk.open(chain, reading=RELU)
-    desk.do(do.TakeWeights(listed.ticket))
+    desk.do(TakeWeights(listed.ticket))
     refused = desk.last(Refused)
     assert isinstance(refused, Refused)
     assert refused.reason == listed.weights.verdict
@@ -71,11 +91,11 @@ def test_weights_with_biases_ask_for_a_run_with_biases(desk: Desk, tmp_path: Pat
     layers = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
     path = tmp_path / "biased.pt"
     torch.save(layers.state_dict(), path)
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     listed = desk.open(path)
     assert listed.fits  # as gates it may have biases
     assert "begin a run with biases" in listed.weights.verdict
-    desk.do(do.StartRun(small(bias=True), paused=True), do.TakeWeights(listed.ticket))
+    desk.do(StartRun(small(bias=True), paused=True), TakeWeights(listed.ticket))
     assert torch.equal(desk.value()[2], layers[2].weight)
     assert desk.engine.run is not None
     assert torch.equal(desk.engine.run.trainer.network.value.biases[2], layers[2].bias)
@@ -93,14 +113,14 @@ def test_a_run_with_biases_begins_and_takes_the_weights_in_one_step(
     desk: Desk, tmp_path: Path
 ) -> None:
     path, layers = biased_file(tmp_path)
-    desk.do(do.StartRun(small(), paused=True), do.Rewire((2, 0, 1)), do.SetLearningRate(0.01))
+    desk.do(StartRun(small(), paused=True), Rewire((2, 0, 1)), SetLearningRate(0.01))
     listed = desk.open(path)
     assert (listed.weights.fits, listed.weights.with_biases, listed.with_biases) == (
         False,
         True,
         True,
     )
-    desk.do(do.BeginWithBiases(listed.ticket, "weights"))
+    desk.do(BeginWithBiases(listed.ticket, "weights"))
     run = desk.engine.run
     assert run is not None
     stack = run.trainer.network.value
@@ -110,7 +130,7 @@ def test_a_run_with_biases_begins_and_takes_the_weights_in_one_step(
     assert (run.number, run.config.net.bias, run.learning_rate) == (2, True, 0.01)
     assert (run.trainer.regime.name, run.trainer.network.wiring) == ("DL", (2, 0, 1))
     assert not desk.engine.running
-    desk.do(do.Undo())
+    desk.do(Undo())
     assert not torch.equal(stack.weights[0], layers[0].weight)  # type: ignore[arg-type]
     again = desk.open(path)
     assert (again.weights.fits, again.weights.with_biases, again.with_biases) == (
@@ -124,18 +144,16 @@ def test_a_run_with_biases_takes_gates_and_what_does_not_fit_changes_nothing(
     desk: Desk, chain: Path, tmp_path: Path
 ) -> None:
     path, layers = biased_file(tmp_path)
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     before = desk.engine.run
     listed = desk.open(chain, reading=RELU)
     assert not listed.weights.with_biases
-    desk.do(
-        do.BeginWithBiases(listed.ticket, "weights"), do.BeginWithBiases(listed.ticket, "gates")
-    )
+    desk.do(BeginWithBiases(listed.ticket, "weights"), BeginWithBiases(listed.ticket, "gates"))
     assert desk.engine.run is before
     refused = desk.last(Refused)
     assert isinstance(refused, Refused)
     assert refused.what == "begin a run with biases"
-    desk.do(do.BeginWithBiases(desk.open(path).ticket, "gates"))
+    desk.do(BeginWithBiases(desk.open(path).ticket, "gates"))
     run = desk.engine.run
     assert run is not None
     assert (run.number, run.trainer.regime.name, run.config.net.bias) == (2, "FL", True)
@@ -152,7 +170,7 @@ def test_tensors_are_matched_by_their_sizes_where_the_order_misleads(
     shapes = [(7, 5), (16, 64), (16, 16), (3, 3), (16, 16), (10, 16)]
     path = tmp_path / "mixed.npz"
     np.savez(path, **{f"t{i}.weight": rng.normal(size=s) for i, s in enumerate(shapes)})
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     listed = desk.open(path)
     assert listed.fits
     assert [row.tensor for row in listed.matches] == [f"t{i}.weight" for i in (1, 2, 4, 5)]
@@ -165,10 +183,10 @@ def test_the_user_picks_another_tensor_of_the_same_shape(desk: Desk, tmp_path: P
     arrays = {f"t{i}.weight": rng.normal(size=s) for i, s in enumerate(shapes)}
     path = tmp_path / "four.npz"
     np.savez(path, **arrays)
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     ticket = desk.open(path).ticket
     names = ("t0.weight", "t2.weight", "t1.weight", "t3.weight")
-    desk.do(do.PickTensors(ticket, names), do.TakeWeights(ticket))
+    desk.do(PickTensors(ticket, names), TakeWeights(ticket))
     assert np.allclose(desk.value()[1].numpy(), arrays["t2.weight"])
     assert np.allclose(desk.value()[2].numpy(), arrays["t1.weight"])
 
@@ -186,9 +204,9 @@ def test_a_pick_that_makes_no_sense_is_refused(
 ) -> None:
     shapes = [(16, 64), (16, 16), (16, 16), (10, 16)]
     np.savez(tmp_path / "f.npz", **{f"t{i}.weight": np.ones(s) for i, s in enumerate(shapes)})
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     ticket = desk.open(tmp_path / "f.npz").ticket
-    desk.do(do.PickTensors(ticket, names))
+    desk.do(PickTensors(ticket, names))
     refused = desk.events[-1]
     assert isinstance(refused, Refused)
     assert reason in refused.reason
@@ -198,8 +216,8 @@ def test_a_pick_that_makes_no_sense_is_refused(
 
 
 def test_a_compared_network_is_read_once_and_the_run_goes_on(desk: Desk, trained: Path) -> None:
-    desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
-    desk.do(do.CompareFile(desk.open(trained, "compare").ticket))
+    desk.do(StartRun(small("DL"), paused=True), Watch(PROBES))
+    desk.do(CompareFile(desk.open(trained, "compare").ticket))
     told = desk.last(ComparisonOpened)
     assert isinstance(told, ComparisonOpened)
     assert (told.name, told.regime, told.step) == (trained.name, "ReLU", 30)
@@ -210,15 +228,15 @@ def test_a_compared_network_is_read_once_and_the_run_goes_on(desk: Desk, trained
     later = desk.frames[-1]
     assert later.step == 20
     assert all(later.compared[name] is first[name] for name in first)
-    desk.do(do.CloseComparison())
+    desk.do(CloseComparison())
     desk.turn(1)
     assert desk.frames[-1].compared == {}
     assert desk.frames[-1].readings["agreement"].absent
 
 
 def test_the_share_of_equal_gates_is_that_of_a_slow_count(desk: Desk, trained: Path) -> None:
-    desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
-    desk.do(do.CompareFile(desk.open(trained).ticket))
+    desk.do(StartRun(small("DL"), paused=True), Watch(PROBES))
+    desk.do(CompareFile(desk.open(trained).ticket))
     desk.turn(5)
     frame = desk.frames[-1]
     found, a, b = frame.readings["agreement"], frame.readings["gates"], frame.compared["gates"]
@@ -244,8 +262,8 @@ def test_the_share_of_equal_gates_is_that_of_a_slow_count(desk: Desk, trained: P
 def test_the_kernel_beside_is_that_of_the_network_in_the_file(desk: Desk, trained: Path) -> None:
     from safetensors.numpy import load_file
 
-    desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
-    desk.do(do.CompareFile(desk.open(trained).ticket))
+    desk.do(StartRun(small("DL"), paused=True), Watch(PROBES))
+    desk.do(CompareFile(desk.open(trained).ticket))
     desk.turn(4)
     assert desk.engine.run is not None
     z = desk.engine.run.context().x.double().flatten(1).numpy()
@@ -263,10 +281,10 @@ def test_a_comparison_does_not_alter_the_run(trained: Path) -> None:
     ends: list[list[torch.Tensor]] = []
     for compared in (False, True):
         desk = Desk()
-        desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
+        desk.do(StartRun(small("DL"), paused=True), Watch(PROBES))
         desk.train(3)
         if compared:
-            desk.do(do.CompareFile(desk.open(trained).ticket))
+            desk.do(CompareFile(desk.open(trained).ticket))
         desk.train(12)
         ends.append(desk.value())
         desk.engine.close()
@@ -276,28 +294,28 @@ def test_a_comparison_does_not_alter_the_run(trained: Path) -> None:
 def test_a_comparison_goes_over_to_the_next_run_or_says_why_it_ends(
     desk: Desk, trained: Path, chain: Path
 ) -> None:
-    desk.do(do.StartRun(small(), paused=True))
-    desk.do(do.CompareFile(desk.open(trained).ticket))
-    desk.do(do.StartRun(small("FR-II", seed=3), paused=True))
+    desk.do(StartRun(small(), paused=True))
+    desk.do(CompareFile(desk.open(trained).ticket))
+    desk.do(StartRun(small("FR-II", seed=3), paused=True))
     opened = [event for event in desk.events if isinstance(event, ComparisonOpened)]
     assert [event.name for event in opened] == [trained.name, trained.name]
     other = RunConfig(
         data=DataConfig("digits"), net=NetConfig("cnn4", (("channels", 2),)), device="cpu"
     )
-    desk.do(do.StartRun(other, paused=True))
+    desk.do(StartRun(other, paused=True))
     # 64 inputs in a row, or 8×8: the same
-    desk.do(do.CompareFile(desk.open(chain, reading=RELU).ticket))
+    desk.do(CompareFile(desk.open(chain, reading=RELU).ticket))
     assert isinstance(desk.last(ComparisonOpened), ComparisonOpened)
-    desk.do(do.CloseComparison())
+    desk.do(CloseComparison())
     assert desk.events[-1] == ComparisonClosed()
 
 
 def test_a_network_for_other_inputs_cannot_be_compared(desk: Desk, tmp_path: Path) -> None:
     torch.save({"a.weight": torch.ones(4, 9), "b.weight": torch.ones(2, 4)}, tmp_path / "small.pt")
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     listed = desk.open(tmp_path / "small.pt", reading=RELU)
     assert not listed.network.fits
-    desk.do(do.CompareFile(listed.ticket))
+    desk.do(CompareFile(listed.ticket))
     refused = desk.events[-1]
     assert isinstance(refused, Refused)
     assert "takes 9 inputs, but these examples have 64" in refused.reason
@@ -305,13 +323,13 @@ def test_a_network_for_other_inputs_cannot_be_compared(desk: Desk, tmp_path: Pat
 
 def test_a_recorded_run_is_compared_with_its_scores_and_its_network(tmp_path: Path) -> None:
     recorded = Desk(str(tmp_path / "runs"))
-    recorded.do(do.StartRun(small("FR-II", seed=5, epochs=2), paused=True))
+    recorded.do(StartRun(small("FR-II", seed=5, epochs=2), paused=True))
     recorded.train(14)
     weights = recorded.value()
     recorded.engine.close()
     folder = next((tmp_path / "runs").iterdir())
     desk = Desk()
-    desk.do(do.StartRun(small(), paused=True), do.Watch(PROBES), do.CompareRun(str(folder)))
+    desk.do(StartRun(small(), paused=True), Watch(PROBES), CompareRun(str(folder)))
     told = desk.last(ComparisonOpened)
     assert isinstance(told, ComparisonOpened)
     assert told.scores
@@ -323,7 +341,7 @@ def test_a_recorded_run_is_compared_with_its_scores_and_its_network(tmp_path: Pa
 
 
 def test_a_folder_without_a_run_is_refused(desk: Desk, tmp_path: Path) -> None:
-    desk.do(do.StartRun(small(), paused=True), do.CompareRun(str(tmp_path)))
+    desk.do(StartRun(small(), paused=True), CompareRun(str(tmp_path)))
     refused = desk.last(Refused)
     assert isinstance(refused, Refused)
     assert "holds no run" in refused.reason
@@ -333,17 +351,17 @@ def test_a_folder_without_a_run_is_refused(desk: Desk, tmp_path: Path) -> None:
 
 
 def test_a_network_is_shown_and_never_trained(desk: Desk, chain: Path) -> None:
-    desk.do(do.StartRun(small(), paused=True), do.Watch(PROBES))
+    desk.do(StartRun(small(), paused=True), Watch(PROBES))
     listed = desk.open(chain, reading=RELU)
     assert listed.network.fits
-    desk.do(do.InspectFile(listed.ticket))
+    desk.do(InspectFile(listed.ticket))
     told = desk.last(RunStarted)
     assert isinstance(told, RunStarted)
     assert (told.inspected, told.regime, told.paused) == ("chain.pt", "ReLU", True)
     assert [layer.shape for layer in told.layers] == [(24,), (16,)]
     desk.turn(4)
     assert desk.frames[-1].readings["gates"].arrays["layer_0"].shape == (20, 24)
-    for command in (do.Resume(), do.Advance(3), do.Reset(), do.SwapRegime("DL"), do.SetBeta(3.0)):
+    for command in (Resume(), Advance(3), Reset(), SwapRegime("DL"), SetBeta(3.0)):
         desk.do(command)
         refused = desk.events[-1]
         assert isinstance(refused, Refused)
@@ -353,11 +371,11 @@ def test_a_network_is_shown_and_never_trained(desk: Desk, chain: Path) -> None:
 
 
 def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain: Path) -> None:
-    desk.do(do.StartRun(small(), paused=True), do.Watch(PROBES))
+    desk.do(StartRun(small(), paused=True), Watch(PROBES))
     run = desk.engine.run
     assert run is not None
     x = run.context().x.flatten(1)
-    desk.do(do.InspectFile(desk.open(chain, reading=RELU).ticket))
+    desk.do(InspectFile(desk.open(chain, reading=RELU).ticket))
     desk.turn(3)
     saved = torch.load(chain, weights_only=True)
     hidden = nn.functional.linear(x, saved["0.weight"], saved["0.bias"])
@@ -368,10 +386,8 @@ def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain:
 
 
 def test_a_new_run_begins_after_an_inspection(desk: Desk, chain: Path) -> None:
-    desk.do(do.StartRun(small(), paused=True))
-    desk.do(
-        do.InspectFile(desk.open(chain, reading=RELU).ticket), do.StartRun(small(), paused=True)
-    )
+    desk.do(StartRun(small(), paused=True))
+    desk.do(InspectFile(desk.open(chain, reading=RELU).ticket), StartRun(small(), paused=True))
     told = desk.last(RunStarted)
     assert isinstance(told, RunStarted)
     assert not told.inspected

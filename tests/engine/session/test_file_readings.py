@@ -12,10 +12,22 @@ import torch
 from torch import nn
 
 from dgn_engine.config import DataConfig, NetConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import ComparisonOpened, Event, FileListed, Refused, RunStarted
-from dgn_engine.protocol.file_events import NetworkChecked, ReadingRefused, ReadingsFound
+from dgn_engine.protocol.branches import CompareFile, ComparisonOpened
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import (
+    CheckNetwork,
+    FileListed,
+    InspectFile,
+    NetworkChecked,
+    PickTensors,
+    ReadingRefused,
+    ReadingsFound,
+    SayReading,
+    TrainOn,
+)
+from dgn_engine.protocol.messages import Command, Event, Refused
+from dgn_engine.protocol.runs import ContinueRun
+from dgn_engine.protocol.training import RunStarted, StartRun
 from dgn_engine.session import opened_files
 from dgn_engine.storage.runs.run_reader import RunReader
 from tests.engine.session.conftest import RELU, Desk, small
@@ -68,7 +80,7 @@ def saved(tmp_path: Path) -> Callable[[nn.Module], Path]:
 
 @pytest.fixture
 def paused(desk: Desk) -> Desk:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     return desk
 
 
@@ -97,9 +109,9 @@ def test_what_a_state_dict_does_not_say_is_asked_and_what_a_saved_module_says_is
     assert (whole.questions, whole.network.fits) == ((), True)
 
 
-@pytest.mark.parametrize("command", [do.CompareFile, do.InspectFile])
+@pytest.mark.parametrize("command", [CompareFile, InspectFile])
 def test_nothing_is_computed_of_a_network_that_is_not_said(
-    paused: Desk, chain: Path, command: Callable[[int], do.Command]
+    paused: Desk, chain: Path, command: Callable[[int], Command]
 ) -> None:
     listed, told = paused.open(chain), len(paused.events)
     paused.do(command(listed.ticket))
@@ -128,7 +140,7 @@ def test_the_right_reading_is_offered_and_said_although_it_is_not_the_usual_one(
     said = paused.say(listed.ticket, K4)
     assert (said.ticket, said.reading, said.questions) == (listed.ticket, K4, ())
     assert said.network.fits
-    paused.do(do.InspectFile(listed.ticket))
+    paused.do(InspectFile(listed.ticket))
     inspected = paused.engine._inspected
     assert inspected is not None
     shown = inspected.network
@@ -158,7 +170,7 @@ def test_the_network_of_the_run_is_offered_where_the_weights_fit_it(
     desk: Desk, tmp_path: Path
 ) -> None:
     net = NetConfig("cnn4", (("channels", 2),))
-    desk.do(do.StartRun(replace(small("ReLU"), net=net), paused=True))
+    desk.do(StartRun(replace(small("ReLU"), net=net), paused=True))
     run = desk.engine.run
     assert run is not None
     weights = run.trainer.network.value.weights
@@ -189,7 +201,7 @@ def test_words_that_cannot_be_are_refused_by_what_they_are_about_and_change_noth
     listed = paused.open(saved(convolutions()))
     paused.say(listed.ticket, K4)
     told = len(paused.events)
-    paused.do(do.SayReading(listed.ticket, reading))
+    paused.do(SayReading(listed.ticket, reading))
     refused = wait_for(paused, ReadingRefused, told)
     assert isinstance(refused, ReadingRefused)
     assert (refused.ticket, refused.about) == (listed.ticket, about)
@@ -215,7 +227,7 @@ def test_what_was_said_last_counts(
 
     heard: list[str] = []
     monkeypatch.setattr(opened_files, "listed", slowly)
-    paused.do(do.SayReading(listed.ticket, tanh), do.SayReading(listed.ticket, RELU))
+    paused.do(SayReading(listed.ticket, tanh), SayReading(listed.ticket, RELU))
     wait_for(paused, FileListed, told)
     for reader in paused.engine._files._files._readers:
         reader.join(60)
@@ -228,7 +240,7 @@ def test_what_was_said_last_counts(
 def test_weights_behind_a_batchnorm_are_not_copied_before_it_is_said(
     desk: Desk, tmp_path: Path
 ) -> None:
-    desk.do(do.StartRun(small(bias=True), paused=True))
+    desk.do(StartRun(small(bias=True), paused=True))
     layers: list[tuple[str, nn.Module]] = []
     for number, (inputs, outputs) in enumerate([(64, 16), (16, 16), (16, 16)]):
         layers += [(f"fc{number}", nn.Linear(inputs, outputs)), (f"bn{number}", nn.BatchNorm1d(16))]
@@ -239,7 +251,7 @@ def test_weights_behind_a_batchnorm_are_not_copied_before_it_is_said(
     assert (listed.fits, listed.weights.fits) == (False, False)
     names = tuple(row.tensor for row in listed.matches)
     told = len(desk.events)
-    desk.do(do.PickTensors(listed.ticket, names))
+    desk.do(PickTensors(listed.ticket, names))
     picked = wait_for(desk, FileListed, told)
     assert isinstance(picked, FileListed)
     assert (picked.fits, picked.weights.fits) == (False, False)
@@ -255,7 +267,7 @@ def test_readings_are_tried_on_other_data_that_are_asked_about(
     ticket = paused.open(saved(convolutions())).ticket
     wait_for(paused, ReadingsFound)
     told, data = len(paused.events), DataConfig("digits", test_limit=50)
-    paused.do(do.CheckNetwork(ticket, data))
+    paused.do(CheckNetwork(ticket, data))
     checked = wait_for(paused, NetworkChecked, told)
     assert isinstance(checked, NetworkChecked)
     assert not checked.network.fits
@@ -279,9 +291,9 @@ def test_a_run_from_a_file_reads_it_as_was_said_also_when_it_is_continued(
     }[kind]
     network.eval()
     desk = Desk(str(tmp_path / "runs"))
-    desk.do(do.StartRun(small(), paused=True))
-    desk.do(do.InspectFile(desk.open(saved(network), reading=reading).ticket))
-    desk.do(do.TrainOn("ReLU", paused=True))
+    desk.do(StartRun(small(), paused=True))
+    desk.do(InspectFile(desk.open(saved(network), reading=reading).ticket))
+    desk.do(TrainOn("ReLU", paused=True))
     run = desk.engine.run
     assert run is not None
     assert dict(run.config.net.options) == dict(reading.to_options())
@@ -295,7 +307,7 @@ def test_a_run_from_a_file_reads_it_as_was_said_also_when_it_is_continued(
     assert place is not None
     desk.engine.close()
     again = Desk(str(tmp_path / "runs"))
-    again.do(do.ContinueRun(str(place.path), paused=True))
+    again.do(ContinueRun(str(place.path), paused=True))
     assert again.engine.run is not None
     assert again.engine.run.step_count == 3
     assert RunReader(place.path).config.net == run.config.net

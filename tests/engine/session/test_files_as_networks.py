@@ -17,15 +17,22 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from dgn_engine.config import DataConfig, TrainingConfig
 from dgn_engine.data import load_examples
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import Event, Refused, RunContinued, RunStarted
-from dgn_engine.protocol.file_events import (
+from dgn_engine.protocol.files import (
+    CheckNetwork,
     CheckProgress,
+    CloseFile,
     FileScored,
+    InspectFile,
     NetworkChecked,
+    SaveWeights,
     TrainedOn,
     TrainingOffered,
+    TrainOn,
 )
+from dgn_engine.protocol.messages import Event, Refused
+from dgn_engine.protocol.runs import ContinueRun, RunContinued
+from dgn_engine.protocol.training import Reset, RunStarted, StartRun
+from dgn_engine.protocol.watching import Watch
 from dgn_engine.session import file_score, frozen_network
 from dgn_engine.training.device_data import epoch_order
 from tests.engine.importing.torch_networks import in_use, narrow_resnet
@@ -64,7 +71,7 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, nn.Sequential
 
 @pytest.fixture
 def paused(desk: Desk) -> Desk:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     return desk
 
 
@@ -84,7 +91,7 @@ def wait_for(desk: Desk, kind: type[Event], after: int) -> Event:
 
 def checked(desk: Desk, ticket: int, data: DataConfig) -> NetworkChecked:
     told = len(desk.events)
-    desk.do(do.CheckNetwork(ticket, data))
+    desk.do(CheckNetwork(ticket, data))
     event = wait_for(desk, NetworkChecked, told)
     assert isinstance(event, NetworkChecked)
     assert (event.ticket, event.data) == (ticket, data)
@@ -159,9 +166,9 @@ def test_only_the_newest_of_several_requests_is_answered(
     ticket = paused.open(resnet[0], reading=RESNET).ticket
     told = len(paused.events)
     asked = [folder(images, image_size=size) for size in (8, 16, 24, 32)]
-    paused.do(*(do.CheckNetwork(ticket, data) for data in asked))
+    paused.do(*(CheckNetwork(ticket, data) for data in asked))
     wait_for(paused, NetworkChecked, told)
-    paused.do(do.CloseFile(ticket))
+    paused.do(CloseFile(ticket))
     paused.engine._files._check.close()
     answers = [one for one in paused.events[told:] if isinstance(one, NetworkChecked)]
     assert answers[-1].data == asked[-1]
@@ -188,8 +195,8 @@ def test_the_accuracy_of_a_file_is_that_of_a_slow_loop_over_all_test_examples(
     monkeypatch.setattr(frozen_network, "FEWEST", 1)
     path, network = resnet
     data = folder(images, image_size=32, normalise="imagenet")
-    paused.do(do.Watch(PROBES[:1]))
-    paused.do(do.InspectFile(paused.open(path, reading=RESNET).ticket, data))
+    paused.do(Watch(PROBES[:1]))
+    paused.do(InspectFile(paused.open(path, reading=RESNET).ticket, data))
     scores = scores_of(paused)
     assert [score.examples for score in scores] == [0]
     assert paused.engine.next_step_in() == 0.0  # it is not waited for
@@ -212,7 +219,7 @@ def scores_of(desk: Desk) -> list[FileScored]:
 def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
     paused: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
-    paused.do(do.InspectFile(paused.open(dense[0], reading=RELU).ticket, DataConfig("digits")))
+    paused.do(InspectFile(paused.open(dense[0], reading=RELU).ticket, DataConfig("digits")))
     inspected = paused.engine._inspected
     assert inspected is not None
     order = inspected._score._order
@@ -224,14 +231,14 @@ def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
 def test_labels_of_another_data_set_have_no_accuracy(
     paused: Desk, resnet: tuple[Path, nn.Module], trained: Path, images: Path
 ) -> None:
-    paused.do(do.InspectFile(paused.open(resnet[0], reading=RESNET).ticket, DataConfig("digits")))
+    paused.do(InspectFile(paused.open(resnet[0], reading=RESNET).ticket, DataConfig("digits")))
     paused.turn(2)
     (score,) = scores_of(paused)
     assert score.sentence == (
         "accuracy n/a: labels of another data set (it has 5 outputs, these need 10)"
     )
     other = DataConfig("identical", options=(("dim", 64), ("n", 20)))
-    paused.do(do.InspectFile(paused.open(trained).ticket, other))
+    paused.do(InspectFile(paused.open(trained).ticket, other))
     paused.turn(2)
     assert "labels of another data set" in scores_of(paused)[-1].sentence
 
@@ -260,7 +267,7 @@ def folded(network: nn.Module) -> nn.Module:
 
 def sgd(desk: Desk) -> None:
     training = TrainingConfig(optimiser="sgd", learning_rate=1e-3, batch=8, epochs=0)
-    desk.do(do.StartRun(replace(small(), training=training), paused=True))
+    desk.do(StartRun(replace(small(), training=training), paused=True))
 
 
 @pytest.mark.parametrize("regime", ["ReLU", "FL"])
@@ -270,14 +277,14 @@ def test_a_resnet_trains_on_from_its_logits_and_as_torch_would(
     sgd(desk)
     path, network = resnet
     data = folder(images, image_size=32)
-    desk.do(do.InspectFile(desk.open(path, reading=RESNET).ticket, data))
+    desk.do(InspectFile(desk.open(path, reading=RESNET).ticket, data))
     offered = desk.last(TrainingOffered)
     assert isinstance(offered, TrainingOffered)
     assert (offered.run, offered.regimes) == (2, ("ReLU", "FL"))
     assert "Its BatchNorm is folded into weights and biases" in offered.remark
     assert desk.engine._inspected is not None
     shown = desk.engine._inspected.network.network
-    desk.do(do.TrainOn(regime, paused=True))
+    desk.do(TrainOn(regime, paused=True))
     told = desk.last(TrainedOn)
     assert isinstance(told, TrainedOn)
     assert told.sentence == (
@@ -312,9 +319,7 @@ def test_a_plain_network_takes_the_step_that_torch_takes(
     desk: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
     sgd(desk)
-    desk.do(
-        do.InspectFile(desk.open(dense[0], reading=RELU).ticket), do.TrainOn("ReLU", paused=True)
-    )
+    desk.do(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
     run, network = desk.engine.run, copy.deepcopy(dense[1])
     assert run is not None
     x, y = run.trainer.data.train_x, run.trainer.data.train_y
@@ -334,17 +339,15 @@ def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
 ) -> None:
     desk = Desk(str(tmp_path / "runs"))
     sgd(desk)
-    desk.do(
-        do.InspectFile(desk.open(dense[0], reading=RELU).ticket), do.TrainOn("ReLU", paused=True)
-    )
+    desk.do(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
     desk.train(3)
     weights = desk.value()
     assert desk.engine._recording is not None
     place = desk.engine._recording.path
     assert "dense.pt" in place.name
-    desk.do(do.Reset())
+    desk.do(Reset())
     assert torch.equal(desk.value()[0], dense[1][0].weight)
-    desk.do(do.ContinueRun(str(place), paused=True))
+    desk.do(ContinueRun(str(place), paused=True))
     assert isinstance(desk.last(RunContinued), RunContinued)
     assert all(map(torch.equal, desk.value(), weights))
     desk.engine.close()
@@ -353,24 +356,24 @@ def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
 def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
     desk: Desk, resnet: tuple[Path, nn.Module], dense: tuple[Path, nn.Sequential], tmp_path: Path
 ) -> None:
-    desk.do(do.StartRun(small("DL"), paused=True), do.TrainOn("ReLU"))
+    desk.do(StartRun(small("DL"), paused=True), TrainOn("ReLU"))
     assert desk.last(Refused) == Refused(
         "train on from this network", "No network is inspected: open a file as a network first."
     )
     made = tmp_path / "made.safetensors"
-    desk.do(do.SaveWeights(str(made)))
-    desk.do(do.InspectFile(desk.open(resnet[0], reading=RESNET).ticket), do.TrainOn("ReLU"))
+    desk.do(SaveWeights(str(made)))
+    desk.do(InspectFile(desk.open(resnet[0], reading=RESNET).ticket), TrainOn("ReLU"))
     assert desk.last(Refused) == Refused(
         "train on from this network", "resnet18.pth has 5 outputs; these data need 10."
     )
-    desk.do(do.InspectFile(desk.open(made).ticket))
+    desk.do(InspectFile(desk.open(made).ticket))
     offered = desk.last(TrainingOffered)
     assert isinstance(offered, TrainingOffered)
     assert offered.regimes == ()
     assert offered.remark.startswith("Its gates are made by a second network (DL)")
     changed = tmp_path / "changed.pt"
     torch.save(dense[1].state_dict(), changed)
-    desk.do(do.InspectFile(desk.open(changed, reading=RELU).ticket), do.TrainOn("DL"))
+    desk.do(InspectFile(desk.open(changed, reading=RELU).ticket), TrainOn("DL"))
     refused = desk.last(Refused)
     assert isinstance(refused, Refused)
     assert refused.reason == "It can be trained on in ReLU or FL, not in DL."
@@ -378,7 +381,7 @@ def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
         other = in_use(copy.deepcopy(dense[1]), 1)
         other.float()[0].weight.add_(1.0)  # type: ignore[index]
     torch.save(other.state_dict(), changed)
-    desk.do(do.TrainOn("ReLU"))
+    desk.do(TrainOn("ReLU"))
     refused = desk.last(Refused)
     assert isinstance(refused, Refused)
     assert (
@@ -397,7 +400,7 @@ def test_a_network_of_ours_trains_on_with_its_own_gates(
     if regime == "FL":
         gating = replace(config.gating, gates_from=str(trained))
         config = replace(config, gating=gating)
-    desk.do(do.StartRun(config, paused=True))
+    desk.do(StartRun(config, paused=True))
     desk.train(3)
     run = desk.engine.run
     assert run is not None
@@ -405,8 +408,8 @@ def test_a_network_of_ours_trains_on_with_its_own_gates(
     with torch.no_grad():
         wanted = run.trainer.network(x)
     path = tmp_path / "ours.safetensors"
-    desk.do(do.SaveWeights(str(path)), do.StartRun(small("FR-II"), paused=True))
-    desk.do(do.InspectFile(desk.open(path).ticket), do.TrainOn(regime, paused=True))
+    desk.do(SaveWeights(str(path)), StartRun(small("FR-II"), paused=True))
+    desk.do(InspectFile(desk.open(path).ticket), TrainOn(regime, paused=True))
     run = desk.engine.run
     assert run is not None
     assert (run.config.gating.regime, run.trainer.regime.name) == (regime, regime)

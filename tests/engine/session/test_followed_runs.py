@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol import events
-from dgn_engine.protocol.commands import ProbeRequest, ShowRun, Watch
-from dgn_engine.protocol.events import LayerInfo, Measured, ProbeSet, RunShown, RunStarted
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.messages import Event, Refused
+from dgn_engine.protocol.runs import HistoryReplayed, RunShown, ShowRun
+from dgn_engine.protocol.training import Finished, LayerInfo, Measured, RunStarted
+from dgn_engine.protocol.watching import ProbeRequest, ProbeSet, Watch
 from dgn_engine.session.engine import Engine
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import log_word
@@ -23,7 +24,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 
 @dataclass
 class Told:
-    events: list[events.Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
 
     def measured(self) -> list[int]:
@@ -48,7 +49,7 @@ def written(tmp_path: Path) -> Iterator[RunFolder]:
     folder.close()
 
 
-def note(folder: RunFolder, event: events.Event) -> None:
+def note(folder: RunFolder, event: Event) -> None:
     folder.note(log_word(event), to_plain(event))
 
 
@@ -88,7 +89,7 @@ def test_what_is_written_is_told_once_and_the_end_too(written: RunFolder) -> Non
         assert newest.readings["gates"].remark == ""
         assert "not recorded" in newest.readings["npk"].absent
 
-        note(written, events.Finished(9))
+        note(written, Finished(9))
         written.close()
         engine.advance()
         assert told.shown() == RunShown("mine", "finished", 9)
@@ -105,7 +106,7 @@ def test_a_folder_that_goes_away_ends_the_following_in_a_sentence(written: RunFo
     try:
         written.path.rename(written.path.with_name("elsewhere"))
         engine.advance()
-        refusals = [one for one in told.events if isinstance(one, events.Refused)]
+        refusals = [one for one in told.events if isinstance(one, Refused)]
         assert "not followed any more" in refusals[0].reason
         engine.advance()
         assert len(refusals) == 1
@@ -122,7 +123,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_is_read_anew(written: RunFolder) -
         note(written, Measured(2, 0.0, 1.0, 0.5))
         while len([one for one in told.events if isinstance(one, RunShown)]) < 2:
             engine.advance()
-        replayed = [one for one in told.events if isinstance(one, events.HistoryReplayed)]
+        replayed = [one for one in told.events if isinstance(one, HistoryReplayed)]
         assert [getattr(one, "step", 0) for one in replayed[-1].events] == [2]
         assert told.shown().live
     finally:

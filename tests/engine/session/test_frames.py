@@ -167,9 +167,18 @@ def test_a_frame_says_where_the_run_is_and_how_long_it_will_take(
         bench.publisher.rate.tick(0.0, 0.0)
     frame = bench.publisher.frame(bench.run, True)
     assert frame == Frame(
-        3, 10, 1.5, 4.0, 20 / 4.0, {}, bench.other, watching=bench.run.budget.account,
-        regime="DLN", wiring=(1, 0), probe_digest="abc",
-    )  # fmt: skip
+        3,
+        10,
+        1.5,
+        4.0,
+        20 / 4.0,
+        {},
+        bench.other,
+        watching=bench.run.budget.account,
+        regime="DLN",
+        wiring=(1, 0),
+        probe_digest="abc",
+    )
     bench.run.total_steps = 0
     assert bench.publisher.frame(bench.run, True).eta_seconds is None
     bench.run.total_steps = 30

@@ -19,11 +19,18 @@ from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.importing.open_questions import OpenQuestions
 from dgn_engine.model.architecture import weight_shape
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.file_events import FileScored, TrainingOffered
+from dgn_engine.protocol.branches import CompareFile, ComparisonClosed, ComparisonOpened
 from dgn_engine.protocol.file_reading import FileReading
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.files import (
+    FileClosed,
+    FileScored,
+    InspectFile,
+    SaveWeights,
+    TrainingOffered,
+)
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.training import Rewire, RunStarted, StartRun
+from dgn_engine.protocol.watching import ProbeExamples, ProbeRequest, ProbeScalars, Watch
 from dgn_engine.regimes import find_regime
 from dgn_engine.session import frozen_network, opened_files
 from dgn_engine.session.comparison import Comparison, of_listing
@@ -61,7 +68,7 @@ def inputs(*shape: int, count: int = 4) -> ProbeInputs:
 
 
 @pytest.fixture
-def events() -> list[told.Event]:
+def events() -> list[Event]:
     return []
 
 
@@ -70,7 +77,7 @@ def test_the_shape_of_the_examples_is_that_of_one_of_them() -> None:
     assert inputs(8).shape == (8,)
 
 
-def test_examples_are_brought_into_the_shape_of_the_network(events: list[told.Event]) -> None:
+def test_examples_are_brought_into_the_shape_of_the_network(events: list[Event]) -> None:
     given = inputs(1, 2, 4)
     network = FrozenNetwork(found(), given, events.append)
     first, second = network.gates or ()
@@ -84,14 +91,14 @@ def test_examples_are_brought_into_the_shape_of_the_network(events: list[told.Ev
     assert (network.step, network.regime.name, network.weights) == (12, "ReLU", 56 + 35 + 15)
 
 
-def test_a_network_for_other_inputs_says_both_shapes(events: list[told.Event]) -> None:
+def test_a_network_for_other_inputs_says_both_shapes(events: list[Event]) -> None:
     with pytest.raises(UserError) as refused:
         FrozenNetwork(found(), inputs(1, 2, 3), events.append)
     words = "It takes 8 inputs, but these examples have 1×2×3."
     assert str(refused.value) == words
 
 
-def test_gates_that_are_coins_are_not_read_on_other_examples(events: list[told.Event]) -> None:
+def test_gates_that_are_coins_are_not_read_on_other_examples(events: list[Event]) -> None:
     with pytest.raises(UserError) as refused:
         FrozenNetwork(found("FRG"), inputs(8), events.append)
     assert str(refused.value) == (
@@ -100,7 +107,7 @@ def test_gates_that_are_coins_are_not_read_on_other_examples(events: list[told.E
 
 
 def test_probes_are_read_one_at_a_time_and_once_for_each_request(
-    events: list[told.Event],
+    events: list[Event],
 ) -> None:
     network = FrozenNetwork(found(), inputs(8), events.append)
     network.probe_schedule.watch(PROBES[:2])
@@ -110,16 +117,16 @@ def test_probes_are_read_one_at_a_time_and_once_for_each_request(
     assert events == []  # its scalars belong to no run
 
 
-def test_scalars_of_a_network_in_the_place_of_a_run_are_told(events: list[told.Event]) -> None:
+def test_scalars_of_a_network_in_the_place_of_a_run_are_told(events: list[Event]) -> None:
     network = FrozenNetwork(found(), inputs(8), events.append, traced=True)
     network.probe_schedule.watch(PROBES[:2])
     network.read_next()
     network.read_next()
     assert events
-    assert all(isinstance(event, told.ProbeScalars) and event.step == 12 for event in events)
+    assert all(isinstance(event, ProbeScalars) and event.step == 12 for event in events)
 
 
-def test_a_network_is_compared_with_the_gates_that_it_is_given(events: list[told.Event]) -> None:
+def test_a_network_is_compared_with_the_gates_that_it_is_given(events: list[Event]) -> None:
     ours = FrozenNetwork(found(), inputs(8), events.append)
     ours.probe_schedule.watch(PROBES[2:])
     ours.read_next(lambda: ours.gates)
@@ -134,24 +141,24 @@ def test_a_network_is_compared_with_the_gates_that_it_is_given(events: list[told
 
 
 @pytest.fixture
-def comparison(events: list[told.Event]) -> Comparison:
+def comparison(events: list[Event]) -> Comparison:
     return Comparison(events.append, ReadingWorker())
 
 
-def opened(events: list[told.Event]) -> told.ComparisonOpened:
+def opened(events: list[Event]) -> ComparisonOpened:
     event = events[-1]
-    assert isinstance(event, told.ComparisonOpened)
+    assert isinstance(event, ComparisonOpened)
     return event
 
 
 def test_a_comparison_says_what_it_compares_with(
-    comparison: Comparison, events: list[told.Event]
+    comparison: Comparison, events: list[Event]
 ) -> None:
     comparison.open(of_listing(contents()), inputs(8))
     event = opened(events)
     network = comparison._network
     assert network is not None
-    assert event == told.ComparisonOpened(
+    assert event == ComparisonOpened(
         "x.npz",
         "ReLU, as you said · 2 gate layers · 106 weights",
         "ReLU",
@@ -161,13 +168,13 @@ def test_a_comparison_says_what_it_compares_with(
     )
     comparison.open(of_listing(contents("y.npz", (2000, 8), (3, 2000))), inputs(8))
     assert opened(events).about == "ReLU, as you said · 1 gate layer · 22,000 weights"
-    comparison.open(lambda _: (found(), told.ComparisonOpened("z", "", "", ())), inputs(8))
+    comparison.open(lambda _: (found(), ComparisonOpened("z", "", "", ())), inputs(8))
     assert opened(events).about == "ReLU, as you said · 2 gate layers · 106 weights · step 12"
     assert opened(events).step == 12
 
 
 def test_a_comparison_that_is_refused_leaves_the_one_before(
-    comparison: Comparison, events: list[told.Event]
+    comparison: Comparison, events: list[Event]
 ) -> None:
     assert comparison.gates() is None
     assert comparison.readings == {}
@@ -182,7 +189,7 @@ def test_a_comparison_that_is_refused_leaves_the_one_before(
 
 
 def test_another_run_is_compared_as_well_or_the_reason_is_said(
-    comparison: Comparison, events: list[told.Event]
+    comparison: Comparison, events: list[Event]
 ) -> None:
     comparison.renew(inputs(8))
     comparison.close()
@@ -190,18 +197,18 @@ def test_another_run_is_compared_as_well_or_the_reason_is_said(
     comparison.open(of_listing(contents()), inputs(8))
     gates = comparison.gates()
     comparison.renew(inputs(2, 4))
-    assert [type(event) for event in events] == [told.ComparisonOpened] * 2
+    assert [type(event) for event in events] == [ComparisonOpened] * 2
     assert gates is not None
     assert all(map(torch.equal, gates, comparison.gates() or ()))
     comparison.renew(inputs(9))
     event = events[-1]
-    assert isinstance(event, told.ComparisonClosed)
+    assert isinstance(event, ComparisonClosed)
     assert event.reason.startswith("The comparison was closed: ")
     assert "8 inputs, but these examples have 9" in event.reason
     comparison.open(of_listing(contents()), inputs(8))
     comparison.renew(None)
     reason = "The comparison was closed: There is no run to compare with."
-    assert events[-1] == told.ComparisonClosed(reason)
+    assert events[-1] == ComparisonClosed(reason)
     told_so_far = len(events)
     comparison.close()
     assert len(events) == told_so_far
@@ -215,13 +222,13 @@ def test_what_is_watched_of_the_run_is_watched_beside_it(
     monkeypatch.setattr(
         frozen_network.ProbeSchedule, "watch", lambda _, requests: watched.append(requests)
     )
-    asked = do.ProbeRequest("npk", (("n", 3),))
+    asked = ProbeRequest("npk", (("n", 3),))
     comparison.watch((asked,))
     assert watched == []
     comparison.open(of_listing(contents()), inputs(8))
     assert watched == [(asked,)]
-    comparison.watch((do.ProbeRequest("gates"),))
-    assert watched[1:] == [(do.ProbeRequest("gates"),)]
+    comparison.watch((ProbeRequest("gates"),))
+    assert watched[1:] == [(ProbeRequest("gates"),)]
 
 
 # in the place of a run
@@ -237,9 +244,14 @@ def files_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
             name: wire.decoded(array, parsed.dtypes[name]) for name, array in parsed.arrays.items()
         }
         return CheckpointContents(
-            path.name, arrays, parsed.dtypes, parsed.ignored, parsed.metadata, parsed.kind,
+            path.name,
+            arrays,
+            parsed.dtypes,
+            parsed.ignored,
+            parsed.metadata,
+            parsed.kind,
             parsed.layers,
-        )  # fmt: skip
+        )
 
     monkeypatch.setattr(opened_files, "read_tensors", read)
 
@@ -249,10 +261,10 @@ def saved(tmp_path: Path) -> Callable[[str], Path]:
     def save(regime: str) -> Path:
         desk = Desk()
         config = replace(small(regime, seed=4), data=DataConfig("digits", normalise="0.5/0.25"))
-        desk.do(do.StartRun(config, paused=True), do.Rewire((2, 0, 1)))
+        desk.do(StartRun(config, paused=True), Rewire((2, 0, 1)))
         desk.train(3)
         path = tmp_path / f"{regime}.safetensors"
-        desk.do(do.SaveWeights(str(path)))
+        desk.do(SaveWeights(str(path)))
         desk.engine.close()
         return path
 
@@ -266,11 +278,11 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
 ) -> None:
     path = saved(regime)
     config = replace(small("FR-II"), data=DataConfig("digits", train_limit=200))
-    desk.do(do.StartRun(config, paused=True), do.Watch(PROBES))
+    desk.do(StartRun(config, paused=True), Watch(PROBES))
     ticket = desk.open(path).ticket
-    desk.do(do.InspectFile(ticket))
-    event = desk.last(told.RunStarted)
-    assert isinstance(event, told.RunStarted)
+    desk.do(InspectFile(ticket))
+    event = desk.last(RunStarted)
+    assert isinstance(event, RunStarted)
     inspected = desk.engine._inspected
     assert inspected is not None
     network, own = inspected.network.network, regime == "ReLU"
@@ -297,7 +309,7 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
     with torch.no_grad():
         right = network(x).argmax(1).numpy() == examples.test_y
     after = [type(one) for one in desk.events[desk.events.index(event) + 1 :]]
-    assert after == [TrainingOffered, FileScored, told.FileClosed, ProbeExamples]
+    assert after == [TrainingOffered, FileScored, FileClosed, ProbeExamples]
     desk.turn(20)
     score = desk.last(FileScored)
     assert isinstance(score, FileScored)
@@ -321,15 +333,15 @@ def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
     desk: Desk, saved: Callable[[str], Path]
 ) -> None:
     path = saved("ReLU")
-    desk.do(do.StartRun(small("FR-II"), paused=True), do.Watch(PROBES))
-    desk.do(do.InspectFile(desk.open(path).ticket))
-    desk.do(do.CompareFile(desk.open(path).ticket))
+    desk.do(StartRun(small("FR-II"), paused=True), Watch(PROBES))
+    desk.do(InspectFile(desk.open(path).ticket))
+    desk.do(CompareFile(desk.open(path).ticket))
     desk.turn(8)
     frame = desk.frames[-1]
     assert set(frame.compared) == set(frame.readings) == {"gates", "npk", "agreement"}
     assert frame.readings["agreement"].scalars["equal"] == 1.0
-    desk.do(do.StartRun(small("FR-II"), paused=True))
-    opened = [event for event in desk.events if isinstance(event, told.ComparisonOpened)]
+    desk.do(StartRun(small("FR-II"), paused=True))
+    opened = [event for event in desk.events if isinstance(event, ComparisonOpened)]
     assert [replace(event, number=0) for event in opened] == [replace(opened[0], number=0)] * 2
     assert [event.number for event in opened] == [1, 2]  # it goes over to the run
 
@@ -338,16 +350,16 @@ def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
 def test_a_fault_while_an_inspected_network_is_read_is_told(
     desk: Desk, saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.do(do.StartRun(small("FR-II"), paused=True), do.Watch(PROBES))
-    desk.do(do.InspectFile(desk.open(saved("ReLU")).ticket))
+    desk.do(StartRun(small("FR-II"), paused=True), Watch(PROBES))
+    desk.do(InspectFile(desk.open(saved("ReLU")).ticket))
 
     def fault(*_: object) -> bool:
         raise RuntimeError("a fault made for the test")
 
     monkeypatch.setattr(FrozenNetwork, "read_next", fault)
     desk.turn(1)
-    event = desk.last(told.Failed)
-    assert isinstance(event, told.Failed)
+    event = desk.last(Failed)
+    assert isinstance(event, Failed)
     assert event.what.startswith("Inspecting stopped by a fault")
     assert "a fault made for the test" in event.what
 
@@ -360,10 +372,10 @@ def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be
     for name, sizes in shapes.items():
         arrays = contents(name, *sizes).arrays
         np.savez(tmp_path / f"{name}.npz", **{k: np.asarray(a) for k, a in arrays.items()})
-    desk.do(do.StartRun(small("FR-II"), paused=True))
-    desk.do(do.InspectFile(desk.open(tmp_path / "few.npz", reading=RELU).ticket))
-    event = desk.last(told.RunStarted)
-    assert isinstance(event, told.RunStarted)
+    desk.do(StartRun(small("FR-II"), paused=True))
+    desk.do(InspectFile(desk.open(tmp_path / "few.npz", reading=RELU).ticket))
+    event = desk.last(RunStarted)
+    assert isinstance(event, RunStarted)
     score = desk.last(FileScored)
     assert isinstance(score, FileScored)
     assert (event.inspected, score.examples, bool(score.unknown)) == ("few.npz", 0, True)
@@ -372,7 +384,7 @@ def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be
 
 
 def test_a_file_without_names_is_compared_as_the_network_that_is_said(
-    comparison: Comparison, events: list[told.Event]
+    comparison: Comparison, events: list[Event]
 ) -> None:
     run = NetConfig("cnn4", (("channels", 2),))
     shapes = [weight_shape(node) for node in build_architecture(run, (1, 8, 8), 3).weighted]
@@ -388,7 +400,7 @@ def test_a_file_without_names_is_compared_as_the_network_that_is_said(
 
 
 def test_grey_examples_go_to_all_channels_of_a_network_of_colour_images(
-    comparison: Comparison, events: list[told.Event]
+    comparison: Comparison, events: list[Event]
 ) -> None:
     run = NetConfig("cnn4", (("channels", 2),))
     shapes = [weight_shape(node) for node in build_architecture(run, (3, 8, 8), 3).weighted]

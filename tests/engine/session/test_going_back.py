@@ -11,18 +11,24 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.commands import GoBack
-from dgn_engine.protocol.events import (
+from dgn_engine.protocol.messages import Refused
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import (
     Diverged,
+    GoBack,
     Measured,
     Paused,
-    Refused,
     RegimeSwapped,
+    Resume,
+    SetBeta,
+    SetLearningRate,
     SettingChanged,
+    StartRun,
+    SwapRegime,
+    Undo,
     UndoChanged,
 )
-from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.watching import ProbeRequest, SetProbeExamples, Watch
 from dgn_engine.storage.runs.run_checkpoints import load
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.replay import recorded_run_at
@@ -67,11 +73,11 @@ def test_a_run_that_diverges_stops_and_says_at_which_step(
         config = replace(config, gating=replace(config.gating, gates_from=str(trained)))
     step = first_bad_step(config, changes)
     assert step > 1
-    desk.do(do.StartRun(config, paused=True))
+    desk.do(StartRun(config, paused=True))
     for at, rate in changes.items():
         desk.train(at)
-        desk.do(do.SetLearningRate(rate))
-    desk.do(do.Resume())
+        desk.do(SetLearningRate(rate))
+    desk.do(Resume())
     while desk.engine.running:
         desk.turn(1)
     said = [event for event in desk.events if isinstance(event, Diverged)]
@@ -80,8 +86,8 @@ def test_a_run_that_diverges_stops_and_says_at_which_step(
 
 def test_a_run_that_does_not_diverge_never_says_so(desk: Desk) -> None:
     assert first_bad_step(small("DL"), {}) == 0
-    desk.do(do.Watch((do.ProbeRequest("npk"), do.ProbeRequest("gates"))))
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(40)
     assert not [event for event in desk.events if isinstance(event, Diverged)]
     desk.do(GoBack())
@@ -89,25 +95,25 @@ def test_a_run_that_does_not_diverge_never_says_so(desk: Desk) -> None:
 
 
 def test_what_is_not_in_force_after_going_back_cannot_be_undone(desk: Desk) -> None:
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(3)
-    desk.do(do.SetBeta(4.0))
+    desk.do(SetBeta(4.0))
     desk.train(9)
     diverge(desk)
     assert desk.last(UndoChanged) == UndoChanged("learning rate", "")
     desk.do(GoBack())
     assert desk.last(UndoChanged) == UndoChanged("β", "")
-    desk.do(do.Undo())
+    desk.do(Undo())
     assert desk.last(UndoChanged) == UndoChanged("", "β")
     assert diverge(desk).back_to is not None
 
 
 def test_changes_below_one_of_the_probe_set_cannot_be_undone_either(desk: Desk) -> None:
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
-    desk.do(do.SetBeta(4.0))
+    desk.do(SetBeta(4.0))
     desk.train(1)
-    desk.do(do.SetProbeExamples(8))
+    desk.do(SetProbeExamples(8))
     overflow(desk)
     desk.do(GoBack())
     run = desk.engine.run
@@ -115,15 +121,15 @@ def test_changes_below_one_of_the_probe_set_cannot_be_undone_either(desk: Desk) 
     assert run.put_backs == ((7, 5),)
     assert desk.last(UndoChanged).undo == "number of probe examples"
     desk.train(10)
-    desk.do(do.Undo())
+    desk.do(Undo())
     assert run.put_backs == ((7, 5),)  # nothing that was trained is lost
     assert desk.last(UndoChanged).undo == ""
 
 
 def test_the_step_that_diverged_is_not_the_last_finite_one_once_it_was_left(desk: Desk) -> None:
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
-    desk.do(do.SetBeta(4.0))
+    desk.do(SetBeta(4.0))
     desk.train(2)
     overflow(desk)
     desk.do(GoBack())
@@ -136,7 +142,7 @@ def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
     tmp_path: Path,
 ) -> None:
     desk = Desk(str(tmp_path))
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     run, recording = desk.engine.run, desk.engine._recording
     assert run is not None
     assert recording is not None
@@ -171,7 +177,7 @@ def overflow(desk: Desk) -> None:
 
 
 def diverge(desk: Desk, rate: float = 1e30) -> Diverged:
-    desk.do(do.SetLearningRate(rate), do.Resume())
+    desk.do(SetLearningRate(rate), Resume())
     while desk.engine.running:
         desk.turn(1)
     said = desk.last(Diverged)
@@ -180,12 +186,12 @@ def diverge(desk: Desk, rate: float = 1e30) -> Diverged:
 
 
 def test_it_goes_back_with_weights_optimiser_and_dials_and_trains_on(desk: Desk) -> None:
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(9)
     weights = desk.value()
     said = diverge(desk)
     assert (said.back_to, said.stored) == (9, False)
-    desk.do(do.Resume())
+    desk.do(Resume())
     assert isinstance(desk.events[-1], Refused)
     desk.do(GoBack())
     run = desk.engine.run
@@ -206,9 +212,9 @@ def test_it_goes_back_with_weights_optimiser_and_dials_and_trains_on(desk: Desk)
 
 
 def test_going_back_once_more_goes_further_back(desk: Desk) -> None:
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
-    desk.do(do.SetBeta(6.0))
+    desk.do(SetBeta(6.0))
     desk.train(4)
     assert diverge(desk).back_to == 9
     desk.do(GoBack())
@@ -216,13 +222,13 @@ def test_going_back_once_more_goes_further_back(desk: Desk) -> None:
 
 
 def test_what_was_undone_is_not_gone_back_to(desk: Desk) -> None:
-    desk.do(do.StartRun(small("FR-II"), paused=True))
+    desk.do(StartRun(small("FR-II"), paused=True))
     desk.train(3)
-    desk.do(do.SetBeta(6.0))
+    desk.do(SetBeta(6.0))
     desk.train(2)
-    desk.do(do.SwapRegime("FR-DI"))
+    desk.do(SwapRegime("FR-DI"))
     desk.train(2)
-    desk.do(do.Undo())  # what could be redone is a finite copy, too, of step 7
+    desk.do(Undo())  # what could be redone is a finite copy, too, of step 7
     run = desk.engine.run
     assert run is not None
     run.trainer.network.value.weights[0].data.fill_(math.inf)
@@ -236,13 +242,13 @@ def test_what_was_undone_is_not_gone_back_to(desk: Desk) -> None:
 
 def test_a_checkpoint_is_gone_back_to_where_it_is_newer(tmp_path: Path) -> None:
     desk = Desk(str(tmp_path))
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
     recording = desk.engine._recording
     assert recording is not None
     recording.checkpoint()
     assert recording.mark().done.wait(60.0)
-    desk.do(do.SetLearningRate(1e30))  # a copy of the same step is as good
+    desk.do(SetLearningRate(1e30))  # a copy of the same step is as good
     desk.engine._undo.forget()
     said = diverge(desk)
     assert (said.back_to, said.stored) == (5, True)
@@ -265,8 +271,8 @@ def test_a_checkpoint_is_gone_back_to_where_it_is_newer(tmp_path: Path) -> None:
 
 
 def test_the_last_finite_pictures_stay_with_their_step(desk: Desk) -> None:
-    desk.do(do.Watch((do.ProbeRequest("npk"), do.ProbeRequest("gates"))))
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(4)
     desk.turn(3)
     run = desk.engine.run

@@ -16,14 +16,24 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.messages import Refused
+from dgn_engine.protocol.runs import ContinueRun
+from dgn_engine.protocol.training import Reset, RunStarted, StartRun, SwapRegime, Undo
+from dgn_engine.protocol.watching import (
+    CancelReading,
+    GoOnReading,
+    ProbeRequest,
+    ProbeScalars,
+    ProbeSetChanged,
+    SetProbeExamples,
+    Watch,
+)
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.reading_process.reading_worker import ReadingProcess
 from tests.engine.session.conftest import Desk, small
 
-KERNELS = do.Watch(tuple(do.ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk")))
+KERNELS = Watch(tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk")))
 
 
 @pytest.fixture
@@ -66,12 +76,12 @@ def gone(pid: int) -> bool:
 
 def traced(desk: Desk) -> set[str]:
     """Probes whose scalars of step 0 were told."""
-    return {e.probe for e in desk.events if isinstance(e, told.ProbeScalars) if e.step == 0}
+    return {e.probe for e in desk.events if isinstance(e, ProbeScalars) if e.step == 0}
 
 
 @pytest.mark.usefixtures("all_heavy")
 def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
-    desk.do(KERNELS, do.StartRun(small(), paused=True))
+    desk.do(KERNELS, StartRun(small(), paused=True))
     until(desk, lambda: all(exact(desk, probe) for probe in ("overlap", "npk", "ntk")))
     run = desk.engine.run
     assert run is not None
@@ -92,11 +102,11 @@ def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
 
 @pytest.mark.usefixtures("all_heavy")
 def test_a_reading_process_that_is_killed_is_a_sentence_and_training_goes_on(desk: Desk) -> None:
-    desk.do(do.Watch((do.ProbeRequest("npk"),)), do.StartRun(small(), paused=True))
+    desk.do(Watch((ProbeRequest("npk"),)), StartRun(small(), paused=True))
     until(desk, lambda: exact(desk))
     desk.train(3)
     assert reading(desk) is not None
-    desk.do(do.SwapRegime("FR-II"))
+    desk.do(SwapRegime("FR-II"))
     assert reading(desk) is None, "nothing of the old network is shown, from this moment on"
     child = child_of(desk)
     os.kill(child.pid, signal.SIGSTOP)  # it must not be quicker than we are
@@ -116,7 +126,7 @@ def test_a_reading_process_that_is_killed_is_a_sentence_and_training_goes_on(des
     assert "memory" in found.absent
     assert found.cancelled
     desk.train(2)
-    desk.do(do.GoOnReading(("npk",)))
+    desk.do(GoOnReading(("npk",)))
     until(desk, lambda: exact(desk))
     found = reading(desk)
     assert found is not None
@@ -127,11 +137,11 @@ def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_
     desk: Desk,
 ) -> None:
     worker = desk.engine._heavy._worker
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     assert worker._child is None
     desk.engine._heavy.expect(replace(small(), net=NetConfig("cnn4")))
     assert worker._child is not None
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     assert worker._child is None
     desk.engine._heavy.expect(small())
     assert worker._child is None
@@ -139,14 +149,14 @@ def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_
 
 @pytest.mark.usefixtures("all_heavy")
 def test_cancel_keeps_the_picture_and_go_on_makes_it_better(desk: Desk) -> None:
-    desk.do(do.Watch((do.ProbeRequest("npk"),)), do.StartRun(small(), paused=True))
+    desk.do(Watch((ProbeRequest("npk"),)), StartRun(small(), paused=True))
     desk.turn(1)
-    desk.do(do.CancelReading(("npk",)))
+    desk.do(CancelReading(("npk",)))
     desk.turn(1)
     found = reading(desk)
     assert found is not None
     assert (found.cancelled, found.pending) == (True, False)
-    desk.do(do.GoOnReading(("npk",)))
+    desk.do(GoOnReading(("npk",)))
     until(desk, lambda: exact(desk))
 
 
@@ -156,11 +166,11 @@ def test_training_is_the_same_bit_for_bit_with_readings_and_other_probe_examples
     for watching in (True, False):
         desk = Desk()
         try:
-            desk.do(*([KERNELS] if watching else []), do.StartRun(small(), paused=True))
+            desk.do(*([KERNELS] if watching else []), StartRun(small(), paused=True))
             desk.train(5)
             if watching:
                 until(desk, lambda: exact(desk))  # noqa: B023 - called at once
-                desk.do(do.SetProbeExamples(30))
+                desk.do(SetProbeExamples(30))
             desk.train(15)
             weights.append(desk.value())
         finally:
@@ -198,44 +208,44 @@ def test_a_reading_process_does_not_outlive_a_parent_that_is_killed() -> None:
 def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
     desk: Desk,
 ) -> None:
-    desk.do(KERNELS, do.StartRun(small(), paused=True))
+    desk.do(KERNELS, StartRun(small(), paused=True))
     desk.train(2)
-    desk.do(do.SetProbeExamples(40))
+    desk.do(SetProbeExamples(40))
     run = desk.engine.run
     assert run is not None
     other = Desk()
-    other.do(do.StartRun(replace(small(), probe_examples=40), paused=True))
+    other.do(StartRun(replace(small(), probe_examples=40), paused=True))
     twin = other.engine.run
     assert twin is not None
     assert run.probe_set == twin.probe_set
     assert torch.equal(run.context().x, twin.context().x)
     other.engine.close()
-    changed = desk.last(told.ProbeSetChanged)
-    assert changed == told.ProbeSetChanged(2, 40, run.probe_set.digest)
+    changed = desk.last(ProbeSetChanged)
+    assert changed == ProbeSetChanged(2, 40, run.probe_set.digest)
     until(desk, lambda: exact(desk))
     found = reading(desk)
     assert found is not None
     assert found.arrays["npk"].shape == (40, 40)
-    scalars = [e for e in desk.events if isinstance(e, told.ProbeScalars) if e.probe == "npk"]
+    scalars = [e for e in desk.events if isinstance(e, ProbeScalars) if e.probe == "npk"]
     assert (scalars[0].examples, scalars[-1].examples) == (0, 40)
     told_so_far = len(desk.events)
-    desk.do(do.SetProbeExamples(40))
+    desk.do(SetProbeExamples(40))
     again = desk.events[told_so_far:]
-    assert not any(isinstance(event, told.ProbeSetChanged) for event in again)
-    desk.do(do.SetProbeExamples(1))
-    assert isinstance(desk.events[-1], told.Refused)
-    desk.do(do.SetProbeExamples(20))
+    assert not any(isinstance(event, ProbeSetChanged) for event in again)
+    desk.do(SetProbeExamples(1))
+    assert isinstance(desk.events[-1], Refused)
+    desk.do(SetProbeExamples(20))
     until(desk, lambda: exact(desk))
-    scalars = [e for e in desk.events if isinstance(e, told.ProbeScalars) if e.probe == "npk"]
+    scalars = [e for e in desk.events if isinstance(e, ProbeScalars) if e.probe == "npk"]
     assert scalars[-1].examples == 0
 
 
 def test_chosen_probe_examples_outlive_reset_undo_and_resume(tmp_path: Path) -> None:
     desk = Desk(str(tmp_path))
     try:
-        desk.do(do.StartRun(small(), paused=True))
+        desk.do(StartRun(small(), paused=True))
         desk.train(3)
-        desk.do(do.SetProbeExamples(30), do.SwapRegime("FR-II"), do.Undo())
+        desk.do(SetProbeExamples(30), SwapRegime("FR-II"), Undo())
         run = desk.engine.run
         assert run is not None
         assert len(run.probe_set.indices) == 30
@@ -247,14 +257,14 @@ def test_chosen_probe_examples_outlive_reset_undo_and_resume(tmp_path: Path) -> 
         desk.engine.close()
     desk = Desk(str(tmp_path))
     try:
-        desk.do(do.ContinueRun(str(folder), paused=True))
+        desk.do(ContinueRun(str(folder), paused=True))
         run = desk.engine.run
         assert run is not None
         assert (run.config.probe_examples, run.probe_set.digest) == (30, digest)
-        started = desk.last(told.RunStarted)
-        assert isinstance(started, told.RunStarted)
+        started = desk.last(RunStarted)
+        assert isinstance(started, RunStarted)
         assert started.config.probe_examples == 30
-        desk.do(do.Reset())
+        desk.do(Reset())
         assert desk.engine.run is not None
         assert desk.engine.run.probe_set.digest == digest
     finally:
@@ -265,18 +275,18 @@ def test_a_run_that_goes_on_with_other_probe_examples_says_with_how_many_it_bega
     tmp_path: Path,
 ) -> None:
     desk = Desk(str(tmp_path))
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     desk.train(2)
-    desk.do(do.SetProbeExamples(8))
+    desk.do(SetProbeExamples(8))
     desk.engine.close()
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
     desk = Desk(str(tmp_path))
-    desk.do(do.ContinueRun(str(folder), paused=True))
-    started = desk.last(told.RunStarted)
-    assert isinstance(started, told.RunStarted)
+    desk.do(ContinueRun(str(folder), paused=True))
+    started = desk.last(RunStarted)
+    assert isinstance(started, RunStarted)
     assert (len(started.probe_set.indices), started.began_with) == (8, 20)
-    desk.do(do.SetProbeExamples(20), do.Reset())
-    started = desk.last(told.RunStarted)
-    assert isinstance(started, told.RunStarted)
+    desk.do(SetProbeExamples(20), Reset())
+    started = desk.last(RunStarted)
+    assert isinstance(started, RunStarted)
     assert (len(started.probe_set.indices), started.began_with) == (20, 0)
     desk.engine.close()

@@ -12,9 +12,17 @@ from typing import Any
 import pytest
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Event, Failed, Refused
+from dgn_engine.protocol.runs import (
+    DeleteRun,
+    HistoryReplayed,
+    ListRuns,
+    OpenSession,
+    SaveSession,
+    SessionSaved,
+    ShowRun,
+)
 from dgn_engine.session import run_library
 from dgn_engine.session.run_library import RunLibrary
 from dgn_engine.storage.runs.recorder import WriteMarker
@@ -23,12 +31,12 @@ from dgn_engine.storage.session_file.session_writer import SavePoint
 from tests.engine.session.conftest import STARTED
 
 FRAME = Frame(1, 40, 0.0, 0.0, None)
-HISTORY = told.HistoryReplayed(())
+HISTORY = HistoryReplayed(())
 
 
 class Library:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.events: list[told.Event] = []
+        self.events: list[Event] = []
         self.saved: list[tuple[Any, ...]] = []
         monkeypatch.setattr(run_library, "remove_abandoned", lambda: [])
         monkeypatch.setattr(run_library, "save_session", lambda *given: self.saved.append(given))
@@ -66,7 +74,7 @@ def refusal(act: Any, *given: Any) -> str:
     return str(refused.value)
 
 
-SAVE = do.SaveSession("/x/a.dgn", '{"theme": "dark"}')
+SAVE = SaveSession("/x/a.dgn", '{"theme": "dark"}')
 WINDOW = {"theme": "dark"}
 
 
@@ -77,7 +85,7 @@ def test_the_run_in_progress_is_saved_at_the_frame_and_the_line_that_it_is_at(
     made.wait()
     point = SavePoint(40, 12, FRAME)
     assert made.saved == [(Path("/runs/a"), Path("/x/a.dgn"), point, WINDOW, "a")]
-    assert made.events == [told.SessionSaved(40, "/x/a.dgn")]
+    assert made.events == [SessionSaved(40, "/x/a.dgn")]
 
 
 def test_the_run_that_is_shown_is_saved_whole_under_its_name(made: Library, tmp_path: Path) -> None:
@@ -85,7 +93,7 @@ def test_the_run_that_is_shown_is_saved_whole_under_its_name(made: Library, tmp_
     made.library.save_session(SAVE, recording(), FRAME)
     made.wait()
     assert made.saved == [(tmp_path, Path("/x/a.dgn"), None, WINDOW, "the name")]
-    assert made.events == [told.SessionSaved(77, "/x/a.dgn")]
+    assert made.events == [SessionSaved(77, "/x/a.dgn")]
 
 
 def test_what_is_not_recorded_is_not_saved_and_the_reason_is_said(
@@ -103,14 +111,14 @@ def test_what_is_not_recorded_is_not_saved_and_the_reason_is_said(
         made.library.save_session(SAVE, late, FRAME)
         made.wait()
         slow = "the disk of /runs/a does not take what is recorded."
-        assert made.events.pop() == told.Refused("save a.dgn", slow)
+        assert made.events.pop() == Refused("save a.dgn", slow)
     made.library.save_session(SAVE, recording(lines=0), FRAME)
     made.wait()
-    assert made.events == [told.SessionSaved(40, "/x/a.dgn")]
+    assert made.events == [SessionSaved(40, "/x/a.dgn")]
 
 
 def test_the_run_in_progress_is_not_shown_as_a_recorded_one(made: Library) -> None:
-    assert refusal(made.library.read, do.ShowRun("/runs/a"), recording()) == (
+    assert refusal(made.library.read, ShowRun("/runs/a"), recording()) == (
         "a is the run in progress."
     )
 
@@ -122,12 +130,12 @@ def test_a_fault_of_a_thread_is_told_with_its_words(
         raise ValueError("a fault made for the test")
 
     monkeypatch.setattr(run_library, "_read", fault)
-    made.library.read(do.ShowRun("/runs/b"), recording())
+    made.library.read(ShowRun("/runs/b"), recording())
     assert {thread.name for thread in made.library._threads} == {"dgn-library"}
     assert all(thread.daemon for thread in made.library._threads)
     made.wait()
     failed = made.events.pop()
-    assert isinstance(failed, told.Failed)
+    assert isinstance(failed, Failed)
     assert failed.what == "Could not show b: a fault made for the test."
     assert "Traceback" in failed.traceback
     assert made.library.take_loaded() is None
@@ -143,7 +151,7 @@ def test_what_is_refused_while_it_is_closed_is_not_told(
         raise UserError("it was cancelled.")
 
     monkeypatch.setattr(run_library, "_read", slow)
-    made.library.read(do.ShowRun("/runs/b"), None)
+    made.library.read(ShowRun("/runs/b"), None)
     threading.Timer(0.01, go_on.set).start()
     made.library.close()
     assert made.events == []
@@ -152,7 +160,7 @@ def test_what_is_refused_while_it_is_closed_is_not_told(
 def test_a_run_that_was_read_is_taken_once(made: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     run = loaded(Path("/runs/b"))
     monkeypatch.setattr(run_library, "_read", lambda _: run)
-    made.library.read(do.ShowRun("/runs/b"), recording())
+    made.library.read(ShowRun("/runs/b"), recording())
     made.wait()
     assert made.library.take_loaded() is run
     assert made.library.take_loaded() is None
@@ -207,11 +215,11 @@ def test_sessions_are_unpacked_into_one_private_place_that_goes_with_the_library
 
     monkeypatch.setattr(run_library, "unpack", unpack)
     for _ in range(2):
-        made.library.open_session(do.OpenSession("/x/a.dgn"))
+        made.library.open_session(OpenSession("/x/a.dgn"))
         made.wait()
     assert places[0] == places[1]
     assert places[0].is_dir()
-    assert made.events == [told.Refused("open a.dgn", "a.dgn is no session file.")] * 2
+    assert made.events == [Refused("open a.dgn", "a.dgn is no session file.")] * 2
     made.library.close()
     assert not places[0].exists()
 
@@ -229,10 +237,10 @@ def test_a_session_whose_run_cannot_be_shown_leaves_nothing_unpacked(
         raise UserError("there is nothing to show.")
 
     monkeypatch.setattr(run_library, "_read", refuse)
-    made.library.open_session(do.OpenSession("/x/a.dgn"))
+    made.library.open_session(OpenSession("/x/a.dgn"))
     made.wait()
     assert not folder.parent.exists()
-    assert made.events == [told.Refused("open a.dgn", "there is nothing to show.")]
+    assert made.events == [Refused("open a.dgn", "there is nothing to show.")]
 
 
 def test_a_list_that_was_begun_before_a_run_was_deleted_does_not_come_after(
@@ -250,9 +258,9 @@ def test_a_list_that_was_begun_before_a_run_was_deleted_does_not_come_after(
     monkeypatch.setattr(run_library, "list_runs", slow_list)
     monkeypatch.setattr(run_library, "check_removable", lambda _folder: None)
     monkeypatch.setattr(run_library, "delete_run", lambda _folder: there.clear())
-    made.library.list_runs(do.ListRuns())
+    made.library.list_runs(ListRuns())
     assert begun.wait(60)  # the first list holds the run and is not told yet
-    made.library.delete(do.DeleteRun(str(tmp_path / "a")))
+    made.library.delete(DeleteRun(str(tmp_path / "a")))
     while there:
         time.sleep(0.01)
     time.sleep(0.2)  # for the second list to come first, were it not held back

@@ -16,25 +16,35 @@ import torch
 
 from dgn_engine.cli._attached import follow
 from dgn_engine.cli._pace import PACE
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import (
-    ComparisonOpened,
-    Event,
-    Measured,
-    ProbeScalars,
-    Refused,
-    RegimeSwapped,
-)
-from dgn_engine.protocol.run_branches import (
+from dgn_engine.protocol.branches import (
     BranchChanges,
     BranchStatus,
     CheckpointsListed,
     ComparedMoved,
+    CompareRun,
+    ComparisonOpened,
     HoldCheckpoint,
     ListCheckpoints,
     StartBranch,
     StopBranch,
 )
+from dgn_engine.protocol.messages import Command, Event, Refused
+from dgn_engine.protocol.runs import ListRuns
+from dgn_engine.protocol.training import (
+    Advance,
+    EstimateRun,
+    Measured,
+    Pause,
+    Redo,
+    RegimeSwapped,
+    SetBeta,
+    SetLearningRate,
+    SetPace,
+    StartRun,
+    SwapRegime,
+    Undo,
+)
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, SetProbeExamples, Watch
 from dgn_engine.session import live_branch
 from dgn_engine.session.live_branch import cores_of, in_words
 from dgn_engine.storage.runs import run_checkpoints
@@ -122,7 +132,7 @@ def replaced(desk: Desk, words: str = "") -> list[Trainer]:
 
 
 def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(desk: Desk) -> None:
-    desk.do(do.StartRun(small(epochs=30)), do.Watch((do.ProbeRequest("gates"),)))
+    desk.do(StartRun(small(epochs=30)), Watch((ProbeRequest("gates"),)))
     desk.turn(7)
     run = desk.engine.run
     assert run is not None
@@ -130,7 +140,7 @@ def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(de
     desk.do(StartBranch(BranchChanges(regime="FR-II", learning_rate=0.002)))
     assert (status(desk).phase, status(desk).from_step) == ("starting", at)
     desk.turn(20)
-    desk.do(do.Pause())
+    desk.do(Pause())
     until(desk, lambda: status(desk).phase == "finished")
     until(desk, lambda: "gates" in desk.frames[-1].compared)
     opened = next(event for event in desk.events if isinstance(event, ComparisonOpened))
@@ -164,8 +174,8 @@ def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(de
 
 def test_what_the_branch_writes_is_shown_as_it_comes(desk: Desk) -> None:
     children = replaced(desk)
-    desk.do(do.StartRun(small(), paused=True), do.Watch((do.ProbeRequest("gates"),)))
-    desk.do(do.Advance(3))
+    desk.do(StartRun(small(), paused=True), Watch((ProbeRequest("gates"),)))
+    desk.do(Advance(3))
     desk.turn(4)
     changes = BranchChanges(regime="FR-II")
     desk.do(StartBranch(changes))
@@ -196,12 +206,12 @@ def test_what_the_branch_writes_is_shown_as_it_comes(desk: Desk) -> None:
 
 
 def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -> None:
-    desk.do(do.StartRun(small(), paused=True), ListCheckpoints())
+    desk.do(StartRun(small(), paused=True), ListCheckpoints())
     listed = next(event for event in desk.events if isinstance(event, CheckpointsListed))
     assert listed.checkpoints == ()
-    desk.do(do.Advance(3))
+    desk.do(Advance(3))
     desk.turn(4)
-    desk.do(do.SwapRegime("FR-II"))
+    desk.do(SwapRegime("FR-II"))
     recording = desk.engine._recording
     assert recording is not None
     assert recording.mark().done.wait(LIMIT)
@@ -221,23 +231,23 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
 
 def test_a_run_that_is_not_recorded_has_no_branches() -> None:
     desk = Desk()
-    desk.do(do.StartRun(small(), paused=True), StartBranch(BranchChanges()))
+    desk.do(StartRun(small(), paused=True), StartBranch(BranchChanges()))
     refused = [event for event in desk.events if isinstance(event, Refused)]
     assert "is not recorded" in refused[-1].reason
     desk.engine.close()
 
 
 def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> None:
-    desk.do(do.StartRun(small("ReLU"), paused=True), do.Advance(3))
+    desk.do(StartRun(small("ReLU"), paused=True), Advance(3))
     desk.turn(5)
-    desk.do(do.SetLearningRate(0.1))
+    desk.do(SetLearningRate(0.1))
     recording = desk.engine._recording
     assert recording is not None
     assert recording.mark().done.wait(LIMIT)
-    desk.do(do.Advance(30))
+    desk.do(Advance(30))
     desk.turn(40)
-    desk.do(do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("agreement"))))
-    desk.do(do.SetLearningRate(0.2), do.CompareRun(str(recording.path), 3))
+    desk.do(Watch((ProbeRequest("gates"), ProbeRequest("agreement"))))
+    desk.do(SetLearningRate(0.2), CompareRun(str(recording.path), 3))
     opened = [event for event in desk.events if isinstance(event, ComparisonOpened)][-1]
     assert (opened.folder, opened.at_step) == (str(recording.path), 3)
     measured = [event.step for event in desk.events if isinstance(event, Measured)]
@@ -264,7 +274,7 @@ def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> 
 
 def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:
     children = replaced(desk, "p has no checkpoint of step 2.")
-    desk.do(do.StartRun(small(), paused=True), do.Advance(2))
+    desk.do(StartRun(small(), paused=True), Advance(2))
     desk.turn(3)
     desk.do(StartBranch(BranchChanges(beta=2.0)), StartBranch(BranchChanges()))
     assert "stop it before another" in next(e for e in desk.events if isinstance(e, Refused)).reason
@@ -279,21 +289,21 @@ def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:
 
 
 def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     run, recording = desk.engine.run, desk.engine._recording
     assert run is not None
     assert recording is not None
     recording._every = 1e9  # none comes by itself, however slow the machine is
     states: dict[int, Any] = {}
-    later: dict[int, do.Command] = {
-        3: do.SetLearningRate(0.004),
-        8: do.SwapRegime("FR-II"),
-        10: do.Undo(),
-        12: do.SwapRegime("FL"),
-        13: do.SetBeta(2.0),
-        15: do.Undo(),  # of β …
-        16: do.Undo(),  # … and of FL
-        18: do.Redo(),
+    later: dict[int, Command] = {
+        3: SetLearningRate(0.004),
+        8: SwapRegime("FR-II"),
+        10: Undo(),
+        12: SwapRegime("FL"),
+        13: SetBeta(2.0),
+        15: Undo(),  # of β …
+        16: Undo(),  # … and of FL
+        18: Redo(),
     }
     for step in range(22):
         states[step] = capture(run)
@@ -316,16 +326,16 @@ def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
 
 def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(desk: Desk) -> None:
     replaced(desk)
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     desk.train(2)
     run, recording = desk.engine.run, desk.engine._recording
     assert run is not None
     assert recording is not None
     recording.checkpoint()
-    desk.do(do.SetLearningRate(0.004))
+    desk.do(SetLearningRate(0.004))
     recording.checkpoint()
     desk.do(StartBranch(BranchChanges()))
-    desk.do(do.SetLearningRate(0.006))  # before its process has read where it begins
+    desk.do(SetLearningRate(0.006))  # before its process has read where it begins
     recording.checkpoint()
     assert recording.mark().done.wait(LIMIT)
     for after_changes, rate in ((False, 1e-3), (True, 0.004)):
@@ -338,7 +348,7 @@ def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(desk
 
 def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(desk: Desk) -> None:
     children = replaced(desk)
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     recording = desk.engine._recording
     assert recording is not None
     recording._every = 1e9  # none comes by itself, however slow the machine is
@@ -366,7 +376,7 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
 
 
 def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(desk: Desk) -> None:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     desk.train(2)
     recording = desk.engine._recording
     assert recording is not None
@@ -374,25 +384,25 @@ def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(desk: Desk
     desk.do(HoldCheckpoint(2))
     left = weakref.ref(recording)
     del recording
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     gc.collect()
     assert left() is None
 
 
 def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(desk: Desk) -> None:
     children = replaced(desk)
-    desk.do(do.StartRun(small(), paused=True), do.SetPace(40.0))
+    desk.do(StartRun(small(), paused=True), SetPace(40.0))
     desk.do(StartBranch(BranchChanges()))
     until(desk, lambda: bool(children))
     assert "its 40 steps/s" in status(desk).sharing
-    desk.do(do.SetPace(7.0))
+    desk.do(SetPace(7.0))
     desk.turn(2)
     assert children[0].paces == [40.0, 7.0]
     desk.do(StopBranch())
     until(desk, lambda: desk.engine._branches._child is None)
     desk.do(StartBranch(BranchChanges(), full_speed=True))
     until(desk, lambda: len(children) == 2)
-    desk.do(do.SetPace(9.0))
+    desk.do(SetPace(9.0))
     desk.turn(2)
     assert children[1].paces == []
     assert "steps/s" not in status(desk).sharing
@@ -400,20 +410,20 @@ def test_a_branch_goes_at_the_pace_of_its_run_unless_full_speed_is_asked_for(des
 
 def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(desk: Desk) -> None:
     children = replaced(desk)
-    desk.do(do.StartRun(small(), paused=True), do.SetPace(40.0))
+    desk.do(StartRun(small(), paused=True), SetPace(40.0))
     desk.do(StartBranch(BranchChanges()))
     until(desk, lambda: bool(children))
-    desk.do(do.StartRun(small(seed=1), paused=True), do.SetPace(2.0))
+    desk.do(StartRun(small(seed=1), paused=True), SetPace(2.0))
     desk.turn(2)
     assert children[0].paces == [40.0]
 
 
 def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(desk: Desk) -> None:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     desk.train(7)
     recording = desk.engine._recording
     assert recording is not None
-    desk.do(do.SetProbeExamples(8))
+    desk.do(SetProbeExamples(8))
     recording.checkpoint()
     assert recording.mark().done.wait(LIMIT)
     state = recorded_run_at(RunReader(recording.path), 7, lambda _: None, lambda *_: None)
@@ -421,13 +431,13 @@ def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(desk: Desk)
 
 
 def test_what_a_page_asks_for_leaves_the_viewer_overhead_known(desk: Desk) -> None:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     assert desk.engine.run is not None
     meter = desk.engine.run.budget.overhead
     meter.measured = known = Overhead(0.04, 0.01)
-    desk.do(ListCheckpoints(), HoldCheckpoint(None), do.ListRuns(), do.EstimateRun(small()))
+    desk.do(ListCheckpoints(), HoldCheckpoint(None), ListRuns(), EstimateRun(small()))
     assert meter.measured is known
-    desk.do(do.Watch((do.ProbeRequest("gates"),)))
+    desk.do(Watch((ProbeRequest("gates"),)))
     assert meter.measured is None
 
 

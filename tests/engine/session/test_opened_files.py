@@ -16,8 +16,9 @@ from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.protocol import events as told
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import FileClosed, FileListed, FileUseCheck, TensorInfo
+from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.session import opened_files
 from dgn_engine.session.file_readings import LabelledExamples
 from dgn_engine.session.network_fit import DataFacts
@@ -63,7 +64,7 @@ class Files:
         self.go_on = threading.Event()
         self.go_on.set()
         monkeypatch.setattr(opened_files, "read_tensors", self.read)
-        self.events: list[told.Event] = []
+        self.events: list[Event] = []
         self.files = OpenedFiles(self.events.append)
 
     def read(self, path: Path, cancelled: threading.Event, warned: bool) -> CheckpointContents:
@@ -74,14 +75,14 @@ class Files:
             raise self.content
         return self.content
 
-    def open(self, target: FileTarget = RUN, purpose: Any = "") -> told.Event:
+    def open(self, target: FileTarget = RUN, purpose: Any = "") -> Event:
         """What is said of a file first; readings of it may follow."""
         before = len(self.events)
         self.files.open(PATH, purpose, target)
         self.wait()
         return self.events[before]
 
-    def say(self, ticket: int, reading: FileReading, target: FileTarget = RUN) -> told.Event:
+    def say(self, ticket: int, reading: FileReading, target: FileTarget = RUN) -> Event:
         """What is said first of a file that is read so."""
         before = len(self.events)
         self.files.say(ticket, reading, target)
@@ -92,9 +93,9 @@ class Files:
         for reader in self.files._readers:
             reader.join(60)
 
-    def listed(self, target: FileTarget = RUN, purpose: Any = "") -> told.FileListed:
+    def listed(self, target: FileTarget = RUN, purpose: Any = "") -> FileListed:
         event = self.open(target, purpose)
-        assert isinstance(event, told.FileListed)
+        assert isinstance(event, FileListed)
         return event
 
 
@@ -121,7 +122,7 @@ def test_a_file_that_fits_is_listed_with_all_that_can_be_done_with_it(files: Fil
     assert (event.ticket, event.path, event.file_name) == (1, str(PATH), "x.npz")
     assert (event.purpose, event.picked, event.ignored) == ("gates", False, ("note (str)",))
     assert event.tensors == tuple(
-        told.TensorInfo(f"{layer}.weight", shape, "float16") for layer, shape in enumerate(FIT)
+        TensorInfo(f"{layer}.weight", shape, "float16") for layer, shape in enumerate(FIT)
     )
     names = [row.tensor for row in event.matches]
     assert names == [row.tensor for row in event.weights.matches] == [t.name for t in event.tensors]
@@ -132,7 +133,7 @@ def test_a_file_that_fits_is_listed_with_all_that_can_be_done_with_it(files: Fil
     )
     assert not event.network.fits
     said = files.say(1, SAID)
-    assert isinstance(said, told.FileListed)
+    assert isinstance(said, FileListed)
     assert (said.ticket, said.purpose, said.matches) == (1, "gates", event.matches)
     assert said.network.fits
     assert "5-6-6-6-3" in said.network.verdict
@@ -165,7 +166,7 @@ def test_a_file_that_does_not_fit_is_refused_with_the_words_of_its_listing(files
     assert sentence(files.files.gates, 1, RUN) == event.verdict
     assert sentence(files.files.weights, 1, RUN) == event.weights.verdict
     said = files.say(1, SAID)
-    assert isinstance(said, told.FileListed)
+    assert isinstance(said, FileListed)
     assert said.network.fits
 
 
@@ -173,7 +174,7 @@ def test_a_network_of_one_layer_is_one_of_one_layer(files: Files) -> None:
     files.content = contents((6, 5), (3, 6))
     files.listed()
     event = files.say(1, SAID)
-    assert isinstance(event, told.FileListed)
+    assert isinstance(event, FileListed)
     assert event.network.verdict.startswith("x.npz is a network of 1 gate layer, taken")
 
 
@@ -210,7 +211,7 @@ def test_nothing_is_copied_into_a_network_that_is_inspected(files: Files) -> Non
     event = files.listed(inspected)
     words = "This network is inspected, not trained: begin a run, then copy {} into it."
     assert (event.fits, event.verdict, event.matches) == (False, words.format("gates"), ())
-    assert event.weights == told.FileUseCheck(False, words.format("weights"))
+    assert event.weights == FileUseCheck(False, words.format("weights"))
     assert event.questions
     assert sentence(files.files.gates, 1, inspected) == words.format("gates")
     assert sentence(files.files.weights, 1, inspected) == words.format("weights")
@@ -244,7 +245,7 @@ def test_picked_tensors_are_what_is_taken_shown_and_compared(files: Files) -> No
     names = ("0.weight", "4.weight", "1.weight", "3.weight")
     files.files.pick(1, names, RUN)
     event = files.events[-1]
-    assert isinstance(event, told.FileListed)
+    assert isinstance(event, FileListed)
     assert (event.ticket, event.picked, event.purpose) == (1, True, "weights")
     assert [row.tensor for row in event.matches] == list(names)
     assert [row.tensor for row in event.weights.matches] == list(names)
@@ -253,7 +254,7 @@ def test_picked_tensors_are_what_is_taken_shown_and_compared(files: Files) -> No
         assert [float(w.flat[0]) for w in match.weights][:3] == [1.0, 5.0, 2.0]
     assert list(files.files.listing(1).arrays) == list(names)
     event = files.say(1, SAID)
-    assert isinstance(event, told.FileListed)
+    assert isinstance(event, FileListed)
     assert (event.picked, event.network.fits) == (True, True)
     with pytest.raises(UserError, match="No tensor is picked for layer 2"):
         files.files.pick(1, ("0.weight", "", "1.weight", "3.weight"), RUN)
@@ -263,9 +264,9 @@ def test_picked_tensors_are_what_is_taken_shown_and_compared(files: Files) -> No
 def test_a_file_that_is_closed_is_no_longer_open(files: Files) -> None:
     files.listed()
     files.files.forget(1)
-    assert files.events[-1] == told.FileClosed(1)
+    assert files.events[-1] == FileClosed(1)
     files.files.forget(1)  # once
-    assert files.events.count(told.FileClosed(1)) == 1
+    assert files.events.count(FileClosed(1)) == 1
     assert files.listed().ticket == 2
     for act in (files.files.gates, files.files.weights):
         assert sentence(act, 1, RUN) == "That file is no longer open; drop it again."
@@ -273,14 +274,14 @@ def test_a_file_that_is_closed_is_no_longer_open(files: Files) -> None:
 
 def test_a_file_that_cannot_be_read_is_refused_by_its_name(files: Files) -> None:
     files.content = UserError("x.npz is empty.")
-    assert files.open() == told.Refused("open x.npz", "x.npz is empty.")
+    assert files.open() == Refused("open x.npz", "x.npz is empty.")
     assert sentence(files.files.listing, 1) == "That file is no longer open; drop it again."
 
 
 def test_a_fault_of_a_reader_is_told_with_its_traceback(files: Files) -> None:
     files.content = RuntimeError("a fault made for the test")
     event = files.open()
-    assert isinstance(event, told.Failed)
+    assert isinstance(event, Failed)
     assert event.what == "Opening x.npz failed: a fault made for the test."
     assert "Traceback" in event.traceback
 
@@ -303,6 +304,6 @@ def test_closing_cancels_what_is_read_and_says_nothing_of_it(
     files.files.close()
     assert all(event.is_set() for event in files.cancelled)
     assert not reader.is_alive()
-    refusals = [event for event in files.events if isinstance(event, told.Refused)]
+    refusals = [event for event in files.events if isinstance(event, Refused)]
     assert refusals == []
     assert sentence(files.files.listing, 1) == "That file is no longer open; drop it again."

@@ -11,10 +11,10 @@ import pytest
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import ProbeSetChanged, RunStarted
-from dgn_engine.protocol.probe_examples import ProbeExamples
-from dgn_engine.session import recorded_examples as from_disk
+from dgn_engine.protocol.runs import ShowRun
+from dgn_engine.protocol.training import RunStarted, StartRun
+from dgn_engine.protocol.watching import ProbeExamples, ProbeSetChanged, SetProbeExamples
+from dgn_engine.session import run_library as from_disk
 from dgn_engine.storage.session_file.loaded_run import read_run
 from tests.engine.session.conftest import Desk, small
 
@@ -26,14 +26,14 @@ def pictures(desk: Desk) -> ProbeExamples:
 
 
 def test_a_run_shows_its_probe_examples_and_those_that_are_chosen_later(desk: Desk) -> None:
-    desk.do(do.StartRun(small(), paused=True))
+    desk.do(StartRun(small(), paused=True))
     started = desk.last(RunStarted)
     assert isinstance(started, RunStarted)
     assert pictures(desk).probe_set == started.probe_set
     data = load_examples(small().data)
     stored = data.train_x[list(started.probe_set.indices), 0]
     np.testing.assert_array_equal(pictures(desk).images, np.rint(255 * stored.astype(float)))
-    desk.do(do.SetProbeExamples(12))
+    desk.do(SetProbeExamples(12))
     changed = desk.last(ProbeSetChanged)
     assert isinstance(changed, ProbeSetChanged)
     assert pictures(desk).probe_set.digest == changed.digest
@@ -43,11 +43,11 @@ def test_a_run_shows_its_probe_examples_and_those_that_are_chosen_later(desk: De
 def test_a_recorded_run_shows_them_where_the_data_are_the_same(tmp_path: Path) -> None:
     desk = Desk(str(tmp_path))
     try:
-        desk.do(do.StartRun(small(), paused=True), do.SetProbeExamples(12))
+        desk.do(StartRun(small(), paused=True), SetProbeExamples(12))
         desk.train(2)
         whole = pictures(desk)
         first = next(tmp_path.iterdir())
-        desk.do(do.StartRun(small("FR-II"), paused=True), do.ShowRun(str(first)))
+        desk.do(StartRun(small("FR-II"), paused=True), ShowRun(str(first)))
         until = time.monotonic() + 150
         told = len(desk.events)
         while not any(isinstance(e, ProbeExamples) for e in desk.events[told:]):

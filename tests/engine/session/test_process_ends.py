@@ -14,18 +14,39 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.engine_events import EngineRestarted
+from dgn_engine.protocol.files import OpenFile
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import (
+    Command,
+    EngineReady,
+    EngineRestarted,
+    Event,
+    Failed,
+    Refused,
+    Shutdown,
+    Stopped,
+    Working,
+)
+from dgn_engine.protocol.runs import ContinueRun, RunContinued
+from dgn_engine.protocol.training import (
+    Measured,
+    Pause,
+    Paused,
+    Resume,
+    Running,
+    SettingChanged,
+    SwapRegime,
+    Undo,
+)
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session import process_session
 from dgn_engine.session.command_sender import MOST, TAKEN
 from dgn_engine.session.frame_difference import FrameDifference
 from dgn_engine.session.process_session import ProcessSession, serve_engine
 from dgn_engine.session.thread_session import ThreadSession
 
-READY = told.EngineReady(None, "2.13")  # type: ignore[arg-type]
-POISON = told.Failed("x: CUDA error: illegal memory access", "")
+READY = EngineReady(None, "2.13")  # type: ignore[arg-type]
+POISON = Failed("x: CUDA error: illegal memory access", "")
 
 
 class Left(BaseException):
@@ -36,8 +57,8 @@ class Child:
     """The engine's process without its engine: `rounds` of events and a frame, one each poll."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.commands: list[do.Command] = []
-        self.rounds: list[tuple[list[told.Event], Frame | None]] = []
+        self.commands: list[Command] = []
+        self.rounds: list[tuple[list[Event], Frame | None]] = []
         self.told: list[Any] = []  # what the parent says; None: nothing at that moment
         self.sent: list[Any] = []
         self.closed = self.session_closed = self.started = self.one_heap = False
@@ -52,9 +73,13 @@ class Child:
     def session(self, data_root: str, runs_root: str) -> Any:
         assert (data_root, runs_root) == ("data", "runs")
         self.made = SimpleNamespace(
-            start=self.start, send=self.obey, drain=self.drain, latest=self.latest,
-            close=self.close_session, obeyed=0,
-        )  # fmt: skip
+            start=self.start,
+            send=self.obey,
+            drain=self.drain,
+            latest=self.latest,
+            close=self.close_session,
+            obeyed=0,
+        )
         return self.made
 
     def share_heap(self) -> None:
@@ -64,14 +89,14 @@ class Child:
         assert self.one_heap, "a thread was started before heaps were limited"
         self.started = True
 
-    def obey(self, command: do.Command) -> None:
+    def obey(self, command: Command) -> None:
         self.commands.append(command)
         self.made.obeyed += 1
 
     def close_session(self) -> None:
         self.session_closed = True
 
-    def drain(self) -> list[told.Event]:
+    def drain(self) -> list[Event]:
         return self.rounds[0][0] if self.rounds else []
 
     def latest(self) -> Frame | None:
@@ -139,11 +164,11 @@ def test_a_frame_is_sent_when_the_last_was_taken_and_then_the_newest(child: Chil
 
 
 def test_events_are_sent_in_order_and_commands_handed_on(child: Child) -> None:
-    child.rounds = [([READY, told.Running(1)], None), ([told.Paused(2)], frame(2))]
-    child.told = [do.Pause(), do.Resume()]
+    child.rounds = [([READY, Running(1)], None), ([Paused(2)], frame(2))]
+    child.told = [Pause(), Resume()]
     child.serve()
-    assert child.commands == [do.Pause(), do.Resume()]
-    first, second = (READY, told.Running(1)), (told.Paused(2), frame(2))
+    assert child.commands == [Pause(), Resume()]
+    first, second = (READY, Running(1)), (Paused(2), frame(2))
     assert child.sent == [*first, 1, second[0], 1, second[1]]  # events, then what was obeyed
     assert child.session_closed  # its parent is gone, and the run is saved
 
@@ -151,17 +176,17 @@ def test_events_are_sent_in_order_and_commands_handed_on(child: Child) -> None:
 def test_a_shutdown_before_torch_is_loaded_ends_at_once_and_later_is_the_engines(
     child: Child,
 ) -> None:
-    child.told = [do.Shutdown()]
+    child.told = [Shutdown()]
     child.serve()
-    assert (child.sent, child.code, child.commands) == ([told.Stopped()], 0, [])
+    assert (child.sent, child.code, child.commands) == ([Stopped()], 0, [])
 
 
 def test_a_shutdown_of_a_ready_engine_waits_for_it(child: Child) -> None:
-    child.rounds = [([READY], None), ([told.Paused(3)], None), ([told.Stopped()], frame(3))]
-    child.told = [None, do.Shutdown()]
+    child.rounds = [([READY], None), ([Paused(3)], None), ([Stopped()], frame(3))]
+    child.told = [None, Shutdown()]
     child.serve()
-    assert child.commands == [do.Shutdown()]
-    assert child.answers == [READY, told.Paused(3), told.Stopped(), frame(3)]
+    assert child.commands == [Shutdown()]
+    assert child.answers == [READY, Paused(3), Stopped(), frame(3)]
     assert child.code == 0
     assert not child.session_closed
 
@@ -177,7 +202,7 @@ def test_a_process_that_has_nothing_to_say_says_every_second_that_it_lives(
 
 
 def test_a_fault_of_cuda_is_told_and_ends_the_process(child: Child) -> None:
-    child.rounds = [([READY, POISON, told.Paused(3)], frame(3))]
+    child.rounds = [([READY, POISON, Paused(3)], frame(3))]
     child.serve()
     assert child.sent == [READY, POISON]
     assert child.code == 86
@@ -189,10 +214,14 @@ def test_a_fault_of_cuda_is_told_and_ends_the_process(child: Child) -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (-9, "signal 9"), (-11, "signal 11"), (0, "exit code 0"), (1, "exit code 1"),
-        (86, "a fault of CUDA"), (None, "exit code None"),
+        (-9, "signal 9"),
+        (-11, "signal 11"),
+        (0, "exit code 0"),
+        (1, "exit code 1"),
+        (86, "a fault of CUDA"),
+        (None, "exit code None"),
     ],
-)  # fmt: skip
+)
 def test_how_a_process_ended_is_said_in_words(code: int | None, words: str) -> None:
     assert process_session._how(code) == words
 
@@ -223,7 +252,7 @@ class Wire:
         return bool(self.connection.closed)
 
     def send(self, message: Any) -> None:
-        if isinstance(message, told.Event):
+        if isinstance(message, Event):
             message = (message,)
         self.connection.send(FrameDifference(message) if isinstance(message, Frame) else message)
 
@@ -277,9 +306,9 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
     return made
 
 
-def listen(session: ProcessSession, count: int) -> list[told.Event]:
+def listen(session: ProcessSession, count: int) -> list[Event]:
     """The next so many events."""
-    heard: list[told.Event] = []
+    heard: list[Event] = []
     until = time.monotonic() + 60
     while len(heard) < count:
         assert time.monotonic() < until, heard
@@ -297,17 +326,17 @@ def test_frames_are_asked_for_one_by_one_and_events_come_in_order(processes: Pro
     assert process.args[0].closed  # our copy of its end, or we would never see it go
     process.pipe.send(READY)
     process.pipe.send(frame(4))
-    process.pipe.send(told.Paused(4))
-    assert listen(session, 2) == [READY, told.Paused(4)]
+    process.pipe.send(Paused(4))
+    assert listen(session, 2) == [READY, Paused(4)]
     assert session.latest() == frame(4)
     assert session.latest() is None
     assert process.pipe.recv() == TAKEN
     assert not process.pipe.poll()
-    session.send(do.Pause())
-    assert process.pipe.recv() == do.Pause()
-    process.pipe.send(told.Stopped())
+    session.send(Pause())
+    assert process.pipe.recv() == Pause()
+    process.pipe.send(Stopped())
     process.die(0)
-    assert listen(session, 1) == [told.Stopped()]
+    assert listen(session, 1) == [Stopped()]
     assert session.close(1.0)
     assert session.drain() == []  # it ended because it was asked to: no failure
 
@@ -329,15 +358,15 @@ def test_a_death_without_a_recorded_run_is_told_and_nothing_is_started(
 ) -> None:
     session = ProcessSession()
     session.start()
-    processes.made[0].pipe.send(told.Measured(12, 1.0, 0.5, 0.5))
+    processes.made[0].pipe.send(Measured(12, 1.0, 0.5, 0.5))
     processes.made[0].die(-11)
     measured, failed, stopped = listen(session, 3)
-    assert isinstance(failed, told.Failed)
+    assert isinstance(failed, Failed)
     assert failed.what.startswith("The engine process died (signal 11) at step 12.")
-    assert stopped == told.Stopped()
+    assert stopped == Stopped()
     assert len(processes.made) == 1
     assert session.close(1.0)
-    assert isinstance(measured, told.Measured)
+    assert isinstance(measured, Measured)
 
 
 def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
@@ -345,35 +374,35 @@ def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
 ) -> None:
     session = ProcessSession()
     session.start()
-    watch = do.Watch((do.ProbeRequest("npk"),))
+    watch = Watch((ProbeRequest("npk"),))
     session.send(watch)
     first = processes.made[0]
-    first.pipe.send(told.RunContinued(380, "", "/runs/a"))
+    first.pipe.send(RunContinued(380, "", "/runs/a"))
     first.pipe.send(frame(400))
-    first.pipe.send(told.Running(400))
+    first.pipe.send(Running(400))
     listen(session, 2)
     assert session.left == "/runs/a"
     first.die(-9)
-    assert listen(session, 1) == [told.Working("The engine process died; starting it again")]
+    assert listen(session, 1) == [Working("The engine process died; starting it again")]
     until = time.monotonic() + 60
     while len(processes.made) < 2 or not hasattr(processes.made[1], "pipe"):
         assert time.monotonic() < until
         time.sleep(0.001)
     second = processes.made[1]
     assert second.pipe.recv() == watch
-    assert second.pipe.recv() == do.ContinueRun("/runs/a", paused=False)
+    assert second.pipe.recv() == ContinueRun("/runs/a", paused=False)
     assert session.latest() is None
     assert first.closed
-    second.pipe.send(told.RunContinued(390, "", "/runs/a"))
-    second.pipe.send(told.SettingChanged(390, 1e-3, 8.0, "image", 0.0))
+    second.pipe.send(RunContinued(390, "", "/runs/a"))
+    second.pipe.send(SettingChanged(390, 1e-3, 8.0, "image", 0.0))
     *_, restarted = listen(session, 3)
     assert isinstance(restarted, EngineRestarted)
     assert (restarted.how, restarted.died_at, restarted.step) == ("signal 9", 400, 390)
     second.die(1)  # within a minute: the last
     failed, stopped = listen(session, 2)
-    assert isinstance(failed, told.Failed)
+    assert isinstance(failed, Failed)
     assert "died (exit code 1) at step 390. What it recorded is kept in /runs/a." in failed.what
-    assert isinstance(stopped, told.Stopped)
+    assert isinstance(stopped, Stopped)
     assert session.close(1.0)
 
 
@@ -383,18 +412,18 @@ def test_a_command_that_the_engine_does_not_take_is_refused_and_nobody_waits(
     session = ProcessSession()
     session.start()
     process = processes.made[0]  # it reads nothing
-    big = do.OpenFile("x" * 10_000)
+    big = OpenFile("x" * 10_000)
     for _ in range(MOST + 3):
         session.send(big)
     refused = listen(session, 3)
     words = "the engine does not keep up, and 1,000 commands wait for it."
-    assert refused == [told.Refused(big.in_words(), words)] * 3
+    assert refused == [Refused(big.in_words(), words)] * 3
     for _ in range(2):
         assert process.pipe.recv() == big
     process.pipe.send(2)  # it has obeyed two
     process.pipe.send(READY)
     assert listen(session, 1) == [READY]
-    session.send(do.Pause())
+    session.send(Pause())
     assert session.drain() == []
     assert not session.close(0.01)
     assert process.killed
@@ -406,41 +435,41 @@ def test_what_is_asked_while_a_process_is_replaced_is_asked_of_the_next(
     session = ProcessSession()
     session.start()
     first = processes.made[0]
-    first.pipe.send(told.RunContinued(380, "", "/runs/a"))
-    first.pipe.send(told.Running(380))
+    first.pipe.send(RunContinued(380, "", "/runs/a"))
+    first.pipe.send(Running(380))
     listen(session, 2)
-    session.send(do.SwapRegime("FL"))  # read, and not obeyed
+    session.send(SwapRegime("FL"))  # read, and not obeyed
 
     def die_slowly(timeout: float | None = None) -> None:
         if not asked:
             asked.append(timeout)
-            session.send(do.Undo())
+            session.send(Undo())
 
     asked: list[float | None] = []
     monkeypatch.setattr(first, "join", die_slowly)
-    assert first.pipe.recv() == do.SwapRegime("FL")
+    assert first.pipe.recv() == SwapRegime("FL")
     first.die(-9)
-    assert listen(session, 1) == [told.Working("The engine process died; starting it again")]
+    assert listen(session, 1) == [Working("The engine process died; starting it again")]
     until = time.monotonic() + 60
     while len(processes.made) < 2 or not hasattr(processes.made[1], "pipe"):
         assert time.monotonic() < until
         time.sleep(0.001)
     second = processes.made[1]
-    assert second.pipe.recv() == do.ContinueRun("/runs/a", paused=False)
-    assert second.pipe.recv() == do.Undo()
-    second.pipe.send(told.RunContinued(380, "", "/runs/a"))
-    second.pipe.send(told.SettingChanged(380, 1e-3, 8.0, "image", 0.0))
+    assert second.pipe.recv() == ContinueRun("/runs/a", paused=False)
+    assert second.pipe.recv() == Undo()
+    second.pipe.send(RunContinued(380, "", "/runs/a"))
+    second.pipe.send(SettingChanged(380, 1e-3, 8.0, "image", 0.0))
     *_, restarted = listen(session, 3)
     assert isinstance(restarted, EngineRestarted)
     assert restarted.unanswered == ("swap to FL",)
     second.pipe.send(1)  # ours, which nobody asked
-    second.pipe.send(told.Paused(1))
+    second.pipe.send(Paused(1))
     listen(session, 1)
     second.die(3)
     failed, stopped = listen(session, 2)
-    assert isinstance(failed, told.Failed)
+    assert isinstance(failed, Failed)
     assert "Not done: undo." in failed.what
-    assert stopped == told.Stopped()
+    assert stopped == Stopped()
     assert session.close(1.0)
 
 
@@ -457,19 +486,19 @@ def test_a_fault_between_process_and_window_is_told_with_its_traceback(
     session = ProcessSession()
     session.start()
     process = processes.made[0]
-    process.pipe.send(told.RunContinued(380, "", "/runs/a"))
+    process.pipe.send(RunContinued(380, "", "/runs/a"))
     listen(session, 1)
     process.pipe.send(Crooked())
     failed, stopped = listen(session, 2)
-    assert isinstance(failed, told.Failed)
+    assert isinstance(failed, Failed)
     assert failed.what.startswith("The connection to the engine process broke (ValueError: inv")
     assert "is kept in /runs/a. Run ▸ Start the engine again" in failed.what
     assert "Traceback" in failed.traceback
     assert "crooked" in failed.traceback
-    assert stopped == told.Stopped()
+    assert stopped == Stopped()
     assert process.killed  # it did not end by itself
     assert session.close(1.0)
-    session.send(do.Pause())  # nobody is there, and nobody waits
+    session.send(Pause())  # nobody is there, and nobody waits
     assert session.drain() == []
 
 
@@ -483,7 +512,7 @@ def test_a_process_that_cannot_be_started_is_told(
     session = ProcessSession()
     session.start()
     failed, stopped = session.drain()
-    assert isinstance(failed, told.Failed)
+    assert isinstance(failed, Failed)
     assert "cannot be started: [Errno 11] Resource temporarily unavailable." in failed.what
-    assert stopped == told.Stopped()
+    assert stopped == Stopped()
     assert session.close(1.0)

@@ -9,18 +9,31 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.engine_events import EngineRestarted
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import EngineRestarted, Event, Failed, Shutdown
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import ContinueRun, RunContinued
+from dgn_engine.protocol.training import (
+    Diverged,
+    Finished,
+    Measured,
+    Pause,
+    Paused,
+    RegimeSwapped,
+    Rewired,
+    Running,
+    SettingChanged,
+    SwapRegime,
+    Undo,
+)
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, ProbeSetChanged, Watch
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.restart import AT_MOST_EVERY, EngineRestart, changes_undone, poisons
 from dgn_engine.storage import lock
 from tests.engine.session.conftest import STARTED
 
-DIALS = told.SettingChanged(0, 1e-3, 8.0, "image", 0.0)
-WATCH = do.Watch((do.ProbeRequest("npk"),))
+DIALS = SettingChanged(0, 1e-3, 8.0, "image", 0.0)
+WATCH = Watch((ProbeRequest("npk"),))
 
 
 class Clock:
@@ -47,16 +60,16 @@ def training(restart: EngineRestart) -> None:
     restart.on_command(WATCH)
     restart.on_event(STARTED, 77)
     restart.on_event(DIALS, 77)
-    restart.on_event(told.Measured(412, 1.0, 0.5, 0.5), 77)
+    restart.on_event(Measured(412, 1.0, 0.5, 0.5), 77)
 
 
 def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(folder: Path) -> None:
     restart = EngineRestart(str(folder.parent), Clock())
     training(restart)
-    assert restart.after_death("signal 9") == (WATCH, do.ContinueRun(str(folder), paused=False))
+    assert restart.after_death("signal 9") == (WATCH, ContinueRun(str(folder), paused=False))
     other = replace(STARTED, regime="FR-II")
     assert restart.on_event(other, 78) is None
-    assert restart.on_event(told.RunContinued(380, "", str(folder)), 78) is None
+    assert restart.on_event(RunContinued(380, "", str(folder)), 78) is None
     restarted = restart.on_event(replace(DIALS, learning_rate=0.1), 78)
     undone = ("regime DL", "learning rate 0.001")
     assert restarted == EngineRestarted("signal 9", 412, 380, undone)
@@ -71,11 +84,11 @@ def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(fo
 
 
 def test_a_run_that_stood_still_stands_still_again(folder: Path) -> None:
-    for event in (told.Paused(5), told.Finished(5), told.Diverged(5), told.Failed("x", "y")):
+    for event in (Paused(5), Finished(5), Diverged(5), Failed("x", "y")):
         restart = EngineRestart(str(folder.parent), Clock())
         training(restart)
         restart.on_event(event, 77)
-        assert restart.after_death("exit code 1")[-1] == do.ContinueRun(str(folder), paused=True)
+        assert restart.after_death("exit code 1")[-1] == ContinueRun(str(folder), paused=True)
 
 
 def test_a_second_death_within_a_minute_is_the_last(folder: Path) -> None:
@@ -108,11 +121,11 @@ def test_without_a_recorded_run_nothing_is_started_again(folder: Path) -> None:
 
 def test_a_fault_of_cuda_is_told_from_one_of_ours() -> None:
     fault = "RuntimeError: CUDA error: device-side assert triggered"
-    assert poisons(told.Failed(f"Training stopped by a fault: {fault}", ""))
-    assert poisons(told.Failed("x: AcceleratorError: CUDA error: unspecified launch failure", ""))
-    assert not poisons(told.Failed("x: OutOfMemoryError: CUDA out of memory.", ""))
-    assert not poisons(told.Failed("x: ValueError: shapes differ", ""))
-    assert not poisons(told.Paused(3))
+    assert poisons(Failed(f"Training stopped by a fault: {fault}", ""))
+    assert poisons(Failed("x: AcceleratorError: CUDA error: unspecified launch failure", ""))
+    assert not poisons(Failed("x: OutOfMemoryError: CUDA out of memory.", ""))
+    assert not poisons(Failed("x: ValueError: shapes differ", ""))
+    assert not poisons(Paused(3))
 
 
 def test_a_session_that_was_never_started_closes() -> None:
@@ -121,15 +134,15 @@ def test_a_session_that_was_never_started_closes() -> None:
 
 def test_each_change_that_is_not_in_force_any_more_is_named() -> None:
     before = RunState().after(STARTED).after(DIALS)
-    changes: list[tuple[told.Event, tuple[str, ...]]] = [
-        (told.RegimeSwapped(5, "DL", "FL", (), (), (), ()), ("regime DL",)),
-        (told.Rewired(5, (1, 0)), ("order of the gate layers",)),
+    changes: list[tuple[Event, tuple[str, ...]]] = [
+        (RegimeSwapped(5, "DL", "FL", (), (), (), ()), ("regime DL",)),
+        (Rewired(5, (1, 0)), ("order of the gate layers",)),
         (replace(DIALS, learning_rate=0.5), ("learning rate 0.001",)),
         (replace(DIALS, beta=2.0), ("β 8",)),
         (replace(DIALS, value_input="ones"), ("value input image",)),
         (replace(DIALS, pace=60.0), ()),
-        (told.ProbeSetChanged(5, 32, "digest"), ("64 probe examples",)),
-        (told.Paused(9), ()),
+        (ProbeSetChanged(5, 32, "digest"), ("64 probe examples",)),
+        (Paused(9), ()),
     ]
     for event, undone in changes:
         assert changes_undone(before, before.after(event)) == undone
@@ -139,10 +152,11 @@ def test_each_change_that_is_not_in_force_any_more_is_named() -> None:
 def test_the_step_that_was_reached_is_the_last_that_was_heard_of(folder: Path) -> None:
     restart = EngineRestart(str(folder.parent), Clock())
     training(restart)
-    heard: list[told.Event] = [
-        told.Measured(500, 1.0, 0.5, 0.5), told.ProbeScalars(600, "npk", {}),
-        told.Measured(550, 1.0, 0.5, 0.5),
-    ]  # fmt: skip
+    heard: list[Event] = [
+        Measured(500, 1.0, 0.5, 0.5),
+        ProbeScalars(600, "npk", {}),
+        Measured(550, 1.0, 0.5, 0.5),
+    ]
     for event, step in zip(heard, (500, 600, 600), strict=True):
         restart.on_event(event, 77)
         assert f"at step {step:,}." in restart.final_failure("x").what
@@ -153,7 +167,7 @@ def test_the_step_that_was_reached_is_the_last_that_was_heard_of(folder: Path) -
     restart.on_event(STARTED, 77)  # another run, whose folder is not there yet
     assert restart.left == ""
     assert restart.final_failure("x").what.startswith("The engine process died (x) at step 0. Run")
-    restart.on_event(told.RunContinued(41, "", "/elsewhere"), 77)
+    restart.on_event(RunContinued(41, "", "/elsewhere"), 77)
     assert restart.left == "/elsewhere"
     assert "at step 41." in restart.final_failure("x").what
 
@@ -161,15 +175,15 @@ def test_the_step_that_was_reached_is_the_last_that_was_heard_of(folder: Path) -
 def test_a_run_that_goes_on_after_a_fault_trains_again_after_a_death(folder: Path) -> None:
     restart = EngineRestart(str(folder.parent), Clock())
     training(restart)
-    restart.on_event(told.Failed("a fault of ours", ""), 77)
-    restart.on_event(told.Running(5), 77)
-    assert restart.after_death("signal 9")[-1] == do.ContinueRun(str(folder), paused=False)
+    restart.on_event(Failed("a fault of ours", ""), 77)
+    restart.on_event(Running(5), 77)
+    assert restart.after_death("signal 9")[-1] == ContinueRun(str(folder), paused=False)
     poisoned = EngineRestart(str(folder.parent), Clock())
     poisoned.on_event(STARTED, 77)
     poisoned.on_event(DIALS, 77)
-    poisoned.on_event(told.Failed("x: CUDA error: y", ""), 77)
+    poisoned.on_event(Failed("x: CUDA error: y", ""), 77)
     # CUDA ended it, not the run; and nothing was watched
-    assert poisoned.after_death("x") == (do.ContinueRun(str(folder), paused=False),)
+    assert poisoned.after_death("x") == (ContinueRun(str(folder), paused=False),)
 
 
 def test_a_lock_from_before_the_machine_was_started_again_is_not_this_process(
@@ -186,14 +200,15 @@ def test_a_lock_from_before_the_machine_was_started_again_is_not_this_process(
 def test_what_the_dead_process_had_not_done_is_named_and_not_asked_again(folder: Path) -> None:
     restart = EngineRestart(str(folder.parent), Clock())
     training(restart)
-    asked = [do.SwapRegime("FL"), WATCH, do.Pause(), do.Pause(), do.Shutdown()]
+    asked = [SwapRegime("FL"), WATCH, Pause(), Pause(), Shutdown()]
     assert restart.after_death("signal 9", asked) == (
-        WATCH, do.ContinueRun(str(folder), paused=False),
-    )  # fmt: skip
-    restart.on_event(told.RunContinued(380, "", str(folder)), 78)
+        WATCH,
+        ContinueRun(str(folder), paused=False),
+    )
+    restart.on_event(RunContinued(380, "", str(folder)), 78)
     restarted = restart.on_event(DIALS, 78)
     assert restarted is not None
     assert restarted.unanswered == ("swap to FL", "pause")
     assert restarted.sentence.endswith(" Not done: swap to FL, pause.")
-    said = restart.final_failure("signal 9", [do.Undo()]).what
+    said = restart.final_failure("signal 9", [Undo()]).what
     assert said.startswith("The engine process died (signal 9) at step 380. Not done: undo. What")

@@ -9,9 +9,8 @@ import pytest
 
 from dgn_engine import data
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import RunEstimated
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import EstimateRun, RunEstimated, RunStarted, StartRun
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.run_estimate import estimate_run
 from dgn_engine.training import memory_needed
@@ -20,14 +19,14 @@ from tests.engine.session.conftest import small
 
 
 def test_the_engine_answers_with_what_the_run_has_once_it_begins() -> None:
-    heard: list[events.Event] = []
+    heard: list[Event] = []
     engine = Engine(heard.append, lambda _: None)
     config = replace(small(), device="cpu")
-    engine.obey(do.EstimateRun(config))
+    engine.obey(EstimateRun(config))
     assert engine.run is None
     said = next(event for event in heard if isinstance(event, RunEstimated))
-    engine.obey(do.StartRun(config, paused=True))
-    started = next(event for event in heard if isinstance(event, events.RunStarted))
+    engine.obey(StartRun(config, paused=True))
+    started = next(event for event in heard if isinstance(event, RunStarted))
     assert said.config == config
     assert said.weights == started.parameters_value + started.parameters_feature
     assert engine.run is not None
@@ -85,13 +84,13 @@ def test_start_refuses_what_the_estimate_refuses(
     other: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the same data as the run in progress, and of others: to a byte."""
-    heard: list[events.Event] = []
+    heard: list[Event] = []
     engine = Engine(heard.append, lambda _: None)
     config = replace(small(), device="cpu")
     if other:
-        engine.obey(do.StartRun(replace(config, data=DataConfig("xor")), paused=True))
+        engine.obey(StartRun(replace(config, data=DataConfig("xor")), paused=True))
     else:
-        engine.obey(do.StartRun(config, paused=True))
+        engine.obey(StartRun(config, paused=True))
     before = engine.run
     assert before is not None
     wanted = replace(config, seed=5)
@@ -103,7 +102,7 @@ def test_start_refuses_what_the_estimate_refuses(
         # What a second copy of the data would take is no longer free once they were loaded.
         monkeypatch.setattr(memory_needed, "free_memory", lambda free=free: free)
         heard.clear()
-        engine.obey(do.EstimateRun(wanted))
+        engine.obey(EstimateRun(wanted))
         estimated = next(event for event in heard if isinstance(event, RunEstimated))
         assert bool(estimated.refusal) != fits
         if other:
@@ -111,7 +110,7 @@ def test_start_refuses_what_the_estimate_refuses(
             parts = (loaded.train_x, loaded.train_y, loaded.test_x, loaded.test_y)
             taken = sum(part.nbytes for part in parts)
             monkeypatch.setattr(memory_needed, "free_memory", lambda f=free, t=taken: f - t)
-        engine.obey(do.StartRun(wanted, paused=True))
+        engine.obey(StartRun(wanted, paused=True))
         assert (engine.run is not before) == fits
     engine.close()
 
@@ -121,7 +120,7 @@ def test_another_run_of_the_same_data_takes_those_at_hand(
 ) -> None:
     engine = Engine(lambda _: None, lambda _: None)
     config = replace(small(), device="cpu")
-    engine.obey(do.StartRun(config, paused=True))
+    engine.obey(StartRun(config, paused=True))
     first = engine.run
     assert first is not None
 
@@ -129,7 +128,7 @@ def test_another_run_of_the_same_data_takes_those_at_hand(
         raise AssertionError("data were loaded")
 
     monkeypatch.setattr("dgn_engine.training.run.load_examples", load)
-    engine.obey(do.StartRun(replace(config, seed=9), paused=True))
+    engine.obey(StartRun(replace(config, seed=9), paused=True))
     assert engine.run is not None
     assert engine.run is not first
     assert engine.run.trainer.data.train_x.data_ptr() == first.trainer.data.train_x.data_ptr()
@@ -139,16 +138,16 @@ def test_another_run_of_the_same_data_takes_those_at_hand(
 
 
 def test_a_step_is_measured_without_the_waiting_that_a_pace_makes() -> None:
-    heard: list[events.Event] = []
+    heard: list[Event] = []
     engine = Engine(heard.append, lambda _: None)
     config = replace(small(), device="cpu")
     config = replace(config, training=replace(config.training, pace=5.0))
-    engine.obey(do.StartRun(config, paused=False))
-    engine.obey(do.EstimateRun(config))
+    engine.obey(StartRun(config, paused=False))
+    engine.obey(EstimateRun(config))
     for _ in range(3):
         engine.advance()
         time.sleep(0.2)
-    engine.obey(do.EstimateRun(config))
+    engine.obey(EstimateRun(config))
     first, second = (event for event in heard if isinstance(event, RunEstimated))
     assert not first.measured
     assert second.measured

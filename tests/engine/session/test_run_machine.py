@@ -32,12 +32,36 @@ from hypothesis.stateful import (
 from torch import Tensor
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as said
-from dgn_engine.protocol.change_list import ChangesListed
-from dgn_engine.protocol.file_events import ReadingsFound
-from dgn_engine.protocol.past_events import FramesRecorded
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.files import (
+    FileClosed,
+    FileListed,
+    OpenFile,
+    ReadingsFound,
+    TakeGates,
+    TakeWeights,
+)
+from dgn_engine.protocol.messages import Command, Event, Refused, Working
+from dgn_engine.protocol.runs import ContinueRun, FramesRecorded, HistoryReplayed, RunContinued
+from dgn_engine.protocol.training import (
+    Advance,
+    ChangesListed,
+    Diverged,
+    Measured,
+    Redo,
+    Resume,
+    Rewire,
+    Rotate,
+    RunStarted,
+    SetBeta,
+    SetLearningRate,
+    SettingChanged,
+    SettingsIgnored,
+    SetValueInput,
+    StartRun,
+    SwapRegime,
+    Undo,
+)
+from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.session import opened_files, undo
 from dgn_engine.session.engine import Engine
 from dgn_engine.training import evaluation_schedule, initial_weights, metrics
@@ -62,13 +86,13 @@ CLOSE = {"rtol": 1e-7, "atol": 1e-9}  # both compute in float64, in another orde
 MEMORY = Path("/dev/shm")  # nothing here is about waiting for a disk
 TURNS = st.integers(0, 5)
 UNSEEN = (
-    said.Working,
-    said.FileListed,
+    Working,
+    FileListed,
     ReadingsFound,
-    said.RunStarted,
-    said.HistoryReplayed,
-    said.RunContinued,
-    said.SettingsIgnored,  # test_ignored_settings
+    RunStarted,
+    HistoryReplayed,
+    RunContinued,
+    SettingsIgnored,  # test_ignored_settings
     ChangesListed,  # test_undo_history
     FramesRecorded,  # test_recorded_steps
     ProbeExamples,  # test_probe_examples
@@ -94,7 +118,7 @@ class RunMachine(RuleBasedStateMachine):
             self.patch.setattr(module, "read_tensors", lambda *_, **__: contents_of(self.file))
         self.dtype = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
-        self.events: list[said.Event] = []
+        self.events: list[Event] = []
         self.engine: Engine | None = None
         self.slow: SlowRun | None = None
         self.copied: tuple[Path, SlowRun] | None = None
@@ -112,11 +136,11 @@ class RunMachine(RuleBasedStateMachine):
         self.file = draw_file("gates.pt", network.weight_shapes("feature"), biased, True, 3)
         gates = self.file if config.gating.gates_from else None
         self._open()
-        self.engine.obey(do.StartRun(config, paused=True))
+        self.engine.obey(StartRun(config, paused=True))
         try:
             self.slow = SlowRun(config, data, lambda: self.now, gates)
         except Refusal:
-            assert isinstance(self.events[-1], said.Refused), self.events[-1]
+            assert isinstance(self.events[-1], Refused), self.events[-1]
             self.engine.close()
             self.events.clear()
             untiled = replace(config, gating=replace(config.gating, tiling=()))
@@ -147,7 +171,7 @@ class RunMachine(RuleBasedStateMachine):
         return self.engine.run
 
     def _check_started(self) -> None:
-        (told,) = [event for event in self.events if isinstance(event, said.RunStarted)]
+        (told,) = [event for event in self.events if isinstance(event, RunStarted)]
         slow, gating = self.slow, self.config.gating
         assert told.regime == slow.first_regime
         assert told.wiring == (gating.wiring or tuple(range(slow.layers)))
@@ -164,13 +188,13 @@ class RunMachine(RuleBasedStateMachine):
         assert (told.train_examples, told.test_examples) == (TRAIN, TEST)
         self.engine._recording._every = math.inf  # checkpoints by events, not by the clock
 
-    def _obey(self, command: do.Command, slowly: object) -> None:
+    def _obey(self, command: Command, slowly: object) -> None:
         """Where the slow run refuses the command, the engine has to, and change nothing."""
         slow = self.slow
         try:
             slowly(slow)  # type: ignore[operator]
         except Refusal:
-            slow.events.append(said.Refused(command.in_words(), ""))
+            slow.events.append(Refused(command.in_words(), ""))
         self.engine.obey(command)
         self._compare()
 
@@ -179,7 +203,7 @@ class RunMachine(RuleBasedStateMachine):
         self.events.clear()
         expected, self.slow.events = self.slow.events, []
         if self.slow.blown:  # which sum overflows first depends on its order
-            ends = [any(isinstance(e, said.Diverged) for e in these) for these in (told, expected)]
+            ends = [any(isinstance(e, Diverged) for e in these) for these in (told, expected)]
             assume(ends[0] == ends[1])
         assert [type(e).__name__ for e in told] == [type(e).__name__ for e in expected], (
             told,
@@ -189,14 +213,14 @@ class RunMachine(RuleBasedStateMachine):
             self._same_event(ours, theirs)
         self._same_state()
 
-    def _same_event(self, ours: said.Event, theirs: said.Event) -> None:
+    def _same_event(self, ours: Event, theirs: Event) -> None:
         for field in dataclasses.fields(theirs):
             a, b = getattr(ours, field.name), getattr(theirs, field.name)
-            if isinstance(theirs, said.Diverged) and field.name != "step":  # test_going_back
+            if isinstance(theirs, Diverged) and field.name != "step":  # test_going_back
                 continue
             if (type(theirs), field.name) in (
-                (said.Refused, "reason"),
-                (said.FileClosed, "ticket"),
+                (Refused, "reason"),
+                (FileClosed, "ticket"),
             ):
                 continue
             if isinstance(b, float):
@@ -257,7 +281,7 @@ class RunMachine(RuleBasedStateMachine):
 
     def _train(self, turns: int) -> None:
         if turns and not self.slow.running:
-            self._obey(do.Resume(), lambda slow: slow.resume())
+            self._obey(Resume(), lambda slow: slow.resume())
         for _ in range(turns):
             self.engine.advance()
             self.slow.turn()
@@ -266,7 +290,7 @@ class RunMachine(RuleBasedStateMachine):
     @rule(steps=st.integers(1, 6), turns=TURNS, seconds=st.sampled_from([0.0, 0.3, 0.8]))
     def advance(self, steps: int, turns: int, seconds: float) -> None:
         self.now += seconds
-        self._obey(do.Advance(steps), lambda slow: slow.resume(steps))
+        self._obey(Advance(steps), lambda slow: slow.resume(steps))
         self._train(2 * turns)
 
     @rule(
@@ -280,7 +304,7 @@ class RunMachine(RuleBasedStateMachine):
             self._train(turns)
 
     def _swap(self, regime: str, restart: bool) -> None:
-        self._obey(do.SwapRegime(regime, restart), lambda slow: slow.swap(regime, restart))
+        self._obey(SwapRegime(regime, restart), lambda slow: slow.swap(regime, restart))
 
     @rule(
         data=st.data(),
@@ -301,9 +325,9 @@ class RunMachine(RuleBasedStateMachine):
         order = tuple(data.draw(st.permutations(range(layers)), "order"))
         which = data.draw(st.sampled_from(["order", "rotation", "both"]), "which")
         if which != "rotation":
-            self._obey(do.Rewire(order), lambda slow: slow.rewire(order))
+            self._obey(Rewire(order), lambda slow: slow.rewire(order))
         if which != "order":
-            self._obey(do.Rotate(rotation, shift), lambda slow: slow.rotate(rotation, shift))
+            self._obey(Rotate(rotation, shift), lambda slow: slow.rotate(rotation, shift))
         self._train(turns)
 
     @rule(
@@ -328,9 +352,9 @@ class RunMachine(RuleBasedStateMachine):
 
     def _set(self, name: str, value: object) -> None:
         kinds = {
-            "learning_rate": do.SetLearningRate,
-            "beta": do.SetBeta,
-            "value_input": do.SetValueInput,
+            "learning_rate": SetLearningRate,
+            "beta": SetBeta,
+            "value_input": SetValueInput,
         }
         self._obey(kinds[name](value), lambda slow: getattr(slow, f"set_{name}")(value))
 
@@ -346,17 +370,17 @@ class RunMachine(RuleBasedStateMachine):
         file = draw_file("taken.pt", shapes, biased, head, self.slow.state.step)
         ticket = self._open_file(file)
         if gates:
-            self._obey(do.TakeGates(ticket, restart), lambda slow: slow.take_gates(file, restart))
+            self._obey(TakeGates(ticket, restart), lambda slow: slow.take_gates(file, restart))
         else:
-            self._obey(do.TakeWeights(ticket), lambda slow: slow.take_weights(file))
+            self._obey(TakeWeights(ticket), lambda slow: slow.take_weights(file))
         self._train(turns)
 
     def _open_file(self, file: File) -> int:
         self.file = file
-        self.engine.obey(do.OpenFile(file.name))
+        self.engine.obey(OpenFile(file.name))
         self.tickets += 1
         until = time.monotonic() + 60
-        while not any(isinstance(event, said.FileListed) for event in self.events):
+        while not any(isinstance(event, FileListed) for event in self.events):
             assert time.monotonic() < until, self.events
             time.sleep(0.001)
         return self.tickets
@@ -365,9 +389,9 @@ class RunMachine(RuleBasedStateMachine):
     def undo_and_redo(self, back: list[bool], turns: int) -> None:
         for undoes in back:
             if undoes:
-                self._obey(do.Undo(), lambda slow: slow.undo())
+                self._obey(Undo(), lambda slow: slow.undo())
             else:
-                self._obey(do.Redo(), lambda slow: slow.redo())
+                self._obey(Redo(), lambda slow: slow.redo())
         self._train(turns)
 
     @rule(killed=st.booleans(), turns=TURNS)
@@ -385,7 +409,7 @@ class RunMachine(RuleBasedStateMachine):
         self.slow.events.clear()
         self.tickets = 0
         self._open()
-        self.engine.obey(do.ContinueRun(str(folder), paused=True))
+        self.engine.obey(ContinueRun(str(folder), paused=True))
         self.slow.reopened()
         self._check_continued()
         self.slow.tell_settings()
@@ -397,13 +421,13 @@ class RunMachine(RuleBasedStateMachine):
         told = [
             event
             for event in self.events
-            if not isinstance(event, (said.Working, FramesRecorded, ProbeExamples))
+            if not isinstance(event, (Working, FramesRecorded, ProbeExamples))
         ]
-        kinds = [said.RunStarted, said.HistoryReplayed, said.RunContinued, said.SettingChanged]
+        kinds = [RunStarted, HistoryReplayed, RunContinued, SettingChanged]
         assert [type(event) for event in told] == kinds
         _, history, continued, _ = told
         assert (continued.step, continued.remark) == (self.slow.state.step, "")
-        scores = [event for event in history.events if isinstance(event, said.Measured)]
+        scores = [event for event in history.events if isinstance(event, Measured)]
         assert tuple(score.step for score in scores) == self.slow.state.scored
         self.engine._recording._every = math.inf
 

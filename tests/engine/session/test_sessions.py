@@ -11,8 +11,23 @@ import pytest
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.model.nets import all_nets
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
+from dgn_engine.protocol.files import TakeGates
+from dgn_engine.protocol.messages import EngineReady, Failed, Refused, Shutdown, Stopped
+from dgn_engine.protocol.training import (
+    Advance,
+    Pause,
+    Paused,
+    RegimeSwapped,
+    Reset,
+    Rewire,
+    RunStarted,
+    SetBeta,
+    SetLearningRate,
+    SettingsIgnored,
+    StartRun,
+    SwapRegime,
+)
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
 
@@ -21,7 +36,7 @@ CONFIG = RunConfig(
     training=TrainingConfig(epochs=0, pace=200.0),
     probe_examples=20,
 )
-ALL = tuple(do.ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk"))
+ALL = tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk"))
 
 
 class Talk:
@@ -77,24 +92,24 @@ def thread_talk():
 
 @pytest.mark.discovery
 def test_a_session_trains_probes_swaps_and_stops(talk):
-    ready = talk.wait_for(told.EngineReady)
+    ready = talk.wait_for(EngineReady)
     assert [entry.id for entry in ready.catalogue.nets] == list(all_nets())
-    talk.session.send(do.Watch(ALL))
-    talk.session.send(do.StartRun(CONFIG))
-    started = talk.wait_for(told.RunStarted)
+    talk.session.send(Watch(ALL))
+    talk.session.send(StartRun(CONFIG))
+    started = talk.wait_for(RunStarted)
     assert [layer.shape for layer in started.layers] == [(16,)] * 3
     talk.wait_until(lambda: talk.frame is not None and len(talk.frame.readings) == 4)
     for reading in talk.frame.readings.values():
         for array in reading.arrays.values():
             assert not array.flags.writeable
-    talk.session.send(do.SwapRegime("FR-II"))
-    assert talk.wait_for(told.RegimeSwapped).after == "FR-II"
-    talk.session.send(do.Pause())
-    step = talk.wait_for(told.Paused).step
-    talk.session.send(do.Advance(7))
-    assert talk.wait_for(told.Paused, count=2).step == step + 7
-    talk.session.send(do.Shutdown())
-    talk.wait_for(told.Stopped)
+    talk.session.send(SwapRegime("FR-II"))
+    assert talk.wait_for(RegimeSwapped).after == "FR-II"
+    talk.session.send(Pause())
+    step = talk.wait_for(Paused).step
+    talk.session.send(Advance(7))
+    assert talk.wait_for(Paused, count=2).step == step + 7
+    talk.session.send(Shutdown())
+    talk.wait_for(Stopped)
 
 
 def test_a_run_of_the_window_says_which_settings_it_ignores(thread_talk):
@@ -104,8 +119,8 @@ def test_a_run_of_the_window_says_which_settings_it_ignores(thread_talk):
         data=DataConfig(train_limit=50),
         training=TrainingConfig(epochs=0, batch=60, momentum=0.5),
     )
-    talk.session.send(do.StartRun(config, paused=True))
-    assert talk.wait_for(told.SettingsIgnored).sentences == (
+    talk.session.send(StartRun(config, paused=True))
+    assert talk.wait_for(SettingsIgnored).sentences == (
         "training.momentum has no effect: it counts only with training.optimiser sgd.",
         "training.batch 60 is more than the data: there are 50 training examples, and each step "
         "takes all of them.",
@@ -114,10 +129,10 @@ def test_a_run_of_the_window_says_which_settings_it_ignores(thread_talk):
 
 def test_a_paused_run_shows_the_step_it_stands_at(thread_talk):
     talk = thread_talk
-    talk.session.send(do.Watch(ALL))
-    talk.session.send(do.StartRun(replace(CONFIG, training=TrainingConfig(epochs=0)), paused=True))
-    talk.session.send(do.Advance(25))
-    talk.wait_for(told.Paused)
+    talk.session.send(Watch(ALL))
+    talk.session.send(StartRun(replace(CONFIG, training=TrainingConfig(epochs=0)), paused=True))
+    talk.session.send(Advance(25))
+    talk.wait_for(Paused)
     talk.wait_until(
         lambda: (
             talk.frame is not None
@@ -128,11 +143,11 @@ def test_a_paused_run_shows_the_step_it_stands_at(thread_talk):
 
 def test_nothing_is_read_that_nobody_watches(thread_talk):
     talk = thread_talk
-    talk.session.send(do.Watch((do.ProbeRequest("gates"),)))
-    talk.session.send(do.StartRun(CONFIG))
+    talk.session.send(Watch((ProbeRequest("gates"),)))
+    talk.session.send(StartRun(CONFIG))
     talk.wait_until(lambda: talk.frame is not None and talk.frame.step > 20)
     assert set(talk.frame.readings) == {"gates"}
-    talk.session.send(do.Watch(()))
+    talk.session.send(Watch(()))
     talk.wait_until(lambda: talk.frame.step > 60)
     last = talk.frame.readings["gates"].step
     talk.wait_until(lambda: talk.frame.step > 120)
@@ -141,27 +156,27 @@ def test_nothing_is_read_that_nobody_watches(thread_talk):
 
 def test_a_refused_command_changes_nothing_and_says_why(thread_talk):
     talk = thread_talk
-    talk.session.send(do.Pause())
-    assert "start one" in talk.wait_for(told.Refused).reason
-    talk.session.send(do.StartRun(CONFIG))
-    talk.wait_for(told.RunStarted)
+    talk.session.send(Pause())
+    assert "start one" in talk.wait_for(Refused).reason
+    talk.session.send(StartRun(CONFIG))
+    talk.wait_for(RunStarted)
     for place, command in enumerate(
         (
-            do.SwapRegime("FR-III"),
-            do.Rewire((0, 0, 1)),
-            do.SetLearningRate(-1.0),
-            do.SetBeta(0.0),
-            do.StartRun(replace(CONFIG, data=DataConfig(name="nothing"))),
-            do.StartRun(replace(CONFIG, net=NetConfig(options=(("width", -3),)))),
-            do.TakeGates(77),
+            SwapRegime("FR-III"),
+            Rewire((0, 0, 1)),
+            SetLearningRate(-1.0),
+            SetBeta(0.0),
+            StartRun(replace(CONFIG, data=DataConfig(name="nothing"))),
+            StartRun(replace(CONFIG, net=NetConfig(options=(("width", -3),)))),
+            TakeGates(77),
         )
     ):
         talk.session.send(command)
-        talk.wait_for(told.Refused, count=place + 2)
+        talk.wait_for(Refused, count=place + 2)
     step = talk.frame.step if talk.frame else 0
     talk.wait_until(lambda: talk.frame is not None and talk.frame.step > step)
-    assert len([e for e in talk.events if isinstance(e, told.RunStarted)]) == 1
-    assert not [e for e in talk.events if isinstance(e, told.Failed)]
+    assert len([e for e in talk.events if isinstance(e, RunStarted)]) == 1
+    assert not [e for e in talk.events if isinstance(e, Failed)]
 
 
 def test_an_exception_becomes_an_event_and_a_new_run_can_start(thread_talk, monkeypatch):
@@ -176,13 +191,13 @@ def test_an_exception_becomes_an_event_and_a_new_run_can_start(thread_talk, monk
         step(self)
 
     monkeypatch.setattr(Trainer, "step", faulty)
-    talk.session.send(do.StartRun(CONFIG))
-    failed = talk.wait_for(told.Failed)
+    talk.session.send(StartRun(CONFIG))
+    failed = talk.wait_for(Failed)
     assert "a fault made for the test" in failed.what
     assert "Traceback" in failed.traceback
     monkeypatch.setattr(Trainer, "step", step)
-    talk.session.send(do.StartRun(CONFIG))
-    talk.wait_for(told.RunStarted, count=2)
+    talk.session.send(StartRun(CONFIG))
+    talk.wait_for(RunStarted, count=2)
     talk.wait_until(lambda: talk.frame is not None and talk.frame.run == 2 and talk.frame.step > 10)
 
 
@@ -194,27 +209,27 @@ def test_a_faulty_probe_is_told_once_and_training_goes_on(thread_talk, monkeypat
 
     talk = thread_talk
     monkeypatch.setattr(kernels, "spectrum", broken)
-    talk.session.send(do.Watch(ALL))
-    talk.session.send(do.StartRun(CONFIG))
-    talk.wait_for(told.Failed)
+    talk.session.send(Watch(ALL))
+    talk.session.send(StartRun(CONFIG))
+    talk.wait_for(Failed)
     talk.wait_until(lambda: talk.frame is not None and talk.frame.step > 150)
     assert "kernel fault" in talk.frame.readings["npk"].absent
     assert talk.frame.readings["ntk"].absent == ""
-    assert len([e for e in talk.events if isinstance(e, told.Failed)]) == 1
+    assert len([e for e in talk.events if isinstance(e, Failed)]) == 1
 
 
 def test_a_run_is_begun_again_from_the_same_weights(thread_talk):
     talk = thread_talk
-    talk.session.send(do.Watch((do.ProbeRequest("gates"),)))
-    talk.session.send(do.StartRun(replace(CONFIG, training=TrainingConfig(epochs=0)), paused=True))
-    talk.session.send(do.Advance(10))
-    talk.wait_for(told.Paused)
+    talk.session.send(Watch((ProbeRequest("gates"),)))
+    talk.session.send(StartRun(replace(CONFIG, training=TrainingConfig(epochs=0)), paused=True))
+    talk.session.send(Advance(10))
+    talk.wait_for(Paused)
     talk.wait_until(lambda: talk.frame is not None and talk.frame.step == 10)
     talk.wait_until(lambda: talk.frame.readings["gates"].step == 10)
     first = talk.frame.readings["gates"].arrays["layer_2"]
-    talk.session.send(do.Reset())
-    talk.session.send(do.Advance(10))
-    talk.wait_for(told.Paused, count=2)
+    talk.session.send(Reset())
+    talk.session.send(Advance(10))
+    talk.wait_for(Paused, count=2)
     talk.wait_until(lambda: talk.frame.run == 2 and talk.frame.readings["gates"].step == 10)
     assert np.array_equal(first, talk.frame.readings["gates"].arrays["layer_2"])
 
@@ -223,10 +238,10 @@ def test_a_dead_engine_process_is_told_and_closing_returns():
     session = ProcessSession()
     session.start()
     talk = Talk(session)
-    talk.wait_for(told.EngineReady)
+    talk.wait_for(EngineReady)
     session._process.kill()
-    assert "died" in talk.wait_for(told.Failed).what
-    talk.wait_for(told.Stopped)
+    assert "died" in talk.wait_for(Failed).what
+    talk.wait_for(Stopped)
     assert session.close(60.0)
 
 
@@ -234,4 +249,4 @@ def test_a_process_that_is_closed_while_torch_is_loaded_does_not_wait_for_it():
     session = ProcessSession()
     session.start()
     assert session.close(60.0)
-    assert [type(event) for event in session.drain()] == [told.Stopped]
+    assert [type(event) for event in session.drain()] == [Stopped]

@@ -11,10 +11,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
-from dgn_engine.session import answer_watch
+from dgn_engine.protocol.messages import (
+    EngineAnswered,
+    EngineReady,
+    EngineSilent,
+    Event,
+    Failed,
+    Refused,
+    Stopped,
+)
+from dgn_engine.protocol.training import Advance, Paused, Undo
+from dgn_engine.session import process_session
 from dgn_engine.session.command_sender import MOST
 from dgn_engine.session.process_session import ProcessSession
 from tests.engine.session.quiet_engine import serve_quietly
@@ -25,9 +32,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 class Heard:
     def __init__(self) -> None:
         self.session = ProcessSession(serve=serve_quietly)
-        self.events: list[told.Event] = []
+        self.events: list[Event] = []
         self.session.start()
-        self.wait_for(told.EngineReady)
+        self.wait_for(EngineReady)
 
     @property
     def pid(self) -> int:
@@ -35,7 +42,7 @@ class Heard:
         assert child.pid is not None
         return child.pid
 
-    def wait_for(self, kind: type[told.Event], count: int = 1) -> list[told.Event]:
+    def wait_for(self, kind: type[Event], count: int = 1) -> list[Event]:
         until = time.monotonic() + 120.0
         while True:
             self.events += self.session.drain()
@@ -57,26 +64,26 @@ def heard() -> Iterator[Heard]:
 def test_commands_to_a_stopped_process_do_not_hold_the_window_up_and_are_obeyed_later(
     heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_watch, "SILENT", 0.3)
+    monkeypatch.setattr(process_session, "SILENT", 0.3)
     heard.session._watch.heard(ready=True)  # with the shorter patience
     os.kill(heard.pid, signal.SIGSTOP)
     began = time.thread_time()
     for number in range(MOST + 5):
-        heard.session.send(do.Advance(number))
+        heard.session.send(Advance(number))
     assert time.thread_time() - began < 5.0
-    assert len(heard.wait_for(told.Refused, 5)) == 5
+    assert len(heard.wait_for(Refused, 5)) == 5
     heard.wait_for(EngineSilent)
     os.kill(heard.pid, signal.SIGCONT)
     heard.wait_for(EngineAnswered)
-    answers = heard.wait_for(told.Paused, MOST)
-    assert answers == [told.Paused(number) for number in range(MOST)]
+    answers = heard.wait_for(Paused, MOST)
+    assert answers == [Paused(number) for number in range(MOST)]
     assert heard.session.close(60.0)
 
 
 def test_closing_kills_a_stopped_process_after_its_timeout(heard: Heard) -> None:
     os.kill(heard.pid, signal.SIGSTOP)
     for number in range(500):  # more than the pipe holds
-        heard.session.send(do.Advance(number))
+        heard.session.send(Advance(number))
     began = time.monotonic()
     assert not heard.session.close(0.2)
     assert time.monotonic() - began < 10.0
@@ -86,10 +93,10 @@ def test_closing_kills_a_stopped_process_after_its_timeout(heard: Heard) -> None
 def test_a_process_that_dies_with_commands_unread_names_them(heard: Heard) -> None:
     os.kill(heard.pid, signal.SIGSTOP)
     for number in range(500):
-        heard.session.send(do.Advance(number))
-    heard.session.send(do.Undo())
+        heard.session.send(Advance(number))
+    heard.session.send(Undo())
     os.kill(heard.pid, signal.SIGKILL)
-    (failed,) = heard.wait_for(told.Failed)
-    assert isinstance(failed, told.Failed)
+    (failed,) = heard.wait_for(Failed)
+    assert isinstance(failed, Failed)
     assert "Not done: advance, undo." in failed.what
-    assert len(heard.wait_for(told.Stopped)) == 1
+    assert len(heard.wait_for(Stopped)) == 1

@@ -12,16 +12,30 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import NetConfig, TrainingConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.change_list import ChangesListed, UndoMany
-from dgn_engine.protocol.events import (
+from dgn_engine.protocol.files import TakeGates, TakeWeights
+from dgn_engine.protocol.messages import Refused
+from dgn_engine.protocol.runs import ContinueRun
+from dgn_engine.protocol.training import (
+    Advance,
+    ChangesListed,
     Diverged,
-    Refused,
+    Redo,
     RegimeSwapped,
+    Rewire,
     Rewired,
+    Rotate,
+    SetBeta,
+    SetLearningRate,
     SettingChanged,
+    SetValueInput,
+    StartRun,
+    SwapRegime,
+    Undo,
     UndoChanged,
+    UndoMany,
+    UndoSetting,
 )
+from dgn_engine.protocol.watching import SetProbeExamples
 from dgn_engine.session import undo
 from dgn_engine.storage.runs.run_checkpoints import read_state
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -34,7 +48,7 @@ from tests.engine.session.conftest import Desk, small
 
 @pytest.fixture
 def begun(desk: Desk) -> Desk:
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(7)
     return desk
 
@@ -59,7 +73,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 def undisturbed(steps: int) -> dict[str, Tensor]:
     other = Desk()
-    other.do(do.StartRun(small("DL"), paused=True))
+    other.do(StartRun(small("DL"), paused=True))
     other.train(7)
     other.train(steps)
     found = whole(other)
@@ -70,10 +84,10 @@ def undisturbed(steps: int) -> dict[str, Tensor]:
 def change(desk: Desk, path: Path, part: str) -> None:
     ticket = desk.open(path).ticket
     taken = {
-        "gates": do.TakeGates(ticket),
-        "gates alone": do.TakeGates(ticket, restart_value=False),
-        "weights": do.TakeWeights(ticket),
-        "regime": do.SwapRegime("FR-II", restart_value=True),
+        "gates": TakeGates(ticket),
+        "gates alone": TakeGates(ticket, restart_value=False),
+        "weights": TakeWeights(ticket),
+        "regime": SwapRegime("FR-II", restart_value=True),
     }[part]
     desk.do(taken)
 
@@ -87,7 +101,7 @@ def test_what_is_undone_at_once_was_never_done(
     before = whole(begun)
     change(begun, trained, part)
     assert not same(whole(begun), before)
-    begun.do(do.Undo())
+    begun.do(Undo())
     assert same(whole(begun), before)
     assert run_of(begun).trainer.regime.name == "DL"
     begun.train(9)
@@ -103,7 +117,7 @@ def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
     assert begun.last(UndoChanged) == UndoChanged("gates of trained.safetensors", "")
     begun.train(5)
     learnt = whole(begun)
-    begun.do(do.Undo())
+    begun.do(Undo())
     assert run_of(begun).step_count == 12
     assert same(whole(begun), before)
     told = begun.last(RegimeSwapped)
@@ -114,7 +128,7 @@ def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
     )
     assert begun.last(UndoChanged) == UndoChanged("", "gates of trained.safetensors")
     begun.train(3)
-    begun.do(do.Redo())
+    begun.do(Redo())
     assert same(whole(begun), learnt)
     assert run_of(begun).trainer.regime.name == "FL"
     assert begun.last(UndoChanged) == UndoChanged("gates of trained.safetensors", "")
@@ -127,11 +141,11 @@ def test_an_undo_knows_whose_gates_are_in_force_again(begun: Desk, trained: Path
         return told.source
 
     change(begun, trained, "gates")
-    for command in (do.SetLearningRate(0.5), do.SwapRegime("FR-II", restart_value=True)):
+    for command in (SetLearningRate(0.5), SwapRegime("FR-II", restart_value=True)):
         begun.do(command)
-        begun.do(do.Undo())
+        begun.do(Undo())
         assert owner() == trained.name
-    begun.do(do.Undo())
+    begun.do(Undo())
     assert owner() == ""
 
 
@@ -143,16 +157,16 @@ def test_biases_that_came_with_gates_go_with_them(
     torch.manual_seed(3)
     parts = [torch.nn.Linear(a, b) for a, b in ((64, 16), (16, 16), (16, 16), (16, 10))]
     torch.save(torch.nn.Sequential(*parts).state_dict(), biased)
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     desk.train(3)
     before = whole(desk)
     change(desk, biased, "gates")
     assert "feature.biases.0" in whole(desk)
-    desk.do(do.Undo())
+    desk.do(Undo())
     assert same(whole(desk), before)
     desk.train(2)  # the optimiser holds the weights that are there now
     assert not same(whole(desk), before)
-    desk.do(do.Redo())
+    desk.do(Redo())
     assert "feature.biases.0" in whole(desk)
 
 
@@ -171,24 +185,24 @@ def test_every_change_is_undone_to_the_step_before_it(road: str) -> None:
     """After steps were taken, too: weights, optimiser, settings, scores and the batches to come."""
     desk, twin = Desk(), Desk()
     for one in (desk, twin):
-        one.do(do.StartRun(ROADS[road], paused=True))
+        one.do(StartRun(ROADS[road], paused=True))
         one.train(7)
     run = run_of(desk)
     settings = undo._settings_of(run)
     layers = len(settings.order)
     changes = (
-        do.Rewire((1, 0, *range(2, layers))),
-        do.Rotate((0, 3, *[0] * (layers - 2))),
-        do.SetLearningRate(0.5),
-        do.SetBeta(2.0),
-        do.SetValueInput("ones"),
-        do.SwapRegime("FR-II"),
+        Rewire((1, 0, *range(2, layers))),
+        Rotate((0, 3, *[0] * (layers - 2))),
+        SetLearningRate(0.5),
+        SetBeta(2.0),
+        SetValueInput("ones"),
+        SwapRegime("FR-II"),
     )
     for change in changes:
         desk.do(change)
         desk.train(3)
         assert not same(whole(desk), whole(twin))
-        desk.do(do.Undo())
+        desk.do(Undo())
         assert same(whole(desk), whole(twin))
         assert undo._settings_of(run) == settings
         assert run.trainer.test_score() == run_of(twin).trainer.test_score()
@@ -203,61 +217,61 @@ def test_every_change_is_undone_to_the_step_before_it(road: str) -> None:
 def test_a_setting_is_put_back_alone_and_both_ways_are_done_again(begun: Desk) -> None:
     run = run_of(begun)
     before = whole(begun)
-    begun.do(do.Rewire((1, 0, 2)))
+    begun.do(Rewire((1, 0, 2)))
     begun.train(4)
-    begun.do(do.SetLearningRate(0.5), do.SetLearningRate(0.25))  # one change within a second
+    begun.do(SetLearningRate(0.5), SetLearningRate(0.25))  # one change within a second
     begun.train(4)
     learnt = whole(begun)
     listed = begun.last(ChangesListed)
     assert isinstance(listed, ChangesListed)
     assert listed.setting == "the learning rate"
-    begun.do(do.UndoSetting())
+    begun.do(UndoSetting())
     assert run.learning_rate == 1e-3
     assert begun.last(UndoChanged) == UndoChanged("order of the gate layers", "learning rate")
-    begun.do(do.UndoSetting())
+    begun.do(UndoSetting())
     assert begun.last(Rewired) == Rewired(15, (0, 1, 2))
     assert same(whole(begun), learnt)
-    begun.do(do.Redo(), do.Redo())
+    begun.do(Redo(), Redo())
     assert (run.learning_rate, run.trainer.network.wiring) == (0.25, (1, 0, 2))
     assert same(whole(begun), learnt)
-    begun.do(do.Undo(), do.Undo())  # what they put back is still the run before each change
+    begun.do(Undo(), Undo())  # what they put back is still the run before each change
     assert same(whole(begun), before)
-    begun.do(do.Redo(), do.Redo())
+    begun.do(Redo(), Redo())
     assert same(whole(begun), learnt)
     assert begun.last(UndoChanged) == UndoChanged("learning rate", "")
-    begun.do(do.SwapRegime("ReLU"), do.UndoSetting())
+    begun.do(SwapRegime("ReLU"), UndoSetting())
     assert isinstance(begun.events[-1], Refused)
     assert run.trainer.regime.name == "ReLU"
 
 
 def test_a_setting_that_is_set_to_what_it_was_is_no_change(begun: Desk) -> None:
-    begun.do(do.SwapRegime("ReLU"), do.Undo(), do.SetLearningRate(1e-3), do.Rewire((0, 1, 2)))
+    begun.do(SwapRegime("ReLU"), Undo(), SetLearningRate(1e-3), Rewire((0, 1, 2)))
     assert begun.last(UndoChanged) == UndoChanged("", "regime ReLU")
 
 
 def test_a_new_change_leaves_nothing_to_redo_and_a_new_run_nothing_to_undo(
     begun: Desk,
 ) -> None:
-    begun.do(do.SwapRegime("ReLU"), do.Undo(), do.SetBeta(2.0), do.Redo())
+    begun.do(SwapRegime("ReLU"), Undo(), SetBeta(2.0), Redo())
     assert "nothing to redo" in str(begun.last(Refused))
-    begun.do(do.SwapRegime("no such regime"))  # refused: not remembered
-    begun.do(do.Undo(), do.Undo())
+    begun.do(SwapRegime("no such regime"))  # refused: not remembered
+    begun.do(Undo(), Undo())
     assert "nothing to undo" in str(begun.last(Refused))
-    begun.do(do.SwapRegime("ReLU"), do.StartRun(small("DL"), paused=True), do.Undo())
+    begun.do(SwapRegime("ReLU"), StartRun(small("DL"), paused=True), Undo())
     assert "nothing to undo" in str(begun.last(Refused))
 
 
 def test_a_setting_that_made_the_run_diverge_is_undone_and_it_trains_again(begun: Desk) -> None:
     """Also where the user has turned settings in vain before."""
     before = whole(begun)
-    begun.do(do.SetLearningRate(1e30), do.Advance(40))
+    begun.do(SetLearningRate(1e30), Advance(40))
     while begun.engine.running:
         begun.engine.advance()
     assert isinstance(begun.last(Diverged), Diverged)
     assert capture(run_of(begun)) is None
-    begun.do(do.UndoSetting())
+    begun.do(UndoSetting())
     assert isinstance(begun.events[-1], Refused)  # there are no weights to keep
-    begun.do(do.SetBeta(3.0), do.SetProbeExamples(30), do.Undo(), do.Undo())
+    begun.do(SetBeta(3.0), SetProbeExamples(30), Undo(), Undo())
     assert same(whole(begun), before)
     assert run_of(begun).learning_rate == 1e-3
     twin = undisturbed(20)
@@ -269,9 +283,9 @@ def test_old_changes_are_forgotten_when_they_take_too_much_memory(
     begun: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(undo, "MOST_BYTES", 1)
-    begun.do(do.SwapRegime("ReLU"), do.SwapRegime("FR-II"), do.Undo())
+    begun.do(SwapRegime("ReLU"), SwapRegime("FR-II"), Undo())
     assert run_of(begun).trainer.regime.name == "ReLU"
-    begun.do(do.Undo())
+    begun.do(Undo())
     assert "nothing to undo" in str(begun.last(Refused))
 
 
@@ -283,11 +297,11 @@ def recorded(tmp_path: Path) -> Iterator[Desk]:
 
 
 def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> None:
-    recorded.do(do.StartRun(small("DL"), paused=True))
+    recorded.do(StartRun(small("DL"), paused=True))
     recorded.train(7)
-    recorded.do(do.SwapRegime("FR-II"))
+    recorded.do(SwapRegime("FR-II"))
     recorded.train(5)
-    recorded.do(do.Undo())
+    recorded.do(Undo())
     recording = recorded.engine._recording
     assert recording is not None
     folder = recording.path
@@ -304,9 +318,9 @@ def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> 
 def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_it(
     recorded: Desk,
 ) -> None:
-    recorded.do(do.StartRun(small("DL"), paused=True))
+    recorded.do(StartRun(small("DL"), paused=True))
     recorded.train(7)
-    recorded.do(do.SetLearningRate(0.5), do.Rewire((1, 0, 2)))
+    recorded.do(SetLearningRate(0.5), Rewire((1, 0, 2)))
     recorded.train(5)
     recording = recorded.engine._recording
     assert recording is not None
@@ -345,7 +359,7 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
         if steps is not None:
             found = {name: t.detach().clone() for name, t in run.trainer.tensors().items()}
             assert same(found, undisturbed(steps - 7))
-    recorded.do(do.ContinueRun(str(folder), paused=True))
+    recorded.do(ContinueRun(str(folder), paused=True))
     assert run_of(recorded).step_count == 15
     recorded.train(20)
     assert same(whole(recorded), undisturbed(23))
@@ -354,7 +368,7 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
 def test_a_recorded_run_is_copied_once_at_a_swap_and_once_at_its_undo(
     recorded: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded.do(do.StartRun(small("DL"), paused=True))
+    recorded.do(StartRun(small("DL"), paused=True))
     recorded.train(7)
     copies: list[int] = []
     tensors = Trainer.tensors
@@ -364,7 +378,7 @@ def test_a_recorded_run_is_copied_once_at_a_swap_and_once_at_its_undo(
         return tensors(trainer)
 
     monkeypatch.setattr(Trainer, "tensors", counted)
-    recorded.do(do.SwapRegime("FR-II"))
+    recorded.do(SwapRegime("FR-II"))
     assert copies == [7]
-    recorded.do(do.Undo())
+    recorded.do(Undo())
     assert copies == [7, 7]

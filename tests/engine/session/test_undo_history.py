@@ -8,9 +8,20 @@ from typing import Any
 import pytest
 import torch
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
-from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
+from dgn_engine.protocol.files import TakeGates, TakeWeights
+from dgn_engine.protocol.messages import Command, Event
+from dgn_engine.protocol.training import (
+    ChangesListed,
+    ListedChange,
+    Pause,
+    Rotate,
+    SetBeta,
+    SetLearningRate,
+    SwapRegime,
+    UndoChanged,
+    UndoMany,
+)
+from dgn_engine.protocol.watching import SetProbeExamples
 from dgn_engine.session import undo
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
@@ -20,7 +31,7 @@ class History:
     """A history over a run that is made up: a state is one number."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.events: list[told.Event] = []
+        self.events: list[Event] = []
         self.run: Any = SimpleNamespace(
             number=1,
             snapshot=None,
@@ -52,16 +63,16 @@ class History:
         self.state += 1
         return undo._UndoneSettings((), (), (), float(self.state), 1.0, "image")
 
-    def do(self, *commands: do.Command) -> str:
+    def do(self, *commands: Command) -> str:
         """What is undone next, in words."""
         for command in commands:
             self.history.remember(command, self.run, lambda _: self.seen.append(self.run.snapshot))
         return self.names.undo
 
     @property
-    def names(self) -> told.UndoChanged:
+    def names(self) -> UndoChanged:
         event = self.events[-1]
-        assert isinstance(event, told.UndoChanged)
+        assert isinstance(event, UndoChanged)
         return event
 
     @property
@@ -75,23 +86,23 @@ def history(monkeypatch: pytest.MonkeyPatch) -> History:
 
 
 def test_a_change_is_named_with_its_file_or_regime(history: History) -> None:
-    assert history.do(do.TakeGates(7)) == "gates of file7.pt"
-    assert history.do(do.TakeWeights(8)) == "weights of file8.pt"
-    assert history.do(do.SwapRegime("FR-II")) == "regime FR-II"
-    assert history.do(do.Rotate((1,))) == "rotation of the gates"
+    assert history.do(TakeGates(7)) == "gates of file7.pt"
+    assert history.do(TakeWeights(8)) == "weights of file8.pt"
+    assert history.do(SwapRegime("FR-II")) == "regime FR-II"
+    assert history.do(Rotate((1,))) == "rotation of the gates"
 
 
 def test_turns_of_one_dial_within_a_second_are_one_change(history: History) -> None:
-    history.do(do.SetBeta(1.0))
+    history.do(SetBeta(1.0))
     history.now += 0.9
-    history.do(do.SetBeta(2.0))
+    history.do(SetBeta(2.0))
     assert (history.kept, history.copies) == (1, 1)  # the run before the first
     history.now += 0.2  # counted from the first
-    history.do(do.SetBeta(3.0))
+    history.do(SetBeta(3.0))
     assert history.kept == 2
-    history.do(do.SetLearningRate(0.1))  # another dial
+    history.do(SetLearningRate(0.1))  # another dial
     assert history.kept == 3
-    history.do(do.SwapRegime("DL"), do.SwapRegime("DL"))  # no dial
+    history.do(SwapRegime("DL"), SwapRegime("DL"))  # no dial
     assert history.kept == 5
     history.history.undo(history.run)
     history.history.undo(history.run)
@@ -104,79 +115,79 @@ def test_turns_of_one_dial_within_a_second_are_one_change(history: History) -> N
 def test_fifty_changes_are_kept_and_so_much_memory(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history.do(*[do.SwapRegime("DL")] * 53)
+    history.do(*[SwapRegime("DL")] * 53)
     assert history.kept == 50
     assert history.history._done[0].before.step == 4  # type: ignore[union-attr]
     monkeypatch.setattr(undo, "MOST_BYTES", 30)
     history.size = 10
-    history.do(do.SwapRegime("DL"))
+    history.do(SwapRegime("DL"))
     assert sum(change.size for change in history.history._done) == 30
     assert history.kept == 21
     history.size = 100
-    history.do(do.SwapRegime("DL"))
+    history.do(SwapRegime("DL"))
     assert history.kept == 1  # the newest is kept whatever it takes
 
 
 def test_a_copy_made_for_undo_is_there_for_the_record_while_a_command_is_carried_out(
     history: History,
 ) -> None:
-    history.do(do.SwapRegime("DL"), do.SetBeta(2.0))
+    history.do(SwapRegime("DL"), SetBeta(2.0))
     assert all(isinstance(seen, Snapshot) for seen in history.seen)
-    history.do(do.SetProbeExamples(9))
+    history.do(SetProbeExamples(9))
     assert history.seen[-1] is None
     assert history.run.snapshot is None
 
 
 def test_what_cannot_be_undone_or_is_refused_is_not_remembered(history: History) -> None:
-    history.do(do.SwapRegime("DL"))
+    history.do(SwapRegime("DL"))
     told_so_far = len(history.events)
-    history.history.remember(do.Pause(), history.run, lambda _: None)
+    history.history.remember(Pause(), history.run, lambda _: None)
     assert (history.kept, len(history.events)) == (1, told_so_far)
 
     def refuse(_: object) -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        history.history.remember(do.SwapRegime("FL"), history.run, refuse)
+        history.history.remember(SwapRegime("FL"), history.run, refuse)
     assert (history.kept, len(history.events)) == (1, told_so_far)
     assert history.run.snapshot is None
-    history.history.remember(do.SwapRegime("FL"), None, lambda _: None)  # no run: it will refuse
+    history.history.remember(SwapRegime("FL"), None, lambda _: None)  # no run: it will refuse
     assert history.kept == 0
 
 
 def test_another_run_begins_without_changes_and_a_diverged_one_keeps_those_from_before(
     history: History,
 ) -> None:
-    history.do(do.SwapRegime("DL"), do.SwapRegime("FL"))
+    history.do(SwapRegime("DL"), SwapRegime("FL"))
     history.history.undo(history.run)
     history.size = 0  # it has diverged: nothing of it is worth having back
-    assert history.do(do.SetBeta(2.0), do.SwapRegime("FR-II")) == "regime DL"
+    assert history.do(SetBeta(2.0), SwapRegime("FR-II")) == "regime DL"
     assert (history.kept, history.names.redo) == (1, "")
     history.size = 1
     history.run = SimpleNamespace(**{**vars(history.run), "number": 2})
-    assert history.do(do.SetBeta(2.0)) == "β"
+    assert history.do(SetBeta(2.0)) == "β"
     assert history.kept == 1
 
 
 def test_undo_and_redo_go_to_and_fro(history: History) -> None:
-    history.do(do.SetBeta(2.0), do.SwapRegime("DL"))
+    history.do(SetBeta(2.0), SwapRegime("DL"))
     history.history.undo(history.run)
-    assert history.names == told.UndoChanged("β", "regime DL")
+    assert history.names == UndoChanged("β", "regime DL")
     history.history.undo(history.run)
-    assert history.names == told.UndoChanged("", "β")
+    assert history.names == UndoChanged("", "β")
     history.history.redo(history.run)
-    assert history.names == told.UndoChanged("β", "regime DL")
+    assert history.names == UndoChanged("β", "regime DL")
     words = [given[2] for given in history.back if len(given) == 5]  # type: ignore[arg-type,index]
     assert words == ["undo of regime DL", "undo of β", "redo of β"]
     history.history.redo(history.run)
-    assert history.names == told.UndoChanged("regime DL", "")
+    assert history.names == UndoChanged("regime DL", "")
     with pytest.raises(Exception, match=r"There is nothing to redo\."):
         history.history.redo(history.run)
     with pytest.raises(Exception, match=r"There is nothing to undo\."):
         history.history.undo(None)
     history.history.undo(history.run)
     history.size = 0  # diverged since: what is undone cannot be redone
-    history.do(do.SetBeta(3.0))
+    history.do(SetBeta(3.0))
     assert history.names.redo == ""
 
 
@@ -184,9 +195,9 @@ def test_all_changes_are_listed_with_their_steps_and_values(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     history = History(monkeypatch)
-    history.do(do.SetBeta(2.0))
+    history.do(SetBeta(2.0))
     history.run.step_count = 9
-    history.do(do.SwapRegime("DL"))
+    history.do(SwapRegime("DL"))
     listed = [event for event in history.events if isinstance(event, ChangesListed)][-1]
     assert listed.undone == ()
     assert [one.step for one in listed.done] == [7, 9]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.training import StartRun, SwapRegime
+from dgn_engine.protocol.watching import Watch
 from dgn_engine.session import unused_memory
 from tests.engine.session.conftest import PROBES, Desk, small
 
@@ -67,12 +68,12 @@ def test_a_run_that_was_replaced_is_freed_without_the_collector(
     tmp_path: Path, no_collector: None
 ) -> None:
     desk = Desk(str(tmp_path))
-    desk.do(do.Watch(PROBES), do.StartRun(small(seed=1)))
+    desk.do(Watch(PROBES), StartRun(small(seed=1)))
     desk.turn(3)
     gc.collect()  # what torch imported at the first step holds on to its frames
-    desk.do(do.StartRun(small(seed=2)))
+    desk.do(StartRun(small(seed=2)))
     desk.turn(3)
-    desk.do(do.SwapRegime("FR-II"))
+    desk.do(SwapRegime("FR-II"))
     desk.turn(2)
     run = desk.engine.run
     assert run is not None
@@ -82,7 +83,7 @@ def test_a_run_that_was_replaced_is_freed_without_the_collector(
         "readings": weakref.ref(run.probe_schedule),
     }
     del run
-    desk.do(do.StartRun(small(seed=3)))
+    desk.do(StartRun(small(seed=3)))
     assert [name for name, one in held.items() if one() is not None] == []
     desk.engine.close()
 
@@ -96,7 +97,7 @@ def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_lat
     desk = Desk(str(tmp_path))
     desk.engine._unused = unused_memory.UnusedMemory(lambda: now)
     for number in (0, 2):
-        desk.do(do.StartRun(small(seed=number)))
+        desk.do(StartRun(small(seed=number)))
         desk.turn(3)
         assert len(given) == number + 1
         now += unused_memory.AGAIN / 2

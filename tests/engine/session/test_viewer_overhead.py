@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dgn_engine.config import RunConfig, TrainingConfig
-from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.training import SetBeta, SetPace, StartRun
+from dgn_engine.protocol.watching import ProbeRequest, ReportWindow, Watch
 from dgn_engine.session import engine as session
 from dgn_engine.session.engine import Engine
 from dgn_engine.training.overhead_meter import PACED, TOO_FEW, Overhead, OverheadMeter
@@ -21,8 +22,8 @@ def frames() -> list[Frame]:
 def engine(frames: list[Frame], monkeypatch: pytest.MonkeyPatch) -> Engine:
     monkeypatch.setattr(session, "LOOK_EVERY", 0.0)
     made = Engine(lambda _event: None, frames.append)
-    made.obey(do.StartRun(RunConfig(training=TrainingConfig(epochs=0)), paused=False))
-    made.obey(do.Watch((do.ProbeRequest("gates"),)))
+    made.obey(StartRun(RunConfig(training=TrainingConfig(epochs=0)), paused=False))
+    made.obey(Watch((ProbeRequest("gates"),)))
     made.advance()
     return made
 
@@ -40,7 +41,7 @@ def test_in_a_quiet_stretch_steps_are_taken_and_nothing_is_read_or_published(
     assert engine.run.budget.overhead.steps == engine.run.step_count
     assert not frames
     monkeypatch.undo()
-    engine.obey(do.ReportWindow(0.0, 0.0, 0))  # looks at what is due
+    engine.obey(ReportWindow(0.0, 0.0, 0))  # looks at what is due
     engine.advance()
     assert frames
 
@@ -48,11 +49,11 @@ def test_in_a_quiet_stretch_steps_are_taken_and_nothing_is_read_or_published(
 def test_what_was_measured_is_forgotten_when_the_user_changes_something(engine: Engine) -> None:
     assert engine.run is not None
     overhead = engine.run.budget.overhead
-    for command, kept in ((do.ReportWindow(0.0, 0.0, 0), True), (do.SetBeta(3.0), False)):
+    for command, kept in ((ReportWindow(0.0, 0.0, 0), True), (SetBeta(3.0), False)):
         overhead.measured, overhead.reason = Overhead(0.04, 0.01), ""
         engine.obey(command)
         assert (overhead.measured is not None) == kept
     assert overhead.reason == TOO_FEW
-    engine.obey(do.SetPace(1000.0))
+    engine.obey(SetPace(1000.0))
     engine.advance()
     assert overhead.reason == PACED

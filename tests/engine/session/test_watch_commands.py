@@ -7,10 +7,10 @@ import os
 import pytest
 import torch
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import Measured, Running
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.session import watch_commands
+from dgn_engine.protocol.training import Measured, Running, StartRun
+from dgn_engine.protocol.watching import ReportWindow, SetWatchShare, Watch
+from dgn_engine.session import engine
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.training.run import Run
@@ -38,9 +38,9 @@ def test_a_watched_and_recorded_run_has_the_weights_of_a_headless_one_bit_for_bi
 ) -> None:
     desk = Desk(runs=str(tmp_path))
     try:
-        desk.do(do.Watch(PROBES), do.StartRun(small(), paused=True), do.SetWatchShare(0.9))
+        desk.do(Watch(PROBES), StartRun(small(), paused=True), SetWatchShare(0.9))
         for _ in range(20):
-            desk.do(do.ReportWindow(0.1, 0.1, os.getpid()))
+            desk.do(ReportWindow(0.1, 0.1, os.getpid()))
             desk.train(1)
         watched = desk.value()
     finally:
@@ -57,8 +57,8 @@ def test_a_frozen_window_does_not_slow_training() -> None:
     mailbox.notify(lambda: told.append(1))
     engine = Engine(mailbox.emit, mailbox.publish)
     try:
-        engine.obey(do.Watch(PROBES))
-        engine.obey(do.StartRun(small()))
+        engine.obey(Watch(PROBES))
+        engine.obey(StartRun(small()))
         steps = 0
         while steps < 100:
             engine.advance()
@@ -83,15 +83,15 @@ def test_a_frozen_window_does_not_slow_training() -> None:
 def test_a_window_is_charged_where_it_delays_training(
     monkeypatch: pytest.MonkeyPatch, another: int, cores: int, charged: bool
 ) -> None:
-    monkeypatch.setattr(watch_commands.os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(watch_commands.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(engine.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(engine.torch, "get_num_threads", lambda: 1)
     process = os.getpid() + another
     desk = Desk()
     try:
-        desk.do(do.ReportWindow(1.0, 1.0, process))  # there is no run yet
-        desk.do(do.StartRun(small(), paused=True))
+        desk.do(ReportWindow(1.0, 1.0, process))  # there is no run yet
+        desk.do(StartRun(small(), paused=True))
         charges = Charges(desk, monkeypatch)
-        desk.do(do.ReportWindow(0.25, 0.5, process))
+        desk.do(ReportWindow(0.25, 0.5, process))
         assert charges.noted == ({DRAWING: 0.25, "window": 0.5} if charged else {})
     finally:
         desk.engine.close()
@@ -100,10 +100,10 @@ def test_a_window_is_charged_where_it_delays_training(
 def test_a_share_holds_for_the_runs_that_follow() -> None:
     desk = Desk()
     try:
-        desk.do(do.SetWatchShare(0.2), do.StartRun(small(), paused=True))
+        desk.do(SetWatchShare(0.2), StartRun(small(), paused=True))
         assert desk.engine.run is not None
         assert desk.engine.run.budget.share == 0.2
-        desk.do(do.SetWatchShare(0.0))
+        desk.do(SetWatchShare(0.0))
         assert desk.engine.run.budget.share == 0.2
     finally:
         desk.engine.close()

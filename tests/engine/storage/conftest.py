@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder

@@ -76,8 +76,9 @@ def test_a_new_folder_takes_the_place_of_an_empty_one_and_of_what_was_left(tmp_p
     (part / "old").touch()
     atomic_write.write_folder(tmp_path / "new", {"a": b"1", "b": b""})
     assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()} == {
-        "a": b"1", "b": b"",
-    }  # fmt: skip
+        "a": b"1",
+        "b": b"",
+    }
     with pytest.raises(OSError, match="not empty"):
         atomic_write.write_folder(tmp_path / "new", {"c": b"1"})
     assert [one.name for one in tmp_path.iterdir()] == ["new"]

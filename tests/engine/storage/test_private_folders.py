@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.atomic_write import SHARED, make_folders, make_private, write_file
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import to_plain

@@ -17,9 +17,11 @@ from dgn_viewer.settings import default_path
 
 ROOT = Path(__file__).parents[3]
 PLACES = (
-    user_folders.user_data, user_folders.user_config, user_folders.user_cache,
+    user_folders.user_data,
+    user_folders.user_config,
+    user_folders.user_cache,
     user_folders.user_log,
-)  # fmt: skip
+)
 SYSTEMS = {"Linux": Unix, "macOS": MacOS, "Windows": Windows}
 NAMES = ("DGN_HOME", "DGN_RUNS_ROOT", "DGN_RESULTS_ROOT", "DGN_DATA_ROOT")
 XDG = ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
@@ -50,10 +52,11 @@ def test_what_0_1_kept_is_found_on_linux_and_macos(monkeypatch: pytest.MonkeyPat
     kept = {
         Unix: (".local/share/dgn-viewer", ".config/dgn-viewer", ".cache/dgn-viewer"),
         MacOS: (
-            "Library/Application Support/dgn-viewer", "Library/Preferences/dgn-viewer",
+            "Library/Application Support/dgn-viewer",
+            "Library/Preferences/dgn-viewer",
             "Library/Caches/dgn-viewer",
         ),
-    }  # fmt: skip
+    }
     for system, places in kept.items():
         monkeypatch.setattr("platformdirs.PlatformDirs", system)
         found = [str(place()) for place in PLACES[:3]]

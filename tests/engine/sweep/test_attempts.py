@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured, RegimeSwapped
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.lock import Lock, LockHeldError, LockHolder
 from dgn_engine.storage.runs.folder_layout import LOCK, RUN
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -278,8 +278,9 @@ def test_a_fault_of_a_pack_is_that_of_each_unit_and_in_the_log_of_each(
 
     last, _, _ = packed(monkeypatch, tmp_path, play, 2)
     assert [(update.unit, update.state) for update in last] == [
-        ("FR-II-s0", "failed"), ("FR-II-s1", "failed"),
-    ]  # fmt: skip
+        ("FR-II-s0", "failed"),
+        ("FR-II-s1", "failed"),
+    ]
     for update in last:
         assert update.trouble.splitlines()[-1] == words
         assert words in (tmp_path / "logs" / f"{update.unit}.txt").read_text("utf-8")
@@ -297,9 +298,11 @@ def test_locks_of_dead_processes_are_freed_for_each_unit_of_a_pack(
         lock.release()
         left = {"pid": 7, "host": "elsewhere", "boot": "b", "inode": 1}
         (folder / LOCK).write_text(json.dumps(left))
-    monkeypatch.setattr(batched, "train_pack", lambda jobs, *_, **__: [
-        JobResult(job, "finished", Outcome()) for job in jobs
-    ])  # fmt: skip
+    monkeypatch.setattr(
+        batched,
+        "train_pack",
+        lambda jobs, *_, **__: [JobResult(job, "finished", Outcome()) for job in jobs],
+    )
     tasks = [UnitTask(small(seed), tmp_path, (dead,)) for seed in range(2)]
     assert [update.state for update in attempt_pack(tasks, Heard(), never)] == ["done"] * 2
     for seed in range(2):

@@ -129,10 +129,23 @@ def test_gate_information_that_is_refused_leaves_no_folder_and_changes_none(
 ) -> None:
     width = ("--width", "8", "--depth", "3", "--train-limit", "96", "--device", "cpu")
     run, out = tmp_path / "run", tmp_path / "out"
-    assert main(["train", *width, "--regime", "ReLU", "--epochs", "1", "--quiet", "--out",
-                 str(run)]) == 0  # fmt: skip
-    tail = ("--train-limit", "96", "--seeds", "1", "--device", "cpu", "--executor", "serial",
-            "--quiet", "--out", str(out))  # fmt: skip
+    assert (
+        main(["train", *width, "--regime", "ReLU", "--epochs", "1", "--quiet", "--out", str(run)])
+        == 0
+    )
+    tail = (
+        "--train-limit",
+        "96",
+        "--seeds",
+        "1",
+        "--device",
+        "cpu",
+        "--executor",
+        "serial",
+        "--quiet",
+        "--out",
+        str(out),
+    )
     measure = ["gate-information", str(run / "weights.safetensors"), *tail]
     for asked, sentence in (
         (("--epochs", "0"), "training.epochs is 0, which never ends"),

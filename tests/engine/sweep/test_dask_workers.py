@@ -192,8 +192,11 @@ def test_each_free_worker_is_given_one_unit_and_no_other_may_take_it(
     keys = [job.options.pop("key") for job in (first, second)]
     assert keys[0].startswith("dgn-FR-II-s0-")
     assert first.options == {
-        "workers": ["tcp://a"], "allow_other_workers": False, "retries": 0, "pure": False,
-    }  # fmt: skip
+        "workers": ["tcp://a"],
+        "allow_other_workers": False,
+        "retries": 0,
+        "pure": False,
+    }
     assert second.options["workers"] == ["tcp://b"]
     first.end("finished", UnitUpdate("FR-II-s0", "done").to_text())
     bench.poll()
@@ -450,8 +453,11 @@ def test_what_runs_when_a_sweep_ends_is_cancelled_once(begin: Callable[..., Benc
 def test_a_worker_says_who_it_is_and_whether_it_sees_the_folder(tmp_path: Path) -> None:
     said = json.loads(dask_task.introduce(str(tmp_path)))
     assert said == {
-        "pid": os.getpid(), "host": platform.node(), "version": __version__, "sees": False,
-    }  # fmt: skip
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "version": __version__,
+        "sees": False,
+    }
     (tmp_path / "lock").touch()
     assert json.loads(dask_task.introduce(str(tmp_path)))["sees"] is True
 

@@ -17,7 +17,7 @@ import torch
 
 from dgn_engine.config import Device, NetConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import RunContinued
+from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.storage import lock
 from dgn_engine.storage.runs.folder_layout import LOCK, LOG
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -219,9 +219,16 @@ def of_width(unit: Training, width: int, device: Device = "cpu") -> Training:
 
 @pytest.mark.parametrize(
     ("regime", "width", "gains"),
-    [("ReLU", 32, True), ("ReLU", 33, False), ("DL", 32, True), ("DL", 64, False),
-     ("FR-II", 64, True), ("FR-II", 65, False), ("DL", 128, False)],
-)  # fmt: skip
+    [
+        ("ReLU", 32, True),
+        ("ReLU", 33, False),
+        ("DL", 32, True),
+        ("DL", 64, False),
+        ("FR-II", 64, True),
+        ("FR-II", 65, False),
+        ("DL", 128, False),
+    ],
+)
 def test_by_itself_a_cpu_packs_only_what_was_measured_to_be_quicker_so(
     regime: str, width: int, gains: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

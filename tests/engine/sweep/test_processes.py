@@ -47,8 +47,10 @@ def test_as_many_processes_are_started_as_the_cores_carry_and_each_is_used_again
     assert bench.submit(*map(small, range(5))) == ["FR-II-s0", "FR-II-s1", "FR-II-s2"]
     assert bench.workers.busy
     assert [[task.unit.id for task in child.hear()] for child in bench.children] == [
-        ["FR-II-s0"], ["FR-II-s1"], ["FR-II-s2"],
-    ]  # fmt: skip
+        ["FR-II-s0"],
+        ["FR-II-s1"],
+        ["FR-II-s2"],
+    ]
     assert [child.environment for child in bench.children] == [
         {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     ] * 3
@@ -237,8 +239,10 @@ def test_a_stack_is_given_to_one_process_and_the_rest_one_by_one(
 ) -> None:
     everything = ready(tmp_path, *range(6), "DL-s9")
     assert ids(packs.batches(everything)) == [
-        ["FR-II-s0", "FR-II-s1", "FR-II-s2", "FR-II-s3"], ["FR-II-s4", "FR-II-s5"], ["DL-s9"],
-    ]  # fmt: skip
+        ["FR-II-s0", "FR-II-s1", "FR-II-s2", "FR-II-s3"],
+        ["FR-II-s4", "FR-II-s5"],
+        ["DL-s9"],
+    ]
 
 
 def test_a_stack_waits_for_its_members_as_long_as_anything_runs(
@@ -246,8 +250,10 @@ def test_a_stack_waits_for_its_members_as_long_as_anything_runs(
 ) -> None:
     some = ready(bench.root, 0, 1, "DL-s9", 4, 5)
     assert ids(packs.batches(some)) == [
-        ["DL-s9"], ["FR-II-s4", "FR-II-s5"], ["FR-II-s0", "FR-II-s1"],
-    ]  # fmt: skip
+        ["DL-s9"],
+        ["FR-II-s4", "FR-II-s5"],
+        ["FR-II-s0", "FR-II-s1"],
+    ]
     bench.submit(small(9, "DL"))
     bench.children[0].hear()
     assert ids(packs.batches(ready(bench.root, 0, 1, 5))) == []
@@ -297,5 +303,7 @@ def test_what_needs_others_is_in_a_later_wave() -> None:
     last = replace(small(7, "FL"), gates_from=UnitFile("table", "x"))
     found = waves([relu, small(1), fixed, table, last])
     assert [[unit.id for unit in wave] for wave in found] == [
-        ["ReLU-s0", "FR-II-s1"], ["FL-s0"], ["FL-s7"],
-    ]  # fmt: skip
+        ["ReLU-s0", "FR-II-s1"],
+        ["FL-s0"],
+        ["FL-s7"],
+    ]

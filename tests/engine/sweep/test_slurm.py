@@ -95,8 +95,14 @@ class Security:
 
     def __init__(self, require_encryption: bool = False, **given: str) -> None:
         assert require_encryption
-        names = ["ca_file", *(f"{role}_{what}" for role in ("client", "scheduler", "worker")
-                              for what in ("cert", "key"))]  # fmt: skip
+        names = [
+            "ca_file",
+            *(
+                f"{role}_{what}"
+                for role in ("client", "scheduler", "worker")
+                for what in ("cert", "key")
+            ),
+        ]
         for name in names:
             known = self.configured.get(f"tls_{name}")
             setattr(self, f"tls_{name}", given.pop(f"tls_{name}", known))
@@ -143,9 +149,14 @@ def guarded_ports() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     names = (
-        "distributed", "dask_jobqueue", "dask_jobqueue.slurm", "cryptography", "dask",
-        "dask.config", PORTS,
-    )  # fmt: skip
+        "distributed",
+        "dask_jobqueue",
+        "dask_jobqueue.slurm",
+        "cryptography",
+        "dask",
+        "dask.config",
+        PORTS,
+    )
     modules = {name: ModuleType(name) for name in names}
     vars(modules["distributed"]).update(Client=Client, LocalCluster=LocalCluster, Security=Security)
     vars(modules["dask_jobqueue"]).update(SLURMCluster=SLURMCluster)
@@ -231,10 +242,16 @@ def test_a_cluster_on_this_machine_has_a_process_of_one_thread_for_each_core(
     security = cluster.options.pop("security")
     assert security.tls_worker_key == "a\nkey"
     assert cluster.options == {
-        "n_workers": started, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1",
-        "dashboard_address": None, "silence_logs": logging.CRITICAL, "env": ONE_THREAD,
-        "memory_limit": 0, "preload": [PRELOAD],
-    }  # fmt: skip
+        "n_workers": started,
+        "threads_per_worker": 1,
+        "processes": True,
+        "host": "127.0.0.1",
+        "dashboard_address": None,
+        "silence_logs": logging.CRITICAL,
+        "env": ONE_THREAD,
+        "memory_limit": 0,
+        "preload": [PRELOAD],
+    }
     assert client.given == (cluster,)
 
 
@@ -243,17 +260,24 @@ MODULES_THERE = [
     "export PYTHONSAFEPATH=1",
     f"export PYTHONPATH={shlex.quote(os.pathsep.join(import_folders()))}",
     "export DASK_DISTRIBUTED__WORKER__USE_FILE_LOCKING=False",
-]  # fmt: skip
+]
 WARNED = "--signal=B:USR1@120"  # Slurm tells the worker that its time is nearly up
 ONE_JOB = {
-    "cores": 1, "memory": "4GB", "processes": 1,
+    "cores": 1,
+    "memory": "4GB",
+    "processes": 1,
     "scheduler_options": {"dashboard": False, "dashboard_address": None},
-    "job_script_prologue": MODULES_THERE, "job_extra_directives": [WARNED],
+    "job_script_prologue": MODULES_THERE,
+    "job_extra_directives": [WARNED],
     "python": f"exec {sys.executable} -s -P",
     "worker_extra_args": [
-        "--no-dashboard", "--preload", PRELOAD, "--preload-nanny", PRELOAD,
+        "--no-dashboard",
+        "--preload",
+        PRELOAD,
+        "--preload-nanny",
+        PRELOAD,
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -262,28 +286,38 @@ ONE_JOB = {
         ("slurm", 0, 1, ONE_JOB),
         ("slurm", 6, 6, ONE_JOB),
         (
-            "slurm:jobs=8,cores=4,memory=8GB,queue=gpu,walltime=02:00:00", 6, 8,
+            "slurm:jobs=8,cores=4,memory=8GB,queue=gpu,walltime=02:00:00",
+            6,
+            8,
             {**ONE_JOB, "cores": 4, "memory": "8GB", "queue": "gpu", "walltime": "02:00:00"},
         ),
         (
-            "slurm:prologue=module load cuda,directive=--gres=gpu:1", 0, 1,
+            "slurm:prologue=module load cuda,directive=--gres=gpu:1",
+            0,
+            1,
             {
-                **ONE_JOB, "job_script_prologue": [*MODULES_THERE, "module load cuda"],
+                **ONE_JOB,
+                "job_script_prologue": [*MODULES_THERE, "module load cuda"],
                 "job_extra_directives": [WARNED, "--gres=gpu:1"],
             },
         ),
         (
-            "slurm:python=/opt/python,directive=--signal=B:USR1@600", 0, 1,
+            "slurm:python=/opt/python,directive=--signal=B:USR1@600",
+            0,
+            1,
             {
-                **ONE_JOB, "python": "exec /opt/python -P",
+                **ONE_JOB,
+                "python": "exec /opt/python -P",
                 "job_script_prologue": [
-                    MODULES_THERE[0], "export PYTHONPATH=/opt/modules", MODULES_THERE[2],
+                    MODULES_THERE[0],
+                    "export PYTHONPATH=/opt/modules",
+                    MODULES_THERE[2],
                 ],
                 "job_extra_directives": ["--signal=B:USR1@600"],
             },
         ),
     ],
-)  # fmt: skip
+)
 def test_jobs_of_slurm_have_the_options_that_were_given(
     text: str,
     workers: int,
@@ -312,8 +346,11 @@ def test_jobs_of_slurm_have_the_options_that_were_given(
 def test_options_of_slurm_are_numbers_and_words() -> None:
     assert slurm_options("slurm") == slurm_options("slurm:") == {}
     assert slurm_options("slurm:jobs=3,account=a=b,interface=ib0,python=/usr/bin/python") == {
-        "jobs": 3, "account": "a=b", "interface": "ib0", "python": "/usr/bin/python",
-    }  # fmt: skip
+        "jobs": 3,
+        "account": "a=b",
+        "interface": "ib0",
+        "python": "/usr/bin/python",
+    }
 
 
 KNOWN = "jobs, cores, memory, queue, account, walltime, interface, python, prologue, directive"
@@ -401,7 +438,8 @@ def test_the_log_of_dask_is_as_loud_afterwards_as_it_was(listener: str) -> None:
     ("cluster", "tls", "sentence"),
     [
         (
-            "tcp://h:1", ON,
+            "tcp://h:1",
+            ON,
             "--cluster tcp://h:1: without TLS whoever reaches that port runs code as you. Start "
             "the scheduler with certificates and name it tls://HOST:PORT, or accept it with "
             "--no-tls.",
@@ -411,12 +449,13 @@ def test_the_log_of_dask_is_as_loud_afterwards_as_it_was(listener: str) -> None:
         ("slurm", ClusterTls("a", off=True), "--no-tls contradicts --tls-ca-file; leave one out."),
         ("local", OFF, "--cluster local makes certificates of its own; leave out --no-tls."),
         (
-            "local", ClusterTls(cert="c"),
+            "local",
+            ClusterTls(cert="c"),
             "--cluster local makes certificates of its own; leave out --tls-cert.",
         ),
         ("tls://h:1", OFF, "--no-tls contradicts tls://h:1; leave it out."),
     ],
-)  # fmt: skip
+)
 def test_what_contradicts_itself_or_is_left_open_unasked_is_refused(
     cluster: str, tls: ClusterTls, sentence: str
 ) -> None:
@@ -456,9 +495,11 @@ def test_jobs_find_temporary_certificates_in_a_folder_of_the_user_alone(tmp_path
 
 def test_only_certificates_are_removed_of_what_a_killed_sweep_left(tmp_path: Path) -> None:
     kept = [
-        ".tls-x/worker_key.pem", ".tls-abcdefgh/note", ".tls-abcdefg1/ca_file.pem/file",
+        ".tls-x/worker_key.pem",
+        ".tls-abcdefgh/note",
+        ".tls-abcdefg1/ca_file.pem/file",
         ".tls-abcdefg2",
-    ]  # fmt: skip
+    ]
     for name in kept:
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text("")

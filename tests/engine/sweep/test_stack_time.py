@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.protocol import events
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.folder_layout import LOG
@@ -77,7 +77,7 @@ def written(root: Path, unit: Training, stack: str, *ends: float, steps: tuple[i
     lines = [
         LogLine(seq, at, log_word(made), to_plain(made))
         for seq, (at, step) in enumerate(zip(ends, steps, strict=True))
-        for made in [events.Measured(step, step / 10, 0.5, 0.5, None, 0.5)]
+        for made in [Measured(step, step / 10, 0.5, 0.5, None, 0.5)]
     ]
     (folder / LOG).write_bytes(b"".join(map(encode_line, lines)))
 

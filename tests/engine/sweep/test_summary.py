@@ -30,10 +30,16 @@ def run(unit_id: str, settings: Mapping[str, Any]) -> SweepRun:
 
 def trained(best: float, **given: Any) -> TrainedRun:
     numbers: dict[str, Any] = {
-        "path": Path(), "best": best, "last": best / 2, "epochs": (1.0, 10 * best),
-        "train": (0.1, best / 3), "train_loss": (0.5,), "test": (best,), "seconds": 100 * best,
+        "path": Path(),
+        "best": best,
+        "last": best / 2,
+        "epochs": (1.0, 10 * best),
+        "train": (0.1, best / 3),
+        "train_loss": (0.5,),
+        "test": (best,),
+        "seconds": 100 * best,
         "diverged_at": None,
-    }  # fmt: skip
+    }
     return TrainedRun(**{**numbers, **given})
 
 
@@ -41,9 +47,11 @@ def trained(best: float, **given: Any) -> TrainedRun:
 def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[SummaryRow]:
     """Six runs: done, skipped, diverged, never scored, failed, not begun."""
     results = {
-        "a": trained(0.1009), "b": trained(0.1013), "c": trained(0.1019, diverged_at=1234),
+        "a": trained(0.1009),
+        "b": trained(0.1013),
+        "c": trained(0.1019, diverged_at=1234),
         "d": trained(NAN, last=NAN, epochs=(), train=(), seconds=3.0),
-    }  # fmt: skip
+    }
 
     class MadeUp:
         def __init__(self, root: Path) -> None:
@@ -54,9 +62,13 @@ def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[SummaryRow]:
 
     monkeypatch.setattr(summary, "UnitResults", MadeUp)
     states: dict[str, UnitState] = {
-        "a": "done", "b": "skipped", "c": "diverged", "d": "done", "e": "failed",
+        "a": "done",
+        "b": "skipped",
+        "c": "diverged",
+        "d": "done",
+        "e": "failed",
         "f": "interrupted",
-    }  # fmt: skip
+    }
     last = {"e": UnitProgress("e", "failed", trouble='Trace\nno memory, "sorry"')}
     return rows_of(sweep(), states, last, tmp_path)
 
@@ -124,12 +136,29 @@ def test_both_files_hold_every_run(rows: list[SummaryRow], tmp_path: Path) -> No
     with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
         table = list(csv.reader(file))
     assert table[0] == [
-        "run", *FIELDS, "state", "best", "last", "train", "epochs", "seconds", "trouble",
-    ]  # fmt: skip
+        "run",
+        *FIELDS,
+        "state",
+        "best",
+        "last",
+        "train",
+        "epochs",
+        "seconds",
+        "trouble",
+    ]
     assert table[1] == [
-        "a", "DL", "1 0", "0", "done", "0.1009", repr(0.1009 / 2), repr(0.1009 / 3),
-        repr(10 * 0.1009), repr(100 * 0.1009), "",
-    ]  # fmt: skip
+        "a",
+        "DL",
+        "1 0",
+        "0",
+        "done",
+        "0.1009",
+        repr(0.1009 / 2),
+        repr(0.1009 / 3),
+        repr(10 * 0.1009),
+        repr(100 * 0.1009),
+        "",
+    ]
     assert table[3][-1] == "diverged at step 1,234"
     assert table[4][5:] == ["", "", "", "", "3.0", ""]
     assert table[5] == ["e", "DL", "1 0", "3", "failed", *[""] * 5, 'no memory, "sorry"']

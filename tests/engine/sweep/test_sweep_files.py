@@ -56,8 +56,9 @@ def test_values_are_words_of_a_folder_name() -> None:
 
 def test_a_long_name_is_cut_and_still_its_own() -> None:
     grid = {
-        "data.root": ["r" * 60], "data.test_indices": ["t" * 60, "t" * 59 + "u"],
-    }  # fmt: skip
+        "data.root": ["r" * 60],
+        "data.test_indices": ["t" * 60, "t" * 59 + "u"],
+    }
     first, second = names({"grid": grid})
     assert len(first) == len(second) == 120 + 1 + 8
     assert first[:121] == second[:121]
@@ -73,16 +74,24 @@ def test_a_grid_varies_under_each_entry_of_a_list_in_the_order_of_the_file() -> 
     sweep = swept(tree)
     assert sweep.fields == ("gating.regime", "net.bias", "training.batch", "net.options.depth")
     assert [one.unit.id for one in sweep.runs] == [
-        "regime=DL+batch=10+depth=3", "regime=DL+batch=20+depth=3",
-        "regime=FR-II+bias=True+batch=10+depth=3", "regime=FR-II+bias=True+batch=20+depth=3",
-    ]  # fmt: skip
+        "regime=DL+batch=10+depth=3",
+        "regime=DL+batch=20+depth=3",
+        "regime=FR-II+bias=True+batch=10+depth=3",
+        "regime=FR-II+bias=True+batch=20+depth=3",
+    ]
     assert sweep.runs[2].settings == {
-        "gating.regime": "FR-II", "net.bias": True, "training.batch": 10, "net.options.depth": 3,
-    }  # fmt: skip
+        "gating.regime": "FR-II",
+        "net.bias": True,
+        "training.batch": 10,
+        "net.options.depth": 3,
+    }
     configs = [one.unit.config for one in sweep.runs]
     assert [(c.gating.regime, c.net.bias, c.training.batch) for c in configs] == [
-        ("DL", False, 10), ("DL", False, 20), ("FR-II", True, 10), ("FR-II", True, 20),
-    ]  # fmt: skip
+        ("DL", False, 10),
+        ("DL", False, 20),
+        ("FR-II", True, 10),
+        ("FR-II", True, 20),
+    ]
     assert {c.seed for c in configs} == {5}
     assert all(dict(c.net.options) == {"width": 8, "depth": 3} for c in configs)
 
@@ -240,8 +249,11 @@ def test_settings_without_effect_are_told_with_the_runs_they_are_in() -> None:
 
 def test_work_is_done_here_unless_a_cluster_is_named() -> None:
     assert [works_here(name) for name in ("", "local", "slurm", "tcp://h:1")] == [
-        True, True, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_every_executor_has_its_name_and_its_limit() -> None:
@@ -249,15 +261,19 @@ def test_every_executor_has_its_name_and_its_limit() -> None:
         name: find_executor(name, workers=3) for name in ("serial", "processes", "packed", "dask")
     }
     assert {name: type(one).__name__ for name, one in found.items()} == {
-        "serial": "SerialExecutor", "processes": "ProcessExecutor", "packed": "BatchedExecutor",
+        "serial": "SerialExecutor",
+        "processes": "ProcessExecutor",
+        "packed": "BatchedExecutor",
         "dask": "DaskExecutor",
-    }  # fmt: skip
+    }
     assert [vars(one).get("limit") for one in found.values()] == [None, 3, 3, 3]
     assert vars(found["dask"])["cluster"] == "local"
     for name in ("auto", "dask"):
         assert vars(find_executor(name, cluster="slurm", workers=2)) == {
-            "cluster": "slurm", "limit": 2, "tls": ClusterTls(),
-        }  # fmt: skip
+            "cluster": "slurm",
+            "limit": 2,
+            "tls": ClusterTls(),
+        }
     auto = find_executor("auto", [small(0), small(1)], workers=4)
     assert (type(auto).__name__, vars(auto)["limit"]) == ("BatchedExecutor", 4)
     gpu = [replace(small(n), config=replace(small(n).config, device="auto")) for n in (0, 1)]

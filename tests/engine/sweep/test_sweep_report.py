@@ -53,8 +53,10 @@ def test_seeds_are_replicates_and_no_field(tmp_path: Path) -> None:
     found = made(tmp_path, {"gating.regime": ["DL", "FL"], "seed": [0, 1, 2]})
     (figure,) = found.figures
     assert (figure.name, figure.x, figure.categories) == (
-        "by-gating_regime", "gating.regime", ("DL", "FL"),
-    )  # fmt: skip
+        "by-gating_regime",
+        "gating.regime",
+        ("DL", "FL"),
+    )
     (line,) = figure.lines
     mean, half = mean_and_half_width((1.0, 2.0, 3.0))
     assert (line.style, line.x) == ("points", (0.0, 1.0))
@@ -68,10 +70,13 @@ def test_seeds_are_replicates_and_no_field(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "log"),
     [
-        ([1e-4, 1e-3, 1e-2], True), ([1, 10, 100], True), ([1, 10, 99], False),
-        ([0, 1, 1000], False), ([-1.0, 1000.0], False),
+        ([1e-4, 1e-3, 1e-2], True),
+        ([1, 10, 100], True),
+        ([1, 10, 99], False),
+        ([0, 1, 1000], False),
+        ([-1.0, 1000.0], False),
     ],
-)  # fmt: skip
+)
 def test_positive_numbers_over_two_decades_have_a_logarithmic_axis(
     values: list[float], log: bool, tmp_path: Path
 ) -> None:
@@ -144,8 +149,9 @@ def test_a_sweep_leaves_a_report_that_opens_as_a_result(
     assert tree["format"] == "dgn-viewer sweep 1"
     assert len(tree["runs"]) == 4
     assert {path.name for path in (out / "figures").iterdir()} == {
-        "by-gating_regime.pdf", "by-gating_regime.svg",
-    }  # fmt: skip
+        "by-gating_regime.pdf",
+        "by-gating_regime.svg",
+    }
     assert "regime FR-II" in (out / "report.md").read_text(encoding="utf-8")
     assert (out / "report.html").is_file()
     assert (out / "tables" / "sweep-small ü-rows.csv").is_file()

@@ -113,10 +113,14 @@ def test_tasks_are_carried_out_in_turn_one_by_one_or_as_a_pack_until_it_is_told_
     parent.tell(4)
     serve_from(parent)
     assert parent.answers == [
-        ("s0", "running"), ("s0", "done"),
-        ("s1", "running"), ("s1", "done"), ("s2", "done"),
-        ("s3", "running"), ("s3", "done"),
-    ]  # fmt: skip
+        ("s0", "running"),
+        ("s0", "done"),
+        ("s1", "running"),
+        ("s1", "done"),
+        ("s2", "done"),
+        ("s3", "running"),
+        ("s3", "done"),
+    ]
 
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import events
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Diverged, Finished, Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import LogLine, encode_line, log_word
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -48,7 +50,7 @@ STEPS = 10  # in an epoch
 NAN = math.nan
 
 
-def written(root: Path, *lines: tuple[float, events.Event | str], unit: Training = UNIT) -> Path:
+def written(root: Path, *lines: tuple[float, Event | str], unit: Training = UNIT) -> Path:
     """The folder of a run whose log has these events at these seconds."""
     folder = unit_folder(root, unit.id)
     RunFolder.create(folder, unit.config).close()
@@ -61,11 +63,11 @@ def written(root: Path, *lines: tuple[float, events.Event | str], unit: Training
     return folder
 
 
-def score(step: int, train: float, test: float | None) -> events.Measured:
-    return events.Measured(step, step / STEPS, 1 - train, train, None, test)
+def score(step: int, train: float, test: float | None) -> Measured:
+    return Measured(step, step / STEPS, 1 - train, train, None, test)
 
 
-SWAP = events.RegimeSwapped(12, "DL", "FR-II", (), (), (), ())
+SWAP = RegimeSwapped(12, "DL", "FR-II", (), (), (), ())
 
 
 # what came out
@@ -81,7 +83,7 @@ def test_the_scores_of_a_run_are_those_of_its_last_regime(tmp_path: Path) -> Non
         (5.0, score(25, 0.35, None)),
         (6.0, score(30, 0.5, 0.7)),
         (7.0, score(40, 0.6, None)),
-        (7.5, events.Finished(40)),
+        (7.5, Finished(40)),
     )
     found = UnitResults(tmp_path).trained(UNIT.id)
     # the run was never built, so that an epoch is taken for a step
@@ -114,7 +116,7 @@ def test_the_pause_before_a_run_goes_on_and_a_clock_that_is_set_back_do_not_coun
         tmp_path,
         (100.0, score(1, 0.5, None)),
         (102.0, score(2, 0.5, None)),
-        (1000.0, events.RunContinued(2, "")),
+        (1000.0, RunContinued(2, "")),
         (1003.0, score(3, 0.5, None)),
         (900.0, score(4, 0.5, None)),
         (904.0, "Closed"),
@@ -125,14 +127,14 @@ def test_the_pause_before_a_run_goes_on_and_a_clock_that_is_set_back_do_not_coun
 def test_the_time_before_the_first_line_counts(tmp_path: Path) -> None:
     """Of a run of one epoch in a pack that is all of it."""
     first = time.time() + 100.0
-    written(tmp_path, (first, score(1, 0.5, None)), (first + 2, events.Finished(1)))
+    written(tmp_path, (first, score(1, 0.5, None)), (first + 2, Finished(1)))
     begun = datetime.fromisoformat(RunReader(unit_folder(tmp_path, UNIT.id)).info["created"])
     found = UnitResults(tmp_path).trained(UNIT.id).seconds
     assert found == pytest.approx(first + 2 - begun.timestamp())
 
 
 def test_a_run_without_scores_has_none(tmp_path: Path) -> None:
-    written(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, SWAP), (3.0, events.Diverged(17)))
+    written(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, SWAP), (3.0, Diverged(17)))
     found = UnitResults(tmp_path).trained(UNIT.id)
     numbers = (found.best, found.last, found.train_accuracy)
     assert numbers == pytest.approx((NAN,) * 3, nan_ok=True)
@@ -149,11 +151,12 @@ def test_a_run_that_is_known_to_have_failed_has_no_score_and_took_no_time(tmp_pa
 
 
 def test_the_time_of_units_is_that_of_those_that_were_read(tmp_path: Path) -> None:
-    written(tmp_path, (1.0, score(1, 0.5, None)), (3.5, events.Finished(1)))
+    written(tmp_path, (1.0, score(1, 0.5, None)), (3.5, Finished(1)))
     made = Calculation(
-        "limit", "dgn_engine.experiments.theory_infinite_width:distances",
+        "limit",
+        "dgn_engine.experiments.theory_infinite_width:distances",
         {"widths": [4], "seed": 0, "draws": 1},
-    )  # fmt: skip
+    )
     calculate(made, tmp_path)
     results = UnitResults(tmp_path)
     assert results.seconds == 0.0
@@ -177,16 +180,14 @@ def test_the_time_of_units_is_that_of_those_that_were_read(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("last", "state"),
     [
-        (events.Finished(40), "done"),
-        (events.Diverged(40), "diverged"),
+        (Finished(40), "done"),
+        (Diverged(40), "diverged"),
         ("Closed", "begun"),
         (score(40, 0.5, None), "begun"),
-        (events.Failed("x", "y"), "begun"),
+        (Failed("x", "y"), "begun"),
     ],
 )
-def test_the_state_of_a_run_is_how_it_ended(
-    tmp_path: Path, last: events.Event | str, state: str
-) -> None:
+def test_the_state_of_a_run_is_how_it_ended(tmp_path: Path, last: Event | str, state: str) -> None:
     assert state_of(UNIT, tmp_path) == "new"
     written(tmp_path, (1.0, score(10, 0.9, 0.95)), (2.0, last))
     assert state_of(UNIT, tmp_path) == state
@@ -204,7 +205,7 @@ def test_a_unit_that_needs_the_weights_of_a_diverged_run_cannot_begin_nor_what_n
     third = replace(small(1), weights_from=UnitFile(fixed.id, "weights.safetensors"))
     table = Calculation("table", "dgn_engine.x:f", needs=(relu.id,))
     assert find_unstartable(fixed, tmp_path) is None  # nobody knows yet
-    written(tmp_path, (1.0, events.Diverged(17)), unit=relu)
+    written(tmp_path, (1.0, Diverged(17)), unit=relu)
     found = find_unstartable(fixed, tmp_path)
     assert found == UnstartableUnit(relu.id, 17)
     assert find_unstartable(table, tmp_path) is None
@@ -227,7 +228,7 @@ def test_a_run_that_has_begun_is_not_one_that_cannot(tmp_path: Path) -> None:
     relu, fixed = learnt(0)
     assert isinstance(relu, Training)
     assert isinstance(fixed, Training)
-    written(tmp_path, (1.0, events.Diverged(17)), unit=relu)
+    written(tmp_path, (1.0, Diverged(17)), unit=relu)
     held = replace(fixed, config=fixed.resolved(tmp_path), gates_from=None)
     folder = written(tmp_path, (1.0, score(1, 0.5, None)), unit=held)
     record_unstartable(fixed.id, UnstartableUnit(relu.id, 17), tmp_path)
@@ -295,9 +296,12 @@ def test_a_calculation_is_given_its_arguments_its_folder_and_those_it_needs(
 def test_units_tasks_and_updates_cross_as_text() -> None:
     relu, fixed = learnt(0)
     units: list[Unit] = [
-        relu, fixed, replace(small(1), weights_from=UnitFile("a", "b")),
-        Calculation("c", "dgn_engine.x:f", {"n": [1, 2.5, "x"]}, ("a", "b")), Calculation("d", "y"),
-    ]  # fmt: skip
+        relu,
+        fixed,
+        replace(small(1), weights_from=UnitFile("a", "b")),
+        Calculation("c", "dgn_engine.x:f", {"n": [1, 2.5, "x"]}, ("a", "b")),
+        Calculation("d", "y"),
+    ]
     for unit in units:
         task = UnitTask(unit, Path("/a sweep"), (ProcessId(3, "node"),))
         assert UnitTask.from_text(task.to_text()) == task

@@ -12,7 +12,8 @@ from safetensors.torch import save_file
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Conv
-from dgn_engine.protocol.events import Event, RegimeSwapped
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import RegimeSwapped
 from tests.engine.slow_table import stream
 from tests.engine.training.setting_cases import (
     case,

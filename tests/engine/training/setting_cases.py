@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.messages import Event
 from dgn_engine.training.run import Run
 from tests.engine.slow_table import stream
 

@@ -11,9 +11,10 @@ import torch
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, SettingChanged
-from dgn_engine.protocol.run_branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import Measured, RegimeSwapped, SettingChanged
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.branch_origin import origin_of
 from dgn_engine.storage.runs.manifest import verify
@@ -221,14 +222,31 @@ def test_a_snapshot_has_the_seed_that_is_drawn_by(parent: Path) -> None:
 
 def test_changes_are_the_options_that_make_them() -> None:
     changes = BranchChanges(
-        regime="FL", restart_value=False, wiring=(1, 0), rotation=(-1, 2), learning_rate=0.01,
-        value_input="ones", beta=4.0, seed=0,
-    )  # fmt: skip
+        regime="FL",
+        restart_value=False,
+        wiring=(1, 0),
+        rotation=(-1, 2),
+        learning_rate=0.01,
+        value_input="ones",
+        beta=4.0,
+        seed=0,
+    )
     assert changes.options() == (
-        "--regime=FL", "--wiring=1,0", "--rotation=-1,2", "--value-input=ones", "--lr=0.01",
-        "--beta=4.0", "--seed=0", "--keep-value",
-    )  # fmt: skip
+        "--regime=FL",
+        "--wiring=1,0",
+        "--rotation=-1,2",
+        "--value-input=ones",
+        "--lr=0.01",
+        "--beta=4.0",
+        "--seed=0",
+        "--keep-value",
+    )
     assert changes.in_words() == (
-        "regime FL", "gate layers 2 1", "gates rotated by -1 2", "value input ones",
-        "learning rate 0.01", "β 4", "seed 0",
-    )  # fmt: skip
+        "regime FL",
+        "gate layers 2 1",
+        "gates rotated by -1 2",
+        "value input ones",
+        "learning rate 0.01",
+        "β 4",
+        "seed 0",
+    )

@@ -14,9 +14,10 @@ from dgn_engine.training.run import Run
 from tests.engine.kernels.enumeration import features
 
 CONFIG = RunConfig(
-    data=DataConfig(train_limit=60), net=NetConfig("fc", (("depth", 3), ("width", 3))),
+    data=DataConfig(train_limit=60),
+    net=NetConfig("fc", (("depth", 3), ("width", 3))),
     probe_examples=5,
-)  # fmt: skip
+)
 
 
 def listed(run: Run) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured
 from dgn_engine.training import evaluation_schedule, metrics
 from dgn_engine.training.evaluation_schedule import TEST_SHARE, EvaluationSchedule
 from dgn_engine.training.metrics import TestPass as Pass

@@ -20,8 +20,10 @@ from safetensors.torch import save_file
 from dgn_engine.config import SETTINGS, DataConfig, RunConfig
 from dgn_engine.data import Examples, data_sets, load_examples
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_config import settings_of_net
 from dgn_engine.model.nets import all_nets
-from dgn_engine.protocol.events import Event, Measured, RunStarted
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured, RunStarted
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
 from dgn_engine.training.run import Run
@@ -285,7 +287,7 @@ def test_every_option_of_a_network_changes_it(net: str) -> None:
     plugin = all_nets()[net]
     defaults = {option.name: option.default for option in plugin.options}
     shape = (3, 32, 32)
-    for option in plugin.options:
+    for option in settings_of_net(plugin):
         if isinstance(option.default, bool):
             value: Any = not option.default
         elif option.choices:

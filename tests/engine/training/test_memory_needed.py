@@ -22,8 +22,8 @@ from dgn_engine.data import DataSizes, Examples
 from dgn_engine.errors import DoesNotFitError, UserError
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.nets import all_nets
-from dgn_engine.protocol import events
-from dgn_engine.protocol.engine_events import RunEstimated
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import RunEstimated, RunStarted
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.sweep import checks
 from dgn_engine.sweep.checks import check_start
@@ -41,8 +41,13 @@ from tests.plugins import each
 CPU = torch.device("cpu")
 SIZES = DataSizes(70, 64, (1, 12, 12), 10)
 UNRECORDED = RunUse(recorded=False)
-SMALLER = {"cnn4": {"channels": 8}, "davidnet": {"width": 4}, "resnet18": {"width": 4, "stages": 3},
-           "gconv": {"stride": 4}, "vconv": {"stride": 4}}  # fmt: skip
+SMALLER = {
+    "cnn4": {"channels": 8},
+    "davidnet": {"width": 4},
+    "resnet18": {"width": 4, "stages": 3},
+    "gconv": {"stride": 4},
+    "vconv": {"stride": 4},
+}
 WITHIN = 1.4  # the factor between the estimate and what torch allocates
 
 
@@ -78,8 +83,9 @@ def peak_bytes(work: Callable[[], object]) -> int:
     found = profiled.profiler
     assert found is not None
     assert kept is not None
-    changes = [(e.start_ns(), e.nbytes()) for e in found.kineto_results.events()
-               if e.name() == "[memory]"]  # fmt: skip
+    changes = [
+        (e.start_ns(), e.nbytes()) for e in found.kineto_results.events() if e.name() == "[memory]"
+    ]
     return int(np.cumsum([size for _, size in sorted(changes)]).max())
 
 
@@ -132,15 +138,22 @@ def test_gates_of_many_examples_are_not_counted_beside_their_drawing(
 
 @pytest.mark.parametrize(
     ("training", "moments"),
-    [({"optimiser": "adam"}, 2), ({"optimiser": "rmsprop"}, 1), ({"optimiser": "sgd"}, 0),
-     ({"optimiser": "sgd", "momentum": 0.9}, 1)],
-)  # fmt: skip
+    [
+        ({"optimiser": "adam"}, 2),
+        ({"optimiser": "rmsprop"}, 1),
+        ({"optimiser": "sgd"}, 0),
+        ({"optimiser": "sgd", "momentum": 0.9}, 1),
+    ],
+)
 def test_moments_are_those_of_the_optimiser(training: dict[str, object], moments: int) -> None:
     config = small("fc", "DL", **training)
     trainer = trainer_of(config)
     trainer.step()
-    held = sum(t.nbytes for name, t in trainer.optimizer.tensors(trainer.network).items()
-               if not name.endswith(".step"))  # fmt: skip
+    held = sum(
+        t.nbytes
+        for name, t in trainer.optimizer.tensors(trainer.network).items()
+        if not name.endswith(".step")
+    )
     needed = memory_needed(config, trainer.base, SIZES, UNRECORDED)
     assert needed.optimiser == moments * needed.weights
     # The output layer of the feature network, which makes no gates, never moves.
@@ -339,20 +352,20 @@ def test_a_sweep_of_more_workers_than_fit_is_refused(
 
 
 def test_a_run_says_what_it_takes_before_it_starts() -> None:
-    heard: list[events.Event] = []
+    heard: list[Event] = []
 
     class Watcher:
         def stepped(self, step: int) -> None: ...
 
-        def on_event(self, event: events.Event) -> None:
+        def on_event(self, event: Event) -> None:
             heard.append(event)
 
     config = small("fc", "DL", epochs=1)
     HeadlessRun(Watcher(), lambda: False).train(config, None)
     kinds = [type(event) for event in heard]
-    assert kinds.index(RunEstimated) < kinds.index(events.RunStarted)
+    assert kinds.index(RunEstimated) < kinds.index(RunStarted)
     said = next(event for event in heard if isinstance(event, RunEstimated))
-    started = next(event for event in heard if isinstance(event, events.RunStarted))
+    started = next(event for event in heard if isinstance(event, RunStarted))
     assert said.weights == started.parameters_value + started.parameters_feature
     assert said.seconds is not None
     assert not said.measured

@@ -14,16 +14,17 @@ import torch
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import MISFIT
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.training import Advance, Paused, Resume, RunStarted, StartRun
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.dense_step import DenseStep
-from dgn_engine.training.out_of_memory import batch_that_fits, is_out_of_memory
+from dgn_engine.training.out_of_memory import is_out_of_memory
 from dgn_engine.training.probes import ProbeContext, ProbeResult
-from dgn_engine.training.run import Run
+from dgn_engine.training.run import Run, batch_that_fits
 
 Make = Callable[..., Run]
 SMALL = RunConfig(
@@ -73,14 +74,14 @@ def hungry(run: Run, probe: str, most: int) -> None:
 def test_a_probe_without_memory_sees_half_of_its_examples_and_says_so(make_run: Make) -> None:
     run = make_run("DL", replace(SMALL, probe_examples=64))
     hungry(run, "npk", 40)
-    run.probe_schedule.watch((do.ProbeRequest("npk"), do.ProbeRequest("gates")))
+    run.probe_schedule.watch((ProbeRequest("npk"), ProbeRequest("gates")))
     run.probe_schedule.read(("npk", "gates"), run.context(), 0)
     readings = run.probe_schedule.readings
     assert readings["npk"].remark == "probe batch halved to 32: out of memory"
     assert readings["gates"].remark == ""
     assert readings["gates"].arrays["layer_0"].shape[0] == 64
     whole = make_run("DL", replace(SMALL, probe_examples=64))
-    whole.probe_schedule.watch((do.ProbeRequest("npk"),))
+    whole.probe_schedule.watch((ProbeRequest("npk"),))
     whole.probe_schedule.read(("npk",), whole.context(), 0)
     for name, array in readings["npk"].arrays.items():
         if array.shape == (32, 32):  # each second example, classes in their order
@@ -94,7 +95,7 @@ def test_a_probe_without_memory_sees_half_of_its_examples_and_says_so(make_run: 
 def test_what_does_not_fit_at_all_is_said_and_not_tried_again(make_run: Make) -> None:
     run = make_run("DL", replace(SMALL, probe_examples=64))
     hungry(run, "npk", 0)
-    run.probe_schedule.watch((do.ProbeRequest("npk"),))
+    run.probe_schedule.watch((ProbeRequest("npk"),))
     run.probe_schedule.read(("npk",), run.context(), 0)
     reading = run.probe_schedule.readings["npk"]
     assert reading.facts == {"fault": MISFIT}
@@ -164,9 +165,9 @@ def test_training_that_does_not_fit_stops_in_words_and_another_run_can_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     session = ThreadSession(runs_root=str(tmp_path))
-    heard: list[told.Event] = []
+    heard: list[Event] = []
 
-    def first(kind: type, count: int = 1) -> told.Event:
+    def first(kind: type, count: int = 1) -> Event:
         deadline = time.monotonic() + 150
         while time.monotonic() < deadline:
             heard.extend(session.drain())
@@ -178,21 +179,21 @@ def test_training_that_does_not_fit_stops_in_words_and_another_run_can_start(
     session.start()
     try:
         config = replace(SMALL, training=TrainingConfig(epochs=0))
-        session.send(do.StartRun(config, paused=True))
-        session.send(do.Advance(20))
-        first(told.Paused)
+        session.send(StartRun(config, paused=True))
+        session.send(Advance(20))
+        first(Paused)
         narrow(monkeypatch, 9)
-        session.send(do.Resume())
-        failed = first(told.Failed)
-        assert isinstance(failed, told.Failed)
+        session.send(Resume())
+        failed = first(Failed)
+        assert isinstance(failed, Failed)
         assert failed.what == (
             "Training does not fit in memory with a batch of 32; a batch of about 8 would fit."
         )
         assert failed.traceback == ""
         monkeypatch.undo()
         (folder,) = tmp_path.iterdir()
-        session.send(do.StartRun(config))
-        first(told.RunStarted, 2)
+        session.send(StartRun(config))
+        first(RunStarted, 2)
         assert RunReader(folder).status == "failed"
         assert RunReader(folder).measured
         assert [one for one in verify(folder) if not one.harmless] == []

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import Event, Failed, ProbeScalars
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
@@ -120,12 +120,15 @@ def test_paths_that_two_examples_share_are_counted_one_by_one(make_run: Make) ->
         """Paths from one input unit, each tried."""
         return sum(
             bool(
-                first[a, i] and first[b, i]
-                and second[a, j] and second[b, j]
-                and third[a, k] and third[b, k]
+                first[a, i]
+                and first[b, i]
+                and second[a, j]
+                and second[b, j]
+                and third[a, k]
+                and third[b, k]
             )
             for i, j, k in np.ndindex(first.shape[1], second.shape[1], third.shape[1])
-        )  # fmt: skip
+        )
 
     own = found["paths"]
     for a, b in ((0, 1), (3, 12)):

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dgn_engine.protocol.events import ProbeSet
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.training.probe_pictures import LONGEST, SIDE, pictures_of
 
 SET = ProbeSet((4, 7), (0, 1), ("a", "b"), "digest")

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import Event, Failed, ProbeScalars
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probe_schedule import ASSUMED_FLOPS, ProbeSchedule
 from dgn_engine.training.probes import Probe, ProbeResult

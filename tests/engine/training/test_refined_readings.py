@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probe_schedule import ASSUMED_FLOPS, FIRST_LOOK, UNSURE, ProbeSchedule
 from dgn_engine.training.probes import Probe, ProbeResult

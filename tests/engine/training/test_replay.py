@@ -17,8 +17,10 @@ from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, Measured, RunContinued
-from dgn_engine.protocol.run_branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs.log import decode_line, encode_line
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_checkpoints import Snapshot, load

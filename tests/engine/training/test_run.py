@@ -13,7 +13,9 @@ import torch
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
-from dgn_engine.protocol.events import Event, RegimeSwapped, Rewired, SettingChanged, WeightsTaken
+from dgn_engine.protocol.files import WeightsTaken
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import RegimeSwapped, Rewired, SettingChanged
 from dgn_engine.training.devices import set_threads
 from dgn_engine.training.run import Run
 

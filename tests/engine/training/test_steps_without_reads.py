@@ -63,9 +63,12 @@ def reseed(made: Trainer) -> None:
 
 
 CHANGES: dict[str, Callable[[Trainer], None]] = {
-    "swap": swap, "restore": restore, "import": import_weights, "stack": leave_stack,
+    "swap": swap,
+    "restore": restore,
+    "import": import_weights,
+    "stack": leave_stack,
     "reseed": reseed,
-}  # fmt: skip
+}
 
 
 def test_a_planted_read_is_refused() -> None:

@@ -10,8 +10,8 @@ import torch
 
 from dgn_engine.config import DataConfig, NetConfig, TrainingConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import Diverged, Measured
+from dgn_engine.protocol.training import Diverged, Measured
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.training.device_data import choose_probe_set, epoch_order
 from dgn_engine.training.losses import correct, loss, signs
 

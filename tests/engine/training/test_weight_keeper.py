@@ -11,7 +11,7 @@ import torch
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder

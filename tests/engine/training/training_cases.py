@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, Measured
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured
 from dgn_engine.session.frame_publisher import StepRate
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.headless_run import HeadlessRun

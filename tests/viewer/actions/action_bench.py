@@ -10,35 +10,42 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.branches import ComparisonOpened
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
-from dgn_engine.protocol.change_list import ChangesListed, ListedChange
-from dgn_engine.protocol.events import (
-    ComparisonOpened,
+from dgn_engine.protocol.files import TrainingOffered
+from dgn_engine.protocol.messages import EngineReady, Event, Stopped
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RunShown
+from dgn_engine.protocol.training import (
+    ChangesListed,
     Diverged,
-    EngineReady,
-    Event,
     Finished,
+    ListedChange,
     Paused,
-    RunShown,
-    Stopped,
     UndoChanged,
 )
-from dgn_engine.protocol.file_events import TrainingOffered
-from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.action_table import (
     Parts,
     fixed_actions,
 )
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.shell.run_control import RunControl
-from tests.viewer.layer_strip.strips import started
+from tests.engine.views.begun_run import started
 
 REGIMES = (
     RegimeEntry("DL", "Deep gating", "All train.", False, True, True, group="Learned"),
-    RegimeEntry("FL", "FL of a file", "Gates stand still.", False, False, False, group="Fixed",
-                for_copied_gates=True),
+    RegimeEntry(
+        "FL",
+        "FL of a file",
+        "Gates stand still.",
+        False,
+        False,
+        False,
+        group="Fixed",
+        for_copied_gates=True,
+    ),
     RegimeEntry("ReLU", "ReLU", "Its own.", True, False, False, group="Own"),
-)  # fmt: skip
+)
 EXPERIMENTS = (ExperimentEntry("duality", "Duality", "NPF", "What it is.", (), "", ""),)
 CATALOGUE = Catalogue(REGIMES, (), (), (), (), EXPERIMENTS)
 READY = EngineReady(CATALOGUE, "")

@@ -7,30 +7,26 @@ from typing import Any
 
 import pytest
 
+from dgn_engine.protocol.branches import CloseComparison, StopBranch
 from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.commands import (
+from dgn_engine.protocol.files import TrainingOffered, TrainOn
+from dgn_engine.protocol.messages import Stopped
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import (
     Advance,
-    CloseComparison,
+    Diverged,
+    Finished,
     GoBack,
     Pause,
+    Paused,
     Redo,
     Reset,
     Resume,
     SwapRegime,
-    TrainOn,
     Undo,
+    UndoChanged,
     UndoSetting,
 )
-from dgn_engine.protocol.events import (
-    Diverged,
-    Finished,
-    Paused,
-    Stopped,
-    UndoChanged,
-)
-from dgn_engine.protocol.file_events import TrainingOffered
-from dgn_engine.protocol.run_branches import StopBranch
-from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.elements import Empty
 from dgn_engine.scene.panel_spec import About, PanelSpec
 from dgn_viewer.actions.action_table import (
@@ -308,12 +304,22 @@ def test_each_regime_has_a_row_and_the_one_for_copied_gates_two() -> None:
     rows = regime_actions(CATALOGUE, sent.append)
     assert [(row.id, row.text, row.shortcuts, row.tip, row.group) for row in rows] == [
         ("regime.DL", "DL · Deep gating", ("Alt+1",), "All train.", "Learned"),
-        ("regime.FL", "FL of a file", ("Alt+2",),
-         "Gates stand still. The value network is drawn anew.", "Fixed"),
-        ("regime.FL.keep", "FL, value network kept", (),
-         "Freeze the feature network; the value network goes on from where it is", "Fixed"),
+        (
+            "regime.FL",
+            "FL of a file",
+            ("Alt+2",),
+            "Gates stand still. The value network is drawn anew.",
+            "Fixed",
+        ),
+        (
+            "regime.FL.keep",
+            "FL, value network kept",
+            (),
+            "Freeze the feature network; the value network goes on from where it is",
+            "Fixed",
+        ),
         ("regime.ReLU", "ReLU", ("Alt+3",), "Its own.", "Own"),
-    ]  # fmt: skip
+    ]
     for row in rows:
         row.do()
         assert {state for state, now in STATES.items() if row.enabled(now)} == HAS_RUN
@@ -360,9 +366,18 @@ def test_each_panel_and_each_experiment_has_a_row() -> None:
 def test_every_action_is_in_one_menu() -> None:
     found = {
         name: menu_of(name)
-        for name in ("file.quit", "edit.redo", "run.start_engine", "regime.FL.keep", "panel.ntk",
-                     "view.theme.dark", "view.palette", "experiment.a", "experiments.stop")
-    }  # fmt: skip
+        for name in (
+            "file.quit",
+            "edit.redo",
+            "run.start_engine",
+            "regime.FL.keep",
+            "panel.ntk",
+            "view.theme.dark",
+            "view.palette",
+            "experiment.a",
+            "experiments.stop",
+        )
+    }
     assert found == {
         "file.quit": "File",
         "edit.redo": "Edit",

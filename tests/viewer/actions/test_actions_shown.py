@@ -11,11 +11,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QGridLayout, QMenuBar, QScrollArea
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import (
-    Advance,
-    Reset,
-)
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import Advance, Reset
 from dgn_viewer.actions.action_table import (
     MENUS,
     regime_actions,
@@ -117,14 +114,31 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     assert not tops["Gates"].isVisible()  # empty yet
     assert tops["Edit"].isVisible()
     assert titles(tops["Edit"].menu()) == [
-        "Undo", "Redo", "Put only the setting back", "",
-        "Undo layout", "Redo layout", "", "Probe examples…", "Settings…",
-    ]  # fmt: skip
+        "Undo",
+        "Redo",
+        "Put only the setting back",
+        "",
+        "Undo layout",
+        "Redo layout",
+        "",
+        "Probe examples…",
+        "Settings…",
+    ]
     assert titles(tops["Run"].menu()) == [
-        "Run", "One step", "One epoch", "Reset", "Go back to the last finite state", "",
-        "Branch from here…", "Stop the branch", "", "Train on from here", "Train on, gates fixed",
-        "", "Start the engine again",
-    ]  # fmt: skip
+        "Run",
+        "One step",
+        "One epoch",
+        "Reset",
+        "Go back to the last finite state",
+        "",
+        "Branch from here…",
+        "Stop the branch",
+        "",
+        "Train on from here",
+        "Train on, gates fixed",
+        "",
+        "Start the engine again",
+    ]
     assert titles(tops["View"].menu()) == [
         "Command palette…", "Panels", "", "Maximise panel", "Layout", "", "Theme", "",
         "Look back", "Previous event", "Next event", "Follow again", "Mark this step",
@@ -135,8 +149,13 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     bench.actions.add(regime_actions(CATALOGUE, bench.desk.log.append))
     assert tops["Gates"].isVisible()
     assert titles(tops["Gates"].menu()) == [
-        "DL · Deep gating", "", "FL of a file", "FL, value network kept", "", "ReLU",
-    ]  # fmt: skip
+        "DL · Deep gating",
+        "",
+        "FL of a file",
+        "FL, value network kept",
+        "",
+        "ReLU",
+    ]
     theme = next(a for a in tops["View"].menu().actions() if a.text() == "Theme").menu()  # type: ignore[attr-defined]
     assert titles(theme) == ["Light", "Dark", "As the system"]
     menus.fill()
@@ -255,10 +274,17 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     palette.query.setText("run:")
     rows = palette.shown()
     assert rows == (
-        "run.toggle", "run.step", "run.epoch", "run.reset", "run.go_back",
-        "run.train_on", "run.train_on_gates",
-        "run.branch", "run.stop_branch", "run.start_engine",
-    )  # fmt: skip
+        "run.toggle",
+        "run.step",
+        "run.epoch",
+        "run.reset",
+        "run.go_back",
+        "run.train_on",
+        "run.train_on_gates",
+        "run.branch",
+        "run.stop_branch",
+        "run.start_engine",
+    )
     assert current(palette) == "run.toggle"
     QTest.keyClick(palette.query, Qt.Key.Key_Down)
     assert current(palette) == "run.step"

@@ -6,9 +6,9 @@ from typing import Any
 from unittest.mock import Mock
 
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry
-from dgn_engine.protocol.commands import StartRun
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.actions.playground import playground_actions, playground_run
+from dgn_engine.protocol.training import StartRun
+from dgn_viewer.actions.action_table import playground_actions, playground_run
 
 
 def test_each_set_of_the_plane_has_a_row_that_arranges_the_panels_and_begins() -> None:

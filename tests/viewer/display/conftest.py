@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDockWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import SaveWeights
+from dgn_engine.protocol.files import SaveWeights
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_frame import DockTitle
 from dgn_viewer.window import Window

@@ -10,8 +10,8 @@ import pytest
 import torch
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.events import Event
-from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.protocol.branches import BranchChanges
+from dgn_engine.protocol.messages import Event
 from dgn_engine.scene.differences import differences
 from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs import run_checkpoints
@@ -111,8 +111,9 @@ def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_c
     qtbot.waitUntil(lambda: compared() == (str(parent), first))
     qtbot.waitUntil(lambda: window.history.view({}).compared.own)  # type: ignore[union-attr]
     page.renew()
-    [loss] = [one for one in differences(window.history.view({}), None).scores
-              if one.name == "train loss"]  # fmt: skip
+    [loss] = [
+        one for one in differences(window.history.view({}), None).scores if one.name == "train loss"
+    ]
     ours, theirs = loss.numbers
     assert ours is not None
     assert ours.step == LAST

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtWidgets import QAbstractButton
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Resume, SetLearningRate
+from dgn_engine.protocol.training import Resume, SetLearningRate
 from dgn_engine.scene.theme import DIMMED
 from dgn_viewer.application import Viewer
 from tests.viewer.display.x_user import XUser

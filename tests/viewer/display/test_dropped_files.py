@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.events import Event, Refused
+from dgn_engine.protocol.messages import Event, Refused
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from tests.viewer.display.x_user import XUser

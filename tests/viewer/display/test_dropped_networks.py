@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QToolButton
 from pytestqt.qtbot import QtBot
 from torch import nn
 
-from dgn_engine.protocol.commands import Purpose
+from dgn_engine.protocol.files import Purpose
 from dgn_viewer.__main__ import first_run
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage

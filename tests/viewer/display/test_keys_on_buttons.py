@@ -7,8 +7,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.application import Viewer
-from dgn_viewer.notices import Notice, NoticeButton
 from tests.viewer.display.x_user import XUser
 
 pytestmark = pytest.mark.display

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint
 from pytestqt.qtbot import QtBot
 from safetensors.torch import load_file
 
-from dgn_engine.protocol.commands import SaveWeights
+from dgn_engine.protocol.files import SaveWeights
 from dgn_viewer.application import Viewer
 from tests.viewer.display.x_user import XUser
 

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.experiments.report.figure_scenes import scene_of
-from dgn_engine.protocol.results import Figure, PlottedLine
+from dgn_engine.protocol.experiments import Figure, PlottedLine
 from dgn_engine.scene import ramps
 from dgn_engine.scene.chart_settings import PLAIN, ChartSettings
 from dgn_engine.scene.elements import Chart, Scene
@@ -109,15 +109,25 @@ def _colours(image: QImage) -> set[str]:
 def test_the_right_button_opens_what_applies_to_the_chart(make_host: MakeHost) -> None:
     host = make_host("training")
     assert _texts(_on(host, "loss")) == [
-        "Copy image", "Copy values", "Save as…", "Save animation…", "Range", "Smoothing",
+        "Copy image",
+        "Copy values",
+        "Save as…",
+        "Save animation…",
+        "Range",
+        "Smoothing",
         "What am I seeing?",
-    ]  # fmt: skip
+    ]
     _close_menu()
     other = make_host("overlap")
     assert _texts(_on(other, "active")) == [
-        "Copy image", "Copy values", "Save as…", "Save animation…", "Colours", "Difference",
+        "Copy image",
+        "Copy values",
+        "Save as…",
+        "Save animation…",
+        "Colours",
+        "Difference",
         "What am I seeing?",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_right_drag_zooms_and_opens_nothing(make_host: MakeHost) -> None:

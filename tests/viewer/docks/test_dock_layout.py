@@ -15,12 +15,12 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.scene.elements import Empty
 from dgn_engine.scene.panel_spec import About, PanelSpec
 from dgn_engine.scene.theme import LIGHT
+from dgn_engine.views.reading_age import Age
 from dgn_viewer.docks import dock_layout
 from dgn_viewer.docks.dock_layout import _TabGroup
 from dgn_viewer.docks.layout_history import MOST, LayoutHistory, is_same
 from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.docks.reading_age import Age
 from dgn_viewer.style.stylesheet import palette, stylesheet
 
 
@@ -392,8 +392,10 @@ def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(docks: Pane
 
 def test_tabs_within_a_panel_are_not_those_of_the_docks(docks: PanelDocks, qtbot: QtBot) -> None:
     tree = {
-        "across": True, "shares": [0.5, 0.5], "parts": [{"tabs": ["a", "b"]}, {"tabs": ["c"]}],
-    }  # fmt: skip
+        "across": True,
+        "shares": [0.5, 0.5],
+        "parts": [{"tabs": ["a", "b"]}, {"tabs": ["c"]}],
+    }
     assert docks.put_layout({"tree": tree})
     qtbot.waitUntil(lambda: alike(docks.layout()["tree"], tree))
     before = docks.layout()

@@ -12,7 +12,7 @@ from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QComboBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.watching import ProbeExamples
 from dgn_engine.scene.panel_spec import View, all_panels
 from dgn_engine.scene.selection import NOTHING, selected
 from dgn_engine.scene.theme import DARK, LIGHT

@@ -33,8 +33,9 @@ def linked(qtbot: QtBot) -> tuple[LinkedSteps, SceneView, SceneView]:
 def at(view: SceneView, step: float) -> QPoint:
     """The pixel of a step, half-way up."""
     box, (low, high) = view.area("loss"), view.visible_range("loss")[0]
-    return QPoint(round(box.left() + (step - low) / (high - low) * box.width()),
-                  round(box.center().y()))  # fmt: skip
+    return QPoint(
+        round(box.left() + (step - low) / (high - low) * box.width()), round(box.center().y())
+    )
 
 
 def test_a_double_click_goes_to_its_step_and_a_click_does_not(
@@ -57,8 +58,12 @@ def test_clicks_with_shift_mark_two_steps_and_the_third_begins_anew(
 ) -> None:
     steps, first, second = linked
     for view, step in ((first, 20), (second, 80)):
-        QTest.mouseClick(view.canvas(), Qt.MouseButton.LeftButton,
-                         Qt.KeyboardModifier.ShiftModifier, at(view, step))  # fmt: skip
+        QTest.mouseClick(
+            view.canvas(),
+            Qt.MouseButton.LeftButton,
+            Qt.KeyboardModifier.ShiftModifier,
+            at(view, step),
+        )
     assert [round(step, -1) for step in steps.marks] == [20, 80]
     steps.mark(7)
     assert steps.marks == (7,)

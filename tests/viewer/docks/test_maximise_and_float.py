@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.scene.elements import Empty
 from dgn_engine.scene.panel_spec import About, PanelSpec
 from dgn_engine.scene.theme import LIGHT
-from dgn_viewer.docks.layout_presets import PRESETS, outline
+from dgn_engine.views.layout_presets import PRESETS, outline
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.style.stylesheet import stylesheet
 

@@ -11,14 +11,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene, Shown
 from dgn_engine.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_engine.scene.theme import DARK, LIGHT
+from dgn_engine.views.reading_age import Age
 from dgn_viewer.docks.panel_dock import CHART, PanelDock
-from dgn_viewer.docks.reading_age import Age
 from dgn_viewer.docks.text_line import FactsLine
 from tests.plugins import each
 

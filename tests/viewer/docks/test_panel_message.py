@@ -14,9 +14,9 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.figures.provenance import context_of
 from dgn_engine.panels.training import PANEL
-from dgn_engine.protocol.commands import StartRun
-from dgn_engine.scene.elements import Scene
-from dgn_engine.scene.panel_spec import Series, View
+from dgn_engine.protocol.training import StartRun
+from dgn_engine.scene.elements import Axis, Chart, Scene
+from dgn_engine.scene.panel_spec import Series, View, all_panels
 from dgn_viewer.application import Viewer
 from dgn_viewer.docks.panel_message import footer
 
@@ -138,3 +138,15 @@ def test_a_panel_says_how_many_of_its_points_and_events_are_drawn() -> None:
     whole = footer("live", PANEL, replace(view, left_out={}), scene, 0.0)
     assert "drawn" not in whole
     assert footer("live", PANEL, view, Scene(()), 0.0) == "step 0"
+
+
+def test_the_line_below_a_panel_over_steps_says_the_last_gap() -> None:
+    spec = all_panels()["ntk"]
+    time = Chart("c", "", Axis("step", epoch=0), Axis())
+    view = View(gaps={"ntk": ((30, 1300), (1400, 2500))})
+    said = footer("live", spec, view, Scene((time,), step=9), 0.0)
+    assert said == "step 9 · not measured from step 1,400 to 2,500, nor some steps before"
+    alone = View(gaps={"ntk": ((30, 1300),)})
+    assert "from step 30 to 1,300" in footer("live", spec, alone, Scene((time,)), 0.0)
+    still = Chart("c", "", Axis("unit"), Axis())
+    assert footer("live", spec, view, Scene((still,), step=9), 0.0) == "step 9"

@@ -10,16 +10,17 @@ import pytest
 from PySide6.QtCore import QObject, Signal
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, ProbeRequest, ReportWindow, Watch
-from dgn_engine.protocol.events import Measured, Paused, ProbeScalars, RegimeSwapped
 from dgn_engine.protocol.frames import Frame, Reading, Watching
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.training import Measured, Paused, RegimeSwapped
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars, ReportWindow, Watch
 from dgn_engine.scene.elements import Empty
 from dgn_engine.scene.panel_spec import About, PanelSpec, View
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
+from dgn_engine.views.reading_age import ReadingAges
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
-from dgn_viewer.docks.reading_age import ReadingAges
-from tests.viewer.panels.pictures import run
+from tests.engine.panels.pictures import run
 
 COST = 0.0045  # seconds of one drawing
 SWAPPED = RegimeSwapped(4, "DL", "ReLU", (), (), (), ())

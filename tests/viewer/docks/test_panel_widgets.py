@@ -35,7 +35,7 @@ from dgn_viewer.docks.panel_message import PanelMessage
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.style.stylesheet import icon
-from tests.viewer.panels.pictures import run
+from tests.engine.panels.pictures import run
 
 DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
 FACTS = (Fact("rank", "4", "How many."), Fact("ν", "12", "How hard."))

@@ -16,7 +16,7 @@ from dgn_viewer.docks.panel_message import (
     is_pending,
     message,
 )
-from tests.viewer.panels.pictures import run
+from tests.engine.panels.pictures import run
 
 EMPTY = Empty("Why there is none.")
 SPEC = PanelSpec("Panel", ("npk", "ntk"), lambda _: EMPTY, About("About."))

@@ -10,8 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QProgressBar, QPushButton, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import CancelReading, GoOnReading, SetProbeExamples
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.watching import CancelReading, GoOnReading, SetProbeExamples
 from dgn_engine.scene.elements import Axis, Chart, Empty, Scene, Shown
 from dgn_engine.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from dgn_engine.scene.theme import LIGHT
@@ -21,7 +21,7 @@ from dgn_viewer.docks.reading_controls import (
     RefinementBar,
     offered_examples,
 )
-from tests.viewer.panels.pictures import run
+from tests.engine.panels.pictures import run
 
 
 def draw(view: View) -> Shown:

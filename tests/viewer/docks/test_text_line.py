@@ -88,6 +88,9 @@ def test_facts_without_room_are_in_the_tip_behind_an_ellipsis(qtbot: QtBot) -> N
     QApplication.sendEvent(line, QHelpEvent(QEvent.Type.ToolTip, place, line.mapToGlobal(place)))
     assert QToolTip.text() == "rank <b>4</b>"
     pixels = line.grab().toImage()
-    assert any(pixels.pixelColor(x, y) != pixels.pixelColor(int(end) - 3, 1)
-               for x in range(int(first) + 6, int(end) - 4) for y in range(24))  # fmt: skip
+    assert any(
+        pixels.pixelColor(x, y) != pixels.pixelColor(int(end) - 3, 1)
+        for x in range(int(first) + 6, int(end) - 4)
+        for y in range(24)
+    )
     QToolTip.hideText()

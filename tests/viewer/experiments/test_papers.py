@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.experiments.report.experiment_list import experiment_entries
+from dgn_engine.experiments.report.papers import OTHERS, PAPERS, paper_title, place_in_paper
+from dgn_engine.experiments.report.reproduce_request import results_found
 from dgn_viewer.application import Viewer
-from dgn_viewer.experiments.papers import OTHERS, PAPERS, paper_title, place_in_paper
-from dgn_viewer.experiments.results_found import results_found
 from tests.plugins import each
 
 ENTRIES = {entry.id: entry for entry in experiment_entries()}

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import argparse
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.image import imread
+from matplotlib.patches import Polygon
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
@@ -18,14 +24,20 @@ from dgn_engine.cli.reproduce import add_arguments
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
 from dgn_engine.experiments.report.figure_scenes import scene_of
+from dgn_engine.experiments.report.report_figures import draw
+from dgn_engine.experiments.report.reproduce_request import ReproduceRequest
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
+from dgn_engine.figures.figure_style import FigureStyle
+from dgn_engine.figures.paper import print_style
+from dgn_engine.figures.provenance import FigurePanel, Provenance
+from dgn_engine.figures.save_figure import save_page
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_engine.protocol.results import Claim, Figure, PlottedLine, Printed
-from dgn_engine.scene.theme import DARK, LIGHT
+from dgn_engine.protocol.experiments import Claim, Figure, PlottedLine, Printed
+from dgn_engine.scene.theme import DARK, LIGHT, Theme
 from dgn_viewer.application import Viewer
-from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 from dgn_viewer.experiments.results_panel import EMPTY, ResultsPanel
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
+from dgn_viewer.plots.scene_view import SceneView
 
 ENTRY = ExperimentEntry(
     "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
@@ -38,6 +50,17 @@ FIGURE = Figure(
     "ν",
     (PlottedLine("ν", (0.0, 1.0), (2.0, 1.0), (0.5, 2.0)), PlottedLine("p", (), (1.5,))),
     log_y=True,
+)
+BOXES = Figure(
+    "models",
+    "The models",
+    "",
+    "test accuracy (%)",
+    (
+        PlottedLine("", (0.0,) * 8, tuple(map(float, range(90, 98))), style="boxes"),
+        PlottedLine("x^v = 1", (0.0,) * 8, tuple(map(float, range(90, 98))), style="cloud"),
+    ),
+    categories=("FR-II", "ReLU"),
 )
 DONE = Document(
     name="npf-nu",
@@ -148,8 +171,10 @@ def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
     cells = [panel.rows.item(0, column).text() for column in range(4)]  # type: ignore[union-attr]
     assert cells == ["ReLU", "97.60 ± 0.25 %", "98.14 ± 0.07", "−0.54"]
     assert [label.text() for label in panel.claims.verdicts] == [
-        "✓ held", "✗ not held", "○ not decided",
-    ]  # fmt: skip
+        "✓ held",
+        "✗ not held",
+        "○ not decided",
+    ]
     assert LIGHT.refused in panel.claims.verdicts[1].styleSheet()
     panel.set_theme(DARK)
     assert DARK.refused in panel.claims.verdicts[1].styleSheet()
@@ -168,14 +193,65 @@ def test_an_interrupted_result_can_be_gone_on_with(panel: ResultsPanel, qtbot: Q
         panel.go_on.click()
 
 
-def test_a_figure_becomes_the_scene_of_its_numbers() -> None:
-    (chart,) = scene_of((FIGURE,)).charts
-    curve, low, high, across = chart.curves
-    assert chart.y.log
-    assert list(curve.y) == [2.0, 1.0]
-    assert list(high.y) == [2.5, 3.0]
-    assert math.isnan(low.y[1]), "below zero there is nothing to draw on a logarithmic axis"
-    assert list(across.x) == [0.0, 1.0]
+def test_window_report_and_script_draw_the_same_numbers_of_a_figure(
+    panel: ResultsPanel, tmp_path: Path
+) -> None:
+    panel.show_document(DONE)
+    item = panel.figures._charts["nu"]
+    shown = {key: line.getData() for key, line in item._curves._lines.items()}
+    with print_style():
+        (axes,) = draw(FIGURE).axes
+    area = next(patch for patch in axes.patches if isinstance(patch, Polygon))
+    lines = {str(line.get_gid()): line for line in axes.lines}
+    x, y = area.get_xy()[:4].T
+    assert x.tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert y.tolist() == pytest.approx([2.5, 3.0, 3e-9, 1.5])
+    np.testing.assert_allclose(shown["#0"], np.stack([x, np.log10(y)]))
+    for name in ("$ν$", "p"):
+        line = lines[f"nu.{name.strip('$')}"]
+        at, values = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+        np.testing.assert_allclose(shown[name], np.stack([at, np.log10(values)]))
+
+    page = FigurePanel("nu", scene_of((FIGURE,)), Provenance("ν"))
+    script, numbers = save_page([page], tmp_path / "redrawn.py", FigureStyle(3.25, dpi=100))
+    with np.load(numbers, allow_pickle=False) as found:
+        np.testing.assert_array_equal(found["nu.curve 0.y"][:4], y)
+        np.testing.assert_array_equal(found["nu.ν.y"], lines["nu.ν"].get_ydata())
+    (ours,) = save_page([page], tmp_path / "ours.png", FigureStyle(3.25, dpi=100))
+    subprocess.run([sys.executable, script, tmp_path / "theirs.png"], check=True, timeout=120)
+    np.testing.assert_array_equal(imread(tmp_path / "theirs.png"), imread(ours))
+
+
+def test_a_line_that_takes_the_place_of_a_band_is_not_filled(panel: ResultsPanel) -> None:
+    panel.show_document(DONE)
+    lines = panel.figures._charts["nu"]._curves._lines
+    assert lines["#0"].opts["fillLevel"] == "enclosed"
+    bare = replace(FIGURE, lines=(PlottedLine("", (0.0, 1.0), (2.0, 1.0)),))
+    panel.show_document(replace(DONE, figures=(bare,)))
+    assert lines["#0"].opts["fillLevel"] is None
+    points = replace(FIGURE, lines=(PlottedLine("", (0.0, 1.0), (2.0, 1.0), style="points"),))
+    panel.show_document(replace(DONE, figures=(points,)))
+    panel.show_document(DONE)
+    dots = panel.figures._charts["nu"]._curves._dots
+    assert "#0" not in dots
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
+def test_boxes_and_points_are_drawn_in_both_themes(qtbot: QtBot, theme: Theme) -> None:
+    view = SceneView(theme)
+    qtbot.addWidget(view)
+    view.resize(520, 320)
+    view.show()
+    view.show_scene(scene_of((BOXES,)))
+    picture = view.grab().toImage()
+    seen = {
+        QColor(picture.pixel(x, y)).name()
+        for x in range(picture.width())
+        for y in range(picture.height())
+    }
+    assert QColor(theme.role("value")).name() in seen, "points"
+    assert QColor(theme.role("text")).name() in seen, "medians"
+    assert QColor(theme.panel).name() in seen
 
 
 def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:

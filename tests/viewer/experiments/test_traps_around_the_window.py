@@ -24,9 +24,14 @@ def traps(tmp_path_factory: pytest.TempPathFactory) -> TrapFolder:
 
 def typed(traps: TrapFolder, program: str, *words: str) -> None:
     done = subprocess.run(
-        [str(BIN / program), *words], cwd=traps.folder, env=traps.environment(),
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        [str(BIN / program), *words],
+        cwd=traps.folder,
+        env=traps.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert traps.marks == []
     assert done.returncode == 0, done.stderr
 
@@ -36,9 +41,15 @@ def test_a_window_with_its_engine_in_a_process_runs_nothing_of_the_folder(
 ) -> None:
     picture = traps.safe / "window.png"
     typed(
-        traps, "dgn-viewer", "--process", "--offscreen", "--steps", "1", "--screenshot",
+        traps,
+        "dgn-viewer",
+        "--process",
+        "--offscreen",
+        "--steps",
+        "1",
+        "--screenshot",
         str(picture),
-    )  # fmt: skip
+    )
     assert json.loads(picture.with_suffix(".json").read_text())
 
 
@@ -46,9 +57,21 @@ def test_a_window_with_its_engine_in_a_process_runs_nothing_of_the_folder(
 def test_a_run_is_trained_and_drawn_with_no_settings_of_the_folder(traps: TrapFolder) -> None:
     run, out = traps.safe / "run", traps.safe / "figure.pdf"
     typed(
-        traps, "dgn", "train", "--data", "digits", "--width", "4", "--depth", "3", "--epochs", "1",
-        "--quiet", "--out", str(run),
-    )  # fmt: skip
+        traps,
+        "dgn",
+        "train",
+        "--data",
+        "digits",
+        "--width",
+        "4",
+        "--depth",
+        "3",
+        "--epochs",
+        "1",
+        "--quiet",
+        "--out",
+        str(run),
+    )
     typed(traps, "dgn", "figure", str(run), "--panel", "training", "-o", str(out))
     assert out.stat().st_size
 

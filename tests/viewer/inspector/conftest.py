@@ -3,12 +3,7 @@
 import pytest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import (
-    Command,
-)
-from dgn_engine.protocol.events import (
-    EngineReady,
-)
+from dgn_engine.protocol.messages import Command, EngineReady
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages import run_page
 from dgn_viewer.inspector.pages.run_page import RunPage

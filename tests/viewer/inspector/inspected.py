@@ -18,15 +18,10 @@ from dgn_engine.protocol.catalogue import (
     RegimeEntry,
     Setting,
 )
-from dgn_engine.protocol.events import (
-    Event,
-    FileListed,
-    LayerInfo,
-    LayerMatch,
-    ProbeSet,
-    RunStarted,
-    TensorInfo,
-)
+from dgn_engine.protocol.files import FileListed, LayerMatch, TensorInfo
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import LayerInfo, RunStarted
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.scene.elements import Empty
 from dgn_engine.scene.panel_spec import About, PanelSpec
 from dgn_viewer.inspector.inspector_column import Inspector

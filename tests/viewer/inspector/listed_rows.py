@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 
-from dgn_engine.protocol.run_list import RunsListed
+from dgn_engine.protocol.runs import RunsListed
 from dgn_viewer.inspector.pages.run_table import COLUMNS, SORT
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 

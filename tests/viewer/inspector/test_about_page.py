@@ -9,7 +9,8 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.panels.overlap import PANEL as OVERLAP
 from dgn_engine.panels.spectrum import PANEL as SPECTRUM
 from dgn_engine.protocol.catalogue import RegimeEntry
-from dgn_engine.protocol.commands import Command, Rewire, SetValueInput, SwapRegime
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.training import Rewire, SetValueInput, SwapRegime
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.inspector.pages.about_page import AboutPage

@@ -10,27 +10,35 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
-from dgn_engine.protocol.commands import Command, CompareRun, UndoSetting
-from dgn_engine.protocol.events import ComparisonOpened, Diverged, EngineReady, Refused, UndoChanged
-from dgn_engine.protocol.run_branches import (
+from dgn_engine.protocol.branches import (
     BranchChanges,
     BranchStatus,
     CheckpointsListed,
+    CompareRun,
+    ComparisonOpened,
     HoldCheckpoint,
     ListCheckpoints,
     StartBranch,
     StopBranch,
 )
+from dgn_engine.protocol.messages import Command, EngineReady, Refused
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import (
+    ChangesListed,
+    Diverged,
+    ListedChange,
+    UndoChanged,
+    UndoMany,
+    UndoSetting,
+)
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.panel_spec import ComparedRun, View
 from dgn_engine.scene.theme import DARK
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
 from dgn_viewer.style.chosen_numbers import choose_numbers
+from tests.engine.panels.pictures import series
 from tests.viewer.inspector.inspected import CATALOGUE, STARTED
-from tests.viewer.panels.pictures import series
 
 LEFT = Qt.MouseButton.LeftButton
 CHANGES = BranchChanges(regime="FL", learning_rate=0.01)

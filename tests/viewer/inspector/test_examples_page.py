@@ -10,12 +10,12 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.probe_choice import ProbeChoice, packed
-from dgn_engine.protocol.probe_examples import ProbeExamples
+from dgn_engine.protocol.watching import ProbeExamples
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.examples_page import ExamplesPage
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
 from dgn_viewer.widgets.example_grid import ExampleGrid
-from tests.viewer.panels.pictures import run
+from tests.engine.panels.pictures import run
 
 LEFT, RIGHT = Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton
 

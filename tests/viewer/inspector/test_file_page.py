@@ -11,24 +11,22 @@ from dgn_engine.config import (
     DataConfig,
     RunConfig,
 )
-from dgn_engine.protocol.commands import (
+from dgn_engine.protocol.branches import CompareFile
+from dgn_engine.protocol.files import (
     BeginWithBiases,
     CheckNetwork,
+    CheckProgress,
     CloseFile,
-    Command,
-    CompareFile,
-    InspectFile,
-    PickTensors,
-    TakeGates,
-)
-from dgn_engine.protocol.events import (
-    EngineReady,
     FileClosed,
     FileUseCheck,
+    InspectFile,
     LayerMatch,
+    NetworkChecked,
+    PickTensors,
+    TakeGates,
     TensorInfo,
 )
-from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
+from dgn_engine.protocol.messages import Command, EngineReady
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.file_page import FilePage
 from tests.viewer.inspector.inspected import (

@@ -11,9 +11,6 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, NetConfig
-from dgn_engine.protocol.commands import Command, SayReading
-from dgn_engine.protocol.events import EngineReady, FileListed, FileUseCheck
-from dgn_engine.protocol.file_events import ReadingRefused, ReadingsFound
 from dgn_engine.protocol.file_reading import (
     ACTIVATIONS,
     FileReading,
@@ -21,6 +18,14 @@ from dgn_engine.protocol.file_reading import (
     OpenQuestion,
     Unsaid,
 )
+from dgn_engine.protocol.files import (
+    FileListed,
+    FileUseCheck,
+    ReadingRefused,
+    ReadingsFound,
+    SayReading,
+)
+from dgn_engine.protocol.messages import Command, EngineReady
 from dgn_engine.scene.reading_text import about_readings, fitting_in_words, reading_in_words
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.file_page import FilePage
@@ -55,8 +60,13 @@ def test_a_field_is_there_for_each_question_and_no_answer_is_filled_in(
     inspector: Inspector, sent: list[Command]
 ) -> None:
     every: tuple[Unsaid, ...] = (
-        "activation", "geometry", "batchnorm", "norm_eps", "order", "ignored",
-    )  # fmt: skip
+        "activation",
+        "geometry",
+        "batchnorm",
+        "norm_eps",
+        "order",
+        "ignored",
+    )
     page = page_of(inspector, listed(*every))
     assert shown(page) == set(every)
     assert all(field.value() == "" for field in page.reading.fields.values())
@@ -206,16 +216,22 @@ def test_the_network_of_the_run_is_said_and_taken_back(
         (FileReading(geometry="s1"), "no padding"),
         (FileReading(geometry="p1,max2,p1"), "padding 1, 2×2 max pooling behind convolution 1"),
         (FileReading(geometry="s2p1,p1"), "s2p1 p1"),
-        (FileReading(geometry="p1,p1,avg3s2p1"),
-         "padding 1, 3×3 average pooling of stride 2 with padding 1 behind the last"),
+        (
+            FileReading(geometry="p1,p1,avg3s2p1"),
+            "padding 1, 3×3 average pooling of stride 2 with padding 1 behind the last",
+        ),
         (FileReading(geometry="p1,adaptiveavg1"), "padding 1, average pooling to 1×1"),
         (FileReading(geometry="resnet,s1p1"), "ResNet with padding 1 first"),
-        (FileReading("relu", batchnorm="after", norm_eps=1e-5),
-         "ReLU, BatchNorm after the activation, ε 1e-5"),
-        (FileReading(order=("b", "a"), ignored=("mean", "std")),
-         "layers in the order b, a, without mean and std"),
+        (
+            FileReading("relu", batchnorm="after", norm_eps=1e-5),
+            "ReLU, BatchNorm after the activation, ε 1e-5",
+        ),
+        (
+            FileReading(order=("b", "a"), ignored=("mean", "std")),
+            "layers in the order b, a, without mean and std",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_reading_in_words(reading: FileReading, words: str) -> None:
     assert reading_in_words(reading) == words
     assert fitting_in_words(FittingReading(reading)) == words

@@ -12,19 +12,10 @@ from dgn_engine.config import (
     NetConfig,
     RunConfig,
 )
-from dgn_engine.protocol.commands import (
-    Command,
-    StartRun,
-)
-from dgn_engine.protocol.events import (
-    Refused,
-    RegimeSwapped,
-    Rewired,
-    SettingChanged,
-    Working,
-)
-from dgn_engine.protocol.run_list import RunsListed
+from dgn_engine.protocol.messages import Command, Refused, Working
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RunsListed
+from dgn_engine.protocol.training import RegimeSwapped, Rewired, SettingChanged, StartRun
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.theme import DARK
 from dgn_viewer.inspector.formula import typeset

@@ -13,8 +13,8 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import ExperimentEntry
-from dgn_engine.protocol.commands import Command, EstimateRun
-from dgn_engine.protocol.engine_events import RunEstimated
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.training import EstimateRun, RunEstimated
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.run_page import RunPage
@@ -136,9 +136,15 @@ def test_escape_and_the_arrows_bring_the_number_back(width: IntegerField) -> Non
 
 @pytest.mark.parametrize(
     ("typed", "kind"),
-    [("", "unreadable"), ("abc", "unreadable"), ("1,000", "ambiguous"), ("1", "too small"),
-     ("70000", "too large"), ("2.5", "other")],
-)  # fmt: skip
+    [
+        ("", "unreadable"),
+        ("abc", "unreadable"),
+        ("1,000", "ambiguous"),
+        ("1", "too small"),
+        ("70000", "too large"),
+        ("2.5", "other"),
+    ],
+)
 def test_each_problem_has_its_kind(width: IntegerField, typed: str, kind: str) -> None:
     problem = width._parsed(typed)[1]
     assert problem is not None

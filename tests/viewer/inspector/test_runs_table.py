@@ -15,18 +15,19 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import (
-    Command,
-    CompareRun,
+from dgn_engine.protocol.branches import CompareRun
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import (
     ContinueRun,
     DeleteRun,
     NoteRun,
     ReadCurves,
+    RecordedRun,
+    RunCurves,
+    RunsListed,
     ShowRun,
 )
-from dgn_engine.protocol.frames import Reading
-from dgn_engine.protocol.run_curves import RunCurves
-from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.scene.elements import OVERLAYS
 from dgn_engine.scene.overlaid import (
     alike,
@@ -41,20 +42,32 @@ from dgn_engine.scene.theme import LIGHT
 from dgn_engine.storage.runs.index import list_runs
 from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, words_of
 from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not
+from tests.engine.panels.pictures import LABELS, drawn
+from tests.engine.panels.pictures import run as begun
 from tests.faults import hostile_runs
 from tests.viewer.inspector.listed_rows import show_every_cell
-from tests.viewer.panels.pictures import LABELS, drawn
-from tests.viewer.panels.pictures import run as begun
 
 TITLES = [column.title for column in COLUMNS]
 
 
 def a_run(name: str, status: str = "stopped", **changes: Any) -> RecordedRun:
     run = RecordedRun(
-        folder=name, name=name, status=status, step=1200, total_steps=4500, regime="DL", net="fc",
-        data="digits", seed=0, best=0.961, touched=1000.0, resumable=True,
-        best_step=900, seconds=63.0, bytes=2_400_000,
-    )  # fmt: skip
+        folder=name,
+        name=name,
+        status=status,
+        step=1200,
+        total_steps=4500,
+        regime="DL",
+        net="fc",
+        data="digits",
+        seed=0,
+        best=0.961,
+        touched=1000.0,
+        resumable=True,
+        best_step=900,
+        seconds=63.0,
+        bytes=2_400_000,
+    )
     return dataclasses.replace(run, **changes)
 
 

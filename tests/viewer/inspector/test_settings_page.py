@@ -12,7 +12,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, SetWatchShare, StartRun
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.training import StartRun
+from dgn_engine.protocol.watching import SetWatchShare
 from dgn_engine.session.engine import Engine
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.settings_page import SettingsPage
@@ -136,8 +138,10 @@ def test_the_budget_of_a_new_run_is_that_of_the_session() -> None:
 def test_nonsense_in_the_settings_file_is_as_if_it_were_not_set(tmp_path: Path) -> None:
     settings = Settings(tmp_path / "settings.ini")
     for key, value in (
-        ("start/run", "never"), ("watching/budget", "900"), ("window/shortcuts", "[1]"),
-    ):  # fmt: skip
+        ("start/run", "never"),
+        ("watching/budget", "900"),
+        ("window/shortcuts", "[1]"),
+    ):
         settings._store.setValue(key, value)
     assert (settings.start, settings.budget, settings.shortcuts) == ("default", 0, {})
     settings._store.setValue("window/shortcuts", '{"a": 3, "b": "Ctrl+B"}')

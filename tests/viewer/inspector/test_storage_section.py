@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import ThinRuns
-from dgn_engine.protocol.run_list import RecordedRun, RunsListed
+from dgn_engine.protocol.runs import RecordedRun, RunsListed, ThinRuns
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.folder_layout import LIMITS
 from dgn_engine.storage.runs.storage_limits import StorageLimits, read_limits
@@ -88,9 +87,19 @@ def test_a_folder_that_takes_no_limits_is_said(qtbot: QtBot, tmp_path: Path) -> 
 
 def listed(size: int, limit: int = 20 * GIB) -> RunsListed:
     run = RecordedRun(
-        folder="a", name="a", status="stopped", step=1, total_steps=2, regime="DL", net="fc",
-        data="digits", seed=0, best=0.5, touched=1.0, resumable=True,
-    )  # fmt: skip
+        folder="a",
+        name="a",
+        status="stopped",
+        step=1,
+        total_steps=2,
+        regime="DL",
+        net="fc",
+        data="digits",
+        seed=0,
+        best=0.5,
+        touched=1.0,
+        resumable=True,
+    )
     return RunsListed("runs", (dataclasses.replace(run, bytes=size),), limit)
 
 

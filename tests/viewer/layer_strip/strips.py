@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.config import GatingConfig, RunConfig
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
-from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import EngineReady, Event, LayerInfo, ProbeSet, RunStarted
+from dgn_engine.protocol.messages import Command, EngineReady, Event
+from dgn_engine.protocol.training import RunStarted
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 
 REGIMES = (
@@ -15,30 +14,6 @@ REGIMES = (
     RegimeEntry("FL", "FL", "", False, soft=False, trains_feature=False, takes_gates=True),
     RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
 )
-DENSE = tuple(LayerInfo(i, f"dense {i + 1}", "dense", (64,)) for i in range(4))
-
-
-def started(
-    layers: tuple[LayerInfo, ...] = DENSE, regime: str = "DL", gating: GatingConfig | None = None
-) -> RunStarted:
-    """A run that has just begun."""
-    return RunStarted(
-        run=1,
-        config=RunConfig(gating=gating or GatingConfig()),
-        regime=regime,
-        device="cpu",
-        layers=layers,
-        wiring=tuple(range(len(layers))),
-        parameters_value=1,
-        parameters_feature=1,
-        train_examples=10,
-        test_examples=10,
-        classes=10,
-        steps_per_epoch=5,
-        total_steps=50,
-        probe_set=ProbeSet((), (), (), ""),
-        paused=False,
-    )
 
 
 def tell(strip: LayersStrip, event: Event) -> None:

@@ -11,11 +11,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, Rewire, Rotate
-from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
+from dgn_engine.protocol.messages import Command, Refused
+from dgn_engine.protocol.training import LayerInfo, RegimeSwapped, Rewire, Rewired, Rotate
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
-from tests.viewer.layer_strip.strips import shown, started, tell
+from tests.engine.views.begun_run import started
+from tests.viewer.layer_strip.strips import shown, tell
 
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 MAPS = tuple(LayerInfo(i, f"conv {i + 1}", "conv", (8, 16, 16)) for i in range(2))

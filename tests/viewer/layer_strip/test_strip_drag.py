@@ -8,12 +8,13 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, Rewire
-from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
+from dgn_engine.protocol.messages import Command, Refused
+from dgn_engine.protocol.training import LayerInfo, RegimeSwapped, Rewire, Rewired
 from dgn_engine.scene.selection import NOTHING, selected
 from dgn_engine.scene.theme import DARK
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
-from tests.viewer.layer_strip.strips import DENSE, shown, started, tell
+from tests.engine.views.begun_run import DENSE, started
+from tests.viewer.layer_strip.strips import shown, tell
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 MIXED = (

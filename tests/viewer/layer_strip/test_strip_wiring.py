@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from dgn_engine.protocol.events import LayerInfo
+from dgn_engine.protocol.training import LayerInfo
 from dgn_engine.scene.theme import DARK, LIGHT, Theme
+from dgn_engine.views.strip_state import exchanged, identity, why_not
 from dgn_viewer.layer_strip.gate_chip import chip_fill
 from dgn_viewer.layer_strip.painting import gate_colour
-from dgn_viewer.layer_strip.strip_state import exchanged, identity, why_not
 from dgn_viewer.style.stylesheet import contrast
 
 SHAPES = ((64, 32, 32), (64, 32, 32), (128, 16, 16), (256,), (64,))

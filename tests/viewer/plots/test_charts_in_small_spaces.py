@@ -169,9 +169,15 @@ def _wheel(view: SceneView, down: int) -> None:
     row = view.thumbnails()
     place = QPointF(50, 30)
     event = QWheelEvent(
-        place, row.mapToGlobal(place.toPoint()).toPointF(), QPoint(), QPoint(0, -120 * down),
-        Qt.MouseButton.NoButton, NONE, Qt.ScrollPhase.NoScrollPhase, False,
-    )  # fmt: skip
+        place,
+        row.mapToGlobal(place.toPoint()).toPointF(),
+        QPoint(),
+        QPoint(0, -120 * down),
+        Qt.MouseButton.NoButton,
+        NONE,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
     QApplication.sendEvent(row, event)
 
 

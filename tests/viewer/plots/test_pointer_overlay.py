@@ -11,8 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_viewer.plots.paced_call import FRAME_MS, TRAINING_MS
-from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.plots.scene_view import FRAME_MS, TRAINING_MS, SceneView
 
 
 def scene(seed: int = 0) -> Scene:

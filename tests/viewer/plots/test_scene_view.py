@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_viewer.garbage_collector import install_gui_garbage_collector
+from dgn_viewer.application import install_gui_garbage_collector
 from dgn_viewer.plots.scene_view import SceneView
 
 
@@ -28,9 +28,7 @@ def _curve(points: int = 100, log: bool = False) -> Chart:
     y = np.exp(x / points)
     curve = Curve("a", x, y, role="value")
     marks = (Mark(points / 2, "swap"),)
-    return Chart(
-        "c", "Curve", Axis("step"), Axis(log=log), curves=(curve,), marks=marks, column=1
-    )  # fmt: skip
+    return Chart("c", "Curve", Axis("step"), Axis(log=log), curves=(curve,), marks=marks, column=1)
 
 
 @pytest.fixture

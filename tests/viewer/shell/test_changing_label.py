@@ -9,11 +9,11 @@ from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication, QMainWindow
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.events import Running
 from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import Running
 from dgn_viewer.shell.statusbar import StatusBar
-from tests.viewer.layer_strip.strips import started
+from tests.engine.views.begun_run import started
 
 
 class Seen(QObject):

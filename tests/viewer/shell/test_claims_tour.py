@@ -11,12 +11,13 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig
 from dgn_engine.experiments import all_experiments
-from dgn_engine.protocol.commands import Command, StartRun, SwapRegime
-from dgn_engine.protocol.run_curves import TRAINING
+from dgn_engine.experiments.report.papers import PAPERS
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import TRAINING
+from dgn_engine.protocol.training import StartRun, SwapRegime
 from dgn_engine.regimes import find_regime
 from dgn_engine.scene.panel_spec import Series, View, run_key
 from dgn_engine.session.known_plug_ins import regime_entries
-from dgn_viewer.experiments.papers import PAPERS
 from dgn_viewer.shell.claims_tour import ClaimActs, tour_run
 
 MakeView = Callable[..., View]

@@ -18,7 +18,8 @@ from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMainWindow, QPus
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, NetConfig
-from dgn_engine.protocol.commands import OpenFile, Pause, Rewire, SaveWeights, SwapRegime
+from dgn_engine.protocol.files import OpenFile, SaveWeights
+from dgn_engine.protocol.training import Pause, Rewire, SwapRegime
 from dgn_engine.scene.elements import Scene
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.inspector_column import LEAST_WIDTH

@@ -14,9 +14,11 @@ from pytestqt.qtbot import QtBot
 from torch import nn
 
 from dgn_engine.figures.provenance import context_of
-from dgn_engine.protocol.commands import OpenFile, Pause, Purpose
-from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, WeightsTaken
+from dgn_engine.protocol.branches import ComparisonOpened
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.files import OpenFile, Purpose, WeightsTaken
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Measured, Pause
 from dgn_engine.scene.elements import Empty, Scene
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.run_text import short_names

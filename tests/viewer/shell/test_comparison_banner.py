@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import ComparisonOpened, ProbeSet, RunShown, RunStarted
-from dgn_engine.protocol.run_branches import BranchChanges, BranchStatus
+from dgn_engine.protocol.branches import BranchChanges, BranchStatus, ComparisonOpened
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RunShown
+from dgn_engine.protocol.training import RunStarted
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_viewer.shell.banner import ShownSteps, inspection
 
 OPENED = ComparisonOpened("second at step 40", "DL · 3 gate layers · step 40", "DL", ())
@@ -35,23 +37,27 @@ def test_only_the_branch_that_is_compared_with_can_be_stopped_there() -> None:
     ("now", "shown", "said"),
     [
         (
-            COMPARED, ShownSteps(),
+            COMPARED,
+            ShownSteps(),
             ("current run, FR-II", "second at step 40 · DL · 3 gate layers · step 40"),
         ),
         (
-            COMPARED, ShownSteps(1200, 30, "second"),
+            COMPARED,
+            ShownSteps(1200, 30, "second"),
             ("current run, FR-II · step 1,200", "second · step 30"),
         ),
         (
-            COMPARED, ShownSteps(None, 0, "this run"),
+            COMPARED,
+            ShownSteps(None, 0, "this run"),
             ("current run, FR-II", "this run · step 0"),
         ),
         (
-            SHOWN, ShownSteps(45, 60, "second"),
+            SHOWN,
+            ShownSteps(45, 60, "second"),
             ("first, FR-II, not training · step 45", "second · step 60"),
         ),
     ],
-)  # fmt: skip
+)
 def test_both_sides_are_named_with_the_step_that_is_shown(
     now: RunState, shown: ShownSteps, said: tuple[str, str]
 ) -> None:

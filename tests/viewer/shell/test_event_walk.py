@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Rewire, SetBeta, SwapRegime
+from dgn_engine.protocol.training import Rewire, SetBeta, SwapRegime
 from dgn_viewer.application import Viewer
 
 ALT = Qt.KeyboardModifier.AltModifier

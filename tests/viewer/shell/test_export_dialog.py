@@ -22,9 +22,9 @@ from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import same
 from dgn_engine.scene.panel_spec import View, all_panels
 from dgn_engine.scene.theme import DARK, LIGHT
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.notices import Notice
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.export import PanelExport, captured, write_panels
 from dgn_viewer.shell.export_dialog import ExportDialog

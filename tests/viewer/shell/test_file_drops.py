@@ -9,7 +9,9 @@ from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, CompareRun, OpenFile
+from dgn_engine.protocol.branches import CompareRun
+from dgn_engine.protocol.files import OpenFile
+from dgn_engine.protocol.messages import Command
 from dgn_engine.scene.file_use_text import USES, FileUse
 from dgn_engine.scene.theme import DARK
 from dgn_viewer.shell.file_drops import DropTarget
@@ -192,8 +194,10 @@ def test_a_closed_zone_is_neither_lit_nor_dropped_on(target: DropTarget, tmp_pat
     (tmp_path / "run.json").write_text("{}", encoding="utf-8")
     enter(window_of(target), files(tmp_path))
     overlay = target.overlay
-    found = {use.purpose: overlay.purpose_at(overlay.room_of(use.purpose).center().toPoint())
-             for use in USES}  # fmt: skip
+    found = {
+        use.purpose: overlay.purpose_at(overlay.room_of(use.purpose).center().toPoint())
+        for use in USES
+    }
     assert found == {"gates": "", "weights": "", "compare": "compare", "network": ""}
     overlay.light(overlay.room_of("gates").center().toPoint())
     assert overlay.lit == ""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 from PySide6.QtTest import QTest
@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.theme import DARK, LIGHT
+from dgn_engine.text.documents import PARTS
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.shell.help_window import GUIDE, Heading, HelpWindow, as_text, documents, headings
@@ -118,12 +119,17 @@ def test_pictures_are_captions_and_formulas_code() -> None:
     assert as_text(text) == "A\n\n*(The window)*\n\n```\n\\nu = 1\n```\n\nB\n"
 
 
-def test_every_document_that_the_guide_links_to_is_shipped() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    for source, place in shipped.items():
-        assert (ROOT / source).is_file()
-        assert place == f"dgn_resources/{source}"
+def test_every_document_for_users_and_every_one_that_the_guide_links_to_is_shipped() -> None:
+    shipped = {
+        Path(file.relative_path).as_posix(): Path(file.distribution_path).as_posix()
+        for file in WheelBuilder(str(ROOT)).recurse_selected_project_files()
+        if file.relative_path.startswith("docs")
+    }
+    assert all(place == f"dgn_resources/{source}" for source, place in shipped.items())
+    assert not [source for source in shipped if not source.endswith(".md")]
+    for folder in PARTS:
+        for page in (ROOT / "docs" / folder).glob("*.md"):
+            assert page.relative_to(ROOT).as_posix() in shipped
     pages = [ROOT / "docs" / GUIDE, *(ROOT / "docs" / "guide").glob("*.md")]
     linked = {
         (page.parent / link).resolve().relative_to(ROOT).as_posix()

@@ -23,14 +23,15 @@ from pytestqt.qtbot import QtBot
 from safetensors.numpy import save_file
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.protocol.commands import OpenFile, ReadCurves, ShowRun
+from dgn_engine.protocol.files import OpenFile
+from dgn_engine.protocol.runs import ReadCurves, ShowRun
 from dgn_engine.scene.typeset import html, literal, plain, runs
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
+from dgn_engine.views.event_notices import Notice, NoticeButton
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.reading_section import ReadingSection
 from dgn_viewer.inspector.pages.runs_page import RunsPage
-from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.shell.recent_files import RecentFiles
 from dgn_viewer.style.stylesheet import plain_tip, tip
 from dgn_viewer.widgets.elided_label import ElidedLabel

@@ -11,7 +11,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import SaveWeights
+from dgn_engine.protocol.files import SaveWeights
 from dgn_engine.scene.elements import Scene
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage

@@ -9,11 +9,12 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, Watch
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.watching import Watch
 from dgn_engine.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
 from dgn_engine.scene.elements import Scene
+from dgn_engine.views.layout_presets import PRESETS, outline
 from dgn_viewer.application import Viewer
-from dgn_viewer.docks.layout_presets import PRESETS, outline
 from dgn_viewer.plots.scene_view import SceneView
 
 SIZES = ((1024, 700), (1280, 800), (1440, 900))

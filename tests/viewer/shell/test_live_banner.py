@@ -8,8 +8,10 @@ import pytest
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import ProbeSet, RunShown, RunStarted
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RunShown
+from dgn_engine.protocol.training import RunStarted
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_viewer.__main__ import _check, parser
 from dgn_viewer.shell.banner import recording
 
@@ -17,9 +19,17 @@ from dgn_viewer.shell.banner import recording
 def state(shown: RunShown, watched: str = "") -> RunState:
     sizes = (0, 0, 0, 0, 2, 0, 0)
     started = RunStarted(
-        1, RunConfig(), "ReLU", "cpu", (), (), *sizes, ProbeSet((), (), (), ""), True,
+        1,
+        RunConfig(),
+        "ReLU",
+        "cpu",
+        (),
+        (),
+        *sizes,
+        ProbeSet((), (), (), ""),
+        True,
         watched=watched,
-    )  # fmt: skip
+    )
     return RunState().after(started).after(shown)
 
 

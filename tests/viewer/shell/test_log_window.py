@@ -12,8 +12,9 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.storage.program_log import RotatingLog, log_path, program_log
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer import __main__ as program
-from dgn_viewer.notices import Notice, Notices
+from dgn_viewer.notices import Notices
 from dgn_viewer.shell.log_window import LogWindow
 
 

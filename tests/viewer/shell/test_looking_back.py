@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Rewire, SetLearningRate, SwapRegime, Undo
+from dgn_engine.protocol.training import Rewire, SetLearningRate, SwapRegime, Undo
 from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_viewer.application import Viewer

@@ -16,8 +16,8 @@ from pytestqt.qtbot import QtBot
 from torch import nn
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.commands import StartRun
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.training import StartRun
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.window import Window

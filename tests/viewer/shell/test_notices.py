@@ -11,29 +11,28 @@ from PySide6.QtGui import QCursor, QGuiApplication
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.change_list import ChangesListed, ListedChange
-from dgn_engine.protocol.events import (
-    Failed,
+from dgn_engine.protocol.files import WeightsSaved, WeightsTaken
+from dgn_engine.protocol.messages import Failed, Refused
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RecordingPaused, RecordingResumed
+from dgn_engine.protocol.training import (
+    ChangesListed,
+    ListedChange,
     Measured,
     Paused,
-    RecordingPaused,
-    RecordingResumed,
-    Refused,
     RegimeSwapped,
     SettingChanged,
     UndoChanged,
-    WeightsSaved,
-    WeightsTaken,
 )
-from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.theme import DARK
-from dgn_viewer.notices import Notice, NoticeButton, Notices, refusal_in_words
+from dgn_engine.views.event_notices import Notice, NoticeButton, refusal_in_words
+from dgn_viewer.notices import Notices
 from dgn_viewer.shell import notice_line
 from dgn_viewer.shell.banner import QuestionRow
 from dgn_viewer.shell.notice_line import NoticeLine
 from dgn_viewer.shell.notice_list import NoticeList
 from dgn_viewer.shell.statusbar import StatusBar
-from tests.viewer.layer_strip.strips import started
+from tests.engine.views.begun_run import started
 
 BEGUN = started()
 SWAP = RegimeSwapped(120, "DL", "FL", ("value weights",), (), (), ())

@@ -18,14 +18,9 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.data import load_examples
-from dgn_engine.protocol.commands import (
-    Advance,
-    CloseComparison,
-    CompareRun,
-    ProbeRequest,
-    StartRun,
-    Watch,
-)
+from dgn_engine.protocol.branches import CloseComparison, CompareRun
+from dgn_engine.protocol.training import Advance, StartRun
+from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.scene.elements import Scene
 from dgn_engine.session.comparison import network_at
 from dgn_engine.session.engine import Engine
@@ -114,13 +109,16 @@ class Pairs:
                 recorded(self.other, 10),
             ),
             "recorded run": lambda: (
-                CompareRun(str(self.other)), "", network_gates(self.other, None, self.x),
+                CompareRun(str(self.other)),
+                "",
+                network_gates(self.other, None, self.x),
             ),
             "branch": lambda: (
-                CompareRun(str(self.branch)), "FR-II from step",
+                CompareRun(str(self.branch)),
+                "FR-II from step",
                 network_gates(self.branch, None, self.x),
             ),
-        }[kind]()  # fmt: skip
+        }[kind]()
         self.window.send(command)
         return name, gates
 

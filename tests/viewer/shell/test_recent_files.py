@@ -12,8 +12,9 @@ from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import RunContinued, RunShown, SessionSaved
+from dgn_engine.protocol.files import OpenFile
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import OpenSession, RunContinued, RunShown, SessionSaved, ShowRun
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.settings import RecentItem, Settings
@@ -30,7 +31,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def test_the_last_ten_are_kept_once_each_and_over_a_restart(
-    qtbot: QtBot, settings: Settings, sent: list[do.Command], tmp_path: Path
+    qtbot: QtBot, settings: Settings, sent: list[Command], tmp_path: Path
 ) -> None:
     configured: list[Path] = []
     recent = RecentFiles(settings, sent.append, configured.append)
@@ -39,9 +40,9 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     recent.add("checkpoint", "/models/7.pt")
     recent.on_event(SessionSaved(3, "/x/a.dgn"))
     recent.on_event(RunContinued(3, "", "/runs/b"))
-    recent.on_command(do.OpenSession("/x/c.dgn"))
+    recent.on_command(OpenSession("/x/c.dgn"))
     recent.on_event(RunShown("c", "stopped", 3, "c.dgn"))
-    recent.on_command(do.ShowRun("/runs/d"))
+    recent.on_command(ShowRun("/runs/d"))
     recent.on_event(RunShown("d", "stopped", 3))
     assert [Path(item.path).name for item in recent.items[:5]] == [
         "d",
@@ -57,9 +58,12 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     for place in range(5):
         again.open(place)
     assert sent == [
-        do.ShowRun("/runs/d"), do.OpenSession("/x/c.dgn"), do.ShowRun("/runs/b"),
-        do.OpenSession("/x/a.dgn"), do.OpenFile("/models/7.pt"),
-    ]  # fmt: skip
+        ShowRun("/runs/d"),
+        OpenSession("/x/c.dgn"),
+        ShowRun("/runs/b"),
+        OpenSession("/x/a.dgn"),
+        OpenFile("/models/7.pt"),
+    ]
     again.open(99)
     assert not configured
 
@@ -76,7 +80,7 @@ def test_a_missing_file_says_so_and_cannot_be_chosen(
     viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     window = viewer.window
-    window.send(do.OpenFile(str(saved_weights)))
+    window.send(OpenFile(str(saved_weights)))
     qtbot.waitUntil(lambda: bool(window.recent.items))
     menus = [action.menu() for action in window.menuBar().actions()]
     file = next(menu for menu in menus if isinstance(menu, QMenu) and menu.title() == "File")

@@ -13,9 +13,8 @@ import numpy as np
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import NoteRun, Pause, SwapRegime
-from dgn_engine.protocol.events import RunShown
-from dgn_engine.protocol.run_list import RecordedRun, RunsListed
+from dgn_engine.protocol.runs import NoteRun, RecordedRun, RunShown, RunsListed
+from dgn_engine.protocol.training import Pause, SwapRegime
 from dgn_engine.scene.elements import Scene
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -256,9 +255,19 @@ def listed(*runs: RecordedRun) -> RunsListed:
 
 def a_run(name: str, status: str, **changes: Any) -> RecordedRun:
     run = RecordedRun(
-        folder=name, name=name, status=status, step=1200, total_steps=4500, regime="DL", net="fc",
-        data="digits", seed=0, best=0.961, touched=1000.0, resumable=True,
-    )  # fmt: skip
+        folder=name,
+        name=name,
+        status=status,
+        step=1200,
+        total_steps=4500,
+        regime="DL",
+        net="fc",
+        data="digits",
+        seed=0,
+        best=0.961,
+        touched=1000.0,
+        resumable=True,
+    )
     return dataclasses.replace(run, **changes)
 
 

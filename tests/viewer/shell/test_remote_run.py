@@ -16,13 +16,14 @@ from pytestqt.qtbot import QtBot
 
 import dgn_engine as dgn
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import Command, ShowRun
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.storage.remote import LOCAL, VERSION_HEADER
 from dgn_engine.storage.remote.run_server import RunServer
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.views.event_notices import Notice
 from dgn_viewer.__main__ import _check, parser
 from dgn_viewer.application import Viewer
-from dgn_viewer.notices import Notice
 from dgn_viewer.shell.remote_dialog import RemoteDialog
 from dgn_viewer.shell.remote_run import RemoteRun
 from tests.engine.attachment.loops import examples, mlp, train

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine import cli
 from dgn_engine.figures import export_values
-from dgn_engine.protocol.commands import ShowRun
+from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.storage.runs.folder_layout import FRAMES, frame_key
 from dgn_viewer.application import Viewer
 from dgn_viewer.shell.animation_dialog import AnimationDialog

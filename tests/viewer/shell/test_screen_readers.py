@@ -80,8 +80,15 @@ def test_a_chip_is_moved_with_the_keyboard_alone(viewer: Viewer, qtbot: QtBot) -
 def charts() -> tuple[Chart, ...]:
     steps = np.array([0, 617, 1234])
     curve = Curve("test", steps, np.array([11.0, 97.04, 96.0]))
-    matrix = Matrix("active", np.array([[1.0, 0.25], [0.25, np.nan]]), "sequential", 0.0, 1.0,
-                    row_name="example", column_name="example")  # fmt: skip
+    matrix = Matrix(
+        "active",
+        np.array([[1.0, 0.25], [0.25, np.nan]]),
+        "sequential",
+        0.0,
+        1.0,
+        row_name="example",
+        column_name="example",
+    )
     return (
         Chart("accuracy", "Accuracy, %", Axis(label="step"), Axis(), curves=(curve,)),
         Chart("active", "Active $Λ$", Axis(), Axis(), matrix=matrix),

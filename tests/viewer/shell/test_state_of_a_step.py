@@ -11,26 +11,38 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import GatingConfig
-from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
-from dgn_engine.protocol.change_list import UndoMany
-from dgn_engine.protocol.commands import GoBack
-from dgn_engine.protocol.events import (
-    EngineReady,
-    Event,
-    HistoryReplayed,
-    ProbeSetChanged,
+from dgn_engine.protocol.files import SaveWeights, TakeGates, TakeWeights
+from dgn_engine.protocol.messages import Command, EngineReady, Event, Shutdown
+from dgn_engine.protocol.run_state import RunChanges, RunState
+from dgn_engine.protocol.runs import HistoryReplayed
+from dgn_engine.protocol.training import (
+    Change,
+    GoBack,
+    Pause,
+    Redo,
     RegimeSwapped,
+    Resume,
+    Rewire,
     Rewired,
+    Rotate,
+    SetBeta,
+    SetLearningRate,
+    SetPace,
     SettingChanged,
+    SetValueInput,
+    SwapRegime,
+    Undo,
+    UndoMany,
+    UndoSetting,
 )
-from dgn_engine.protocol.run_state import Change, RunChanges, RunState
+from dgn_engine.protocol.watching import ProbeSetChanged, SetProbeExamples, Watch
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from dgn_viewer.shell.toolbar import RunToolbar
-from tests.viewer.layer_strip.strips import started
-from tests.viewer.timeline.past_frames import frame
+from tests.engine.views.begun_run import started
+from tests.engine.views.past_frames import frame
 
 REGIMES = ("DL", "FL", "FR-II", "ReLU")
 CATALOGUE = Catalogue(
@@ -38,8 +50,11 @@ CATALOGUE = Catalogue(
         RegimeEntry(name, name, name, name == "ReLU", name == "DL", name in ("DL", "ReLU"))
         for name in REGIMES
     ),
-    (), (), (), ("cpu",),
-)  # fmt: skip
+    (),
+    (),
+    (),
+    ("cpu",),
+)
 BEGAN = started(gating=GatingConfig(gates_from=""))
 LAST = 60
 
@@ -54,8 +69,10 @@ class Bars:
         self.strip.show_state(state, past)
         self.toolbar.show_state(state, past)
         strip, bar = self.strip, self.toolbar
-        chips = [(chip._content.note, chip._content.turn, chip._content.wired)
-                 for chip in strip.canvas.chips]  # fmt: skip
+        chips = [
+            (chip._content.note, chip._content.turn, chip._content.wired)
+            for chip in strip.canvas.chips
+        ]
         return (
             strip.headline,
             strip.canvas.shown_order,
@@ -70,7 +87,7 @@ class Bars:
 
 
 @pytest.fixture
-def bars(qtbot: QtBot, sent: list[do.Command]) -> Bars:
+def bars(qtbot: QtBot, sent: list[Command]) -> Bars:
     found = Bars(LayersStrip(sent.append), RunToolbar(sent.append))
     for part in (found.strip, found.toolbar):
         qtbot.addWidget(part)
@@ -88,9 +105,12 @@ def drawn_changes(draws: np.random.Generator) -> list[Change]:
         order = tuple(draws.permutation(4).tolist())
         turns = tuple(draws.integers(-3, 4, size=4).tolist())
         dials = SettingChanged(
-            step, float(draws.choice([1e-3, 0.5])), float(draws.choice([2.0, 4.0])),
-            ("image", "ones")[int(draws.integers(2))], float(draws.choice([0.0, 50.0])),
-        )  # fmt: skip
+            step,
+            float(draws.choice([1e-3, 0.5])),
+            float(draws.choice([2.0, 4.0])),
+            ("image", "ones")[int(draws.integers(2))],
+            float(draws.choice([0.0, 50.0])),
+        )
         regime = str(draws.choice(REGIMES))
         source = "resnet18.pth" if regime == "FL" else ""
         swap = RegimeSwapped(step, state.regime, regime, (), (), (), (), source, 7)
@@ -127,9 +147,12 @@ def test_every_step_shows_what_was_shown_live_then(bars: Bars, seed: int, resume
     on: list[Event] = [EngineReady(CATALOGUE, "2.13"), BEGAN, *changes]
     if resumed:  # the run that goes on says how it is now, its log how it began
         on[1] = replace(
-            BEGAN, regime=now.regime, wiring=now.wiring, rotation=now.rotation,
+            BEGAN,
+            regime=now.regime,
+            wiring=now.wiring,
+            rotation=now.rotation,
             parameters_feature=now.parameters_feature,
-        )  # fmt: skip
+        )
     for event in on:
         history.on_event(event)
     if resumed:
@@ -164,7 +187,7 @@ def test_a_frame_from_before_a_change_at_its_step_has_the_state_before_it() -> N
 
 
 def test_the_past_cannot_be_changed_and_a_click_on_it_offers_live(
-    bars: Bars, sent: list[do.Command]
+    bars: Bars, sent: list[Command]
 ) -> None:
     state = RunState(catalogue=CATALOGUE).after(BEGAN)
     strip, toolbar = bars.strip, bars.toolbar
@@ -187,10 +210,22 @@ def test_the_past_cannot_be_changed_and_a_click_on_it_offers_live(
 
 def test_what_changes_the_run_is_what_can_be_undone_and_its_undo() -> None:
     changing = (
-        do.SwapRegime("DL"), do.Rewire((0,)), do.Rotate((1,)), do.SetBeta(1.0), do.TakeGates(1),
-        do.SetLearningRate(0.1), do.SetValueInput("ones"), do.SetPace(1.0), do.TakeWeights(1),
-        do.Undo(), do.Redo(), do.UndoSetting(), UndoMany(2), GoBack(), do.SetProbeExamples(3),
-    )  # fmt: skip
+        SwapRegime("DL"),
+        Rewire((0,)),
+        Rotate((1,)),
+        SetBeta(1.0),
+        TakeGates(1),
+        SetLearningRate(0.1),
+        SetValueInput("ones"),
+        SetPace(1.0),
+        TakeWeights(1),
+        Undo(),
+        Redo(),
+        UndoSetting(),
+        UndoMany(2),
+        GoBack(),
+        SetProbeExamples(3),
+    )
     assert all(command.changes_run for command in changing)
-    others = (do.Resume(), do.Pause(), do.Watch(()), do.SaveWeights("x"), do.Shutdown())
+    others = (Resume(), Pause(), Watch(()), SaveWeights("x"), Shutdown())
     assert not any(command.changes_run for command in others)

@@ -8,24 +8,28 @@ import pytest
 from PySide6.QtWidgets import QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent, StepsNotCaptured
-from dgn_engine.protocol.events import (
-    Diverged,
+from dgn_engine.protocol.frames import Frame, Watching
+from dgn_engine.protocol.messages import (
+    EngineAnswered,
     EngineReady,
+    EngineSilent,
     Event,
-    Finished,
-    Paused,
     Refused,
-    RegimeSwapped,
-    Running,
-    RunShown,
     Stopped,
     Working,
 )
-from dgn_engine.protocol.frames import Frame, Watching
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RunShown
+from dgn_engine.protocol.training import (
+    Diverged,
+    Finished,
+    Paused,
+    RegimeSwapped,
+    Running,
+    StepsNotCaptured,
+)
 from dgn_viewer.shell.statusbar import StatusBar
-from tests.viewer.layer_strip.strips import started
+from tests.engine.views.begun_run import started
 
 READY = EngineReady(None, "")  # type: ignore[arg-type]
 BEGUN = started()

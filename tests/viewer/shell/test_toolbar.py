@@ -9,24 +9,19 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
-from dgn_engine.protocol.commands import (
-    Command,
+from dgn_engine.protocol.messages import Command, EngineReady, Event, Refused
+from dgn_engine.protocol.training import (
+    LayerInfo,
+    RegimeSwapped,
+    RunStarted,
     SetBeta,
     SetLearningRate,
     SetPace,
+    SettingChanged,
     SetValueInput,
     SwapRegime,
 )
-from dgn_engine.protocol.events import (
-    EngineReady,
-    Event,
-    LayerInfo,
-    ProbeSet,
-    Refused,
-    RegimeSwapped,
-    RunStarted,
-    SettingChanged,
-)
+from dgn_engine.protocol.watching import ProbeSet
 from dgn_engine.text.written_numbers import number
 from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.style.stylesheet import stylesheet

@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.events import RegimeSwapped, Rewired
+from dgn_engine.protocol.training import RegimeSwapped, Rewired
 from dgn_engine.scene.theme import DARK
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage

@@ -10,21 +10,17 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol.commands import (
+from dgn_engine.protocol.files import FileListed, InspectFile, OpenFile, SaveWeights, TakeGates
+from dgn_engine.protocol.runs import ShowRun
+from dgn_engine.protocol.training import (
     Advance,
-    InspectFile,
-    OpenFile,
     Pause,
     Reset,
-    SaveWeights,
     SetLearningRate,
-    ShowRun,
     StartRun,
     SwapRegime,
-    TakeGates,
     Undo,
 )
-from dgn_engine.protocol.events import FileListed
 from dgn_engine.scene.elements import Empty, Scene
 from dgn_viewer.application import Viewer
 from dgn_viewer.window import Window

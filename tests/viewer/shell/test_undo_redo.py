@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Rewire, SetLearningRate
+from dgn_engine.protocol.training import Rewire, SetLearningRate
 from dgn_viewer.application import Viewer
 from tests.viewer.gestures import LEFT, opened_file
 

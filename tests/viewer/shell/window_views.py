@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtWidgets import QApplication, QDialog, QWidget
 
-from dgn_viewer.docks.layout_presets import PRESETS
+from dgn_engine.views.layout_presets import PRESETS
 from dgn_viewer.shell.tour import TourStep
 from dgn_viewer.window import Window
 

@@ -10,14 +10,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.change_list import ChangesListed, ListedChange
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import ChangesListed, ListedChange
 from dgn_engine.scene.number_style import NUMBERS
 from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
+from dgn_viewer.shell.statusbar import ChangingLabel
 from dgn_viewer.style.chosen_numbers import choose_numbers
 from dgn_viewer.style.stylesheet import plain_tip, tip
-from dgn_viewer.widgets.changing_label import ChangingLabel
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button
 

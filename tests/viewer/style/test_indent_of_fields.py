@@ -37,8 +37,11 @@ def test_the_text_of_every_kind_of_field_begins_at_the_same_x(
         window = QWidget()
         qtbot.addWidget(window)
         line, listed, origin, number = (
-            QLineEdit(TEXT), ListField("list", ""), OriginField(), NumberField(0.0, 10.0)
-        )  # fmt: skip
+            QLineEdit(TEXT),
+            ListField("list", ""),
+            OriginField(),
+            NumberField(0.0, 10.0),
+        )
         listed.setText(TEXT)
         origin.setEditText(TEXT)
         number.lineEdit().setText(TEXT)

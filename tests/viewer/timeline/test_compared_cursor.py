@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, CompareRun
-from dgn_engine.protocol.compared_frames import ComparedFrames, CompareHeld
+from dgn_engine.protocol.branches import ComparedFrames, CompareHeld, CompareRun
+from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.panel_spec import View
 from dgn_engine.storage.runs.held_frames import HeldFrames
@@ -15,7 +15,7 @@ from dgn_engine.views.frame_source import Source
 from dgn_engine.views.history import History
 from dgn_viewer.timeline.compared_cursor import ComparedCursor, compare_with_step
 from dgn_viewer.timeline.step_cursor import StepCursor
-from tests.viewer.timeline.past_frames import frame
+from tests.engine.views.past_frames import frame
 
 
 def test_steps_of_an_unrecorded_run_are_shown_as_b(

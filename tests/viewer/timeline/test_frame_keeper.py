@@ -10,14 +10,15 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.events import Event, Paused, RegimeSwapped
-from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import FramesRecorded
+from dgn_engine.protocol.training import Paused, RegimeSwapped
 from dgn_engine.views.history import History
 from dgn_viewer.timeline import frame_keeper
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.time_bar import TimeBar
-from tests.viewer.layer_strip.strips import started
-from tests.viewer.timeline.past_frames import frame, record
+from tests.engine.views.begun_run import started
+from tests.engine.views.past_frames import frame, record
 
 
 class Desk:

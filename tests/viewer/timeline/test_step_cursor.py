@@ -12,16 +12,15 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.events import RecordingMended
-from dgn_engine.protocol.past_events import FramesRecorded
+from dgn_engine.protocol.runs import FramesRecorded, RecordingMended
 from dgn_engine.scene.elements import Mark
 from dgn_engine.views.history import History
 from dgn_viewer.timeline.past_reader import _moved
 from dgn_viewer.timeline.step_cursor import StepCursor
 from dgn_viewer.timeline.step_slider import StepSlider
 from dgn_viewer.timeline.time_bar import TimeBar
-from tests.viewer.layer_strip.strips import started
-from tests.viewer.timeline.past_frames import frame, record
+from tests.engine.views.begun_run import started
+from tests.engine.views.past_frames import frame, record
 
 STEPS = (0, 10, 20, 40)
 
@@ -243,9 +242,13 @@ def test_a_drag_with_shift_chooses_steps_and_a_click_with_it_none(desk: Desk, qt
     QTest.mousePress(slider, left, shift, places[0])
     QTest.mouseMove(slider, places[1])
     drag = QMouseEvent(
-        QEvent.Type.MouseMove, places[1].toPointF(), slider.mapToGlobal(places[1]).toPointF(),
-        left, left, shift,
-    )  # fmt: skip
+        QEvent.Type.MouseMove,
+        places[1].toPointF(),
+        slider.mapToGlobal(places[1]).toPointF(),
+        left,
+        left,
+        shift,
+    )
     slider.mouseMoveEvent(drag)
     QTest.mouseRelease(slider, left, shift, places[1])
     assert desk.cursor.reach == (10, 40)

@@ -9,7 +9,7 @@ from functools import partial
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QWidget
 
-from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.messages import Command
 from dgn_engine.scene.panel_spec import PanelSpec, Trial, View
 from dgn_engine.scene.theme import Theme
 from dgn_engine.scene.typeset import html

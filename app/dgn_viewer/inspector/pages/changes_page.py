@@ -7,10 +7,9 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QListWidget, QListWidgetItem
 
-from dgn_engine.protocol.change_list import ChangesListed, ListedChange, UndoMany
-from dgn_engine.protocol.commands import Command, UndoSetting
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import ChangesListed, ListedChange, UndoMany, UndoSetting
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.style.stylesheet import tip
@@ -54,9 +53,15 @@ class ChangesPage(QFrame):
         self._listed: ChangesListed | None = None
         self._diverged = False
         column(
-            self.nothing, (self.list, 1), row(self.back, 1), row(self.only, 1), self.about,
-            into=self, margins=(16, 8, 16, 12), spacing=8,
-        )  # fmt: skip
+            self.nothing,
+            (self.list, 1),
+            row(self.back, 1),
+            row(self.only, 1),
+            self.about,
+            into=self,
+            margins=(16, 8, 16, 12),
+            spacing=8,
+        )
         self._fill()
 
     def on_event(self, event: Event, state: RunState) -> None:

@@ -10,16 +10,16 @@ from PySide6.QtWidgets import QApplication, QFrame, QLineEdit
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.choices import ValueInput
-from dgn_engine.protocol.commands import Command, CompareRun
-from dgn_engine.protocol.events import Event, Refused
-from dgn_engine.protocol.run_branches import (
+from dgn_engine.protocol.branches import (
     BranchChanges,
     BranchStatus,
+    CompareRun,
     HoldCheckpoint,
     ListCheckpoints,
     StartBranch,
     StopBranch,
 )
+from dgn_engine.protocol.messages import Command, Event, Refused
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.differences import differences
 from dgn_engine.scene.panel_spec import View
@@ -36,8 +36,11 @@ from dgn_viewer.widgets.message_line import MessageLine
 RENEW = 500  # milliseconds between two looks at the numbers, while the page is seen
 LIST = 4  # looks at the numbers for each look at the checkpoints, which come and go
 _INPUTS: tuple[tuple[str, str], ...] = (
-    ("", "as it is"), ("image", "image"), ("ones", "ones"), ("random", "random"),
-)  # fmt: skip
+    ("", "as it is"),
+    ("image", "image"),
+    ("ones", "ones"),
+    ("random", "random"),
+)
 _NONE = (
     "Nothing is compared. Train a branch, drop a checkpoint or a recorded run on 'Compare', or "
     "choose a step of this run."
@@ -230,10 +233,17 @@ class ComparePage(QFrame):
         form.add("gate layers", self.order, "Which gate layer each value layer uses, from 1")
         form.add("value input", self.value_input)
         form.add("learning rate", self.rate)
-        form.add("seed", self.seed, "Of the order of the batches and of all that is drawn from "
-                 "there on; the probe examples stay the same")  # fmt: skip
-        form.add("pace", self.pace, "Steps a second of the branch: no more than the run is set to, "
-                 "or as many as it can")  # fmt: skip
+        form.add(
+            "seed",
+            self.seed,
+            "Of the order of the batches and of all that is drawn from "
+            "there on; the probe examples stay the same",
+        )
+        form.add(
+            "pace",
+            self.pace,
+            "Steps a second of the branch: no more than the run is set to, or as many as it can",
+        )
         self.origin.moved.connect(self._show_step)
         buttons = row(self.start, self.stop, 1, spacing=8)
         # A row each, so that they fit the narrowest column.

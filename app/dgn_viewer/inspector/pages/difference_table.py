@@ -48,8 +48,11 @@ class DifferenceTable(QTableWidget):
         if found == self._shown:
             return
         self._shown = found
-        groups = ((_SETTINGS, found.settings), ("Scores", found.scores),
-                  ("Kernels and gates", found.scalars))  # fmt: skip
+        groups = (
+            (_SETTINGS, found.settings),
+            ("Scores", found.scores),
+            ("Kernels and gates", found.scalars),
+        )
         self.clearSpans()
         self.setRowCount(0)
         for title, group in groups:

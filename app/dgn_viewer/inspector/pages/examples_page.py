@@ -21,16 +21,17 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import Event, RunStarted
+from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.probe_choice import ProbeChoice, packed, unpacked
-from dgn_engine.protocol.probe_commands import (
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import RunStarted
+from dgn_engine.protocol.watching import (
     ChooseMisclassified,
     ChooseProbeSet,
+    ExamplesListed,
     ListExamples,
+    ProbeExamples,
 )
-from dgn_engine.protocol.probe_examples import ExamplesListed, ProbeExamples
-from dgn_engine.protocol.run_state import RunState
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.drawing_canvas import DrawingCanvas
@@ -262,10 +263,16 @@ class ExamplesPage(QFrame):
                 return
 
     def _lay_out(self) -> None:
-        again = push_button("Balanced set", partial(self._choose, ProbeChoice()),
-                            about="As many of each class, chosen by the seed")  # fmt: skip
-        wrong = push_button("Misclassified now", lambda: self._send(ChooseMisclassified()),
-                            about="Training examples that the network gets wrong now")  # fmt: skip
+        again = push_button(
+            "Balanced set",
+            partial(self._choose, ProbeChoice()),
+            about="As many of each class, chosen by the seed",
+        )
+        wrong = push_button(
+            "Misclassified now",
+            lambda: self._send(ChooseMisclassified()),
+            about="Training examples that the network gets wrong now",
+        )
         grid = QGridLayout(self._class_place)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(4)

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 
 from dgn_engine.config import MOST_SEED
 from dgn_engine.errors import UserError
+from dgn_engine.experiments.report.reproduce_request import ReproduceRequest
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section

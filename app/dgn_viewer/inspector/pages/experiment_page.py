@@ -11,9 +11,9 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.errors import UserError
+from dgn_engine.experiments.report.reproduce_request import ReproduceRequest
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.scene.theme import Theme
-from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 from dgn_viewer.inspector.pages.experiment_advanced import ExperimentAdvanced
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section

@@ -15,16 +15,27 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.config import DataConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.branches import CompareFile
 from dgn_engine.protocol.catalogue import DataEntry
-from dgn_engine.protocol.events import Event, FileListed, FileUseCheck
-from dgn_engine.protocol.file_events import (
+from dgn_engine.protocol.file_reading import FileReading, FittingReading
+from dgn_engine.protocol.files import (
+    BeginWithBiases,
+    CheckNetwork,
     CheckProgress,
+    CloseFile,
+    FileListed,
+    FileUseCheck,
+    InspectFile,
     NetworkChecked,
+    PickTensors,
+    Purpose,
     ReadingRefused,
     ReadingsFound,
+    SayReading,
+    TakeGates,
+    TakeWeights,
 )
-from dgn_engine.protocol.file_reading import FileReading, FittingReading
+from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.scene.file_use_text import USES, first_use, offer_of
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.loading_acts import acts_of_loading
@@ -49,7 +60,7 @@ class FilePage(QWidget):
 
     def __init__(
         self,
-        send: Callable[[do.Command], None],
+        send: Callable[[Command], None],
         listed: FileListed,
         theme: Theme,
         data: Sequence[DataEntry] = (),
@@ -94,10 +105,10 @@ class FilePage(QWidget):
         self.choose(first_use(listed))
 
     @property
-    def purpose(self) -> do.Purpose:
+    def purpose(self) -> Purpose:
         return next(use.purpose for use in USES if self.uses[use.purpose].isChecked())
 
-    def choose(self, purpose: do.Purpose) -> None:
+    def choose(self, purpose: Purpose) -> None:
         """As if its button were pressed."""
         self.uses[purpose].setChecked(True)
 
@@ -127,7 +138,7 @@ class FilePage(QWidget):
 
     def leave(self) -> None:
         """Have the engine forget the file; the page goes when it has."""
-        self._send(do.CloseFile(self.listed.ticket))
+        self._send(CloseFile(self.listed.ticket))
 
     def set_theme(self, theme: Theme) -> None:
         self.table.set_theme(theme)
@@ -146,7 +157,7 @@ class FilePage(QWidget):
         if data is None or data != self._asked:
             self._asked, self._answer = data, None
             if data is not None:
-                self._send(do.CheckNetwork(self.listed.ticket, data))
+                self._send(CheckNetwork(self.listed.ticket, data))
         self._show()
 
     def _offer(self) -> FileUseCheck:
@@ -215,31 +226,31 @@ class FilePage(QWidget):
         elif twice:
             self._say(f"{twice} is picked for two layers.", False)
         else:
-            self._send(do.PickTensors(self.listed.ticket, names))
+            self._send(PickTensors(self.listed.ticket, names))
         self.go.setEnabled(False)  # until the engine has matched them
 
     def _say_reading(self, reading: FileReading) -> None:
-        self._send(do.SayReading(self.listed.ticket, reading))
+        self._send(SayReading(self.listed.ticket, reading))
         self.go.setEnabled(False)  # until the engine has read it so
 
     def _ask(self) -> None:
         ticket = self.listed.ticket
         match self.purpose:
             case "gates":
-                self._send(do.TakeGates(ticket, restart_value=self.restart_value.isChecked()))
+                self._send(TakeGates(ticket, restart_value=self.restart_value.isChecked()))
             case "weights":
-                self._send(do.TakeWeights(ticket))
+                self._send(TakeWeights(ticket))
             case "compare":
-                self._send(do.CompareFile(ticket))
+                self._send(CompareFile(ticket))
             case _:
-                self._send(do.InspectFile(ticket, self._asked))
+                self._send(InspectFile(ticket, self._asked))
 
     def _ask_with_biases(self) -> None:
         ticket, restart = self.listed.ticket, self.restart_value.isChecked()
         if self.purpose == "gates":
-            self._send(do.BeginWithBiases(ticket, "gates", restart_value=restart))
+            self._send(BeginWithBiases(ticket, "gates", restart_value=restart))
         else:
-            self._send(do.BeginWithBiases(ticket, "weights"))
+            self._send(BeginWithBiases(ticket, "weights"))
 
     def _lay_out(self) -> None:
         listed = self.listed

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
 
-from dgn_engine.protocol.events import LayerMatch, TensorInfo
+from dgn_engine.protocol.files import LayerMatch, TensorInfo
 from dgn_engine.scene.run_text import short_names
 from dgn_engine.scene.theme import Theme
 from dgn_viewer.style.stylesheet import tip

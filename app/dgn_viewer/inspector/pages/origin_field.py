@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QLineEdit
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.run_branches import CheckpointsListed
+from dgn_engine.protocol.branches import CheckpointsListed
 from dgn_engine.scene.elements import Mark
 from dgn_engine.scene.typeset import plain
 from dgn_engine.text.written_numbers import time_left

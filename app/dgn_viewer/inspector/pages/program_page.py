@@ -9,8 +9,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QWidget
 
 from dgn_engine import __version__
+from dgn_engine.experiments.report.papers import PAPERS
 from dgn_engine.scene.theme import Theme
-from dgn_viewer.experiments.papers import PAPERS
 from dgn_viewer.widgets.layouts import PlainLabel, column, plain_label, push_button, row
 
 _PACKAGES = ("PySide6-Essentials", "pyqtgraph", "numpy", "scipy", "matplotlib", "safetensors")

@@ -8,7 +8,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QListWidget, QListWidgetItem, QSizePolicy, QWidget
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import FileListed
 from dgn_engine.protocol.file_reading import (
     ACTIVATIONS,
     BatchNormPlace,
@@ -16,6 +15,7 @@ from dgn_engine.protocol.file_reading import (
     FittingReading,
     Unsaid,
 )
+from dgn_engine.protocol.files import FileListed
 from dgn_engine.scene.reading_text import (
     GEOMETRY_ABOUT,
     about_readings,
@@ -207,9 +207,14 @@ class ReadingSection(QWidget):
         self.readings.setMinimumHeight(_LEAST_HEIGHT)
         self.readings.setMaximumHeight(_LIST_HEIGHT)
         column(
-            self.section, self.about, self.readings_about, self.readings,
-            row(self.take, self.clear, 1, spacing=8), into=self, spacing=6,
-        )  # fmt: skip
+            self.section,
+            self.about,
+            self.readings_about,
+            self.readings,
+            row(self.take, self.clear, 1, spacing=8),
+            into=self,
+            spacing=6,
+        )
 
     def _connect(self) -> None:
         self.activation.activated.connect(self._on_activation)

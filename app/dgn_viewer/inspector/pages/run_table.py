@@ -17,7 +17,7 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QColor
 
-from dgn_engine.protocol.run_list import RecordedRun
+from dgn_engine.protocol.runs import RecordedRun
 from dgn_engine.scene.elements import OVERLAYS
 from dgn_engine.scene.number_style import written
 from dgn_engine.scene.run_text import ago

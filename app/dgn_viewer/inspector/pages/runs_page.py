@@ -20,8 +20,17 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.run_list import RecordedRun, RunsListed
+from dgn_engine.protocol.branches import CompareRun
+from dgn_engine.protocol.messages import Command
+from dgn_engine.protocol.runs import (
+    ContinueRun,
+    DeleteRun,
+    NoteRun,
+    ReadCurves,
+    RecordedRun,
+    RunsListed,
+    ShowRun,
+)
 from dgn_engine.scene.theme import Theme
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_viewer.inspector.pages.run_table import (
@@ -52,7 +61,7 @@ class RunsPage(QWidget):
     export_wanted = Signal(object)
     trash_wanted = Signal(tuple)
 
-    def __init__(self, send: Callable[[do.Command], None], theme: Theme) -> None:
+    def __init__(self, send: Callable[[Command], None], theme: Theme) -> None:
         super().__init__()
         self._send = send
         self._root: str | None = None  # None: the engine has not answered yet
@@ -202,17 +211,17 @@ class RunsPage(QWidget):
     def _show_run(self) -> None:
         run = self._chosen()
         if run is not None and self.show_run.isEnabled():
-            self._send(do.ShowRun(run.folder))
+            self._send(ShowRun(run.folder))
 
     def _continue(self) -> None:
         run = self._chosen()
         if run is not None and self.go_on.isEnabled():
-            self._send(do.ContinueRun(run.folder))
+            self._send(ContinueRun(run.folder))
 
     def _compare(self) -> None:
         run = self._chosen()
         if run is not None:
-            self._send(do.CompareRun(run.folder))
+            self._send(CompareRun(run.folder))
 
     def _export(self) -> None:
         run = self._chosen()
@@ -225,7 +234,7 @@ class RunsPage(QWidget):
             self.table.edit(index.siblingAtColumn(NAME))
 
     def _note(self, run: RecordedRun, name: str) -> None:
-        self._send(do.NoteRun(run.folder, name, run.notes))
+        self._send(NoteRun(run.folder, name, run.notes))
 
     def _keep_notes(self) -> None:
         run, text = self._noted, self.notes.toPlainText().strip()
@@ -233,7 +242,7 @@ class RunsPage(QWidget):
             known = {one.folder: one for one in self.runs.runs}
             name = known[run.folder].given_name if run.folder in known else run.given_name
             self._noted = replace(run, notes=text)
-            self._send(do.NoteRun(run.folder, name, text))
+            self._send(NoteRun(run.folder, name, text))
 
     def _follow_notes(self, run: RecordedRun | None) -> None:
         """Show the notes of another run, and what came of ours; what is being typed stays."""
@@ -284,7 +293,7 @@ class RunsPage(QWidget):
         self._forget_question()
         if for_good:
             for run in runs:
-                self._send(do.DeleteRun(run.folder))
+                self._send(DeleteRun(run.folder))
         else:
             self.trash_wanted.emit(tuple(run.folder for run in runs))
 
@@ -307,7 +316,7 @@ class RunsPage(QWidget):
             lambda index: self._show_run() if index.column() != NAME else None
         )
         self.table.customContextMenuRequested.connect(self._open_menu)
-        self.runs.ticked_changed.connect(lambda folders: self._send(do.ReadCurves(folders)))
+        self.runs.ticked_changed.connect(lambda folders: self._send(ReadCurves(folders)))
         self.runs.ticked_changed.connect(self._refresh)
         self.runs.renamed.connect(self._note)
         self.runs.refused.connect(self.message.refuse)

@@ -81,12 +81,19 @@ class Importing(pickle.Unpickler):
 
 NAME = b"cos\ngetpid\n)R."
 HIDING: dict[str, bytes] = {  # instructions that the unpickler of C passes
-    "nothing": b"", "an octal number": b"I010\n", "a number behind which is a NUL": b"I5\0x\n",
-    "a long number and a NUL": b"L5\0x\n", "a real number and a NUL": b"F1.5\0\n",
-    "a read-only buffer": b"C\1a\x98", "a place and a NUL": b"K\1p3\0x\n",
-    "a place of 2^20": b"K\1r\0\0\x10\0", "no bytes of a number": b"\x8a\0", "a mark": b"(0",
-    "a frame": b"\x95" + bytes(8), "an array of bytes": b"\x96" + bytes(8),
-}  # fmt: skip
+    "nothing": b"",
+    "an octal number": b"I010\n",
+    "a number behind which is a NUL": b"I5\0x\n",
+    "a long number and a NUL": b"L5\0x\n",
+    "a real number and a NUL": b"F1.5\0\n",
+    "a read-only buffer": b"C\1a\x98",
+    "a place and a NUL": b"K\1p3\0x\n",
+    "a place of 2^20": b"K\1r\0\0\x10\0",
+    "no bytes of a number": b"\x8a\0",
+    "a mark": b"(0",
+    "a frame": b"\x95" + bytes(8),
+    "an array of bytes": b"\x96" + bytes(8),
+}
 
 
 @pytest.mark.parametrize("hiding", HIDING)
@@ -204,11 +211,14 @@ def test_no_name_of_a_field_hides_objects_in_an_array(name: str) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        [("a[", "<f4"), ("b]", "<i4", (2, 3))], [("('a', 'O')", "<U3")], [(("t", "a"), "|S2")],
-        [("a", [("b", "<f4"), ("c", "<M8[ns]")])], [("'", "|b1"), ('"', "|u1"), ("\\", "|i1")],
+        [("a[", "<f4"), ("b]", "<i4", (2, 3))],
+        [("('a', 'O')", "<U3")],
+        [(("t", "a"), "|S2")],
+        [("a", [("b", "<f4"), ("c", "<M8[ns]")])],
+        [("'", "|b1"), ('"', "|u1"), ("\\", "|i1")],
         [("é", "<f4"), ("重", "<f4")],
     ],
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
 def test_fields_without_objects_are_no_pickle(fields: list[Any]) -> None:
     made = io.BytesIO()

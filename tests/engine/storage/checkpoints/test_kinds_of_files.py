@@ -63,15 +63,19 @@ def test_a_type_that_is_not_known_is_named_and_what_follows_is_read() -> None:
     found = read_safetensors(
         safetensors(
             {
-                "w.10": entry(0, 8), "w.2": entry(8, 16, "F4", (16,)), "w.1": entry(16, 20),
-                "w.3": entry(20, 24, "F8_E8M0", (4,)), "__metadata__": {"k": "v", "n": "3"},
+                "w.10": entry(0, 8),
+                "w.2": entry(8, 16, "F4", (16,)),
+                "w.1": entry(16, 20),
+                "w.3": entry(20, 24, "F8_E8M0", (4,)),
+                "__metadata__": {"k": "v", "n": "3"},
             },
             NUMBERS[:6].tobytes(),
         )
-    )  # fmt: skip
+    )
     assert {name: array.tolist() for name, array in found.arrays.items()} == {
-        "w.1": [4], "w.10": [0, 1],
-    }  # fmt: skip
+        "w.1": [4],
+        "w.10": [0, 1],
+    }
     assert list(found.arrays) == ["w.1", "w.10"]
     assert found.ignored == ("w.2 (F4)", "w.3 (F8_E8M0)")
     assert found.metadata == {"k": "v", "n": "3"}
@@ -166,17 +170,20 @@ def test_arrays_of_an_archive_are_read_and_the_rest_is_named() -> None:
     found = read(
         archive(
             {
-                "first.npy": npy(np.ones(2)), "text.txt": b"x",
+                "first.npy": npy(np.ones(2)),
+                "text.txt": b"x",
                 "objects.npy": npy(np.array([None], dtype=object)),
-                "complex.npy": npy(np.ones(1, complex)), "last.npy": npy(np.eye(2)),
+                "complex.npy": npy(np.ones(1, complex)),
+                "last.npy": npy(np.eye(2)),
             }
         )
-    )  # fmt: skip
+    )
     assert list(found.arrays) == ["first", "last"]
     assert found.ignored == (
-        "text.txt (not an array)", "objects (Python objects)",
+        "text.txt (not an array)",
+        "objects (Python objects)",
         "complex (numbers of type <c16)",
-    )  # fmt: skip
+    )
     assert found.kind == "NumPy arrays"
     alone = read(npy(np.eye(2)))
     assert (alone.kind, alone.dtypes) == ("NumPy array", {"array": "float64"})
@@ -195,8 +202,11 @@ def test_arrays_of_an_archive_are_read_and_the_rest_is_named() -> None:
         (b"GGUF....", "is a GGUF file"),
         (b"\x1f\x8b\x08", "is compressed with gzip"),
         (b"(lp0\n", "is a pickle of a protocol before 2"),
-        (b"cos\nsystem\n(S'x'\n", "is a pickle of a protocol before 2, which is not read here; "
-         "it would look up os.system; nothing was run"),
+        (
+            b"cos\nsystem\n(S'x'\n",
+            "is a pickle of a protocol before 2, which is not read here; "
+            "it would look up os.system; nothing was run",
+        ),
         (b"cos\nsystem\n(S'x'\ntR.", "is a pickle of a protocol before 2, which is not read here"),
         (b"(see the other file)", "is no checkpoint that is read here: it is text"),
         (b"common words\nof a text\n", "is no checkpoint that is read here"),
@@ -210,7 +220,7 @@ def test_arrays_of_an_archive_are_read_and_the_rest_is_named() -> None:
         (b"anything", "is no checkpoint that is read here"),
         (b"", "is empty"),
     ],
-)  # fmt: skip
+)
 def test_other_files_are_told_by_their_first_bytes(content: bytes, words: str) -> None:
     assert refusal(read, content).startswith(words)
 
@@ -286,8 +296,11 @@ def test_nested_sequences_are_flattened_and_what_follows_them_is_read() -> None:
     inner = sequence(("0", layer("linear.Linear", in_features=3, out_features=2)), ("1", relu))
     found = stated_layers(sequence(("0", flat), ("body", inner), ("2", relu), ("x", 3)))
     assert [(one.name, one.kind) for one in found] == [
-        ("0", "Flatten"), ("body.0", "Linear"), ("body.1", "ReLU"), ("2", "ReLU"),
-    ]  # fmt: skip
+        ("0", "Flatten"),
+        ("body.0", "Linear"),
+        ("body.1", "ReLU"),
+        ("2", "ReLU"),
+    ]
     assert found[1].numbers == {"in_features": 3, "out_features": 2}
     linear = layer("linear.Linear", in_features=2, out_features=2, _parameters=table(w=tensor(2)))
     assert [one.name for one in tree_of(sequence(("0", linear), ("1", relu))).layers] == [
@@ -298,15 +311,17 @@ def test_nested_sequences_are_flattened_and_what_follows_them_is_read() -> None:
     assert [one.name for one in two] == ["a.b.0", "a.b.1", "c"]
     hooked = sequence(("0", relu), _forward_hooks=table(h=1))
     assert [one.kind for one in stated_layers(sequence(("0", hooked), ("1", relu)))] == [
-        "torch.nn.modules.container.Sequential", "ReLU",
-    ]  # fmt: skip
+        "torch.nn.modules.container.Sequential",
+        "ReLU",
+    ]
     assert stated_layers(relu) == ()
     bare = InertObject("torch.nn.modules.container.Sequential", ())
     assert [one.name for one in stated_layers(sequence(("0", bare), ("1", relu)))] == ["1"]
     wrapped = InertObject(
-        "torch.nn.parallel.data_parallel.DataParallel", (),
+        "torch.nn.parallel.data_parallel.DataParallel",
+        (),
         state=table(_modules=table(module=sequence(("0", relu)))),
-    )  # fmt: skip
+    )
     assert [one.name for one in stated_layers(wrapped)] == ["module.0"]
 
 

@@ -264,7 +264,7 @@ def test_values_of_every_maker_are_kept_without_a_warning(protocol: int) -> None
         *(np.float32(1), np.str_("a"), np.bytes_(b"a"), np.datetime64("2020"), np.float32),
         *(np.dtype("f4"), type(np.dtype("f4")), np.random.default_rng(0), np.random.RandomState(0)),
         *(np.random.SeedSequence(3), torch.device("cuda", 1), torch.Size([1, 2]), torch.float16),
-    ]  # fmt: skip
+    ]
     assert warned(pickle.dumps({"w": W, "x": things}, protocol))[1] == ()
 
 

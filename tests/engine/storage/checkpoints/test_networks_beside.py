@@ -75,10 +75,15 @@ def test_networks_of_two_roles_are_known_whatever_their_layers(pair: tuple[str, 
 @pytest.mark.parametrize(
     "names",
     [
-        ("layer1", "layer2"), ("encoder", "decoder"), ("net", "other"), ("q_net", "q_net2"),
-        ("target_size", "net"), ("features", "classifier"), ("fc_target", "fc_source"),
+        ("layer1", "layer2"),
+        ("encoder", "decoder"),
+        ("net", "other"),
+        ("q_net", "q_net2"),
+        ("target_size", "net"),
+        ("features", "classifier"),
+        ("fc_target", "fc_source"),
     ],
-)  # fmt: skip
+)
 def test_other_names_are_no_two_networks(names: tuple[str, str]) -> None:
     assert networks_beside(arrays(below(**{names[0]: state(0), names[1]: state(1)}))) is None
 

@@ -47,11 +47,17 @@ def test_tensors_have_the_names_of_their_paths_and_the_rest_is_named() -> None:
     )
     found = tree_of(tree)
     assert {name: array.tolist() for name, array in found.arrays.items()} == {
-        "a.w": [[0, 1], [2, 3]], "deep.0": [0, 1, 2], "deep.1.0": [5],
-    }  # fmt: skip
+        "a.w": [[0, 1], [2, 3]],
+        "deep.0": [0, 1, 2],
+        "deep.1.0": [5],
+    }
     assert found.ignored == (
-        "a.note (str)", "epoch (int)", "deep.2 (dict)", "nothing (dict)", "call (a.Thing)",
-    )  # fmt: skip
+        "a.note (str)",
+        "epoch (int)",
+        "deep.2 (dict)",
+        "nothing (dict)",
+        "call (a.Thing)",
+    )
     assert found.kind == "made up"
     assert set(found.dtypes.values()) == {"float32"}
 
@@ -62,9 +68,18 @@ def test_a_tensor_alone_is_called_so() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["state_dict", "model_state_dict", "model_state", "model", "net", "network", "weights",
-     "params", "module"],
-)  # fmt: skip
+    [
+        "state_dict",
+        "model_state_dict",
+        "model_state",
+        "model",
+        "net",
+        "network",
+        "weights",
+        "params",
+        "module",
+    ],
+)
 def test_a_wrapping_comes_off_and_what_was_beside_it_is_named(name: str) -> None:
     found = tree_of(InertDict([("epoch", 3), (name, table(w=tensor(2))), ("other", tensor(1))]))
     assert list(found.arrays) == ["w"]
@@ -142,11 +157,12 @@ def test_a_container_that_contains_itself_is_refused_and_one_that_is_shared_is_n
 
 def test_the_parts_of_a_saved_module_have_the_names_of_its_state_dict() -> None:
     linear = InertObject(
-        "torch.nn.Linear", (),
+        "torch.nn.Linear",
+        (),
         state=table(
             training=True, _parameters=table(weight=tensor(2)), _buffers=table(n=tensor(1))
         ),
-    )  # fmt: skip
+    )
     model = InertObject(
         "a.Net", (), state=table(_parameters=table(), _modules=table(fc=linear), _buffers=3)
     )
@@ -161,8 +177,13 @@ def test_members_of_everything_have_names() -> None:
     thing = InertObject("x", ("a",), items=["b"], pairs=[(1, "c"), (None, "d"), (b"k", "e")])
     thing.state = (table(s=1), ["t"])
     assert list(members(thing)) == [
-        ("0", "b"), ("1", "c"), ("None", "d"), ("k", "e"), ("s", 1), ("0", "t"),
-    ]  # fmt: skip
+        ("0", "b"),
+        ("1", "c"),
+        ("None", "d"),
+        ("k", "e"),
+        ("s", 1),
+        ("0", "t"),
+    ]
     assert list(members(("p", "q"))) == [("0", "p"), ("1", "q")]
     assert list(members(3)) == []
     names = [type_name(n) for n in (thing, table(), GlobalName("a", "B"), None, 3, tensor(1))]
@@ -208,19 +229,25 @@ def test_a_tensor_that_reaches_behind_its_record_is_refused(given: StridedTensor
         (tensor(*[1] * 17), "17 dimensions"),
         (tensor(13, strides=(0,)), "repeats its numbers more often than it has any"),
         (StridedTensor(TensorStorage("0", "x", 12), 0, (1,), (1,), "complex64"), "complex64"),
-        (StridedTensor(TensorStorage("0", "x", 12), 0, (1,), (1,), ""),
-         "numbers of an unknown type"),
+        (
+            StridedTensor(TensorStorage("0", "x", 12), 0, (1,), (1,), ""),
+            "numbers of an unknown type",
+        ),
         (Unsupported("a sparse tensor"), "a sparse tensor"),
     ],
-)  # fmt: skip
+)
 def test_a_tensor_that_is_not_read_says_why(given: Any, reason: str) -> None:
     assert why(read_leaf(given, records)) == reason
 
 
 def array_call(
-    shape: Any = (2, 3), code: Any = "f4", content: Any = None, fortran: bool = False,
-    order: str = "<", callee: str = "numpy._core.multiarray._reconstruct",
-) -> Any:  # fmt: skip
+    shape: Any = (2, 3),
+    code: Any = "f4",
+    content: Any = None,
+    fortran: bool = False,
+    order: str = "<",
+    callee: str = "numpy._core.multiarray._reconstruct",
+) -> Any:
     raw = NUMBERS[:6].astype(f"{order}f4").tobytes() if content is None else content
     module, _, name = callee.rpartition(".")
     kind = numpy_type(code, order)
@@ -243,9 +270,13 @@ def numpy_type(code: Any, order: str = "<") -> InertObject:
 @pytest.mark.parametrize("fortran", [False, True])
 @pytest.mark.parametrize(
     "callee",
-    ["numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct",
-     "numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer"],
-)  # fmt: skip
+    [
+        "numpy.core.multiarray._reconstruct",
+        "numpy._core.multiarray._reconstruct",
+        "numpy.core.numeric._frombuffer",
+        "numpy._core.numeric._frombuffer",
+    ],
+)
 def test_a_pickled_array_is_read_in_its_order(callee: str, fortran: bool, order: str) -> None:
     found = read_leaf(array_call(fortran=fortran, order=order, callee=callee), records)
     assert not isinstance(found, Unsupported)
@@ -265,10 +296,15 @@ def test_a_pickled_array_is_read_in_its_order(callee: str, fortran: bool, order:
         (array_call(code="U3"), "an array of U3"),
         (array_call(code=GlobalName("ml_dtypes", "bfloat16")), "an array of objects"),
         (array_call(content=[1, 2]), "an array of f4"),
-        (build(GlobalName("numpy._core.multiarray", "_reconstruct"),
-               (GlobalName("numpy", "ndarray"), (0,), b"b")), "an array that is not all there"),
+        (
+            build(
+                GlobalName("numpy._core.multiarray", "_reconstruct"),
+                (GlobalName("numpy", "ndarray"), (0,), b"b"),
+            ),
+            "an array that is not all there",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_pickled_array_that_is_none_of_numbers_says_what_it_is(call: Any, words: str) -> None:
     assert why(read_leaf(call, records)) == words
 
@@ -325,8 +361,9 @@ def test_a_call_that_makes_a_tensor_becomes_one() -> None:
     assert why(rebuilt("_rebuild_from_type_v2", *changed, module="torch._tensor")) == (
         "a tensor of the class a.Mine"
     )
-    unknown = rebuilt("_rebuild_from_type_v2", GlobalName("a", "f"), kind, (1,), {},
-                      module="torch._tensor")  # fmt: skip
+    unknown = rebuilt(
+        "_rebuild_from_type_v2", GlobalName("a", "f"), kind, (1,), {}, module="torch._tensor"
+    )
     assert (unknown.callee, unknown.arguments) == ("a.Mine", (1, {}))
 
 
@@ -354,10 +391,11 @@ def test_tensors_without_numbers_are_named() -> None:
     assert why(rebuilt(V2, meta, *rest)) == "a tensor without numbers"
     assert why(rebuilt(V2, "nothing", *rest)) == "a tensor without numbers"
     words = {
-        "_rebuild_qtensor": "a quantised tensor", "_rebuild_sparse_tensor": "a sparse tensor",
+        "_rebuild_qtensor": "a quantised tensor",
+        "_rebuild_sparse_tensor": "a sparse tensor",
         "_rebuild_nested_tensor": "a nested tensor",
         "_rebuild_meta_tensor_no_storage": "a tensor without numbers",
-    }  # fmt: skip
+    }
     for name, word in words.items():
         assert why(rebuilt(name, 1, 2)) == word
     assert "torch does not write" in refusal(rebuilt, V2, STORE)
@@ -410,15 +448,24 @@ def test_a_reference_out_of_a_pickle_is_a_storage() -> None:
 @pytest.mark.parametrize(
     "reference",
     [
-        None, (), "storage", ("other", KIND, "7", "cpu", 5), ("storage", KIND, "7", "cpu"),
-        ("storage", KIND, "7", "cpu", 5, None, None), ("module", KIND, "x"),
-        ("storage", KIND, "7", "cpu", -1), ("storage", KIND, 7, "cpu", 5),
-        ("storage", KIND, "7", 0, 5), ("storage", KIND, "7", "cpu", 5.0),
-        ("storage", "HalfStorage", "7", "cpu", 5), ("storage", KIND, "7", "cpu", 5, 3),
-        ("storage", KIND, "7", "cpu", 5, ("k", -3, 2)), ("storage", KIND, "7", "cpu", 5, ("k", 3)),
+        None,
+        (),
+        "storage",
+        ("other", KIND, "7", "cpu", 5),
+        ("storage", KIND, "7", "cpu"),
+        ("storage", KIND, "7", "cpu", 5, None, None),
+        ("module", KIND, "x"),
+        ("storage", KIND, "7", "cpu", -1),
+        ("storage", KIND, 7, "cpu", 5),
+        ("storage", KIND, "7", 0, 5),
+        ("storage", KIND, "7", "cpu", 5.0),
+        ("storage", "HalfStorage", "7", "cpu", 5),
+        ("storage", KIND, "7", "cpu", 5, 3),
+        ("storage", KIND, "7", "cpu", 5, ("k", -3, 2)),
+        ("storage", KIND, "7", "cpu", 5, ("k", 3)),
         ("storage", KIND, "7", "cpu", 5, ("k", 3.0, 1)),
         ("storage", KIND, "7", "cpu", 5, ("k", 3, 3)),
     ],
-)  # fmt: skip
+)
 def test_a_reference_that_is_no_storage_is_refused(reference: Any) -> None:
     assert refusal(storage, reference).startswith("refers out of its pickle to ")

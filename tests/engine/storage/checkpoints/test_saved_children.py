@@ -60,9 +60,15 @@ def test_a_whole_module_states_its_children_in_the_order_of_registration(tmp_pat
     found = {child.name: child for child in children}
     assert found["block"].kind == f"{__name__}.Block"
     assert found["block.conv"].numbers == {
-        "in_channels": 3, "out_channels": 8, "kernel_size": (3, 3), "stride": (2, 2),
-        "padding": (1, 1), "dilation": (2, 2), "groups": 1, "padding_mode": "circular",
-    }  # fmt: skip
+        "in_channels": 3,
+        "out_channels": 8,
+        "kernel_size": (3, 3),
+        "stride": (2, 2),
+        "padding": (1, 1),
+        "dilation": (2, 2),
+        "groups": 1,
+        "padding_mode": "circular",
+    }
     assert found["block.norm"].numbers["eps"] == 1e-3
     assert found["block.pool"].numbers["kernel_size"] == (3, 3)
 

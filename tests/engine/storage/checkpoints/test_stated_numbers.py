@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dgn_engine.storage.checkpoints.contents import StatedLayer
 from dgn_engine.storage.checkpoints.stated_layers import (
     KINDS,
-    StatedLayer,
     as_json,
     in_words,
     received,
@@ -18,9 +18,15 @@ from dgn_engine.storage.checkpoints.stated_layers import (
 from tests.engine.storage.checkpoints.inert_trees import layer, sequence, table
 
 CONV = {
-    "in_channels": 3, "out_channels": 16, "kernel_size": (3, 3), "stride": 2, "padding": (1, 1),
-    "dilation": (1, 1), "groups": 1, "padding_mode": "zeros",
-}  # fmt: skip
+    "in_channels": 3,
+    "out_channels": 16,
+    "kernel_size": (3, 3),
+    "stride": 2,
+    "padding": (1, 1),
+    "dilation": (1, 1),
+    "groups": 1,
+    "padding_mode": "zeros",
+}
 POOL = {"kernel_size": 2, "stride": None, "padding": 0, "dilation": 1, "ceil_mode": False}
 SOUND: dict[str, tuple[str, dict[str, Any]]] = {
     "Linear": ("linear", {"in_features": 3, "out_features": 0}),
@@ -110,10 +116,14 @@ def test_layers_cross_from_the_child_and_are_checked_again() -> None:
     assert received(as_json(layers)) == layers
     good = as_json(layers[:1])[0]
     for change in (
-        {"name": 3}, {"kind": 3}, {"numbers": []}, {"numbers": {"in_features": 3}},
+        {"name": 3},
+        {"kind": 3},
+        {"numbers": []},
+        {"numbers": {"in_features": 3}},
         {"numbers": {**good["numbers"], "more": 1}},
-        {"numbers": {**good["numbers"], "in_features": -1}}, {"kind": "ReLU"},
-    ):  # fmt: skip
+        {"numbers": {**good["numbers"], "in_features": -1}},
+        {"kind": "ReLU"},
+    ):
         with pytest.raises((ValueError, TypeError)):
             received([{**good, **change}])
     with pytest.raises(ValueError, match="no layers"):
@@ -122,10 +132,13 @@ def test_layers_cross_from_the_child_and_are_checked_again() -> None:
 
 def test_a_layer_is_said_in_words() -> None:
     said = {
-        "Linear": "Linear 3 → 0", "Conv2d": "Conv2d 3 → 16, 3×3, stride 2, padding 1",
-        "BatchNorm2d": "BatchNorm2d 8, ε 1e-05", "MaxPool2d": "MaxPool2d 2×2, stride 2",
-        "AdaptiveAvgPool2d": "AdaptiveAvgPool2d to 1×1", "Flatten": "Flatten",
-    }  # fmt: skip
+        "Linear": "Linear 3 → 0",
+        "Conv2d": "Conv2d 3 → 16, 3×3, stride 2, padding 1",
+        "BatchNorm2d": "BatchNorm2d 8, ε 1e-05",
+        "MaxPool2d": "MaxPool2d 2×2, stride 2",
+        "AdaptiveAvgPool2d": "AdaptiveAvgPool2d to 1×1",
+        "Flatten": "Flatten",
+    }
     assert {kind: in_words(stated(kind)) for kind in SOUND} == said
     odd = stated("Conv2d", stride=(2, 1), padding="same", groups=3)
     assert in_words(odd) == "Conv2d 3 → 16, 3×3, stride 2×1, padding same, 3 groups"
@@ -134,10 +147,12 @@ def test_a_layer_is_said_in_words() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"_forward_hooks": table(h=1)}, {"_forward_pre_hooks": table(h=1)}, {"forward": 3},
+        {"_forward_hooks": table(h=1)},
+        {"_forward_pre_hooks": table(h=1)},
+        {"forward": 3},
         {"_modules": table(inner=layer("activation.ReLU"))},
     ],
-)  # fmt: skip
+)
 def test_what_changes_a_layer_makes_it_another(more: dict[str, Any]) -> None:
     (found,) = stated_layers(sequence(("0", layer("activation.ReLU", **more))))
     assert found == StatedLayer("0", "ReLU with hooks")
@@ -149,5 +164,7 @@ def test_empty_hooks_change_nothing_and_a_foreign_class_is_named() -> None:
     bare.state = None
     found = stated_layers(sequence(("0", calm), ("1", bare), ("2", layer("activation.Hardshrink"))))
     assert [one.kind for one in found] == [
-        "ReLU", "torch.nn.modules.activation.ReLU", "torch.nn.modules.activation.Hardshrink",
-    ]  # fmt: skip
+        "ReLU",
+        "torch.nn.modules.activation.ReLU",
+        "torch.nn.modules.activation.Hardshrink",
+    ]

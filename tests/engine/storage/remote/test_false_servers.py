@@ -131,8 +131,10 @@ def mirror_in_child(port: int, folder: Path) -> tuple[int, str, int]:
     child = subprocess.run(
         [sys.executable, "-c", MEASURED, "mirror", f"dgn://{LOCAL}:{port}", str(folder)],
         env=os.environ | {"DGN_TOKEN": "t", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     return child.returncode, child.stderr, int(child.stdout.split()[-1]) << 10
 
 

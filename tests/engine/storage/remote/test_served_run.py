@@ -138,10 +138,19 @@ def test_nobody_without_the_token_reads_anything(recorded: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     "name",
     [
-        "../run/log.jsonl", "..%2f..%2fetc/passwd", "/etc/passwd", "notes.json", "lock", "frames",
-        "frames/../notes.json", "weights/x", "frames/..", "", "log.jsonl%00",
+        "../run/log.jsonl",
+        "..%2f..%2fetc/passwd",
+        "/etc/passwd",
+        "notes.json",
+        "lock",
+        "frames",
+        "frames/../notes.json",
+        "weights/x",
+        "frames/..",
+        "",
+        "log.jsonl%00",
     ],
-)  # fmt: skip
+)
 def test_only_what_is_listed_is_served(recorded: Path, name: str) -> None:
     server = RunServer(recorded)
     with served(server) as port:
@@ -216,12 +225,14 @@ LOG = ["log.jsonl", 0, 1, 1]
         (listing(["log.jsonl", (2 << 30) + 1, 1, 1]), "larger than any"),
         (listing(["run.json", (4 << 20) + 1, 1, 1]), "larger than any"),
         (listing([FRAME, 1 << 33, 1, 1]), "larger than any"),
-        (listing(LOG, *[[FRAME.replace("-", f"{n:03}-", 1), 1 << 30, 1, 1] for n in range(21)]),
-         "more than all runs here may have"),
+        (
+            listing(LOG, *[[FRAME.replace("-", f"{n:03}-", 1), 1 << 30, 1, 1] for n in range(21)]),
+            "more than all runs here may have",
+        ),
         (listing(LOG, [FRAME, 5, 1, 1]), "where 5 were asked for"),
         (listing(LOG, [FRAME, 1 << 20, 1, 1]), "damaged"),
     ],
-)  # fmt: skip
+)
 def test_a_hostile_server_is_not_believed(tmp_path: Path, content: bytes, said: str) -> None:
     def answer(path: str) -> tuple[int, str, bytes]:
         return (200, "1", content if path.endswith("list") else b"y" * (1 << 20))

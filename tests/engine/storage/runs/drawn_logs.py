@@ -6,18 +6,18 @@ import math
 import random
 from typing import Any
 
-from dgn_engine.protocol import events
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import LogLine
 from dgn_engine.storage.runs.log_summary import ENDS
 
 
 def measured(step: int, accuracy: float | None = None) -> tuple[str, dict[str, Any]]:
-    return "Measured", to_plain(events.Measured(step, step / 5, 0.5, 0.5, None, accuracy))
+    return "Measured", to_plain(Measured(step, step / 5, 0.5, 0.5, None, accuracy))
 
 
 def swapped(step: int, after: str) -> tuple[str, dict[str, Any]]:
-    return "RegimeSwapped", to_plain(events.RegimeSwapped(step, "DL", after, (), (), (), ()))
+    return "RegimeSwapped", to_plain(RegimeSwapped(step, "DL", after, (), (), (), ()))
 
 
 def lines_of(*parts: tuple[str, dict[str, Any]]) -> list[LogLine]:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import frame_files
 from dgn_engine.storage.runs.manifest import Damage, verify

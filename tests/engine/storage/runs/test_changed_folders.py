@@ -15,8 +15,10 @@ import torch
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, Measured, RecordingMended, RecordingPaused
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import RecordingMended, RecordingPaused
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage import lock
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.inner_path import inside

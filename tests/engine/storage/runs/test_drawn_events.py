@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import (
-    Measured,
-    ProbeScalars,
-    RegimeSwapped,
-    RunContinued,
-    SettingChanged,
-)
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Measured, RegimeSwapped, SettingChanged
+from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.drawn_events import drawn_history

@@ -9,7 +9,7 @@ import math
 import pytest
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import log
 from dgn_engine.storage.runs.log import decode_line

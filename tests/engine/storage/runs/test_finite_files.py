@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, frame_content, run_checkpoints, run_info
 from dgn_engine.storage.runs.run_folder import RunFolder

@@ -67,8 +67,9 @@ def test_the_cap_is_kept_by_the_rule_of_a_folder(events: tuple[int, ...]) -> Non
         assert held.bytes <= held.most
     assert held.left_out == 100 - len(held.steps) > 0
     assert (held.steps[0], held.steps[-frame_files.NEWEST :]) == (
-        0, tuple(range(990 - 10 * (frame_files.NEWEST - 1), 1000, 10)),
-    )  # fmt: skip
+        0,
+        tuple(range(990 - 10 * (frame_files.NEWEST - 1), 1000, 10)),
+    )
     assert {*events} <= {*held.steps}
     gaps = np.diff([step for step in held.steps if not any(abs(step - e) <= 20 for e in events)])
     assert gaps[-1] == 10 < gaps.max()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import manifest, run_info
 from dgn_engine.storage.runs.log import decode_line, read_log

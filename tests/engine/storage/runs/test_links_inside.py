@@ -13,8 +13,8 @@ import torch
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify

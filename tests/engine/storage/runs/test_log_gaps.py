@@ -12,7 +12,7 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import Measured, RegimeSwapped
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import log_gaps, run_info
 from dgn_engine.storage.runs.index_entry import UNKNOWN, read_entry

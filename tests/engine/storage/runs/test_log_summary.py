@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.protocol import events
+from dgn_engine.protocol.messages import Failed
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.runs.log import LogLine, LogScan, encode_line, event_of, read_log
 from dgn_engine.storage.runs.log_summary import ENDS, GOES_ON, scan_summary, summarise
 from tests.engine.storage.runs.drawn_logs import counting, drawn, lines_of, measured, swapped
@@ -28,8 +30,8 @@ def test_a_summary_says_what_the_lines_that_count_say(seed: int, tmp_path: Path)
     (tmp_path / "log").write_bytes(b"".join(map(encode_line, lines)))
     kept = counting(lines)
     told = [event for line in kept if (event := event_of(line)) is not None]
-    tested = [e for e in told if isinstance(e, events.Measured) and e.test_accuracy is not None]
-    swaps = [place for place, e in enumerate(told) if isinstance(e, events.RegimeSwapped)]
+    tested = [e for e in told if isinstance(e, Measured) and e.test_accuracy is not None]
+    swaps = [place for place, e in enumerate(told) if isinstance(e, RegimeSwapped)]
     since = told[swaps[-1] :] if swaps else told
     last = [line.name for line in kept if line.name in (*ENDS, *GOES_ON)][-1:]
     for found in (summarise(lines), scan_summary(tmp_path / "log")):
@@ -45,9 +47,7 @@ def test_a_summary_says_what_the_lines_that_count_say(seed: int, tmp_path: Path)
         gaps = sum(line.name != "RunContinued" for line in lines[1:])
         assert found.seconds == gaps
         assert [type(e) for e in found.changes] == [
-            type(e)
-            for e in told
-            if isinstance(e, (events.RegimeSwapped, events.RunContinued, events.Failed))
+            type(e) for e in told if isinstance(e, (RegimeSwapped, RunContinued, Failed))
         ]
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from dgn_engine.protocol.events import Event, Failed, RecordingPaused, RecordingResumed
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.runs import RecordingPaused, RecordingResumed
 from dgn_engine.storage.runs import recorder as module
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
@@ -186,9 +187,14 @@ def test_what_comes_while_the_disk_is_full_is_held_and_written_when_it_is_not(
     folder.trouble = None
     until(lambda: not recorder.paused)
     assert folder.written == [
-        ("RecordingPaused", 5), ("Measured", 5), ("Measured", 6), ("Measured", 7), ("at 7", 7),
-        ("Other", None), ("RecordingResumed", 7),
-    ]  # fmt: skip
+        ("RecordingPaused", 5),
+        ("Measured", 5),
+        ("Measured", 6),
+        ("Measured", 7),
+        ("at 7", 7),
+        ("Other", None),
+        ("RecordingResumed", 7),
+    ]
     assert recorder.take_events() == [RecordingResumed(7, 0)]
     recorder.note("Measured", {"step": 8})
     assert recorder.flush()
@@ -209,9 +215,12 @@ def test_the_oldest_lines_go_where_too_many_are_held_and_they_are_counted(
     folder.trouble = None
     assert recorder.close()
     assert folder.written == [
-        ("RecordingPaused", 1), ("Measured", 5), ("kept", 6), ("Measured", 7),
+        ("RecordingPaused", 1),
+        ("Measured", 5),
+        ("kept", 6),
+        ("Measured", 7),
         ("RecordingResumed", 7),
-    ]  # fmt: skip
+    ]
     assert recorder.take_events() == [RecordingPaused(PAUSED, 1), RecordingResumed(7, 4)]
 
 

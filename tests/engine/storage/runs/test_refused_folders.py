@@ -14,9 +14,9 @@ import pytest
 import safetensors.numpy
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.inner_path import InnerPath, inner, inside
 from dgn_engine.storage.runs import folder_layout, frame_content, index, run_checkpoints, run_info
 from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before, origin_of

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, RecordThinned
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import RecordThinned
 from dgn_engine.storage.runs import folder_layout, storage_limits, thin_runs
 from dgn_engine.storage.runs.folder_room import bytes_of
 from dgn_engine.storage.runs.manifest import verify

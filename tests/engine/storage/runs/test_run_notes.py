@@ -11,7 +11,8 @@ import pytest
 
 from dgn_engine.cli import main
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured, ProbeScalars
+from dgn_engine.protocol.training import Measured
+from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage.runs import folder_layout, index
 from dgn_engine.storage.runs.log import LogLine
 from dgn_engine.storage.runs.log_summary import summarise

@@ -9,8 +9,20 @@ from typing import Any
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol import events
-from dgn_engine.protocol.run_branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.branches import BranchBegan, BranchChanges
+from dgn_engine.protocol.files import WeightsTaken
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.runs import RecordingResumed, RecordThinned
+from dgn_engine.protocol.training import (
+    Finished,
+    LayerInfo,
+    Measured,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+    SettingChanged,
+)
+from dgn_engine.protocol.watching import ProbeScalars, ProbeSet, ProbeSetChanged
 from dgn_engine.storage.runs.run_ranges import (
     EXAMPLES,
     LAYERS,
@@ -24,9 +36,9 @@ from dgn_engine.storage.runs.run_ranges import (
 )
 
 LONG = "a" * (WORD + 1)
-PROBE = events.ProbeSet((0, 1), (0, 1), ("a", "b"), "0" * 64, drawn=1)
-LAYER = events.LayerInfo(0, "dense 1", "dense", (3,))
-STARTED = events.RunStarted(
+PROBE = ProbeSet((0, 1), (0, 1), ("a", "b"), "0" * 64, drawn=1)
+LAYER = LayerInfo(0, "dense 1", "dense", (3,))
+STARTED = RunStarted(
     1, RunConfig(), "ReLU", "cpu", (LAYER,), (0,), 10, 10, 100, 20, 2, 5, 0, PROBE, False,
     rotation=(1,), accuracy=0.5, accuracy_of=20,
 )  # fmt: skip
@@ -34,11 +46,23 @@ STARTED = events.RunStarted(
 
 def test_counts_and_times_are_numbers_of_their_kind() -> None:
     assert [is_count(value) for value in (0, STEPS, -1, STEPS + 1, True, 1.0, "1")] == [
-        True, True, False, False, False, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert [is_time(value) for value in (0, 1.5, -1, 1e12, math.nan, True, "0")] == [
-        True, True, False, False, False, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_a_start_as_it_is_written_is_sound() -> None:
@@ -79,23 +103,23 @@ def test_a_start_beyond_its_ranges_is_refused_by_its_part(
 
 
 SOUND = (
-    events.Measured(3, 0.5, math.nan, 0.5, None, None),
-    events.ProbeScalars(3, "gates", {"nu": math.nan}, 2, 2),
-    events.ProbeSetChanged(3, 2, "0" * 64),
-    events.RegimeSwapped(3, "ReLU", "FR", (), (), (), (), parameters_feature=4),
-    events.Rewired(3, (1, 0), (0, -5)),
-    events.SettingChanged(3, 0.1, 4.0, "image", 0.0),
-    events.WeightsTaken(3, "a.pth", 2),
-    events.RecordingResumed(3, 7),
-    events.RecordThinned(3, ((0, 5),), ("000001000",), 1 << 20),
+    Measured(3, 0.5, math.nan, 0.5, None, None),
+    ProbeScalars(3, "gates", {"nu": math.nan}, 2, 2),
+    ProbeSetChanged(3, 2, "0" * 64),
+    RegimeSwapped(3, "ReLU", "FR", (), (), (), (), parameters_feature=4),
+    Rewired(3, (1, 0), (0, -5)),
+    SettingChanged(3, 0.1, 4.0, "image", 0.0),
+    WeightsTaken(3, "a.pth", 2),
+    RecordingResumed(3, 7),
+    RecordThinned(3, ((0, 5),), ("000001000",), 1 << 20),
     BranchBegan(3, "parent", BranchChanges(seed=1, beta=2.0)),
-    events.Finished(3),
+    Finished(3),
 )
 
 
 @pytest.mark.parametrize("event", SOUND, ids=lambda event: type(event).__name__)
 def test_an_event_as_it_is_written_is_sound_and_a_step_below_zero_is_not(
-    event: events.Event,
+    event: Event,
 ) -> None:
     check_event(event)
     with pytest.raises(ValueError, match=r"^step -1$"):
@@ -105,24 +129,24 @@ def test_an_event_as_it_is_written_is_sound_and_a_step_below_zero_is_not(
 @pytest.mark.parametrize(
     ("kind", "changed", "words"),
     [
-        (events.Measured, {"epoch": math.inf}, "epoch inf"),
-        (events.Measured, {"epoch": -1.0}, "epoch -1.0"),
-        (events.Measured, {"train_accuracy": 2.0}, "an accuracy of 2.0"),
-        (events.Measured, {"test_accuracy": -0.5}, "an accuracy of -0.5"),
-        (events.ProbeScalars, {"examples": -1}, "number of probe examples"),
-        (events.ProbeScalars, {"of": STEPS + 1}, "number of probe examples"),
-        (events.ProbeScalars, {"values": {LONG: 1.0}}, "a name without end"),
-        (events.ProbeSetChanged, {"examples": 1}, "number of probe examples"),
-        (events.ProbeSetChanged, {"examples": EXAMPLES + 1}, "number of probe examples"),
-        (events.RegimeSwapped, {"of_step": -1}, "numbers of a change of regime"),
-        (events.RegimeSwapped, {"source": LONG}, "a name without end"),
-        (events.Rewired, {"order": (0, LAYERS + 1)}, "order of the gate layers"),
-        (events.SettingChanged, {"beta": math.nan}, "a setting of nan"),
-        (events.WeightsTaken, {"layers": -1}, "number of layers"),
-        (events.RecordingResumed, {"lost": -1}, "number of lost lines"),
-        (events.RecordThinned, {"frames": ((5, 0),)}, "frames that were thinned out"),
-        (events.RecordThinned, {"limit": -1}, "a limit"),
-        (events.RecordThinned, {"checkpoints": (LONG,)}, "a name without end"),
+        (Measured, {"epoch": math.inf}, "epoch inf"),
+        (Measured, {"epoch": -1.0}, "epoch -1.0"),
+        (Measured, {"train_accuracy": 2.0}, "an accuracy of 2.0"),
+        (Measured, {"test_accuracy": -0.5}, "an accuracy of -0.5"),
+        (ProbeScalars, {"examples": -1}, "number of probe examples"),
+        (ProbeScalars, {"of": STEPS + 1}, "number of probe examples"),
+        (ProbeScalars, {"values": {LONG: 1.0}}, "a name without end"),
+        (ProbeSetChanged, {"examples": 1}, "number of probe examples"),
+        (ProbeSetChanged, {"examples": EXAMPLES + 1}, "number of probe examples"),
+        (RegimeSwapped, {"of_step": -1}, "numbers of a change of regime"),
+        (RegimeSwapped, {"source": LONG}, "a name without end"),
+        (Rewired, {"order": (0, LAYERS + 1)}, "order of the gate layers"),
+        (SettingChanged, {"beta": math.nan}, "a setting of nan"),
+        (WeightsTaken, {"layers": -1}, "number of layers"),
+        (RecordingResumed, {"lost": -1}, "number of lost lines"),
+        (RecordThinned, {"frames": ((5, 0),)}, "frames that were thinned out"),
+        (RecordThinned, {"limit": -1}, "a limit"),
+        (RecordThinned, {"checkpoints": (LONG,)}, "a name without end"),
         (BranchBegan, {"parent": LONG}, "a name without end"),
         (BranchBegan, {"changes": BranchChanges(learning_rate=math.inf)}, "a setting of a branch"),
         (BranchBegan, {"changes": BranchChanges(seed=-1)}, "the seed of a branch"),
@@ -134,7 +158,7 @@ def test_an_event_as_it_is_written_is_sound_and_a_step_below_zero_is_not(
     ],
 )
 def test_an_event_beyond_its_ranges_is_refused_by_its_part(
-    kind: type[events.Event], changed: dict[str, Any], words: str
+    kind: type[Event], changed: dict[str, Any], words: str
 ) -> None:
     [sound] = [event for event in SOUND if type(event) is kind]
     with pytest.raises(ValueError, match=f"^{words}$"):

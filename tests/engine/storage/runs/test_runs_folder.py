@@ -18,8 +18,9 @@ import torch
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured, ProbeScalars, RegimeSwapped, SettingChanged
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.training import Measured, RegimeSwapped, SettingChanged
+from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage import lock
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import (

@@ -14,8 +14,8 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, manifest, run_info
 from dgn_engine.storage.runs.manifest import verify, why_uncertain

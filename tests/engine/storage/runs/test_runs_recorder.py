@@ -18,14 +18,10 @@ from safetensors.numpy import load_file
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import (
-    Measured,
-    RecordingPaused,
-    RecordingResumed,
-    RegimeSwapped,
-)
+from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.run_branches import BranchChanges
+from dgn_engine.protocol.runs import RecordingPaused, RecordingResumed
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, index, list_cache
 from dgn_engine.storage.runs.manifest import verify

@@ -11,7 +11,8 @@ import torch
 
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun

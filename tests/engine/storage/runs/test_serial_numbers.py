@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.training import Redo, StartRun, SwapRegime, Undo
 from dgn_engine.storage.runs import folder_layout, run_checkpoints
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
@@ -155,10 +155,10 @@ def test_nonsense_in_a_damaged_state_gives_no_number(run):
 
 def test_numbers_grow_over_swaps_undo_and_redo(tmp_path):
     desk = Desk(str(tmp_path))
-    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.do(StartRun(small("DL"), paused=True))
     path = desk.engine._recording.path
     seen = set()
-    for command in (do.SwapRegime("FR-II"), do.Undo(), do.Redo(), do.Undo(), do.SwapRegime("FL")):
+    for command in (SwapRegime("FR-II"), Undo(), Redo(), Undo(), SwapRegime("FL")):
         desk.train(3)
         desk.do(command)
         assert desk.engine._recording._recorder.flush()

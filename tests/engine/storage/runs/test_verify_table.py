@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import frame_files, run_checkpoints
 from dgn_engine.storage.runs.manifest import verify, why_uncertain

@@ -17,8 +17,8 @@ import pytest
 import torch
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import events
-from dgn_engine.protocol.run_list import RunsListed
+from dgn_engine.protocol.runs import RunsListed
+from dgn_engine.protocol.training import Measured, Paused
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import (
     folder_layout,
@@ -81,20 +81,23 @@ def spoilt(run: Path, *numbers: int) -> list[str]:
 
 def test_damaged_lines_are_counted_in_words(run: Path) -> None:
     assert spoilt(run, 2) == [
-        "log.jsonl is damaged in line 2", "log.jsonl lacks the entries 1",
-    ]  # fmt: skip
+        "log.jsonl is damaged in line 2",
+        "log.jsonl lacks the entries 1",
+    ]
 
 
 def test_damaged_lines_in_a_row_are_a_range(run: Path) -> None:
     assert spoilt(run, 1, 2) == [
-        "log.jsonl is damaged in lines 1–2", "log.jsonl lacks the entries 0–1",
-    ]  # fmt: skip
+        "log.jsonl is damaged in lines 1–2",
+        "log.jsonl lacks the entries 0–1",
+    ]
 
 
 def test_the_last_line_that_is_damaged_is_missed(run: Path) -> None:
     assert spoilt(run, 3) == [
-        "log.jsonl is damaged in line 3", "log.jsonl has 2 lines, 3 were written",
-    ]  # fmt: skip
+        "log.jsonl is damaged in line 3",
+        "log.jsonl has 2 lines, 3 were written",
+    ]
 
 
 def test_a_line_that_was_not_finished_does_no_harm(run: Path) -> None:
@@ -127,9 +130,11 @@ def test_what_is_missing_is_named_each_by_itself(run: Path) -> None:
     (run / ".x.part").touch()
     found = verify(run)
     assert [str(damage) for damage in found] == [
-        "config.toml is missing", "checkpoints/000001000 is missing",
-        "frames/*-000000-*.safetensors to *-000001-* are missing", ".x.part was not finished",
-    ]  # fmt: skip
+        "config.toml is missing",
+        "checkpoints/000001000 is missing",
+        "frames/*-000000-*.safetensors to *-000001-* are missing",
+        ".x.part was not finished",
+    ]
     assert [damage.harmless for damage in found] == [False, False, False, True]
 
 
@@ -167,10 +172,15 @@ def test_a_folder_of_something_else_holds_no_run(memory: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"lines": -1}, {"lines": (1 << 53) + 1}, {"frames": ((3, 2),)}, {"frames": ((-1, 2),)},
-        {"frames": ((0, 1_000_000),)}, {"checkpoints": ("x",)}, {"checkpoints": ("12",)},
+        {"lines": -1},
+        {"lines": (1 << 53) + 1},
+        {"frames": ((3, 2),)},
+        {"frames": ((-1, 2),)},
+        {"frames": ((0, 1_000_000),)},
+        {"checkpoints": ("x",)},
+        {"checkpoints": ("12",)},
     ],
-)  # fmt: skip
+)
 def test_a_manifest_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
     sound = Manifest.of(3, [0, 1, 5], ["000000010"], {})
     assert sound.frames == ((0, 1), (5, 5))
@@ -219,12 +229,17 @@ def test_a_run_without_frames_or_checkpoints_says_so(memory: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "outcome"),
     [
-        (["Measured", "Finished"], "finished"), (["Diverged"], "diverged"), (["Failed"], "failed"),
-        (["Closed"], "stopped"), (["Measured"], "interrupted"), ([], "interrupted"),
-        (["Finished", "Measured"], "interrupted"), (["Closed", "RunContinued"], "interrupted"),
+        (["Measured", "Finished"], "finished"),
+        (["Diverged"], "diverged"),
+        (["Failed"], "failed"),
+        (["Closed"], "stopped"),
+        (["Measured"], "interrupted"),
+        ([], "interrupted"),
+        (["Finished", "Measured"], "interrupted"),
+        (["Closed", "RunContinued"], "interrupted"),
         (["Finished", "RegimeSwapped"], "finished"),
     ],
-)  # fmt: skip
+)
 def test_how_a_run_ended_is_what_it_wrote_last(
     memory: Path, names: list[str], outcome: str
 ) -> None:
@@ -251,9 +266,11 @@ def test_words_of_any_language_have_one_checksum() -> None:
 
 def test_why_a_run_may_differ_is_told_reason_by_reason() -> None:
     here = {
-        "versions": run_info.versions(), "device": "cpu", "threads": 2,
+        "versions": run_info.versions(),
+        "device": "cpu",
+        "threads": 2,
         "processor": run_info.processor(),
-    }  # fmt: skip
+    }
     assert run_info.why_not_exact(here, "cpu", 2) == ""
     assert run_info.why_not_exact(here, "cpu", 3) == "2 threads then, 3 now"
     assert run_info.why_not_exact(here, "mps", 2) == "the device was cpu, is mps"
@@ -391,12 +408,19 @@ def test_names_of_checkpoints_and_frames_are_read_back() -> None:
     assert name == "000000007-000012-0123456789abcdef.safetensors"
     assert folder_layout.frame_key(name) == (7, 12, "0123456789abcdef")
     kinds = {
-        "run.json": "json", "log.jsonl": "log", "config.toml": "text", "lock": None,
-        "weights.safetensors": "tensors", f"frames/{name}": "tensors", "frames/x": None,
-        "checkpoints/000000120/state.json": "json", "checkpoints/000000120/keep": "mark",
-        "checkpoints/x/state.json": None, "weights/best.safetensors": None,
+        "run.json": "json",
+        "log.jsonl": "log",
+        "config.toml": "text",
+        "lock": None,
+        "weights.safetensors": "tensors",
+        f"frames/{name}": "tensors",
+        "frames/x": None,
+        "checkpoints/000000120/state.json": "json",
+        "checkpoints/000000120/keep": "mark",
+        "checkpoints/x/state.json": None,
+        "weights/best.safetensors": None,
         "damaged/run.json": None,
-    }  # fmt: skip
+    }
     assert {path: folder_layout.kind_of(path) for path in kinds} == kinds
 
 
@@ -424,9 +448,16 @@ def stored(order: int, kept: str = "", trouble: str = "") -> StoredCheckpoint:
 
 def test_checkpoints_that_need_not_stay() -> None:
     some = [
-        stored(-1, trouble="is missing"), stored(0), stored(1, "by the user"), stored(2, "final"),
-        stored(3, "before FL"), stored(4), stored(5, "final"), stored(6), stored(7),
-    ]  # fmt: skip
+        stored(-1, trouble="is missing"),
+        stored(0),
+        stored(1, "by the user"),
+        stored(2, "final"),
+        stored(3, "before FL"),
+        stored(4),
+        stored(5, "final"),
+        stored(6),
+        stored(7),
+    ]
     assert [one.order for one in choose_superfluous(some)] == [0, 2, 4]
     many = [stored(n, f"before {n}") for n in range(104)]
     assert [one.order for one in choose_superfluous([*many, stored(200), stored(201)])] == [
@@ -474,9 +505,9 @@ def test_states_that_cannot_be_read_hide_no_others(memory: Path) -> None:
 
 
 def test_an_event_of_the_log_is_known_by_its_word() -> None:
-    measured = events.Measured(3, 0.5, 1.0, 0.25)
+    measured = Measured(3, 0.5, 1.0, 0.25)
     assert log.is_logged(measured)
-    assert not log.is_logged(events.Paused(3))
+    assert not log.is_logged(Paused(3))
     assert log.log_word(measured) == "Measured"
     line = LogLine(0, 1.0, "Measured", {**to_plain(measured), "later": 3})
     assert log.event_of(line) == measured  # a field of a later version is passed over

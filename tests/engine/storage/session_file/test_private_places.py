@@ -113,9 +113,17 @@ def a_file(left: Path) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [linked, lock_is_a_link, open_to_all, of_another_machine, not_locked_yet, without_lock,
-     copied, a_file],
-)  # fmt: skip
+    [
+        linked,
+        lock_is_a_link,
+        open_to_all,
+        of_another_machine,
+        not_locked_yet,
+        without_lock,
+        copied,
+        a_file,
+    ],
+)
 def test_nothing_else_is_touched(root: Path, change: Callable[[Path], None]) -> None:
     left = dead(root)
     change(left)

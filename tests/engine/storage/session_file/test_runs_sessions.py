@@ -20,7 +20,7 @@ from safetensors.numpy import save
 
 from dgn_engine.cli.__main__ import main
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs import folder_layout, frame_content, log, run_info
 from dgn_engine.storage.runs.folder_layout import ANSWERS
 from dgn_engine.storage.runs.manifest import verify

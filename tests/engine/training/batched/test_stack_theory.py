@@ -23,14 +23,17 @@ BASE = RunConfig.from_dict(
     {
         "net": {"options": {"depth": 4, "width": 6}, "bias": True},
         "gating": {
-            "beta": 3.0, "epsilon": 0.2, "value_input": "random",
-            "wiring": [2, 0, 1], "rotation": [0, 4, 1],
+            "beta": 3.0,
+            "epsilon": 0.2,
+            "value_input": "random",
+            "wiring": [2, 0, 1],
+            "rotation": [0, 4, 1],
         },
         "training": {"learning_rate": 0.02, "batch": 4, "loss": "squared"},
         "device": "cpu",
         "probe_examples": 4,
     }
-)  # fmt: skip
+)
 
 
 @pytest.fixture(autouse=True)

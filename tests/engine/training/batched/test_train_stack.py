@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, WEIGHTS
 from dgn_engine.storage.runs.manifest import verify

@@ -24,9 +24,16 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 # What leaves the card, or brings numbers of Python to it, whatever the device of the test is.
 LEAVES = {
-    Tensor.cpu, Tensor.tolist, Tensor.numpy, Tensor.item, Tensor.pin_memory, Tensor.cuda,
-    Tensor.__array__, Tensor.__repr__, Tensor.__format__,
-}  # fmt: skip
+    Tensor.cpu,
+    Tensor.tolist,
+    Tensor.numpy,
+    Tensor.item,
+    Tensor.pin_memory,
+    Tensor.cuda,
+    Tensor.__array__,
+    Tensor.__repr__,
+    Tensor.__format__,
+}
 BRINGS = {torch.tensor, torch.as_tensor, torch.from_numpy, torch.asarray}
 SIZED_BY_DATA = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
 MASKED = (torch.ops.aten.index_put_, torch.ops.aten.index_put, torch.ops.aten._index_put_impl_)

@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from dgn_engine.errors import DoesNotFitError
-from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.cuda import card_readings
 from dgn_engine.training.cuda.card_readings import CardReadings
@@ -260,7 +260,7 @@ def test_a_step_without_memory_ends_the_readings_beside_it_and_is_taken_again(
     worker = ReadingWorker(lambda: card, in_process=True)
     schedule, take = run.probe_schedule, run.trainer.take
     schedule.employ(worker)
-    schedule.watch((do.ProbeRequest("npk"),))
+    schedule.watch((ProbeRequest("npk"),))
     schedule.read(schedule.due(0), run.context(), 0)
 
     def full(rows: torch.Tensor) -> None:
@@ -295,14 +295,14 @@ def test_a_run_on_the_card_trains_on_and_has_the_reading_of_the_step_that_was_co
 ) -> None:
     monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)  # everything counts as expensive
     run, twin = make_run("DL"), make_run("DL")
-    twin.probe_schedule.watch((do.ProbeRequest("npk"),))
+    twin.probe_schedule.watch((ProbeRequest("npk"),))
     twin.probe_schedule.read(("npk",), twin.context(), 0)
     side = SideStream(torch.device("cpu"))
     card = CardReadings(side)
     worker = ReadingWorker(lambda: card, in_process=True)
     schedule = run.probe_schedule
     schedule.employ(worker)
-    schedule.watch((do.ProbeRequest("npk"),))
+    schedule.watch((ProbeRequest("npk"),))
     schedule.read(schedule.due(0), run.context(), 0)
     while schedule.busy:
         run.step()

@@ -13,10 +13,9 @@ import pytest
 
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.engine_events import StepsNotCaptured
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import StartRun, StepsNotCaptured, SwapRegime, Undo
 from dgn_engine.session.engine import Engine
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -123,14 +122,14 @@ def test_the_state_of_a_run_keeps_it_and_that_of_the_next_run_has_its_own(
     endless = replace(CONFIG, training=replace(CONFIG.training, epochs=0))
     with monkeypatch.context() as patch:
         capture_on(WrongCard, Trainer, patch)
-        engine.obey(do.StartRun(endless))
+        engine.obey(StartRun(endless))
     take_steps(WARM_UP + 2)
     (event,) = [one for one in said if isinstance(one, StepsNotCaptured)]
-    engine.obey(do.SwapRegime("FR-II"))
+    engine.obey(SwapRegime("FR-II"))
     take_steps(WARM_UP + 2)
-    engine.obey(do.Undo())
+    engine.obey(Undo())
     take_steps(WARM_UP + 2)
     assert [one for one in said if isinstance(one, StepsNotCaptured)] == [event]
     assert state().not_captured == event
-    engine.obey(do.StartRun(endless))
+    engine.obey(StartRun(endless))
     assert state().not_captured is None

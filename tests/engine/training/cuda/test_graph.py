@@ -72,9 +72,15 @@ def test_a_capture_is_on_a_side_stream_of_this_thread_with_memory_of_its_own(
     CudaCard(CARD).captured(work)
     assert gc.isenabled()
     assert asked == [
-        "wait", "side waits for main", "on side", f"begin thread_local {POOL}", "work", "end",
-        "off side", "main waits for side",
-    ]  # fmt: skip
+        "wait",
+        "side waits for main",
+        "on side",
+        f"begin thread_local {POOL}",
+        "work",
+        "end",
+        "off side",
+        "main waits for side",
+    ]
 
 
 def test_work_that_fails_ends_the_capture_and_is_what_is_said(asked: list[str]) -> None:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol.events import Diverged, Event, Measured
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Diverged, Measured
 from dgn_engine.random_streams import send_to_device
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.cuda.host_copies import Courier, HostCopy

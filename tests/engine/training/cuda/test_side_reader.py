@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.messages import Event, Failed
+from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
 from dgn_engine.training.cuda.side_reader import SideReader
 from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.probe_schedule import ProbeSchedule
@@ -49,7 +49,7 @@ def hold(schedule: ProbeSchedule, name: str) -> Door:
 def run(make_run: Make) -> Iterator[Run]:
     found, side = make_run("DL"), SideStream(torch.device("cpu"))
     found.probe_schedule.read_aside(SideReader(side))
-    found.probe_schedule.watch((do.ProbeRequest("npk"),))
+    found.probe_schedule.watch((ProbeRequest("npk"),))
     yield found
     found.probe_schedule.release()
     side.close()
@@ -89,7 +89,7 @@ def test_a_run_trains_on_and_hears_of_the_step_that_was_copied(
     assert newest(run).step == 0
     assert door.threads == ["dgn-card-readings_0"]
     twin = make_run("DL")
-    twin.probe_schedule.watch((do.ProbeRequest("npk"),))
+    twin.probe_schedule.watch((ProbeRequest("npk"),))
     twin.probe_schedule.read(("npk",), twin.context(), 0)
     for name, array in newest(twin).arrays.items():
         assert np.array_equal(newest(run).arrays[name], array), name
@@ -161,7 +161,7 @@ def test_a_probe_without_memory_on_the_card_reads_half_of_its_examples(run: Run)
 
 
 def test_what_compares_two_networks_is_read_between_two_steps(run: Run) -> None:
-    run.probe_schedule.watch((do.ProbeRequest("npk"), do.ProbeRequest("agreement")))
+    run.probe_schedule.watch((ProbeRequest("npk"), ProbeRequest("agreement")))
     door = hold(run.probe_schedule, "npk")
     read_due(run)
     assert set(run.probe_schedule.readings) == {"agreement"}

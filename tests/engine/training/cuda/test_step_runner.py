@@ -16,8 +16,8 @@ from torch import Tensor
 
 from dgn_engine.data._augmentation import Augmentation
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.engine_events import StepsNotCaptured
-from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import StepsNotCaptured
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.device_data import DeviceData

@@ -1,0 +1,99 @@
+"""What is asked of `dgn`: the arguments of the child process and the folder of its result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgn_engine.experiments.report.result_layout import RESULTS, default_folder
+from dgn_engine.storage.regular_files import read_text
+
+_SCALES = ("quick", "full")
+_MADE = re.compile(r'"made": "(\d{4}-\d{2}-\d{2})')
+_NUMBERS_AND_WORDS = (
+    "seeds",
+    "seed_start",
+    "epochs",
+    "only",
+    "data",
+    "data_root",
+    "train_limit",
+    "test_limit",
+    "augmentation",
+    "device",
+    "executor",
+    "workers",
+    "devices",
+)
+
+
+def results_found(root: Path, names: Iterable[str]) -> Mapping[str, str]:
+    """The day of the newest result of each experiment that has one ('2026-11-02'), by its name.
+
+    Of a result only its day is read; what is no sound file is passed over.
+    """
+    known = sorted(names, key=len, reverse=True)
+    found: dict[str, str] = {}
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        name = next(
+            (
+                one
+                for one in known
+                for scale in _SCALES
+                if folder.name == f"{one}-{scale}" or folder.name.startswith(f"{one}-{scale}-")
+            ),
+            "",
+        )
+        day = _day(folder / RESULTS) if name else ""
+        if day > found.get(name, ""):
+            found[name] = day
+    return found
+
+
+def _day(path: Path) -> str:
+    try:
+        made = _MADE.search(read_text(path))
+    except (OSError, ValueError):
+        return ""
+    return made[1] if made is not None else ""
+
+
+@dataclass(frozen=True)
+class ReproduceRequest:
+    """An experiment with its settings; 0 and '' leave the choice to the experiment."""
+
+    name: str
+    scale: str = "quick"
+    protocol: str = "as-published"
+    seeds: int = 0
+    seed_start: int = 0
+    epochs: int = 0
+    data: str = ""
+    data_root: str = ""
+    workers: int = 0
+    only: str = ""
+    steps: tuple[float, ...] = ()
+    augmentation: str = "none"
+    train_limit: int = 0
+    test_limit: int = 0
+    device: str = "auto"
+    executor: str = "auto"
+    devices: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where `dgn reproduce` writes it by itself."""
+        return default_folder(self.name, self)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        said = ["reproduce", self.name, f"--{self.scale}", "--protocol", self.protocol]
+        for name in _NUMBERS_AND_WORDS:
+            value = getattr(self, name)
+            if value not in (0, "", "auto", "none"):
+                said += [f"--{name.replace('_', '-')}", str(value)]
+        if self.steps:
+            said += ["--steps", ",".join(repr(step) for step in self.steps)]
+        return (*said, "--out", str(self.folder))

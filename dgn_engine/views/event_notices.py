@@ -1,0 +1,191 @@
+"""What a notice says of an event, in one sentence, and what can be done about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from dgn_engine.config import SETTINGS, with_places_as
+from dgn_engine.protocol.branches import ComparisonClosed, ComparisonOpened
+from dgn_engine.protocol.files import TrainedOn, WeightsSaved, WeightsTaken
+from dgn_engine.protocol.messages import (
+    EngineAnswered,
+    EngineRestarted,
+    EngineSilent,
+    Event,
+    Failed,
+    Refused,
+)
+from dgn_engine.protocol.runs import (
+    RecordingMended,
+    RecordingPaused,
+    RecordingResumed,
+    RecordThinned,
+    RunContinued,
+    RunExported,
+    RunShown,
+    RunsThinned,
+)
+from dgn_engine.protocol.training import (
+    Diverged,
+    Finished,
+    ListedChange,
+    RegimeSwapped,
+    RunStarted,
+    SettingsIgnored,
+    StepsNotCaptured,
+)
+from dgn_engine.text.printable import printable
+
+Kind = Literal["info", "refused", "failed"]
+INFO = 12.0  # seconds that an info is shown
+REFUSED = 30.0  # … a refusal, unless something succeeds before
+OTHER_RUN = (RunStarted, RunShown, RunContinued)
+
+
+@dataclass(frozen=True)
+class NoticeButton:
+    """A button of a notice; the notice goes when it is pressed.
+
+    `possible`: whether it would still do what it says; where not, it is not shown.
+    """
+
+    text: str  # made printable, as the texts of a notice are
+    do: Callable[[], object]
+    possible: Callable[[], bool] = lambda: True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text))
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One sentence, and details (a traceback) one click away.
+
+    `asks`: something waits for the answer, so that it stands in a row of its own. `listed`: in the
+    list of notices, too; not what is only said again. `until`: what it says is so until one of
+    these events; it stays as long.
+    """
+
+    kind: Kind
+    text: str
+    details: str = ""
+    offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
+    asks: bool = False
+    listed: bool = True
+    until: tuple[type[Event], ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """That it is shown by itself; 0: until it is closed, answered, or no longer so."""
+        if self.offers or self.asks or self.until or self.kind == "failed":
+            return 0.0
+        return INFO if self.kind == "info" else REFUSED
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", printable(self.text))
+        object.__setattr__(self, "details", printable(self.details, lines=True))
+
+
+def time_of_day() -> str:
+    """'14:03:20', by the clock of this machine."""
+    return time.strftime("%H:%M:%S")
+
+
+def in_form_words(text: str) -> str:
+    """A sentence that names settings as the form of a run does: 'learning rate'."""
+
+    def words(part: str, name: str) -> str:
+        if part.endswith(".options"):
+            return f"'{name}'"
+        label = SETTINGS[part][name].label
+        return f"'{label}'" if label else f"{part}.{name}"
+
+    return with_places_as(text, words)
+
+
+def refusal_in_words(what: str, reason: str) -> str:
+    """One sentence of what cannot be done and why, which names a file once."""
+    words = what.split(" ")
+    names = [PurePath(" ".join(words[place:])).name for place in range(1, len(words))]
+    if any("." in name and name in reason for name in names):
+        return reason
+    return f"Cannot {what}: {reason}" if what else reason
+
+
+def notice_of(event: Event) -> Notice | None:
+    """What an event says to the user, if anything."""
+    match event:
+        case Refused(what=what, reason=reason):
+            return Notice("refused", refusal_in_words(what, in_form_words(reason)))
+        case SettingsIgnored(sentences=sentences):
+            return Notice("refused", in_form_words(" ".join(sentences)))
+        case Failed(what=what, traceback=traceback):
+            return Notice("failed", what, traceback)
+        case RegimeSwapped() | WeightsTaken() | TrainedOn():
+            return Notice("info", event.sentence)
+        case ComparisonOpened(remark=remark) if remark:
+            return Notice("refused", remark)
+        case ComparisonClosed(reason=reason) if reason:
+            return Notice("refused", reason)
+        case WeightsSaved(step=step, path=path):
+            return Notice("info", f"Weights of step {step:,} saved as {path}.")
+        case Diverged():
+            return Notice("refused", event.sentence, until=OTHER_RUN)
+        case EngineRestarted():
+            return Notice("failed", event.sentence)
+        case StepsNotCaptured():
+            return Notice("info", event.sentence)
+        case EngineSilent() | EngineAnswered():
+            return Notice("info", event.sentence)
+        case Finished(step=step):
+            return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
+        case RunExported(what=what):
+            return Notice("info", what)
+        case RunsThinned(what=what, trouble=each):
+            return Notice("info", what, each)
+        case RecordingPaused(reason=reason):
+            until = (RecordingResumed, *OTHER_RUN)
+            return Notice("refused", f"{reason} Training goes on.", until=until)
+        case RecordingResumed(step=step, lost=lost):
+            gap = f"; {lost:,} lines of its log are lost" if lost else ""
+            return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
+        case RecordingMended(remark=remark):
+            return Notice("refused", remark)
+        case RecordThinned():
+            return Notice("refused", event.sentence)
+        case RunContinued(step=step, remark=remark):
+            exact = f" It may differ in the last bits: {remark}." if remark else ""
+            return Notice("info", f"The recorded run goes on at step {step:,}.{exact}")
+        case _:
+            return None
+
+
+def step_words(change: ListedChange) -> str:
+    return f"{change.what} at step {change.step:,}."
+
+
+def capitalised(words: str) -> str:
+    """The first letter as a sentence has it; β stays β."""
+    return words[:1].upper() + words[1:] if words[:1].isascii() else words
+
+
+@dataclass(eq=False)
+class Told:
+    """A notice that was given: when, at which step of which run, and what became of it."""
+
+    notice: Notice
+    time: str
+    run: int = 0
+    step: int | None = None  # None: there was no run
+    left: float = 0.0  # seconds until it goes; 0: when it is closed
+    open: bool = True  # not closed, not gone, not answered
+    answered: bool = False
+    change: int = 0  # number of the change that Undo (or Redo) would take back; 0: of none
+
+    @property
+    def stays(self) -> bool:
+        return self.left <= 0.0

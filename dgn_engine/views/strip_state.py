@@ -1,0 +1,233 @@
+"""What the layers strip shows of the state of the run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dgn_engine.model.choices import ValueInput
+from dgn_engine.protocol.catalogue import RegimeEntry
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import LayerInfo
+from dgn_engine.views.past_view import BACK_TO_LIVE
+
+Turn = tuple[int, int]  # of a gate layer: units; rows and columns of a map
+Order = tuple[int, ...]  # value layer l uses gate layer order[l], 0-based
+
+
+def identity(count: int) -> Order:
+    """Every value layer uses the gate layer of its own place."""
+    return tuple(range(count))
+
+
+def exchanged(order: Order, first: int, second: int) -> Order:
+    """The order in which value layers `first` and `second` have swapped their gates."""
+    result = list(order)
+    result[first], result[second] = result[second], result[first]
+    return tuple(result)
+
+
+def why_not(layers: Sequence[LayerInfo], order: Order, origin: int, target: int) -> str:
+    """Why the gates of value layers `origin` and `target` cannot be swapped; empty if they can."""
+    moved, there = layers[order[origin]], layers[target]
+    if moved.shape == there.shape and layers[order[target]].shape == layers[origin].shape:
+        return ""
+    has, needs = shape_in_words(moved.shape), shape_in_words(there.shape)
+    if len(moved.shape) == len(there.shape) == 3:
+        needs = needs.replace(" channels", "")
+    elif len(moved.shape) == len(there.shape):
+        needs = needs.replace(" units", "")
+    return f"G{moved.index + 1} has {has}, layer {target + 1} needs {needs}"
+
+
+def shape_in_words(shape: tuple[int, ...]) -> str:
+    """'64 units', or '128 channels of 16×16'."""
+    if len(shape) == 1:
+        return f"{shape[0]} units"
+    return f"{shape[0]} channels of " + "×".join(str(side) for side in shape[1:])
+
+
+@dataclass(frozen=True)
+class StripState:
+    """Layers, gates and wiring of the run."""
+
+    regimes: tuple[RegimeEntry, ...] = ()
+    layers: tuple[LayerInfo, ...] = ()
+    order: Order = ()
+    regime: str = ""
+    entry: RegimeEntry | None = None  # the regime as the catalogue describes it
+    source: str = ""  # the file that the gates came from
+    value_input: ValueInput = "image"
+    turns: tuple[Turn, ...] = ()  # by feature layer; empty: none is turned
+    past: int | None = None  # the step that is looked back at; None: live
+
+    @property
+    def own_gates(self) -> bool:
+        """The network makes its own gates: nothing to wire."""
+        return self.entry is not None and self.entry.own_gates
+
+    @property
+    def open_gates(self) -> bool:
+        return self.entry is not None and self.entry.open_gates
+
+    @property
+    def drawn_gates(self) -> bool:
+        """Each gate is a Bernoulli variable: there is no feature network."""
+        return self.entry is not None and self.entry.drawn_gates
+
+    @property
+    def frozen(self) -> bool:
+        """There is a feature network, and it does not train."""
+        return self.entry is not None and not self.own_gates and not self.entry.trains_feature
+
+    @property
+    def value_frozen(self) -> bool:
+        """The value network keeps its weights."""
+        return self.entry is not None and not self.entry.trains_value
+
+    @property
+    def wired(self) -> bool:
+        """The gates are those of other layers where that is wanted."""
+        return len(self.layers) > 1 and not self.own_gates
+
+    @property
+    def movable(self) -> bool:
+        """Gates can be wired to other layers now."""
+        return self.wired and self.past is None
+
+    @property
+    def permuted(self) -> bool:
+        return self.order != identity(len(self.layers))
+
+    @property
+    def turned(self) -> bool:
+        return any(turn != (0, 0) for turn in self.turns)
+
+    def turn_of(self, feature: int) -> Turn:
+        return self.turns[feature] if feature < len(self.turns) else (0, 0)
+
+    def with_turns(self, turns: Mapping[int, Turn]) -> StripState:
+        """With the gates of some feature layers turned so."""
+        every = [turns.get(f, self.turn_of(f)) for f in range(len(self.layers))]
+        return dataclasses.replace(self, turns=tuple(every)) if turns else self
+
+    def whole_turn(self, feature: int, turn: Turn) -> Turn:
+        """The same turn in the fewest steps: 63 of 64 units onwards is one back."""
+        shape = self.layers[feature].shape
+        side = min(shape[1:]) if len(shape) > 1 else 1
+        return _nearest(turn[0], shape[0]), _nearest(turn[1], side)
+
+    def turn_in_words(self, feature: int) -> str:
+        """'↻3', '↺2 ↘1'; empty where it is not turned."""
+        units, pixels = self.turn_of(feature)
+        parts = [f"{'↻' if units > 0 else '↺'}{abs(units)}"] if units else []
+        parts += [f"{'↘' if pixels > 0 else '↖'}{abs(pixels)}"] if pixels else []
+        return " ".join(parts)
+
+    @property
+    def input_name(self) -> str:
+        """What enters the value network, as short as can be."""
+        names: dict[ValueInput, str] = {"image": "x", "ones": "ones", "random": "random"}
+        return "x" if self.own_gates else names[self.value_input]
+
+    def headline(self) -> str:
+        """The gates in a few words."""
+        if not self.layers:
+            return ""
+        if self.own_gates:
+            return f"{self.regime}: {'open gates' if self.open_gates else 'own gates'}"
+        if self.drawn_gates:
+            return "Gates of coins"
+        if self.source:
+            return f"Gates of {self.source}"
+        return "Frozen gates" if self.frozen else "Gates in training"
+
+    def sentence(self) -> str:
+        """What can be done, or why nothing can."""
+        if not self.layers:
+            return ""
+        words = self._what_can_be_done()
+        return words if self.past is None else f"As at step {self.past:,}. {words}"
+
+    def _what_can_be_done(self) -> str:
+        if self.own_gates:
+            others = [entry.id for entry in self.regimes if not entry.own_gates]
+            reason = "Every gate stands open" if self.open_gates else "Each unit gates itself"
+            if self.past is not None:
+                return f"{reason}."
+            return f"{reason}: nothing to wire. {_listed(others)} can be wired."
+        if not self.wired:
+            return "One gate layer: nothing to exchange."
+        if self.permuted or self.turned:
+            return self._wiring_in_words()
+        if self.past is not None:
+            return BACK_TO_LIVE
+        return "Drag a gate onto another layer, or press Ctrl+← or Ctrl+→; right-click to turn it."
+
+    def about_gates(self, feature: int, column: int) -> str:
+        """What the gates of a feature layer are, and what can be done with them."""
+        if self.own_gates:
+            return f"{self.regime}: layer {column + 1} makes its own gates; nothing to wire."
+        name, layer = f"G{feature + 1}", feature + 1
+        parts = [f"{name}, the gates of feature layer {layer}, used by layer {column + 1}."]
+        if self.source:
+            parts.append(f"From {self.source}.")
+        if turn := self.turn_in_words(feature):
+            parts.append(f"Turned {turn}.")
+        if self.movable:
+            parts.append("Drag it onto another layer, or press Ctrl+← or Ctrl+→; Home resets.")
+            parts.append("Turn it with Ctrl+↑, Ctrl+↓, Ctrl+wheel or the right button.")
+        elif self.past is not None:
+            parts.append(BACK_TO_LIVE)
+        return " ".join(parts)
+
+    def _wiring_in_words(self) -> str:
+        parts: list[str] = []
+        if self.permuted:
+            parts.append("Order of the gates: " + " ".join(str(i + 1) for i in self.order))
+        turns = [(f, self.turn_in_words(f)) for f in range(len(self.layers))]
+        if words := [f"G{f + 1}\N{NO-BREAK SPACE}{turn}" for f, turn in turns if turn]:
+            parts.append("Turned: " + ", ".join(words))
+        return ". ".join(parts)
+
+
+def strip_state(state: RunState, past: int | None = None) -> StripState:
+    """What the strip shows of `state`; nothing without a run. `past`: as in `StripState`."""
+    if state.run is None or state.settings is None:
+        return StripState()
+    order = state.wiring or identity(len(state.run.layers))
+    return StripState(
+        regimes=state.catalogue.regimes if state.catalogue is not None else (),
+        layers=state.run.layers,
+        order=order,
+        regime=state.regime,
+        entry=state.regime_entry,
+        source=state.gates_source,
+        value_input=state.settings.value_input,
+        turns=_by_feature(order, state.rotation, state.shift),
+        past=past,
+    )
+
+
+def _by_feature(order: Order, rotation: Sequence[int], shift: Sequence[int]) -> tuple[Turn, ...]:
+    """Turns by feature layer, of lists by value layer."""
+    if not (rotation or shift):
+        return ()
+    none = (0,) * len(order)
+    pairs = zip(order, rotation or none, shift or none, strict=False)
+    turns = {feature: (units, pixels) for feature, units, pixels in pairs}
+    return tuple(turns.get(feature, (0, 0)) for feature in range(len(order)))
+
+
+def _nearest(steps: int, whole: int) -> int:
+    """-whole/2 < result ≤ whole/2, the same steps around a circle of `whole`."""
+    rest = steps % whole
+    return rest - whole if rest > whole // 2 else rest
+
+
+def _listed(names: list[str]) -> str:
+    """All of a few names, and the first of many."""
+    if len(names) > 4:
+        names = [*names[:3], "others"]
+    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)

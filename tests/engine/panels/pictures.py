@@ -1,0 +1,156 @@
+"""Small readings whose picture is known by hand, and the comparison of whole scenes."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from dgn_engine.config import RunConfig
+from dgn_engine.figures.export_values import arrays, csv_text
+from dgn_engine.figures.provenance import Provenance
+from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.protocol.training import LayerInfo, RunStarted
+from dgn_engine.protocol.watching import ProbeSet
+from dgn_engine.scene.elements import Axis, Chart, Empty, Scene
+from dgn_engine.scene.panel_spec import ComparedRun, Series, View, all_panels
+from dgn_engine.scene.readout import describe
+
+LABELS = np.array([0, 0, 1, 1, 1])
+TAGS = (
+    "example 0, class cat",
+    "example 1, class cat",
+    "example 2, class dog",
+    "example 3, class dog",
+    "example 4, class dog",
+)
+BY_CLASS = Axis(label="class", limits=(-0.5, 4.5), ticks=((0.5, "cat"), (3.0, "dog")), lines=(1.5,))
+BARE = Axis(limits=(-0.5, 4.5), ticks=(), lines=(1.5,))
+B = "B · other.pt"
+
+
+def layers(*shapes: tuple[int, ...]) -> tuple[LayerInfo, ...]:
+    """Dense layers of one number, convolutions of three."""
+    return tuple(
+        LayerInfo(place, f"layer {place + 1}", "dense" if len(shape) == 1 else "conv", shape)
+        for place, shape in enumerate(shapes)
+    )
+
+
+EPOCH = 4  # steps
+
+
+def run(*shapes: tuple[int, ...], config: RunConfig | None = None) -> RunStarted:
+    """A run on cats and dogs with these gate layers."""
+    return RunStarted(
+        run=1,
+        config=config or RunConfig(),
+        regime="DL",
+        device="cpu",
+        layers=layers(*shapes),
+        wiring=tuple(range(len(shapes))),
+        parameters_value=10,
+        parameters_feature=10,
+        train_examples=100,
+        test_examples=50,
+        classes=2,
+        steps_per_epoch=EPOCH,
+        total_steps=0,
+        probe_set=ProbeSet((5, 8, 0, 3, 9), (0, 0, 1, 1, 1), ("cat", "dog"), "digest"),
+        paused=False,
+    )
+
+
+def series(steps: list[int], values: list[float]) -> Series:
+    return Series(np.array(steps, dtype=np.int64), np.array(values))
+
+
+def beside(view: View, compared: ComparedRun) -> View:
+    return dataclasses.replace(view, compared=compared)
+
+
+def chosen(view: View, **choices: str) -> View:
+    return dataclasses.replace(view, choices=choices)
+
+
+def with_reading(view: View, reading: Reading) -> View:
+    return dataclasses.replace(view, readings={**view.readings, reading.probe: reading})
+
+
+def drawn(panel: str, view: View) -> Scene:
+    """The scene of a panel; fails where there is none."""
+    shown = all_panels()[panel].draw(view)
+    assert isinstance(shown, Scene), shown
+    return shown
+
+
+def of_both(scene: Scene) -> Scene:
+    """Without A − B, which `test_panels_compared` looks at."""
+    charts = tuple(one for one in scene.charts if not one.key.endswith("_difference"))
+    assert len(charts) == len(scene.charts) - 1
+    return dataclasses.replace(scene, charts=charts)
+
+
+def reason(panel: str, view: View) -> str:
+    """Why a panel shows nothing."""
+    shown = all_panels()[panel].draw(view)
+    assert isinstance(shown, Empty)
+    return shown.reason
+
+
+def symmetric(size: int, diagonal: float, above: list[float]) -> Array:
+    """Row by row what lies above the diagonal, mirrored."""
+    found = np.full((size, size), diagonal)
+    rows, columns = np.triu_indices(size, 1)
+    found[rows, columns] = found[columns, rows] = above
+    return found
+
+
+def assert_same(found: Any, expected: Any, place: str = "scene") -> None:
+    """Every field alike: arrays and floats up to rounding, NaN equal to NaN, all else exactly."""
+    if dataclasses.is_dataclass(expected) and not isinstance(expected, type):
+        assert type(found) is type(expected), place
+        for field in dataclasses.fields(expected):
+            name = field.name
+            if name in ("layer", "of_compared", "subjects"):
+                continue  # these draw nothing: tests of readouts and of links look at them
+            assert_same(getattr(found, name), getattr(expected, name), f"{place}.{name}")
+    elif isinstance(expected, (np.ndarray, list)):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=place)
+        assert np.shape(found) == np.shape(expected), place
+    elif isinstance(expected, tuple):
+        assert isinstance(found, tuple), place
+        assert len(found) == len(expected), f"{place}: {found} instead of {expected}"
+        for index, (one, other) in enumerate(zip(found, expected, strict=True)):
+            key = other.key if isinstance(other, Chart) else index
+            assert_same(one, other, f"{place}[{key}]")
+    elif isinstance(expected, float):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, err_msg=place)
+    else:
+        assert found == expected, f"{place}: {found!r} instead of {expected!r}"
+
+
+def chart(scene: Scene, key: str) -> Chart:
+    return next(one for one in scene.charts if one.key == key)
+
+
+def readouts(one: Chart, *points: tuple[float, float]) -> list[tuple[str, ...]]:
+    """What the cursor says at each (x, y)."""
+    return [describe(one, x, y) for x, y in points]
+
+
+def table(one: Chart) -> list[list[str]]:
+    """The rows of the exported CSV."""
+    return list(csv.reader(csv_text(one).splitlines()))
+
+
+def exported(scene: Scene) -> dict[str, Any]:
+    """The names of the exported arrays, each with its shape or its words."""
+    found = arrays(scene, Provenance("panel"))
+    found.pop("about")
+    return {
+        name: values.tolist() if values.dtype.kind == "U" else values.shape
+        for name, values in found.items()
+    }

@@ -1,0 +1,200 @@
+"""How an estimate looks in the panels of kernels: corner, errors under the cursor, ± in facts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dgn_engine.figures.export_values import arrays, csv_text
+from dgn_engine.figures.provenance import Provenance
+from dgn_engine.figures.save_figure import save_figure
+from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.matrix_difference import difference
+from dgn_engine.scene.panel_spec import ComparedRun, View
+from dgn_engine.scene.readout import describe
+from dgn_engine.text.written_numbers import plus_minus
+from tests.engine.panels.pictures import (
+    LABELS,
+    chart,
+    chosen,
+    drawn,
+    run,
+    symmetric,
+    with_reading,
+)
+
+KERNEL = symmetric(5, 1.0, [0.412, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5])
+ERRORS = symmetric(5, 0.0, [0.013, 0.01, 0.01, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02, 0.02])
+NAN = float("nan")
+READINGS = {
+    "overlap": Reading(
+        "overlap",
+        6,
+        arrays={
+            "labels": LABELS,
+            **{f"{kind}{part}": KERNEL for kind in ("active", "sensitive") for part in ("", "_0")},
+            "active_error": ERRORS,
+            "sensitive_error": 2 * ERRORS,
+        },
+        error=0.03,
+    ),
+    "npk": Reading(
+        "npk",
+        6,
+        arrays={
+            "labels": LABELS,
+            "npk": KERNEL / 5,
+            "npk_error": ERRORS / 5,
+            "eigenvalues": np.array([0.6, 0.2, NAN, NAN, NAN]),
+            "eigenvalues_error": np.full(5, 0.02),
+            "cumulative": np.array([0.6, 0.8, NAN, NAN, NAN]),
+            "alignment": np.array([0.3, NAN, NAN, NAN, NAN]),
+        },
+        facts={"estimate": "2 of 5 eigenvalues stand above their error"},
+        error=0.03,
+    ),
+    "ntk": Reading(
+        "ntk",
+        6,
+        arrays={
+            "labels": LABELS,
+            "value": 4 * KERNEL,
+            "value_error": ERRORS,
+            "value_unit_error": 3 * ERRORS,
+            "cross": KERNEL - 0.2,
+            "cross_error": ERRORS,
+        },
+        error=0.03,
+    ),
+}
+SAID = "Hatched corner: an estimate, one standard error ± 3 % of the kernel."
+
+
+def seen(probe: str, **choices: str) -> Scene:
+    view = chosen(with_reading(View(run=run((4,), (4,)), regime="DL"), READINGS[probe]), **choices)
+    return drawn({"npk": "spectrum"}.get(probe, probe), view)
+
+
+@pytest.mark.parametrize(
+    ("probe", "key", "choices", "errors"),
+    [
+        ("overlap", "active", {}, ERRORS),
+        ("overlap", "sensitive", {}, 2 * ERRORS),
+        ("npk", "kernel", {"show": "kernel"}, ERRORS / 5),
+        ("ntk", "value", {"scale": "raw"}, ERRORS),
+        ("ntk", "value", {"scale": "unit"}, 3 * ERRORS),
+        ("ntk", "cross", {"scale": "raw"}, ERRORS),
+        ("ntk", "cross", {"scale": "unit"}, None),
+    ],
+)
+def test_a_matrix_of_an_estimate_has_its_corner_and_its_errors(
+    probe: str, key: str, choices: dict[str, str], errors: Array | None
+) -> None:
+    scene = seen(probe, **choices)
+    assert SAID in scene.note
+    matrix = chart(scene, key).matrix
+    assert matrix is not None
+    assert matrix.estimated
+    if errors is None:
+        assert matrix.error is None
+    else:
+        np.testing.assert_array_equal(matrix.error, errors)
+
+
+def test_single_layers_are_exact_beside_an_estimate() -> None:
+    scene = seen("overlap", part="0")
+    assert "stimate" not in scene.note
+    for one in scene.charts:
+        assert one.matrix is not None
+        assert not one.matrix.estimated
+
+
+def test_the_cursor_reads_value_and_error() -> None:
+    active = chart(seen("overlap"), "active")
+    assert describe(active, 1.0, 0.0)[-1] == "0.412 ± 0.013"
+    assert describe(active, 2.0, 2.0)[-1] == "1"  # the diagonal is one, without error
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        (0.4123, 0.0128, "0.412 ± 0.013"),
+        (12.34, 1.26, "12.3 ± 1.3"),
+        (1234.0, 56.0, "1,234 ± 56"),
+        (0.5, 0.0, "0.5"),
+        (2.0e-9, 1.0e-10, "2×10⁻⁹ ± 1×10⁻¹⁰"),
+    ],
+)
+def test_a_value_is_told_as_far_as_its_error_reaches(
+    value: float, error: float, words: str
+) -> None:
+    assert plus_minus(value, error) == words
+
+
+def test_facts_of_an_estimate_say_their_error_or_that_there_is_none() -> None:
+    means = {fact.name: fact.value for fact in seen("overlap").facts}
+    assert means["mean $Λ$"] == "0.311 ± 0.017"
+    assert means["mean $S$"] == "0.311 ± 0.035"
+    facts = {fact.name: fact.value for fact in seen("npk").facts}
+    assert facts == {"$ρ$ max": "0.600 ± 0.020", "ν": "not from an estimate"}
+
+
+def test_eigenvalues_of_an_estimate_have_a_band_and_end_at_their_error() -> None:
+    below, above = (
+        next(c for c in chart(seen("npk"), "eigenvalues").curves if c.name == name)
+        for name in ("− error", "+ error")
+    )
+    np.testing.assert_allclose(below.y[:2], [0.58, 0.18])
+    np.testing.assert_allclose(above.y[:2], [0.62, 0.22])
+    assert np.isnan(below.y[2:]).all()
+    assert below.faint, "its names would be louder than the eigenvalues"
+    assert above.faint
+
+
+def test_exports_of_an_estimate_name_it_and_hold_its_errors() -> None:
+    scene = seen("overlap")
+    found = arrays(scene, Provenance("Overlap"))
+    np.testing.assert_array_equal(found["active.values_error"], ERRORS)
+    assert SAID in str(found["about"])
+    rows = csv_text(chart(scene, "active")).splitlines()
+    assert rows[7].startswith("standard error,")
+    assert rows[8].split(",")[-4:] == [str(one) for one in ERRORS[0, 1:].tolist()]
+
+
+def test_a_difference_with_an_estimate_is_one_and_has_no_errors() -> None:
+    active, sensitive = seen("overlap").charts
+    assert sensitive.matrix is not None
+    exact = replace(sensitive, matrix=replace(sensitive.matrix, estimated=False, error=None))
+    for pair in ((active, exact), (exact, active)):
+        matrix = difference(*pair).matrix
+        assert matrix is not None
+        assert matrix.estimated
+        assert matrix.error is None
+
+
+def test_a_figure_of_an_estimate_has_the_corner(tmp_path: Path) -> None:
+    file = save_figure(seen("overlap"), tmp_path / "overlap.svg", Provenance("Overlap"))
+    assert file.read_text("utf-8").count(".estimated") == 2
+
+
+def test_a_comparison_says_which_errors_its_estimates_have() -> None:
+    exact = {name: replace(reading, error=0.0) for name, reading in READINGS.items()}
+    for panel, probe in (("ntk", "ntk"), ("spectrum", "npk"), ("overlap", "overlap")):
+        view = with_reading(View(run=run((2,))), exact[probe])
+        other = ComparedRun("other.pt", layers=run((2,)).layers, readings=READINGS)
+        note = drawn(panel, replace(view, compared=other)).note
+        assert f"one standard error ± {100 * READINGS[probe].error:.2g} %" in note, panel
+
+
+def test_a_kernel_as_computed_is_never_called_normalised() -> None:
+    ntk = READINGS["ntk"]
+    for value in (KERNEL, np.zeros_like(KERNEL)):  # the greatest entry is 1, or there is none
+        one = replace(ntk, arrays={"labels": LABELS, "value": value}, error=0.0)
+        scene = drawn("ntk", chosen(with_reading(View(run=run((2,))), one), scale="raw"))
+        matrix = chart(scene, "value").matrix
+        assert matrix is not None
+        assert (matrix.scale, matrix.bar) == ("as computed", "kernel value")

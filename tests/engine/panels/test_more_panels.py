@@ -1,0 +1,265 @@
+"""What single panels that are closed at first say, from small readings that are known by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.scene.elements import OVERLAYS
+from dgn_engine.scene.layer_curves import chosen_layers, layers_note, over_steps
+from dgn_engine.scene.panel_spec import View, all_panels
+from dgn_engine.scene.readout import describe
+from dgn_engine.scene.scatter import scattered
+from tests.engine.panels.pictures import chart, chosen, drawn, run, series
+
+PANELS = all_panels()
+PATHS = Reading(
+    "paths",
+    3,
+    arrays={
+        "through": np.array([[0.25, 0.75], [1.0, 0.0]]),
+        "near": np.array([[0.5, 0.5], [0.0, 1.0]]),
+        "contributed": np.array([[-1.0, 0.5], [-0.5, 0.0]]),
+        "units": np.array([[0, 0], [1, 0], [1, 0]]),
+        "parts": np.array([-1.0, 0.25, 0.25]),
+        "gates": np.array([[1.0, 1.0], [1.0, 0.0]]),
+        "slopes": np.array([[0.0, 1.0], [0.1, 0.2]]),
+        "inputs": np.array([0.5, 0.0, 1.0]),
+        "weights_0": np.array([[3.0, 1.0, -1.5], [0.5, 0.5, 0.5]]),
+        "weights_1": np.array([[-1.0, 1.0], [1.0, 1.0]]),
+    },
+    scalars={"total": 12_288.0, "active": 2250.0, "sensitive": 0.123456, "output": -0.5},
+    facts={"example": "2", "logit": "1"},
+)
+
+
+def test_paths_are_counted_in_full_and_drawn_through_their_units() -> None:
+    view = View(run=run((2,), (2,)), readings={"paths": PATHS})
+    scene = drawn("paths", view)
+    said = {fact.name: fact.value for fact in scene.facts}
+    assert said == {
+        "paths": "12,288",
+        "active": "2,250",
+        "sensitive": "0.1235",
+        "output": "−0.5",
+    }
+    largest = drawn("paths", chosen(view, graph="largest"))
+    graph = chart(largest, "largest")
+    names = [curve.name for curve in graph.curves]
+    assert names == ["−1", "0.25", "0.25 (2)", "open", "closed"]
+    assert graph.curves[0].y.tolist() == [0.0, 0.0]
+    assert graph.curves[0].dash == "dash"
+    assert graph.curves[3].x[::2].tolist() == [1.0, 1.0, 2.0]
+    assert scene.note.startswith("Example 2, logit 1")
+    signed = chart(
+        drawn("paths", chosen(View(run=None, readings={"paths": PATHS}), show="contributed")),
+        "units",
+    )
+    assert signed.matrix is not None
+    assert (signed.matrix.low, signed.matrix.high) == (-1.0, 1.0)
+
+
+def test_the_graph_has_weights_between_units_and_colours_those_that_paths_run_along() -> None:
+    view = View(run=run((2,), (2,)), readings={"paths": PATHS})
+    graph = chart(drawn("paths", view), "graph")
+    assert [name for _, name in graph.x.ticks or ()] == ["x", "1", "2"]  # logits were left out
+    curves = {curve.name: curve for curve in graph.curves}
+    assert list(curves) == [
+        "no path",
+        "weight > 0 (weak)",
+        "weight < 0 (medium)",
+        "weight > 0",
+        "weight < 0",
+        "closed",
+        "open",
+        "sensitive",
+        "x and ŷ",
+    ]
+    strong = curves["weight > 0"]
+    assert (strong.thick, strong.faint, strong.segments) == (True, False, True)
+    assert strong.x[:2].tolist() == [0.0, 1.0]
+    assert strong.y[:2].tolist() == [-0.5, 0.0]  # three inputs stand around the middle of two units
+    assert len(strong.x) == 3 * 2  # 3 of the first layer, and 1 into the open unit above it
+    assert curves["weight < 0"].y[:2].tolist() == [0.0, 0.0]
+    # An input that is zero and a unit that is closed end every path.
+    assert len(curves["no path"].x) == 3 * (2 + 2)
+    assert curves["sensitive"].y[::2].tolist() == [1.0]
+    assert describe(graph, 1.0, 0.0)[0] == "1"
+    pair = replace(
+        PATHS,
+        arrays=PATHS.arrays
+        | {
+            "gates_second": np.array([[0.0, 1.0], [0.0, 0.0]]),
+            "through_shared": np.array([[0.0, 1.0], [0.5, 0.5]]),
+        },
+        scalars=PATHS.scalars | {"active_second": 7.0, "shared": 3.0, "output_shared": 0.25},
+        facts=PATHS.facts | {"second": "4"},
+    )
+    both = drawn("paths", replace(view, readings={"paths": pair}))
+    assert {fact.name: fact.value for fact in both.facts}["shared"] == "3"
+    assert both.note.startswith("Example 2 beside example 4, logit 1")
+    kinds = {c.name: c.y[::2].tolist() for c in chart(both, "graph").curves if c.marker}
+    assert kinds == {
+        "closed": [1.0],
+        "first only": [0.0, 0.0],
+        "both open": [1.0],
+        "x and ŷ": [-0.5, 0.5, 1.5],
+    }
+    units = chart(both, "units")
+    assert units.title == "Shared active paths through each unit"
+
+
+def test_every_path_is_a_point_at_its_feature_and_value() -> None:
+    each = {"feature": np.array([0.0, 0.5, 2.0]), "value": np.array([3.0, -1.0, 2.0])}
+    found = replace(PATHS, arrays=PATHS.arrays | each)
+    view = chosen(View(run=run((2,), (2,)), readings={"paths": found}), graph="each")
+    points = chart(drawn("paths", view), "each")
+    assert points.title == "All 3 paths"
+    at = {curve.name: (curve.x[0], curve.y[0]) for curve in points.curves}
+    assert at == {"φ v > 0": (2.0, 2.0), "φ v < 0": (0.5, -1.0), "not active": (0.0, 3.0)}
+
+
+def test_a_recording_without_gates_has_no_graph() -> None:
+    arrays = {n: PATHS.arrays[n] for n in ("through", "near", "contributed", "units", "parts")}
+    view = View(run=run((2,), (2,)), readings={"paths": replace(PATHS, arrays=arrays)})
+    assert [one.key for one in drawn("paths", view).charts] == ["units"]
+
+
+def test_shares_of_sub_networks_are_named_by_their_blocks() -> None:
+    arrays = {
+        "shares": np.array([0.1, 0.2, 0.3, 0.4]),
+        "paths": np.array([0.0, 0.25, 0.25, 0.5]),
+        "outputs": np.array([1.0, -0.5, 0.25, 0.25]),
+    }
+    facts = {"blocks": ",1,2,1 2", "example": "3", "logit": "1"}
+    found = replace(PATHS, arrays=arrays, scalars={"output": 1.0}, facts=facts)
+    scene = drawn("paths", View(run=run((2,)), readings={"paths": found}))
+    shares, outputs = scene.charts
+    assert [name for _, name in shares.x.ticks or ()] == ["none", "1", "2", "1 2"]
+    points = {curve.name: curve.y[::2].tolist() for curve in shares.curves if curve.marker}
+    assert points["of the path kernel"] == [10.0, 20.0, 30.0, 40.0]
+    assert points["of the paths"] == [0.0, 25.0, 25.0, 50.0]
+    assert (shares.y.log, shares.y.limits) == (True, (10.0, 200.0))  # they differ by decades
+    assert outputs.curves[-1].y[::2].tolist() == [1.0, -0.5, 0.25, 0.25]
+    assert describe(outputs, 1.9, 0.0) == ("1", "adds  −0.5")
+    assert [(fact.name, fact.value) for fact in scene.facts] == [("output", "1")]
+    alone = replace(found, arrays={"shares": arrays["shares"]}, facts={"blocks": ",1,2,1 2"})
+    only = drawn("paths", View(readings={"paths": alone}))
+    assert [one.key for one in only.charts] == ["shares"]
+    assert only.note.endswith("With biases the output is no sum over sub-networks.")
+
+
+def test_regions_have_one_colour_for_a_class_and_rings_around_what_is_wrong() -> None:
+    found = Reading(
+        "regions",
+        3,
+        arrays={
+            "margin": np.array([[-1.0, 0.5], [-0.5, 1.0]]),
+            "winner": np.array([[0, 1], [0, 1]]),
+            "switch": np.array([[0, 1], [1, 2]]),
+            "x": np.array([0.0, 1.0]),
+            "y": np.array([1.0, 0.0]),
+            "points": np.array([[0.0, 0.0], [1.0, 1.0]]),
+            "labels": np.array([0, 1]),
+            "answers": np.array([0, 0]),
+        },
+        scalars={"regions": 4.0},
+        facts={"plane": "data"},
+    )
+    scene = drawn("regions", View(run=run((2,), (2,)), wiring=(0, 1), readings={"regions": found}))
+    cuts, decision, points = scene.charts
+    assert (cuts.matrix, decision.matrix) != (None, None)
+    assert decision.matrix.values.tolist() == [[1.0, -0.5], [0.5, -1.0]]  # type: ignore[union-attr]
+    _, first, second, wrong = points.curves
+    assert (first.role, second.role) == ("value", "feature")
+    assert (wrong.name, wrong.ring, wrong.y[::2].tolist()) == ("wrong", True, [1.0])
+    assert [name for _, name in points.x.ticks or ()] == ["0.2", "0.4", "0.6", "0.8"]
+    assert [fact.value for fact in scene.facts] == ["≥ 4", "1 of 2"]  # each point has its own
+
+
+def test_of_many_layers_six_have_a_line_and_the_note_says_which() -> None:
+    assert chosen_layers(4) == (0, 1, 2, 3)
+    assert chosen_layers(17) == (0, 3, 6, 10, 13, 16)
+    assert layers_note(4) == ""
+    assert layers_note(17) == "Over steps: layers 1, 4, 7, 11, 14, 17 of 17."
+    view = View(series={("p", f"a_{layer}"): series([1, 2], [0.0, 2.0]) for layer in range(17)})
+    curves = over_steps(view, "p", "a", 17, log=True)
+    assert [curve.role for curve in curves] == list(OVERLAYS)
+    assert np.isnan(curves[0].y[0])
+    assert curves[0].y[1] == 2.0
+
+
+def test_scattered_points_have_no_line_between_them_and_ascend() -> None:
+    curve = scattered("p", np.array([2.0, 1.0]), np.array([5.0, 6.0]), "accent")
+    assert curve.x.tolist() == [1.0, 1.0, 2.0, 2.0]
+    assert curve.y[::2].tolist() == [6.0, 5.0]
+    assert np.isnan(curve.y[1::2]).all()
+    assert curve.marker
+
+
+def test_every_channel_is_on_a_page_of_the_rows_that_a_picture_has() -> None:
+    option = next(one for one in PANELS["hidden_outputs"].options if one.id == "channel")
+    maps = [(6, 4, 4)]
+    for layers, pages in ((2, ["0–2", "3–5"]), (4, ["0–3", "4–5"]), (9, ["0–5"])):
+        offered = option.values(View(run=run(*maps * layers)))
+        assert [words for _, words in offered] == [f"channels {page}" for page in pages]
+    assert option.values(View(run=run((6,)))) == ()
+
+
+def test_hidden_maps_stand_in_columns_of_layers_each_to_its_largest() -> None:
+    maps = np.zeros((2, 2, 2))
+    maps[0], maps[1, 0, 1] = 1.0, -4.0
+    arrays = {"labels": np.array([1, 0]), "says": np.array([1, 0, 1])}
+    for name, factor in (("as_is", 1.0), ("reversed", 2.0), ("ones", 0.5)):
+        arrays[f"{name}_0"] = factor * maps
+        arrays[f"{name}_1"] = np.array([[[8.0]], [[np.nan]]])
+        arrays[f"{name}_2"] = factor * np.array([1.0, -2.0, 0.0])
+        arrays[f"input_{name}"] = np.full((2, 2), 3.0)
+    facts = {"example": "1", "channel": "5", "fed": "image", "order": "2 1 3"}
+    scalars = {"right_as_is": 0.5, "right_reversed": 0.0, "right_ones": 1.0}
+    reading = Reading("hidden_outputs", 3, arrays=arrays, scalars=scalars, facts=facts)
+    view = View(run=run((1, 2, 2), (1, 1, 1), (3,)), readings={"hidden_outputs": reading})
+    scene = drawn("hidden_outputs", view)
+    passes = ("as_is", "reversed", "ones")
+    assert [one.key for one in scene.charts] == [f"maps_{name}" for name in passes]
+    assert [fact.value for fact in scene.facts] == ["50 % right", "0 %", "100 %"]
+    assert scene.note.endswith(
+        "As it is the value network sees the image. Reversed: gate layers 2 1 3."
+    )
+    first = chart(scene, "maps_as_is")
+    assert first.title == "As it is: says dog"
+    assert [name for _, name in first.x.ticks or ()] == ["x", "1", "2"]
+    assert [name for _, name in first.y.ticks or ()] == ["mean", "5"]
+    assert first.matrix is not None
+    values = first.matrix.values
+    assert values.shape == (5, 8)
+    assert (values[:2, :2] == 1.0).all()  # the value input
+    assert (values[:2, 3:5] == 1.0).all()  # the mean
+    assert values[3, 4] == -1.0
+    assert (values[:2, 6:] == 1.0).all()  # one pixel, enlarged
+    assert np.isnan(values[3:, 6:]).all()
+    assert np.isnan(values[3:, :2]).all()
+    together = chart(drawn("hidden_outputs", chosen(view, scale="layer")), "maps_as_is").matrix
+    assert together is not None
+    assert (together.values[:2, 3:5] == 1.0 / 8.0).all()  # the largest of all passes is 8
+    dense = drawn("hidden_outputs", chosen(view, kind="units"))
+    assert len(dense.charts) == 3
+    units = chart(dense, "units_reversed").matrix
+    assert units is not None
+    assert units.values.tolist() == [[0.5, -1.0, 0.0]]
+
+
+def test_gates_that_are_not_finite_leave_the_others_their_colours() -> None:
+    by_class = np.array([[0.25, np.nan], [0.75, np.inf]])
+    shares = {name: np.array([0.0, 0.5]) for name in ("density", "dead", "always")}
+    for values, expected in ((by_class, (25.0, 75.0)), (np.full((2, 2), np.nan), (-0.5, 0.5))):
+        arrays = {"classes": np.array([0, 1]), "by_class": values, **shares}
+        view = View(
+            run=run((2,), (2,)),
+            readings={"gate_statistics": Reading("gate_statistics", 3, arrays=arrays)},
+        )
+        matrix = chart(drawn("gate_statistics", view), "by_class").matrix
+        assert matrix is not None
+        assert (matrix.low, matrix.high) == expected

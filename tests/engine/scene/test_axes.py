@@ -1,0 +1,183 @@
+"""How far axes reach, class lines, and thinned curves, each worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dgn_engine.scene.axes import (
+    Range,
+    chart_range,
+    class_names,
+    example_axis,
+    example_labels,
+    step_axis,
+    thinned,
+)
+from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, finite_range, same
+from dgn_engine.scene.panel_spec import View
+from tests.engine.panels.pictures import run
+
+
+def curve(x: list[float], y: list[float]) -> Curve:
+    return Curve("", np.array(x), np.array(y))
+
+
+def reach(*curves: Curve, x: Axis | None = None, y: Axis | None = None) -> tuple[Range, Range]:
+    return chart_range(Chart("c", "", x or Axis(), y or Axis(), curves=curves))
+
+
+LOG = Axis(log=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (lambda: reach(curve([2, 6], [1, 3])), ((2, 6), (0.9, 3.1))),
+        (lambda: reach(curve([2, 6], [1, 3]), curve([1], [7])), ((1, 6), (0.7, 7.3))),
+        (lambda: reach(curve([1, 2], [3, 3])), ((1, 2), (2.7, 3.3))),
+        (lambda: reach(curve([4, 4], [-3, -3])), ((4, 4.4), (-3.3, -2.7))),
+        (lambda: reach(curve([0], [0])), ((0, 1), (-1, 1))),
+        (lambda: reach(), ((0, 1), (-1, 1))),
+        (lambda: reach(curve([], [])), ((0, 1), (-1, 1))),
+        (lambda: reach(curve([1, 2, 3], [np.nan, 1, np.inf])), ((1, 3), (0.9, 1.1))),
+        (lambda: reach(curve([1, 2], [1, 100]), y=LOG), ((1, 2), (10**-0.1, 10**2.1))),
+        (lambda: reach(curve([1, 2], [10, 10]), y=LOG), ((1, 2), (10**0.5, 10**1.5))),
+        (lambda: reach(curve([1, 10], [0, 1]), x=LOG), ((10**-0.03, 10**1.03), (-0.05, 1.05))),
+        (lambda: reach(curve([1, 2], [-5, 10]), y=LOG), ((1, 2), (10**0.5, 10**1.5))),
+        (lambda: reach(curve([1, 2], [-5, 0]), y=LOG), ((1, 2), (0.1, 1.0))),
+        (lambda: reach(curve([1, 2], [3, 4]), x=Axis(limits=(0, 9))), ((0, 9), (2.95, 4.05))),
+    ],
+)
+def test_an_axis_reaches_around_its_curves(
+    found: Callable[[], tuple[Range, Range]], expected: tuple[Range, Range]
+) -> None:
+    across, up = found()
+    assert across == pytest.approx(expected[0])
+    assert up == pytest.approx(expected[1])
+
+
+def test_a_matrix_reaches_half_a_square_beyond_its_middles() -> None:
+    matrix = Matrix("m", np.zeros((2, 5)), "gates", 0.0, 1.0)
+    chart = Chart("c", "", Axis(limits=(0, 9)), Axis(), matrix=matrix)
+    assert chart_range(chart) == ((-0.5, 4.5), (-0.5, 1.5))
+
+
+@pytest.mark.parametrize(
+    ("curves", "last"),
+    [
+        ([], 4.0),
+        ([curve([], [])], 4.0),
+        ([curve([3], [1])], 6.0),  # a first point stands in the middle
+        ([curve([1], [1])], 4.0),
+        ([curve([3], [1]), curve([1, 5], [1, 2])], 5.0),
+        ([curve([1, 7], [1, 2]), curve([9], [1])], 9.0),
+        ([curve([1, 3], [1, 2])], 4.0),
+    ],
+)
+def test_an_axis_of_steps_ends_at_the_last_step(curves: list[Curve], last: float) -> None:
+    assert step_axis(curves) == Axis(label="step", limits=(0.0, last), epoch=0)
+
+
+def test_classes_are_parted_by_lines_and_named_in_their_middle() -> None:
+    axis = example_axis(np.array([0, 0, 0, 2, 3, 3]), ("a", "b", "c", "d"))
+    assert axis == Axis(
+        label="example, by class",
+        limits=(-0.5, 5.5),
+        ticks=((1.0, "a"), (3.0, "c"), (4.5, "d")),
+        lines=(2.5, 3.5),
+    )
+    assert example_axis(np.array([1]), ("a", "b"), "class") == Axis(
+        label="class", limits=(-0.5, 0.5), ticks=((0.0, "b"),)
+    )
+    assert example_axis(np.array([], dtype=int), ()) == Axis(
+        label="example, by class", limits=(-0.5, 0.5), ticks=()
+    )
+
+
+def test_names_of_more_than_ten_letters_are_cut_below_an_axis() -> None:
+    axis = example_axis(np.array([0, 1]), ("aeroplanes", "automobiles"))
+    assert axis.ticks == ((0.0, "aeroplanes"), (1.0, "autom…iles"))
+
+
+def test_classes_without_a_name_are_numbers() -> None:
+    labels = np.array([0, 1, 2])
+    assert class_names(View(run=run((2,))), labels) == ("cat", "dog", "2")
+    assert class_names(View(run=run((2,))), np.array([0])) == ("cat",)
+    assert class_names(View(), labels) == ("0", "1", "2")
+    assert class_names(View(run=run((2,))), np.array([], dtype=int)) == ()
+
+
+def test_examples_are_named_with_their_class() -> None:
+    assert example_labels(np.array([1, 0]), ("cat", "dog")) == (
+        "example 0, class dog",
+        "example 1, class cat",
+    )
+
+
+TWELVE = np.array([3.0, 1, 2, 5, 4, 0, 9, 7, 8, 6, 6.5, 7.5])
+
+
+def test_a_thinned_curve_keeps_least_and_greatest_of_each_bin() -> None:
+    x, y = thinned(np.arange(12), TWELVE, -1, 99, most=4)  # two bins of six
+    assert x.tolist() == [3, 5, 6, 9]
+    assert y.tolist() == [5, 0, 9, 6]
+
+
+def test_what_does_not_fill_a_bin_is_kept() -> None:
+    x, _ = thinned(np.arange(13), np.append(TWELVE, 1.0), -1, 99, most=6)  # two bins of five
+    assert x.tolist() == [1, 3, 5, 6, 10, 11, 12]
+
+
+def test_as_many_points_as_fit_are_not_thinned() -> None:
+    x, y = thinned(np.arange(12), TWELVE, -1, 99, most=12)
+    assert x.tolist() == list(range(12))
+    assert y is not None
+    assert len(thinned(np.arange(12), TWELVE, -1, 99, most=11)[0]) < 12
+
+
+def test_values_that_are_missing_do_not_hide_the_others() -> None:
+    gaps = TWELVE.copy()
+    gaps[[0, 3, 5]] = np.nan
+    x, _ = thinned(np.arange(12), gaps, -1, 99, most=4)
+    assert x.tolist() == [1, 4, 6, 9]
+
+
+def test_one_point_on_each_side_of_what_is_seen_is_kept() -> None:
+    x, _ = thinned(np.arange(10) * 10, np.zeros(10), 25, 45)
+    assert x.tolist() == [20, 30, 40, 50]
+    x, _ = thinned(np.arange(10) * 10, np.zeros(10), 30, 40)
+    assert x.tolist() == [20, 30, 40, 50]
+    assert thinned(np.arange(3), np.zeros(3), -5, 9)[0].tolist() == [0, 1, 2]
+
+
+def test_the_range_of_values_leaves_out_what_is_not_finite() -> None:
+    assert finite_range(np.array([np.nan, 2.0, -1.0, np.inf])) == (-1.0, 2.0)
+    assert finite_range(np.array([np.nan])) == (0.0, 0.0)
+
+
+def test_scenes_are_alike_field_by_field() -> None:
+    one = Chart("c", "t", Axis(), Axis(), curves=(curve([1], [np.nan]),))
+    assert same(one, Chart("c", "t", Axis(), Axis(), curves=(curve([1], [np.nan]),)))
+    assert not same(one, Chart("c", "t", Axis(), Axis(), curves=(curve([2], [np.nan]),)))
+    assert not same(one, Chart("c", "u", Axis(), Axis(), curves=(curve([1], [np.nan]),)))
+    assert not same((1, 2), (1,))
+    assert not same(1, 1.0)
+    assert not same(np.zeros(2), np.zeros(3))
+    assert same(np.array(["a"]), np.array(["a"]))
+    assert same("a", "".join(["a"]))
+
+
+def test_on_a_logarithmic_axis_the_first_points_are_not_thinned_away() -> None:
+    x = np.arange(0, 100_001)
+    y = np.sin(x.astype(float))
+    y[70_000] = 7.0
+    seen, values = thinned(x, y, -np.inf, np.inf, 2000, log=True)
+    assert len(seen) <= 2000
+    assert seen[:50].tolist() == list(range(1, 51))  # 0 has no place on such an axis
+    assert 7.0 in values
+    assert (np.diff(seen) > 0).all()
+    none = np.zeros(5000)
+    assert thinned(none - 1, none, -np.inf, np.inf, 2000, log=True)[0].size == 0

@@ -1,0 +1,119 @@
+"""What differs between A and B: settings, and numbers at a step that both have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import GatingConfig, RunConfig, TrainingConfig
+from dgn_engine.scene.differences import Difference, differences
+from dgn_engine.scene.panel_spec import ComparedRun, Series, View
+
+
+def series(points: dict[int, float]) -> Series:
+    return Series(np.array(list(points), np.int64), np.array(list(points.values()), np.float64))
+
+
+def test_only_settings_that_differ_are_listed_with_their_words() -> None:
+    a = RunConfig(gating=GatingConfig("DL"), training=TrainingConfig(learning_rate=1e-3, pace=5.0))
+    gating = replace(a.gating, regime="FR-II", wiring=(1, 0))
+    b = replace(a, gating=gating, training=TrainingConfig(learning_rate=0.01), seed=3)
+    view = View(regime="DL", compared=ComparedRun("b", regime="FR-II", wiring=(1, 0), config=b))
+    found = differences(view, a)
+    regime, order = (
+        Difference("regime", "DL", "FR-II"),
+        Difference("gate layers", "in order", "2 1"),
+    )
+    seed = Difference("seed", "0", "3")
+    assert set(found.settings) == {
+        *(regime, order, seed),
+        Difference("learning rate", "0.001", "0.01"),
+    }
+    assert view.compared is not None
+    assert differences(replace(view, compared=replace(view.compared, config=a)), a).settings == ()
+    assert (
+        differences(replace(view, compared=replace(view.compared, config=None)), a).settings == ()
+    )
+    assert differences(replace(view, cursor=3), a).settings == found.settings
+    # What can be changed while a run trains is not taken from another step than the one shown.
+    back = replace(view, compared=replace(view.compared, at=3, config_at=False))
+    found = differences(back, a)
+    assert set(found.settings) == {regime, order, seed}
+    assert found.remark
+
+
+def numbers(row: Difference) -> list[tuple[float, str, int] | None]:
+    return [None if one is None else (one.value, one.run, one.step) for one in row.numbers]
+
+
+def test_numbers_are_of_the_newest_step_that_both_have() -> None:
+    a, b = series({1: 1.0, 4: 0.5, 9: 0.25}), series({4: 0.75, 8: 0.6})
+    view = View(
+        series={("training", "train_loss"): a, ("npk", "nu"): series({3: 10.0, 7: 12.0})},
+        compared=ComparedRun(
+            "b",
+            series={
+                ("training", "train_loss"): b,
+                ("npk", "nu"): series({5: 20.0}),
+            },
+        ),
+    )
+    [loss] = differences(view, None).scores
+    assert (loss.a, loss.b, loss.change, loss.where) == ("0.5", "0.75", "+0.25", "step 4")
+    [nu] = differences(view, None).scalars
+    assert (nu.a, nu.b, nu.change, nu.where) == ("10", "20", "+10", "A 3 · B 5")
+
+
+def test_two_steps_of_one_run_are_compared_by_its_own_curves() -> None:
+    view = View(
+        regime="FR-II",
+        wiring=(0, 1),
+        series={
+            ("training", "train_loss"): series({1: 2.0, 4: 0.5, 9: np.nan}),
+            ("npk", "nu"): series({5: 20.0}),
+        },
+        compared=ComparedRun(
+            "b", regime="DL", wiring=(1, 0), step=3, own=True, at=3, config_at=False
+        ),
+    )
+    found = differences(view, RunConfig())
+    assert found.settings == (
+        Difference("regime", "FR-II", "DL"),
+        Difference("gate layers", "in order", "2 1"),
+    )
+    assert [numbers(row) for row in found.scores] == [[(0.5, "", 4), (2.0, "", 1)]]
+    [nu] = found.scalars  # nothing was measured up to B
+    assert (nu.a, nu.b, nu.change) == ("20", "–", "")
+    assert nu.why
+    back = differences(replace(view, cursor=2), None)
+    assert [numbers(row) for row in back.scores] == [[(2.0, "", 1), (2.0, "", 1)]]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shown"),
+    [
+        ({}, {1: 1.0}, [None, (1.0, "", 1)]),
+        ({5: 1.0}, {1: 1.0}, [None, (1.0, "", 1)]),  # B ends before A begins
+        ({1: np.nan, 2: 3.0}, {1: 2.0, 2: 4.0}, [(3.0, "", 2), (4.0, "", 2)]),
+        ({3: 1.0, 15: 2.0}, {12: 3.0, 24: 4.0}, [(2.0, "", 15), (3.0, "", 12)]),
+        ({2: 1.0, 4: np.nan}, {2: 3.0, 4: 5.0}, [(1.0, "", 2), (3.0, "", 2)]),
+    ],
+)
+def test_two_runs_are_compared_as_far_as_both_have_come(
+    ours: dict[int, float], theirs: dict[int, float], shown: list[tuple[float, str, int] | None]
+) -> None:
+    key = ("training", "train_loss")
+    compared = ComparedRun("b", series={key: series(theirs)})
+    [row] = differences(View(series={key: series(ours)}, compared=compared), None).scores
+    assert numbers(row) == shown
+
+
+def test_shares_are_percent_and_their_difference_is_in_points() -> None:
+    view = View(
+        series={("training", "test_accuracy"): series({10: 0.9})},
+        compared=ComparedRun("b", series={("training", "test_accuracy"): series({10: 0.85})}),
+    )
+    row = differences(view, None).scores[0]
+    assert (row.a, row.b, row.change) == ("90.00 %", "85.00 %", "−5.00")

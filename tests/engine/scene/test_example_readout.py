@@ -1,0 +1,195 @@
+"""What is told of probe examples under the cursor, each number counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.training import LayerInfo
+from dgn_engine.protocol.watching import ProbeExamples
+from dgn_engine.scene.axes import example_rows
+from dgn_engine.scene.elements import Chart, Scene
+from dgn_engine.scene.example_readout import example_readout
+from dgn_engine.scene.linked_places import selection_at
+from dgn_engine.scene.panel_spec import ComparedRun, View, all_panels
+from tests.engine.panels.pictures import LABELS, chart, run, symmetric
+
+PIXELS = np.arange(5 * 4, dtype=np.uint8).reshape(5, 2, 2)
+PICTURES = ProbeExamples(run((4,)).probe_set, PIXELS.shape, PIXELS.tobytes())
+FIRST = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 0, 1]], np.uint8)
+SECOND = np.array([[1, 0, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1], [1, 1, 0]], np.uint8)
+GATES = Reading("gates", 7, arrays={"labels": LABELS, "layer_0": FIRST, "layer_1": SECOND})
+SHARED = (FIRST @ FIRST.T).astype(float) * (SECOND @ SECOND.T)
+OWN = SHARED.diagonal()
+with np.errstate(invalid="ignore"):
+    ACTIVE = SHARED / np.sqrt(np.outer(OWN, OWN))
+OVERLAP = Reading(
+    "overlap",
+    7,
+    arrays={
+        "labels": LABELS,
+        "active": ACTIVE,
+        "sensitive": symmetric(5, 1.0, [0.1] * 10),
+        "active_0": symmetric(5, 1.0, [0.2] * 10),
+        "sensitive_0": symmetric(5, 1.0, [0.3] * 10),
+        "paths": OWN,
+    },
+    facts={"kappa": "κ"},
+)
+VIEW = View(
+    run=run((4,), (3,)),
+    step=7,
+    readings={"gates": GATES, "overlap": OVERLAP},
+    pictures=PICTURES,
+)
+
+
+def drawn(panel: str, key: str, view: View = VIEW) -> Chart:
+    scene = all_panels()[panel].draw(view)
+    assert isinstance(scene, Scene)
+    return chart(scene, key)
+
+
+def test_an_entry_of_the_overlap_shows_both_images_and_what_they_share() -> None:
+    readout = example_readout(VIEW, drawn("overlap", "active"), 2.2, 0.9)
+    assert readout is not None
+    assert [one.name for one in readout.examples] == [
+        "example 1, class cat",
+        "example 2, class dog",
+    ]
+    np.testing.assert_array_equal(readout.examples[1].image, PIXELS[2])
+    # Layer 1: 1010 and 1111 share two; layer 2: 111 and 011 share two: four of 2·3 and 4·2.
+    assert readout.lines == (
+        f"Active $Λ$: {4 / np.sqrt(48):.4g}",
+        "Shared active paths: 4 of 6 and 8",
+    )
+    first, second = readout.gates
+    assert (first.name, first.words) == ("G1", "2 of 4 agree, 2 both open")
+    np.testing.assert_array_equal(first.agree, [True, False, True, False])
+    np.testing.assert_array_equal(first.rows, FIRST[[1, 2]])
+    assert second.words == "2 of 3 agree, 2 both open"
+    assert readout.in_words.startswith("example 1, class cat and example 2, class dog. Active Λ: ")
+
+
+def test_the_diagonal_is_one_example_and_a_layer_has_its_own_gates_alone() -> None:
+    readout = example_readout(VIEW, drawn("overlap", "active"), 4, 4)
+    assert readout is not None
+    assert [one.place for one in readout.examples] == [4]
+    assert readout.gates[0].words == "2 of 4 open"
+    view = replace(VIEW, choices={"part": "0"})
+    readout = example_readout(view, drawn("overlap", "active", view), 1, 0)
+    assert readout is not None
+    assert [rows.name for rows in readout.gates] == ["G1"]
+    assert readout.lines == ("Active $τ_{1}$: 0.2",)
+
+
+def test_an_example_without_an_active_path_shares_none() -> None:
+    readout = example_readout(VIEW, drawn("overlap", "active"), 3, 0)
+    assert readout is not None
+    assert readout.lines[1] == "Shared active paths: 0 of 4 and 0"
+
+
+def test_a_row_of_the_gate_maps_is_one_example_with_its_unit() -> None:
+    readout = example_readout(VIEW, drawn("gate_maps", "large"), 3, 2)
+    assert readout is not None
+    assert readout.lines == ("unit 3: 1",)
+    assert readout.examples[0].detail == "no. 0 of the training data"
+    assert [rows.name for rows in readout.gates] == ["G1"]
+    assert drawn("gate_maps", "large").pictures is PICTURES
+
+
+def test_soft_gates_and_means_over_positions_count_no_paths_and_no_agreement() -> None:
+    soft = replace(GATES, arrays={**GATES.arrays, "layer_0": 0.4 * FIRST.astype(np.float32)})
+    plain = {name: values for name, values in OVERLAP.arrays.items() if name != "paths"}
+    view = replace(VIEW, readings={"gates": soft, "overlap": replace(OVERLAP, arrays=plain)})
+    readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
+    assert readout is not None
+    assert len(readout.lines) == 1
+    assert readout.gates[0].words == "4 of 4 agree"  # all below one half
+    assert VIEW.run is not None
+    conv = (LayerInfo(0, "layer 1", "conv", (4, 2, 2)), VIEW.run.layers[1])
+    view = replace(view, run=replace(VIEW.run, layers=conv))
+    readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
+    assert readout is not None
+    assert (readout.gates[0].agree, readout.gates[0].words) == (None, "means over positions")
+
+
+def test_what_is_missing_is_said() -> None:
+    view = replace(VIEW, readings={"overlap": OVERLAP})
+    readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
+    assert readout is not None
+    assert readout.lines[-1] == "Gate maps shows their gates: open it."
+    few = replace(GATES, arrays={"labels": LABELS[::2], "layer_0": FIRST[::2]})
+    view = replace(VIEW, readings={"overlap": OVERLAP, "gates": few})
+    readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
+    assert readout is not None
+    assert readout.lines[-1] == "Their gates were read of fewer examples."
+    late = replace(VIEW, readings={"overlap": OVERLAP, "gates": replace(GATES, step=3)})
+    readout = example_readout(late, drawn("overlap", "active", late), 2, 1)
+    assert readout is not None
+    assert readout.lines[-1] == "Gates of step 3."
+    unknown = replace(VIEW, pictures=None)
+    assert example_readout(unknown, drawn("overlap", "active", unknown), 2, 1) is None
+
+
+def test_vectors_are_points_or_say_how_many_numbers_they_have() -> None:
+    points = np.arange(10, dtype=np.float32).reshape(5, 2)
+    known = run((4,)).probe_set
+    view = replace(VIEW, pictures=ProbeExamples(known, (5, 2), numbers=points.tobytes()))
+    readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
+    assert readout is not None
+    assert (readout.examples[1].point, readout.examples[1].detail) == ((4.0, 5.0), "(4, 5)")
+    beside = np.insert(points, 1, 1.0, axis=1)  # a constant between the two coordinates
+    view = replace(VIEW, pictures=ProbeExamples(known, (5, 3), numbers=beside.tobytes()))
+    readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
+    assert readout is not None
+    assert readout.examples[1].point == (4.0, 5.0)
+    many = ProbeExamples(known, (5, 4), numbers=np.zeros((5, 4), np.float32).tobytes())
+    view = replace(VIEW, pictures=many)
+    readout = example_readout(view, drawn("overlap", "active", view), 2, 1)
+    assert readout is not None
+    assert readout.examples[0].why == "4 numbers"
+
+
+def test_b_is_told_by_its_own_gates() -> None:
+    theirs = replace(GATES, arrays={**GATES.arrays, "layer_0": 1 - FIRST})
+    compared = ComparedRun(
+        "b.pt", layers=run((4,), (3,)).layers, readings={"gates": theirs, "overlap": OVERLAP}
+    )
+    view = replace(VIEW, compared=compared)
+    readout = example_readout(view, drawn("overlap", "active_1", view), 2, 1)
+    assert readout is not None
+    np.testing.assert_array_equal(readout.gates[0].rows, 1.0 - FIRST[[1, 2]])
+
+
+@pytest.mark.parametrize("every", [1, 2, 4, 8])
+def test_a_reading_of_fewer_examples_knows_which_they_are(every: int) -> None:
+    labels = tuple(np.sort(np.arange(64) % 10).tolist())
+    known = replace(PICTURES.probe_set, labels=labels)
+    view = View(pictures=replace(PICTURES, probe_set=known))
+    rows = example_rows(view, np.array(labels[::every]))
+    assert rows == tuple(range(0, 64, every))
+
+
+def test_where_it_cannot_be_told_which_were_read_nothing_is_shown() -> None:
+    known = replace(PICTURES.probe_set, labels=(0,) * 9)
+    view = View(pictures=replace(PICTURES, probe_set=known))
+    assert example_rows(view, np.zeros(3, int)) == (0, 4, 8)
+    assert example_rows(view, np.array([0, 1])) == ()
+    assert example_rows(View(), np.zeros(9, int)) == ()
+
+
+def test_a_montage_has_an_example_in_each_tile_and_none_between() -> None:
+    maps = np.ones((5, 2, 2), np.float32)
+    conv = Reading("gates", 7, arrays={"labels": LABELS, "layer_0": FIRST, "unit_map": maps})
+    assert VIEW.run is not None
+    layers = (LayerInfo(0, "layer 1", "conv", (4, 2, 2)),)
+    view = replace(VIEW, run=replace(VIEW.run, layers=layers), readings={"gates": conv})
+    unit = drawn("gate_maps", "unit", view)
+    assert selection_at(unit, 0, 0).examples == (0,)
+    assert selection_at(unit, 3, 1).examples == (1,)
+    assert selection_at(unit, 2, 0).examples == ()
+    assert selection_at(unit, 3, 4).examples == (4,)

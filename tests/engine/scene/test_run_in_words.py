@@ -1,0 +1,162 @@
+"""Runs, networks, layers and tensors in a few words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.protocol.files import FileListed, FileUseCheck, LayerMatch, Purpose
+from dgn_engine.protocol.training import RunStarted
+from dgn_engine.scene.file_use_text import first_use, offer_of
+from dgn_engine.scene.panel_spec import View
+from dgn_engine.scene.run_text import (
+    ago,
+    data_in_words,
+    layer_name,
+    layer_tag,
+    layers_in,
+    middle_cut,
+    net_in_words,
+    run_in_words,
+    short_names,
+    weights_in_words,
+)
+from tests.engine.panels.pictures import run
+
+FOUR = (64,), (64,), (64,), (64,)
+
+
+def net(name: str, *options: tuple[str, int], shapes: tuple[tuple[int, ...], ...]) -> RunStarted:
+    return run(*shapes, config=RunConfig(net=NetConfig(name, options=options)))
+
+
+@pytest.mark.parametrize(
+    ("started", "words"),
+    [
+        (net("fc", shapes=FOUR), "fc 64×5"),
+        (net("fc", shapes=((64,), (32,))), "fc"),
+        (net("cnn4", ("channels", 128), shapes=((128, 4, 4),)), "cnn4 128"),
+        (net("cnn4", shapes=((32, 4, 4), (32, 2, 2))), "cnn4 32"),
+        (net("cnn4", shapes=((32, 4, 4), (16, 2, 2))), "cnn4"),
+        (net("vconv", shapes=((32, 4, 4), (32,))), "vconv"),
+        (replace(net("fc", shapes=FOUR), inspected="x.pt"), "x.pt"),
+        (
+            replace(net("fc", shapes=FOUR), inspected="x.pt", assuming="ReLU"),
+            "x.pt, reading: ReLU, as you said",
+        ),
+    ],
+)
+def test_a_network_in_words(started: RunStarted, words: str) -> None:
+    assert net_in_words(started) == words
+
+
+def test_a_run_in_words_counts_the_weights_of_both_networks() -> None:
+    started = replace(net("fc", shapes=FOUR), parameters_value=21_000)
+    assert run_in_words(started, 450) == "digits · fc 64×5 · 21,450 weights"
+    assert weights_in_words(started, 0) == "Value network 21,000"
+    assert weights_in_words(started, 1450) == "Value network 21,000, feature network 1,450"
+    assert weights_in_words(started, 1450, aside=True).endswith("1,450 (kept aside)")
+
+
+def test_data_in_words() -> None:
+    data = DataConfig("folder:/data/flowers", binary=(4, 7), label_noise=0.125, pixels="random")
+    assert data_in_words(data) == "folder flowers 4|7, 12.5 % label noise, random pixels"
+
+
+def test_a_layer_is_named_with_the_gates_that_it_uses() -> None:
+    view = View(wiring=(0, 2, 1))
+    assert [layer_name(view, layer) for layer in range(4)] == [
+        "layer 1",
+        "layer 2 ← G3",
+        "layer 3 ← G2",
+        "layer 4",
+    ]
+    assert [layer_tag(view, layer) for layer in range(4)] == ["G1", "G3", "G2", "G4"]
+
+
+def test_the_layers_of_a_reading_are_counted_by_its_arrays() -> None:
+    names = ["layer_10", "layer_2", "labels", "layer_x", "player_3", "layer"]
+    assert layers_in(names, "layer") == [2, 10]
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["blocks.1.attention.weight", "blocks.22.attention.weight"], ("…1…", "…22…")),
+        (["a.weight", "b.weight"], ("a.weight", "b.weight")),  # short as they are
+        (["blocks.1.attention.weight"], ("blocks.1.attention.weight",)),
+        (["blocks.attention.weight", "blocks.attention.biases"], ("…weight", "…biases")),
+        (["first.attention.weight", "second.attention.weight"], ("first…", "second…")),
+        (
+            ["encoder_of_images", "decoder_of_pictures"],
+            ("encoder_of_images", "decoder_of_pictures"),
+        ),
+        (["blocks.attention.weight", "blocks.attention.weight.more"], ("…weight", "…weight.more")),
+    ],
+)
+def test_names_are_shortened_by_what_they_share(names: list[str], short: tuple[str, ...]) -> None:
+    assert short_names(names) == short
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (59.9, "just now"),
+        (60, "1 min ago"),
+        (3599, "59 min ago"),
+        (3600, "1 h ago"),
+        (86_399, "23 h ago"),
+        (86_400, "1 day ago"),
+        (172_800, "2 days ago"),
+        (86_400 * 1234, "1,234 days ago"),
+    ],
+)
+def test_how_long_ago(seconds: float, words: str) -> None:
+    assert ago(seconds) == words
+
+
+MATCHES = (LayerMatch("layer 1", (2,), "a", (2,), True),)
+LISTED = FileListed(
+    1,
+    "/x.pt",
+    "x.pt",
+    (),
+    MATCHES,
+    fits=False,
+    verdict="It has no gates.",
+    weights=FileUseCheck(True, "It fits."),
+    network=FileUseCheck(True, "It is a network."),
+)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "offer"),
+    [
+        ("gates", FileUseCheck(False, "It has no gates.", MATCHES)),
+        ("weights", FileUseCheck(True, "It fits.")),
+        ("compare", FileUseCheck(True, "It is a network.")),
+        ("network", FileUseCheck(True, "It is a network.")),
+    ],
+)
+def test_each_use_of_a_file_has_its_own_verdict(purpose: Purpose, offer: FileUseCheck) -> None:
+    assert offer_of(LISTED, purpose) == offer
+
+
+def test_a_file_is_used_for_what_it_was_opened_for_else_for_the_first_that_fits() -> None:
+    assert first_use(LISTED) == "weights"
+    assert first_use(replace(LISTED, fits=True)) == "gates"
+    assert first_use(replace(LISTED, purpose="network")) == "network"
+    nothing = FileUseCheck(False, "No.")
+    assert first_use(replace(LISTED, weights=nothing)) == "compare"
+    none = replace(LISTED, weights=nothing, network=nothing)
+    assert first_use(none) == "network"  # other data may fit
+
+
+def test_a_long_name_is_cut_in_its_middle() -> None:
+    assert middle_cut("resnet18.pth") == "resnet18.pth"
+    cut = middle_cut("resnet18-of-a-long-training-epoch-0200-best.pth")
+    assert (cut, len(cut)) == ("resnet18-o…00-best.pth", 22)
+    assert middle_cut("abcdefg", 5) == "ab…fg"
+    assert middle_cut("abcdefg", 4) == "a…fg"

@@ -1,0 +1,186 @@
+"""Ticks and numbers of axes, each worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from dgn_engine.scene.elements import Axis, Chart, Matrix
+from dgn_engine.scene.ticks import (
+    axis_label,
+    axis_ticks,
+    bar_ticks,
+    linear_ticks,
+    log_ticks,
+    number,
+    power_of_ten,
+    spaced,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-12.0, "−12"),
+        (999_999.0, "999,999"),
+        (1e6, "1×10⁶"),
+        (-1_234_567.0, "−1.23×10⁶"),
+        (1_500_000.0, "1.5×10⁶"),
+        (9.9996e6, "1×10⁷"),  # not 10×10⁶
+        (1e20, "1×10²⁰"),
+        (1e-3, "0.001"),
+        (-0.000999, "−9.99×10⁻⁴"),
+        (0.0009996, "1×10⁻³"),
+        (5e-324, "4.94×10⁻³²⁴"),  # the least number above zero
+        (1234.56, "1,234.6"),
+        (1000.5, "1,000.5"),
+        (999.5, "999.5"),
+        (12.3456, "12.35"),
+        (math.inf, "∞"),
+        (-math.inf, "−∞"),
+        (math.nan, "–"),
+    ],
+)
+def test_a_number_is_set_for_reading(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_powers_of_ten_have_raised_figures() -> None:
+    assert power_of_ten(-12) == "10⁻¹²"
+    assert power_of_ten(34567890) == "10³⁴⁵⁶⁷⁸⁹⁰"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "ticks"),
+    [
+        (0, 10, 5, {0: "0", 2.5: "2.5", 5: "5.0", 7.5: "7.5", 10: "10.0"}),
+        (0, 10, 6, {0: "0", 2: "2", 4: "4", 6: "6", 8: "8", 10: "10"}),
+        (0.3, 0.7, 5, {0.3: "0.3", 0.4: "0.4", 0.5: "0.5", 0.6: "0.6", 0.7: "0.7"}),
+        (0, 100, 3, {0: "0", 50: "50", 100: "100"}),
+        (0, 9, 1, {0: "0"}),
+        (-1, 1, 1, {0: "0"}),
+        (0, 9000, 5, {0: "0", 2000: "2,000", 4000: "4,000", 6000: "6,000", 8000: "8,000"}),
+        (0, 10_000, 5, {0: "0", 2500: "2.5k", 5000: "5k", 7500: "7.5k", 10_000: "10k"}),
+        (0, 20_000, 5, {0: "0", 5000: "5k", 10_000: "10k", 15_000: "15k", 20_000: "20k"}),
+        (0, 5e5, 2, {0: "0", 5e5: "500k"}),
+        (0, 5e6, 3, {0: "0", 2e6: "2M", 4e6: "4M"}),
+        (0, 1e6, 3, {0: "0", 5e5: "0.5M", 1e6: "1M"}),
+        (-2e7, 0, 3, {-2e7: "−20M", -1e7: "−10M", 0: "0"}),
+        (0, 2e10, 3, {0: "0", 1e10: "10G", 2e10: "20G"}),
+        (0, 2e13, 3, {0: "0", 1e13: "10T", 2e13: "20T"}),
+        (0, 1e-3, 2, {0: "0", 1e-3: "0.001"}),
+        (0, 1e-3, 3, {0: "0", 5e-4: "0.0005", 1e-3: "0.0010"}),
+        (0, 1e15, 3, {0: "0", 5e14: "5×10¹⁴", 1e15: "1×10¹⁵"}),
+        (0, 9e14, 2, {0: "0", 5e14: "500T"}),
+        (0, 4e15, 3, {0: "0", 2e15: "2×10¹⁵", 4e15: "4×10¹⁵"}),
+        (0, 2e-4, 3, {0: "0", 1e-4: "1×10⁻⁴", 2e-4: "2×10⁻⁴"}),
+        (
+            -1e-4,
+            0,
+            5,
+            {
+                -1e-4: "−1.00×10⁻⁴",
+                -7.5e-5: "−0.75×10⁻⁴",
+                -5e-5: "−0.50×10⁻⁴",
+                -2.5e-5: "−0.25×10⁻⁴",
+                0: "0",
+            },
+        ),
+        (101, 103, 5, {101: "101.0", 101.5: "101.5", 102: "102.0", 102.5: "102.5", 103: "103.0"}),
+        (5, 5, 5, {}),
+        (5, 4, 5, {}),
+        (0, math.inf, 5, {}),
+        (0, 1, 0, {}),
+    ],
+)
+def test_linear_ticks(low: float, high: float, most: int, ticks: dict[float, str]) -> None:
+    found = linear_ticks(low, high, most)
+    assert [text for _, text in found] == list(ticks.values())
+    assert [value for value, _ in found] == pytest.approx(list(ticks), rel=1e-9, abs=1e-20)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "ticks"),
+    [
+        (1, 1000, 5, {1: "1", 10: "10", 100: "10²", 1000: "10³"}),
+        (1, 10, 5, {1: "1", 2: "2", 5: "5", 10: "10"}),
+        (1e-8, 1e4, 5, {1e-6: "10⁻⁶", 1e-3: "10⁻³", 1: "1", 1e3: "10³"}),
+        (1, 1e5, 5, {1: "1", 100: "10²", 10_000: "10⁴"}),
+        (1, 1e5, 6, {1: "1", 10: "10", 100: "10²", 1e3: "10³", 1e4: "10⁴", 1e5: "10⁵"}),
+        (2, 9, 5, {2: "2", 3: "3", 5: "5"}),
+        (0.5, 3, 5, {0.5: "0.5", 1: "1", 2: "2"}),
+        (15, 700, 3, {30: "30", 100: "100", 300: "300"}),
+        (11_000, 60_000, 5, {20_000: "20k", 30_000: "30k", 50_000: "50k"}),
+        (150_000, 6e6, 5, {2e5: "200k", 5e5: "500k", 1e6: "1M", 2e6: "2M", 5e6: "5M"}),
+        (800, 12_000, 5, {1000: "1,000", 2000: "2,000", 5000: "5,000", 10_000: "10k"}),
+        (3, 4, 5, {3: "3.0", 3.5: "3.5", 4: "4.0"}),
+        (0, 10, 5, {}),
+        (-1, 10, 5, {}),
+        (10, 10, 5, {}),
+        (1, math.inf, 5, {}),
+        (1, 10, 0, {}),
+    ],
+)
+def test_logarithmic_ticks(low: float, high: float, most: int, ticks: dict[float, str]) -> None:
+    found = log_ticks(low, high, most)
+    assert [text for _, text in found] == list(ticks.values())
+    assert [value for value, _ in found] == pytest.approx(list(ticks))
+
+
+@pytest.mark.parametrize(
+    ("places", "gap", "kept"),
+    [
+        ([0, 10, 20, 30], [6, 6, 6, 6], [0, 2]),
+        ([0, 10, 20, 30], [5, 5, 5, 5], [0, 1, 2, 3]),  # they touch, and no more
+        ([30, 20, 10, 0], [6, 6, 6, 6], [0, 2]),
+        ([0, 10, 20, 30], [9, 2, 1, 1], [0, 2]),  # every second, rather than one more
+        ([0, 10, 20, 30, 40, 50], [29, 1, 1, 1, 1, 1], [0, 3, 4, 5]),  # every third would be two
+        ([], [], []),
+    ],
+)
+def test_labels_that_would_touch_are_left_out(
+    places: list[float], gap: list[float], kept: list[int]
+) -> None:
+    assert spaced([(0.0, "")] * len(places), places, gap) == kept
+
+
+def test_an_axis_is_named_with_its_unit() -> None:
+    assert axis_label(Axis("time", "s")) == "time (s)"
+    assert axis_label(Axis("loss")) == "loss"
+
+
+def test_ticks_of_an_axis_are_those_of_its_visible_part() -> None:
+    assert axis_ticks(Axis(), (10.0, 0.0), 3) == ((0.0, "0"), (5.0, "5"), (10.0, "10"))
+    logarithmic = axis_ticks(Axis(log=True), (-3.0, 0.0), 5)
+    assert [text for _, text in logarithmic] == ["10⁻³", "10⁻²", "10⁻¹", "1"]
+    assert [place for place, _ in logarithmic] == pytest.approx([-3.0, -2.0, -1.0, 0.0])
+    own = Axis(ticks=((0.0, "a"), (2.0, "b"), (3.0, "c"), (5.0, "d")))
+    assert axis_ticks(own, (2.0, 4.0), 1) == ((2.0, "b"), (3.0, "c"))
+    assert axis_ticks(own, (3.0, 2.0), 1) == ((2.0, "b"), (3.0, "c"))
+    logs = Axis(log=True, ticks=((-1.0, "never"), (0.0, "never"), (10.0, "ten"), (1000.0, "far")))
+    assert axis_ticks(logs, (0.0, 2.0), 5) == ((1.0, "ten"),)
+    assert len(axis_ticks(Axis(log=True), (-400.0, 400.0), 5)) > 0  # no float is so large
+
+
+def test_a_colour_bar_has_three_ticks_at_most_and_none_without_a_name() -> None:
+    matrix = Matrix("m", np.zeros((2, 2)), "diverging", -1.0, 1.0, bar="kernel")
+    chart = Chart("c", "", Axis(), Axis(), matrix=matrix)
+    assert bar_ticks(chart) == ((-1.0, "−1"), (0.0, "0"), (1.0, "1"))
+    nameless = Matrix("m", np.zeros((2, 2)), "diverging", -1.0, 1.0)
+    assert bar_ticks(Chart("c", "", Axis(), Axis(), matrix=nameless)) == ()
+    assert bar_ticks(Chart("c", "", Axis(), Axis())) == ()
+
+
+def _bar(low: float, high: float, beyond: tuple[bool, bool]) -> list[str]:
+    matrix = Matrix("m", np.eye(2), "sequential", low, high, bar="overlap", beyond=beyond)
+    return [text for _, text in bar_ticks(Chart("m", "", Axis(), Axis(), matrix=matrix))]
+
+
+def test_a_colour_bar_says_which_of_its_ends_values_lie_beyond() -> None:
+    assert _bar(0.0, 1.0, (False, False)) == ["0", "0.5", "1.0"]
+    assert _bar(0.9312, 0.9876, (True, True)) == ["≤ 0.931", "0.96", "≥ 0.988"]
+    assert _bar(0.0, 0.44, (False, True)) == ["0", "0.2", "≥ 0.44"]
+    assert _bar(1.0, 1.0, (True, True)) == []

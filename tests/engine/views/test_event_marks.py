@@ -1,0 +1,94 @@
+"""What happened to a run is said whole where it stands on a time axis."""
+
+from __future__ import annotations
+
+import pytest
+
+from dgn_engine.protocol.files import WeightsTaken
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.runs import RunContinued
+from dgn_engine.protocol.training import Diverged, Paused, RegimeSwapped, Rewired, SettingChanged
+from dgn_engine.scene.elements import Mark
+from dgn_engine.views.event_marks import changes_network, marks_of
+from dgn_engine.views.history import History
+from tests.engine.panels.pictures import run
+
+BEFORE = RunState().after(run((2,), (3,), (2,)))
+SWAP = RegimeSwapped(5, "DL", "FL", ("value weights",), (), (), ())
+DIALS = SettingChanged(7, 1e-3, 4.0, "image", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "label", "words"),
+    [
+        (SWAP, "swap", "FL", "DL → FL at step 5. Kept: value weights."),
+        (RegimeSwapped(5, "DL", "FL", (), (), (), (), "x.pt"), "drop", "FL", "gates of x.pt"),
+        (
+            RegimeSwapped(5, "FL", "DL", (), (), (), (), undone="Undo regime FL", of_step=5),
+            "undo",
+            "undo",
+            "as if it had not been done",
+        ),
+        (
+            RegimeSwapped(9, "DL", "FL", (), (), (), (), undone="Redo regime FL", of_step=5),
+            "redo",
+            "redo",
+            "goes on from step 9",
+        ),
+        (WeightsTaken(4, "x.pt", 2), "drop", "weights", "weights of x.pt in 2 layers"),
+        (Rewired(3, (1, 0, 2)), "permutation", "π", "in the order G2 G1 G3."),
+        (Rewired(3, (0, 1, 2), (0, 5, 0)), "rotation", "↻", "rotated by 0, 5, 0 units."),
+        (
+            Rewired(3, (0, 1, 2), (0, 5, 0), (1, 2)),
+            "rotation",
+            "↻",
+            "rotated by 0, 5, 0 units and shifted by 1, 2 positions.",
+        ),
+        (Diverged(8), "diverged", "diverged", "step 8: the loss is no longer finite"),
+        (RunContinued(1200), "run", "resumed", "goes on from step 1,200"),
+    ],
+)
+def test_an_event_has_a_mark_of_its_kind_with_its_whole_sentence(
+    event: Event, kind: str, label: str, words: str
+) -> None:
+    (mark,) = marks_of(event, BEFORE)
+    assert (mark.kind, mark.label) == (kind, label)
+    assert words in mark.sentence
+    assert mark.x == event.step  # type: ignore[attr-defined]  # all of these have a step
+
+
+def test_a_dial_says_from_what_to_what() -> None:
+    begun = BEFORE.after(DIALS)
+    now = SettingChanged(9, 0.000123456, 10.0, "ones", 0.0)
+    assert marks_of(now, begun) == (
+        Mark(9.0, "β 10", "dial", "β 4 → 10."),
+        Mark(9.0, "lr 1.23×10⁻⁴", "dial", "Learning rate 0.001 → 1.23×10⁻⁴."),
+        Mark(9.0, "input ones", "dial", "Value input image → ones."),
+    )
+    assert [mark.sentence for mark in marks_of(DIALS, RunState())] == [
+        "β 4.",
+        "Learning rate 0.001.",
+        "Value input image.",
+    ]
+
+
+def test_a_pause_and_the_same_dials_again_leave_no_mark() -> None:
+    assert marks_of(Paused(4), BEFORE) == ()
+    assert marks_of(DIALS, BEFORE.after(DIALS)) == ()
+
+
+def test_a_learning_rate_does_not_change_what_the_network_computes() -> None:
+    begun = BEFORE.after(DIALS)
+    beta, rate, fed = marks_of(SettingChanged(9, 1e-4, 10.0, "ones", 0.0), begun)
+    assert [changes_network(mark) for mark in (beta, rate, fed)] == [True, False, True]
+    assert changes_network(marks_of(SWAP, BEFORE)[0])
+    assert not changes_network(marks_of(Diverged(8), BEFORE)[0])
+
+
+def test_what_is_seen_happening_has_a_time_and_what_was_recorded_has_none() -> None:
+    history = History(lambda: "14:03:20")
+    history.on_event(run((2,), (3,), (2,)))
+    history.on_event(SWAP, replayed=True)
+    history.on_event(WeightsTaken(9, "x.pt", 2))
+    assert [mark.time for mark in history.view({}).marks] == ["", "14:03:20"]

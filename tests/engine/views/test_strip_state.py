@@ -1,0 +1,274 @@
+"""What the layers strip says of the state of a run, word by word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+
+import pytest
+
+from dgn_engine.config import GatingConfig
+from dgn_engine.model.choices import ValueInput
+from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.messages import EngineReady, Event
+from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.training import LayerInfo, RegimeSwapped, Rewired, SettingChanged
+from dgn_engine.views.strip_state import (
+    StripState,
+    Turn,
+    exchanged,
+    identity,
+    shape_in_words,
+    strip_state,
+    why_not,
+)
+from tests.engine.views.begun_run import DENSE, started
+
+DL = RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True)
+FL = RegimeEntry("FL", "FL", "", False, soft=False, trains_feature=False, takes_gates=True)
+RELU = RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False)
+LINEAR = replace(RELU, id="linear", open_gates=True)
+BERNOULLI = replace(FL, id="bernoulli", drawn_gates=True)
+NO_VALUE = replace(DL, id="features", trains_value=False)
+REGIMES = (DL, FL, RELU, LINEAR, BERNOULLI)
+READY = EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13")
+
+
+def after(*events: Event) -> RunState:
+    return reduce(RunState.after, events, RunState())
+
+
+def strip(entry: RegimeEntry = DL, **changes: object) -> StripState:
+    base = StripState(REGIMES, DENSE, (0, 1, 2, 3), entry.id, entry)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def test_without_a_run_there_is_nothing_to_show() -> None:
+    assert strip_state(RunState()) == strip_state(after(READY)) == StripState()
+    nothing = StripState()
+    assert (nothing.headline(), nothing.sentence()) == ("", "")
+    kinds = (nothing.own_gates, nothing.open_gates, nothing.drawn_gates)
+    still = (nothing.frozen, nothing.value_frozen, nothing.movable)
+    assert not any((*kinds, *still, nothing.permuted, nothing.turned))
+
+
+def test_the_strip_shows_the_run_as_it_began() -> None:
+    gating = GatingConfig(value_input="ones")
+    assert strip_state(after(READY, started(gating=gating))) == StripState(
+        REGIMES, DENSE, (0, 1, 2, 3), "DL", DL, "", "ones", ()
+    )
+    # Without an order every layer has its own gates; without a catalogue nothing is known of them.
+    bare = strip_state(after(replace(started(), wiring=())))
+    assert (bare.order, bare.regimes, bare.entry) == ((0, 1, 2, 3), (), None)
+
+
+def test_swap_rewire_rotate_and_settings_show_in_the_strip() -> None:
+    state = after(
+        READY,
+        started(),
+        RegimeSwapped(5, "DL", "FL", (), (), (), (), source="x.pt"),
+        Rewired(6, (1, 0, 3, 2), (5, 0, -2, 0), (0, 0, 3, 0)),
+        SettingChanged(7, 0.1, 4.0, "random", 0.0),
+    )
+    # Value layer 1 uses gate layer 2, so that layer 2 is the one that is turned by 5.
+    turns = ((0, 0), (5, 0), (0, 0), (-2, 3))
+    assert strip_state(state) == StripState(
+        REGIMES, DENSE, (1, 0, 3, 2), "FL", FL, "x.pt", "random", turns
+    )
+    again = strip_state(state.after(Rewired(8, (0, 1, 2, 3))))
+    assert (again.order, again.turns, again.turned) == ((0, 1, 2, 3), (), False)
+    shifted = strip_state(state.after(Rewired(8, (0, 1, 2, 3), (), (0, 0, 0, 1))))
+    assert shifted.turns == ((0, 0), (0, 0), (0, 0), (0, 1))
+    rotated = strip_state(state.after(Rewired(8, (0, 1, 2, 3), (7, 0, 0, 0))))
+    assert rotated.turns == ((7, 0), (0, 0), (0, 0), (0, 0))
+
+
+def test_orders() -> None:
+    assert identity(3) == (0, 1, 2)
+    assert exchanged((2, 0, 1), 0, 2) == (1, 0, 2)
+    assert exchanged((2, 0, 1), 1, 1) == (2, 0, 1)
+
+
+def layer(index: int, *shape: int) -> LayerInfo:
+    return LayerInfo(index, "", "dense" if len(shape) == 1 else "conv", shape)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "order", "origin", "target", "why"),
+    [
+        (((64,), (64,)), (0, 1), 0, 1, ""),
+        (((64,), (32,)), (0, 1), 0, 1, "G1 has 64 units, layer 2 needs 32"),
+        (((64,), (32,)), (0, 1), 1, 0, "G2 has 32 units, layer 1 needs 64"),
+        (
+            ((128, 16, 16), (64, 8, 8)),
+            (0, 1),
+            0,
+            1,
+            "G1 has 128 channels of 16×16, layer 2 needs 64 of 8×8",
+        ),
+        (
+            ((128, 16, 16), (64,)),
+            (0, 1),
+            0,
+            1,
+            "G1 has 128 channels of 16×16, layer 2 needs 64 units",
+        ),
+        (
+            ((64,), (128, 16, 16)),
+            (0, 1),
+            0,
+            1,
+            "G1 has 64 units, layer 2 needs 128 channels of 16×16",
+        ),
+        (((64,), (32,), (64,)), (2, 1, 0), 0, 2, ""),
+    ],
+)
+def test_gates_change_places_only_where_both_fit(
+    shapes: tuple[tuple[int, ...], ...], order: tuple[int, ...], origin: int, target: int, why: str
+) -> None:
+    layers = tuple(layer(index, *shape) for index, shape in enumerate(shapes))
+    assert why_not(layers, order, origin, target) == why
+
+
+def test_shapes_in_words() -> None:
+    assert shape_in_words((64,)) == "64 units"
+    assert shape_in_words((128, 16, 8)) == "128 channels of 16×8"
+
+
+@pytest.mark.parametrize(
+    ("entry", "own", "opened", "drawn", "frozen", "value_frozen", "movable"),
+    [
+        (DL, False, False, False, False, False, True),
+        (FL, False, False, False, True, False, True),
+        (RELU, True, False, False, False, False, False),
+        (LINEAR, True, True, False, False, False, False),
+        (BERNOULLI, False, False, True, True, False, True),
+        (NO_VALUE, False, False, False, False, True, True),
+    ],
+    ids=lambda value: value.id if isinstance(value, RegimeEntry) else "",
+)
+def test_what_a_regime_means_for_the_strip(
+    entry: RegimeEntry,
+    own: bool,
+    opened: bool,
+    drawn: bool,
+    frozen: bool,
+    value_frozen: bool,
+    movable: bool,
+) -> None:
+    state = strip(entry)
+    assert (state.own_gates, state.open_gates, state.drawn_gates) == (own, opened, drawn)
+    assert (state.frozen, state.value_frozen, state.movable) == (frozen, value_frozen, movable)
+
+
+def test_one_layer_has_nothing_to_exchange() -> None:
+    alone = strip(layers=DENSE[:1], order=(0,))
+    assert not alone.movable
+    assert alone.sentence() == "One gate layer: nothing to exchange."
+    two = strip(layers=DENSE[:2], order=(0, 1))
+    assert two.movable
+
+
+@pytest.mark.parametrize(
+    ("entry", "source", "headline"),
+    [
+        (DL, "", "Gates in training"),
+        (FL, "", "Frozen gates"),
+        (FL, "x.pt", "Gates of x.pt"),
+        (RELU, "", "ReLU: own gates"),
+        (LINEAR, "x.pt", "linear: open gates"),
+        (BERNOULLI, "x.pt", "Gates of coins"),
+    ],
+)
+def test_the_gates_in_a_few_words(entry: RegimeEntry, source: str, headline: str) -> None:
+    assert strip(entry, source=source).headline() == headline
+
+
+USUAL = "Drag a gate onto another layer, or press Ctrl+← or Ctrl+→; right-click to turn it."
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        (strip(), USUAL),
+        (
+            strip(RELU),
+            "Each unit gates itself: nothing to wire. DL, FL and bernoulli can be wired.",
+        ),
+        (
+            strip(LINEAR, regimes=(DL, RELU)),
+            "Every gate stands open: nothing to wire. DL can be wired.",
+        ),
+        (
+            strip(RELU, regimes=tuple(replace(DL, id=name) for name in "abcd")),
+            "Each unit gates itself: nothing to wire. a, b, c and d can be wired.",
+        ),
+        (
+            strip(RELU, regimes=tuple(replace(DL, id=name) for name in "abcde")),
+            "Each unit gates itself: nothing to wire. a, b, c and others can be wired.",
+        ),
+        (strip(order=(1, 0, 2, 3)), "Order of the gates: 2 1 3 4"),
+        (
+            strip(turns=((3, 0), (0, 0), (-2, 1), (0, -1))),
+            "Turned: G1\xa0↻3, G3\xa0↺2 ↘1, G4\xa0↖1",
+        ),
+        (
+            strip(order=(3, 1, 2, 0), turns=((0, 0), (1, 0), (0, 0), (0, 0))),
+            "Order of the gates: 4 2 3 1. Turned: G2\xa0↻1",
+        ),
+        (strip(turns=((0, 0),) * 4), USUAL),
+    ],
+)
+def test_what_can_be_done_or_why_nothing_can(state: StripState, sentence: str) -> None:
+    assert state.sentence() == sentence
+
+
+def test_what_the_gates_of_a_layer_are() -> None:
+    wired = strip(FL, source="x.pt", order=(1, 0, 2, 3), turns=((0, 0), (3, 0), (0, 0), (0, 0)))
+    assert wired.about_gates(1, 0) == (
+        "G2, the gates of feature layer 2, used by layer 1. From x.pt. Turned ↻3. Drag it onto "
+        "another layer, or press Ctrl+← or Ctrl+→; Home resets. Turn it with Ctrl+↑, Ctrl+↓, "
+        "Ctrl+wheel or the right button."
+    )
+    alone = strip(layers=DENSE[:1], order=(0,))
+    assert alone.about_gates(0, 0) == "G1, the gates of feature layer 1, used by layer 1."
+    assert strip(RELU).about_gates(0, 2) == ("ReLU: layer 3 makes its own gates; nothing to wire.")
+
+
+def test_turns() -> None:
+    state = strip(turns=((3, 0), (0, -2)))
+    assert [state.turn_of(feature) for feature in range(3)] == [(3, 0), (0, -2), (0, 0)]
+    assert state.turned
+    assert strip(turns=((0, 0), (0, 1))).turned
+    assert state.with_turns({}) is state
+    assert state.with_turns({3: (1, 1), 0: (0, 0)}).turns == ((0, 0), (0, -2), (0, 0), (1, 1))
+    assert state.turn_in_words(2) == ""
+    assert strip(turns=((1, 1),)).turn_in_words(0) == "↻1 ↘1"
+    assert strip(turns=((-1, -1),)).turn_in_words(0) == "↺1 ↖1"
+
+
+@pytest.mark.parametrize(
+    ("shape", "turn", "whole"),
+    [
+        ((64,), (63, 0), (-1, 0)),
+        ((64,), (32, 0), (32, 0)),  # half a turn is one forwards
+        ((64,), (33, 0), (-31, 0)),
+        ((64,), (-1, 0), (-1, 0)),
+        ((64,), (-32, 0), (32, 0)),
+        ((64,), (128, 5), (0, 0)),  # a dense layer has no rows and columns
+        ((8, 6, 4), (9, 3), (1, -1)),  # the shorter side counts
+        ((8, 6, 4), (5, 2), (-3, 2)),
+    ],
+)
+def test_a_turn_is_told_in_the_fewest_steps(
+    shape: tuple[int, ...], turn: Turn, whole: Turn
+) -> None:
+    assert strip(layers=(layer(0, *shape),)).whole_turn(0, turn) == whole
+
+
+@pytest.mark.parametrize(
+    ("value_input", "name"), [("image", "x"), ("ones", "ones"), ("random", "random")]
+)
+def test_the_input_of_the_value_network(value_input: ValueInput, name: str) -> None:
+    assert strip(value_input=value_input).input_name == name
+    assert strip(RELU, value_input=value_input).input_name == "x"
