@@ -1,4 +1,4 @@
-# make run · make test · make coverage · make display · make lint · make bench · make package · make bundle · make docs · make screenshots · make demo · make notebook · make clean
+# make run · make test · make coverage · make display · make lint · make house · make bench · make package · make bundle · make docs · make screenshots · make demo · make notebook · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test display plugins coverage mutants faults fuzz safety-report lint bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
+.PHONY: help run test display plugins coverage mutants faults fuzz safety-report lint house bench bench-peers gpu gpu-dry package package-check bundle bundle-check deb deb-check docs screenshots demo notebook lock sbom clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -22,6 +22,7 @@ help:
 	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
 	@echo "make safety-report  what both found: build/safety/cases.md, and figures in docs/safety.md"
 	@echo "make lint        ruff, mypy, import-linter"
+	@echo "make house       figures of names, docstrings, imports and documents; nothing passes or fails"
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make gpu         on a CUDA card: its tests, then its table, in less than eight minutes"
 	@echo "make gpu-dry     all of that on the CPU, small, to see that it runs (two minutes)"
@@ -101,6 +102,9 @@ lint: $(VENV)/installed-test
 	$(IN) -m tests.architecture.examples types
 	$(VENV)/bin/lint-imports
 
+house: $(VENV)/installed-test
+	@$(IN) -m benchmarks.house
+
 bench bench-peers: export OMP_NUM_THREADS := 1
 
 bench: $(VENV)/installed-fast
@@ -157,14 +161,14 @@ docs: $(VENV)/installed-docs
 	@echo "build/site/index.html"
 
 screenshots: ready $(VENV)/installed-test
-	$(IN) -m tests.screenshots
+	$(IN) -m documentation.screenshots
 
 demo: ready $(VENV)/installed-test
-	$(IN) -m tests.screenshots.demo docs/images/demo.gif
+	$(IN) -m documentation.screenshots.demo docs/images/demo.gif
 
 notebook: export OMP_NUM_THREADS := 1
 notebook: $(VENV)/installed-test
-	for each in docs/notebooks/*.ipynb; do $(IN) -m tests.notebook_runner $$each || exit; done
+	for each in docs/notebooks/*.ipynb; do $(IN) -m documentation.notebook_runner $$each || exit; done
 
 # TORCH: a wheel of a CPU build, else from the index of PyTorch.
 TORCH ?= torch

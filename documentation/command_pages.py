@@ -15,7 +15,7 @@ FOLDER = "reference/commands"
 
 
 def generate() -> Iterator[GeneratedPage]:
-    offered = {**_own_commands(), **_offered_commands()}
+    offered = {**_offered_commands(), **_own_commands()}
     whole = _parser({name: load() for name, load in sorted(offered.items())})
     commands = dict(_verbs(whole))
     yield GeneratedPage(f"{FOLDER}/index.md", "\n".join(_index(commands)))

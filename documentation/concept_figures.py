@@ -73,14 +73,20 @@ def random_gating(axes: Axes) -> None:
 
 
 FIGURES: dict[str, Callable[[Axes], None]] = {
-    "gates": gates, "depth": depth, "nu": nu, "random-gating": random_gating,
-}  # fmt: skip
+    "gates": gates,
+    "depth": depth,
+    "nu": nu,
+    "random-gating": random_gating,
+}
 OF_THE_RUN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
-    ("overlap-start", "overlap", ("--step", "0")), ("overlap-end", "overlap", ()),
-    ("spectrum-start", "spectrum", ("--step", "0")), ("spectrum-end", "spectrum", ()),
-    ("gates-end", "gate_maps", ()), ("ntk-end", "ntk", ()),
+    ("overlap-start", "overlap", ("--step", "0")),
+    ("overlap-end", "overlap", ()),
+    ("spectrum-start", "spectrum", ("--step", "0")),
+    ("spectrum-end", "spectrum", ()),
+    ("gates-end", "gate_maps", ()),
+    ("ntk-end", "ntk", ()),
     ("kernel-at-two-steps", "spectrum", ("--choose", "show=kernel", "--step", "0,900")),
-)  # fmt: skip
+)
 
 
 def _svg(draw: Callable[[Axes], None], name: str) -> bytes:

@@ -11,7 +11,6 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure as Canvas
 
-from benchmarks.results_page import HOW, SCALES, kept
 from dgn_engine.experiments._published import published_claim
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.experiment_list import experiment_entries
@@ -25,9 +24,10 @@ from dgn_engine.experiments.report.formatting import (
 )
 from dgn_engine.experiments.report.formatting import table as columns
 from dgn_engine.protocol.catalogue import ExperimentEntry
-from dgn_engine.protocol.results import Claim
+from dgn_engine.protocol.experiments import Claim
 from dgn_engine.text.written_numbers import duration
 from documentation.generated_page import GeneratedPage, GeneratedPicture, table
+from documentation.results_page import HOW, SCALES, kept
 
 FOLDER = "experiments"
 INK, MEASURED, PRINTED = "#3b3f46", "#0b6e75", "#b3541e"

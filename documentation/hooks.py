@@ -122,9 +122,10 @@ def _expanded_list(value: Any) -> Any:
         if isinstance(item, str) and item.endswith("/*"):
             folder = item.removesuffix("*")
             pages = [
-                path for path, made in _generated.items()
+                path
+                for path, made in _generated.items()
                 if isinstance(made, GeneratedPage) and path.startswith(folder)
-            ]  # fmt: skip
+            ]
             there = sorted((ROOT / "docs" / folder).glob("*.md"))
             pages += [path.relative_to(ROOT / "docs").as_posix() for path in there]
             found += [page for page in pages if page not in value]

@@ -16,19 +16,23 @@ SUBJECTS = {
     "Your own network": ("from_module", "empirical", "shared"),
     "Gates, overlaps and path kernels": ("path_kernels", "path_blocks", "path_inputs", "gram"),
     "Tangent kernels": ("ntk", "tangent_sweep", "tangent_estimator", "operators"),
-    "Spectra and ν": ("spectra", "large_kernels"),
+    "Spectra and ν": ("spectra",),
     "Estimates": ("estimator", "kernel_average"),
     "Expectations and limits": (
-        "expectation", "expected_features", "infinite", "cntk", "architecture_limits",
+        "expectation",
+        "expected_features",
+        "infinite",
+        "cntk",
+        "architecture_limits",
     ),
     "Residual networks": ("residual",),
-    "Learning with a kernel": ("regression", "gradient_flow"),
-    "Budgets": ("budget",),
-}  # fmt: skip
+    "Learning with a kernel": ("kernel_learning",),
+    "Budgets": ("peak_memory",),
+}
 
 
 def generate() -> Iterator[GeneratedPage]:
-    names = _names(Path(dgn_engine.__file__).parent / "kernels" / "__init__.py")
+    names = _names(Path(dgn_engine.__file__).parent / "kernels" / "__init__.pyi")
     known = {module for modules in SUBJECTS.values() for module in modules}
     left = sorted(set(names.values()) - known)
     if left:
@@ -46,21 +50,13 @@ def _path(subject: str) -> str:
 
 
 def _names(source: Path) -> dict[str, str]:
-    """Each public name of a package and the last part of the module that it is imported from."""
-    tree = ast.parse(source.read_text("utf-8"))
-    found = {
+    """Return each public name that a stub imports, and the last part of the module it is from."""
+    return {
         alias.name: node.module.rpartition(".")[2]
-        for node in tree.body
+        for node in ast.parse(source.read_text("utf-8")).body
         if isinstance(node, ast.ImportFrom) and node.module is not None
         for alias in node.names
     }
-    public = next(
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        and node.targets[0].id == "__all__"
-    )  # fmt: skip
-    return {name: found[name] for name in public}
 
 
 def _index(names: dict[str, str]) -> Iterator[str]:

@@ -11,9 +11,17 @@ from documentation.generated_page import GeneratedPage
 PAGE = "reference/refusals.md"
 # What carries a sentence to the user: errors, and verdicts on files.
 REFUSING = (
-    "UserError", "ArgumentError", "LockHeldError", "UnnamedNetwork", "UnknownGates",
-    "UnreadableFile", "UnreadableArchive", "UnreadableImage", "Forbidden", "NotRegular",
-)  # fmt: skip
+    "UserError",
+    "ArgumentError",
+    "LockHeldError",
+    "UnnamedNetwork",
+    "UnknownGates",
+    "UnreadableFile",
+    "UnreadableArchive",
+    "UnreadableImage",
+    "Forbidden",
+    "NotRegular",
+)
 # Family → (where its sentences are raised, what helps). The first that fits has the sentence.
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     "Settings and options": (
@@ -150,6 +158,7 @@ def _text(node: ast.expr) -> str:
 def _escaped(text: str) -> str:
     """The sentence as Markdown shows it letter by letter."""
     for letter in "\\`*_<>[]$":
-        text = text.replace(letter, f"\\{letter}" if letter not in "<>" else
-                            {"<": "&lt;", ">": "&gt;"}[letter])  # fmt: skip
+        text = text.replace(
+            letter, f"\\{letter}" if letter not in "<>" else {"<": "&lt;", ">": "&gt;"}[letter]
+        )
     return text

@@ -65,8 +65,13 @@ NOT_RUN = (
         "opens a window that stays",
         "tests/viewer/test_window_start.py",
         (
-            "dgn-viewer", "dgn-viewer --portable", "dgn-viewer --process", "dgn-viewer RUN",
-            "dgn-viewer relu", "dgn-viewer runs/first", "dgn-viewer runs/mine",
+            "dgn-viewer",
+            "dgn-viewer --portable",
+            "dgn-viewer --process",
+            "dgn-viewer RUN",
+            "dgn-viewer relu",
+            "dgn-viewer runs/first",
+            "dgn-viewer runs/mine",
             "dgn-viewer dgn://127.0.0.1:40123",
         ),
     ),
@@ -74,17 +79,16 @@ NOT_RUN = (
         "serves until it is stopped, or needs such a server",
         "tests/engine/storage/remote",
         (
-            "dgn serve RUN", "dgn serve runs/mine", "dgn serve first",
+            "dgn serve RUN",
+            "dgn serve runs/mine",
+            "dgn serve first",
             "dgn mirror dgn://127.0.0.1:40123 copy",
         ),
     ),
     NotRun(
         "reads CIFAR-10 in processes that know only its published files",
         "tests/engine/cli/test_assumptions.py",
-        (
-            "dgn gate-information mine.pt --data cifar10 --normalise cifar10 "
-            "--expect-accuracy 92.9",
-        ),
+        ("dgn gate-information mine.pt --data cifar10 --normalise cifar10 --expect-accuracy 92.9",),
     ),
     NotRun(
         "run with the rest of its section by a test of its own; the first ends with exit code 2",
@@ -151,7 +155,7 @@ NOT_RUN = (
             "--out smooth.npz",
         ),
     ),
-)  # fmt: skip
+)
 # What takes longer than a test should; the others are run by tests/documentation.
 IN_MAKE_DOCS = (
     "docs/guide/gate-information.md",
@@ -240,7 +244,7 @@ def is_complete(line: str) -> bool:
 
 @cache
 def _dgn_parser() -> argparse.ArgumentParser:
-    commands = {name: load() for name, load in {**_own_commands(), **_offered_commands()}.items()}
+    commands = {name: load() for name, load in {**_offered_commands(), **_own_commands()}.items()}
     return _parser(commands)
 
 
@@ -325,9 +329,15 @@ def _run(line: str) -> Outcome:
     if words[0] != "dgn" or ">" in words or line in real_starts():
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = subprocess.run(
-            line, shell=True, check=False, capture_output=True, encoding="utf-8",
-            stdin=subprocess.DEVNULL, env={**os.environ, "PATH": programs}, timeout=TIMEOUT,
-        )  # fmt: skip
+            line,
+            shell=True,
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PATH": programs},
+            timeout=TIMEOUT,
+        )
         return Outcome(line, done.returncode, done.stdout + done.stderr, time.monotonic() - begin)
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):

@@ -179,10 +179,12 @@ def _kaiming(outputs: int, inputs: int, side: int) -> torch.Tensor:
 def _norm(name: str, width: int) -> State:
     one, zero = torch.ones(width), torch.zeros(width)
     return {
-        f"{name}.weight": one, f"{name}.bias": zero,
-        f"{name}.running_mean": zero.clone(), f"{name}.running_var": one.clone(),
+        f"{name}.weight": one,
+        f"{name}.bias": zero,
+        f"{name}.running_mean": zero.clone(),
+        f"{name}.running_var": one.clone(),
         f"{name}.num_batches_tracked": torch.tensor(1),
-    }  # fmt: skip
+    }
 
 
 def _write_lightning(path: Path) -> None:
@@ -294,10 +296,13 @@ class StandIns:
         No browser is opened, and modules that were named on the way are forgotten at the end.
         """
         variables = {
-            "HOME": str(home), "DGN_HOME": str(home / "dgn"), "DGN_RUNS_ROOT": str(home / "runs"),
-            "DGN_RESULTS_ROOT": str(home / "results"), "DGN_DATA_ROOT": str(self._data),
+            "HOME": str(home),
+            "DGN_HOME": str(home / "dgn"),
+            "DGN_RUNS_ROOT": str(home / "runs"),
+            "DGN_RESULTS_ROOT": str(home / "results"),
+            "DGN_DATA_ROOT": str(self._data),
             "BROWSER": "true",
-        }  # fmt: skip
+        }
         before = {name: os.environ.get(name) for name in variables}
         modules = set(sys.modules)
         home.mkdir()

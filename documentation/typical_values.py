@@ -32,9 +32,21 @@ CLEAR = 3.0  # standard deviations over seeds of a change whose direction is sho
 ARROWS = {"↗": 1, "↘": -1, "→": 0}  # it clearly rises, clearly falls, or neither
 OF_THE_SITE = "digits, DL"  # the run of sample_run.py
 _DIGITS = (
-    "--data", "digits", "--net", "fc", "--width", "32", "--depth", "5", "--lr", "0.003",
-    "--epochs", "20", "--record-every", "100",
-)  # fmt: skip
+    "--data",
+    "digits",
+    "--net",
+    "fc",
+    "--width",
+    "32",
+    "--depth",
+    "5",
+    "--lr",
+    "0.003",
+    "--epochs",
+    "20",
+    "--record-every",
+    "100",
+)
 _MNIST = (
     "--data", "mnist", "--net", "fc", "--width", "128", "--depth", "6", "--lr", "0.0003",
     "--train-limit", "12000", "--epochs", "10", "--record-every", "750",

@@ -24,9 +24,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 COMMANDS = {
-    "docs", "doctor", "figure", "gate-information", "inspect", "kernels", "mirror", "reproduce",
-    "runs", "serve", "sweep", "train",
-}  # fmt: skip
+    "docs",
+    "doctor",
+    "figure",
+    "gate-information",
+    "inspect",
+    "kernels",
+    "mirror",
+    "reproduce",
+    "runs",
+    "serve",
+    "sweep",
+    "train",
+}
 NEED_MORE = ("agreement",)  # panels that show nothing of one run alone
 MOST = 950e6  # bytes that the folder may have
 LIMIT = 300  # seconds for one command, however slow the machine
@@ -144,9 +154,12 @@ def _commands(bundle: Bundle) -> str:
 
 def _panels_drawn(bundle: Bundle) -> str:
     """Every panel is found and draws what a run recorded, and one is made a film."""
-    sources = sorted((bundle.folder / "_internal" / "dgn_viewer" / "panels").glob("[!_]*.py"))
+    engine = bundle.folder / "_internal" / "dgn_engine"
+    sources = sorted((engine / "panels").glob("[!_]*.py"))
     panels = [path.stem for path in sources if path.stem not in NEED_MORE]
-    probes = sorted((bundle.folder / "_internal/dgn_engine/training/probes").glob("[!_]*.py"))
+    probes = sorted((engine / "training" / "probes").glob("[!_]*.py"))
+    if not (panels and probes):
+        raise CheckError(f"The bundle has {len(panels)} panels and {len(probes)} probes.")
     train = "train --data digits --train-limit 64 --epochs 2 --record-every 2 --out all --quiet"
     bundle.run("dgn", *train.split(), "--record", ",".join(path.stem for path in probes))
     for name in panels:

@@ -90,9 +90,19 @@ def _resolved(requirements: list[str]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [
-            sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed",
-            "--only-binary", ":all:", "--report", str(report), *requirements,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+            "--only-binary",
+            ":all:",
+            "--report",
+            str(report),
+            *requirements,
+        ]
         subprocess.run(command, check=True)
         found: list[dict[str, Any]] = json.loads(report.read_text("utf-8"))["install"]
     return found

@@ -49,7 +49,7 @@ def test_every_option_of_every_command_is_on_its_page() -> None:
 
 def test_every_option_that_a_command_has_is_on_its_page_with_its_default() -> None:
     pages = {page.path: page.text for page in command_pages.generate()}
-    commands = {name: load() for name, load in {**_own_commands(), **_offered_commands()}.items()}
+    commands = {name: load() for name, load in {**_offered_commands(), **_own_commands()}.items()}
     unsaid, counted = [], 0
     for name, parser in command_pages._verbs(_parser(commands)):
         text = pages[f"{command_pages.FOLDER}/{name}.md"]
@@ -76,8 +76,9 @@ def test_ranges_over_seeds_are_written_and_read() -> None:
     assert typical_values.write_cell(column, [([], [0.5]), ([], [0.5])]) == "0.5"
     assert typical_values.write_cell(column, [([], [])]) == "–"
     assert typical_values.read_cell("1,000 to 2,000 ↘ 30 (soft → hard)") == (
-        [(1000, 2000), (30, 30)], -1,
-    )  # fmt: skip
+        [(1000, 2000), (30, 30)],
+        -1,
+    )
     assert typical_values.read_cell("–") == ([], 0)
 
 

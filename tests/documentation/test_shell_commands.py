@@ -78,7 +78,7 @@ def test_every_subcommand_is_shown_and_started_as_a_user_starts_it() -> None:
 
 
 def subcommands() -> Iterator[str]:
-    for name, load in {**_own_commands(), **_offered_commands()}.items():
+    for name, load in {**_offered_commands(), **_own_commands()}.items():
         parser = argparse.ArgumentParser()
         load().add_arguments(parser)
         below = [
@@ -117,9 +117,12 @@ dgn docs: an answer
 ```
 """
     assert list(block_commands(text)) == [
-        "dgn train --seed 1 --quiet", "dgn runs list", "dgn doctor", "dgn sweep a.toml --list",
+        "dgn train --seed 1 --quiet",
+        "dgn runs list",
+        "dgn doctor",
+        "dgn sweep a.toml --list",
         "dgn docs",
-    ]  # fmt: skip
+    ]
 
 
 def test_a_code_span_is_a_command_if_its_parser_takes_it() -> None:
