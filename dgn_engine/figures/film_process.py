@@ -16,7 +16,6 @@ from dgn_engine.confinement.child import module_command, one_thread, python_envi
 from dgn_engine.errors import UserError
 from dgn_engine.figures.film_order import Film, FilmOrder, Told
 
-_PLACES = ("TMPDIR", "TEMP", "TMP")  # where temporary files are put
 _BELOW_NORMAL = 0x00004000  # Windows' class of priority; elsewhere the child is nice
 
 

@@ -101,10 +101,6 @@ class KernelBlock:
         """Where the pairs of example `row` begin."""
         return row if self.symmetric else self.columns.start
 
-    def row_places(self, rows: slice) -> slice:
-        """The rows of the block that these examples have."""
-        return slice(rows.start - self.rows.start, rows.stop - self.rows.start)
-
     def column_places(self, columns: slice) -> slice:
         return slice(columns.start - self.columns.start, columns.stop - self.columns.start)
 

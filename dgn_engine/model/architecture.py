@@ -320,11 +320,6 @@ class Architecture:
         )
 
     @property
-    def max_pools(self) -> int:
-        """How many max-pooling masks a pass makes."""
-        return sum(isinstance(node, (MaxPool, GlobalMaxPool)) for node in self.nodes)
-
-    @property
     def residual(self) -> bool:
         return any(isinstance(node, Merge) for node in self.nodes)
 

@@ -31,13 +31,6 @@ def recorded_history(loaded: LoadedRun, probes: Iterable[str]) -> History:
     return history
 
 
-def recorded_view(
-    loaded: LoadedRun, probes: Iterable[str], choices: Mapping[str, str] | None = None
-) -> View:
-    """What a panel with these probes and choices is given."""
-    return recorded_history(loaded, probes).view(choices or {})
-
-
 def views_of_two(first: LoadedRun, second: LoadedRun, probes: Sequence[str]) -> tuple[View, View]:
     """Return what a panel is given of two steps of one run.
 
