@@ -1,4 +1,7 @@
-"""Plug-ins: every module of a folder offers one constant; the file name is its id."""
+"""Plug-ins: every module of a folder offers one constant; the file name is its id.
+
+Also public names that are imported when they are first used: `lazy_names`.
+"""
 
 from __future__ import annotations
 

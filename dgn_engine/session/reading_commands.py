@@ -1,4 +1,4 @@
-"""Where a session makes its expensive readings: in a process, or on a card; what can be asked."""
+"""Where a session makes expensive readings, and for which examples: in a process, or on a card."""
 
 from __future__ import annotations
 

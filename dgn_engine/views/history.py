@@ -1,4 +1,4 @@
-"""What the viewer remembers of the current run: recorded scalars, marks, newest readings."""
+"""What is known of the current run: recorded scalars, marks, newest readings."""
 
 from __future__ import annotations
 

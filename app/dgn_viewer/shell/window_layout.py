@@ -1,4 +1,5 @@
-"""The layout of the window: kept in the settings for the next start, and in session files.
+"""The layout of the window: its side columns, its parts in the order of the Tab key, and how it is
+kept, in the settings for the next start and in session files.
 
 In a session file it is plain JSON, because it may come from another machine and from an untrusted
 file: what does not make sense is left out.

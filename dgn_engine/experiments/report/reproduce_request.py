@@ -1,4 +1,5 @@
-"""What is asked of `dgn`: the arguments of the child process and the folder of its result."""
+"""What is asked of `dgn`: the arguments of the child process, the folder of its result, and which
+results are there already."""
 
 from __future__ import annotations
 
