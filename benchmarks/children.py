@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from types import FrameType
 
-from dgn_engine.confinement.child import python_environment
+from dgn_engine.confinement.child_process import python_environment
 from dgn_engine.confinement.tied_program import tied_command
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -28,7 +28,7 @@ from time import monotonic as now
 from typing import Any
 
 from benchmarks.children import ending_on_signals, run_for, write_whole
-from dgn_engine.confinement.child import python_command
+from dgn_engine.confinement.child_process import python_command
 
 NO_CARD = 3
 NEEDED = {

@@ -43,7 +43,7 @@ from benchmarks.report import duration
 from benchmarks.training_epochs import CLASSES
 from dgn_engine.cli import FAILED
 from dgn_engine.config import NetConfig, Precision, RunConfig
-from dgn_engine.confinement.child import python_command
+from dgn_engine.confinement.child_process import python_command
 from dgn_engine.data._image_layout import lay_out
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Request

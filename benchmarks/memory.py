@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.case import Case, Work
 from benchmarks.timing import pin
-from dgn_engine.confinement.child import python_command, python_environment
+from dgn_engine.confinement.child_process import python_command, python_environment
 from dgn_engine.plugins import discover
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")

@@ -30,7 +30,7 @@ import torch
 from benchmarks import machine
 from benchmarks.watched_runs import InWindow
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.confinement.child import python_command, python_environment
+from dgn_engine.confinement.child_process import python_command, python_environment
 from dgn_engine.data import quiet
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.training import Measured

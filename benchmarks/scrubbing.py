@@ -31,7 +31,7 @@ from PySide6.QtCore import QEventLoop, QTimer
 from benchmarks.machine import load, processor
 from benchmarks.memory import resident_now
 from dgn_engine.config import RunConfig
-from dgn_engine.confinement.child import python_command, python_environment
+from dgn_engine.confinement.child_process import python_command, python_environment
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.runs import ContinueRun, ShowRun
 from dgn_engine.protocol.training import Resume, SetPace

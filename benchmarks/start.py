@@ -86,7 +86,7 @@ def watch(began: float) -> dict[str, float]:
 def one_round() -> dict[str, float]:
     """Start once and wait for the child's figures."""
     # Late: the child, which runs this module too, measures what the viewer itself imports.
-    from dgn_engine.confinement.child import python_command, python_environment
+    from dgn_engine.confinement.child_process import python_command, python_environment
 
     command = python_command("-m", "benchmarks.start", "--began", str(time.monotonic()))
     done = subprocess.run(
@@ -103,7 +103,7 @@ def one_round() -> dict[str, float]:
 
 def time_commands(rounds: int) -> None:
     """Start each command so often, and once more before, so that its files are at hand."""
-    from dgn_engine.confinement.child import python_environment
+    from dgn_engine.confinement.child_process import python_environment
 
     with tempfile.TemporaryDirectory() as folder:
         environment = python_environment() | {"XDG_DATA_HOME": folder, "XDG_CACHE_HOME": folder}
@@ -120,7 +120,7 @@ def time_commands(rounds: int) -> None:
 
 def run_command(words: tuple[str, ...], environment: Mapping[str, str]) -> tuple[float, float]:
     """Seconds that a command took, and seconds of processor time."""
-    from dgn_engine.confinement.child import python_command
+    from dgn_engine.confinement.child_process import python_command
 
     before, began = os.times(), time.monotonic()
     subprocess.run(

@@ -60,7 +60,7 @@ def checked_start(
 ) -> tuple[Executor, StartCheck]:
     """The executor that the options name, with as many workers as fit in memory where they do not
     say how many, and what is known of the units."""
-    from dgn_engine.confinement.child import usable_cores
+    from dgn_engine.confinement.child_process import usable_cores
     from dgn_engine.sweep.checks import check_start
     from dgn_engine.sweep.workers import works_here
 

@@ -1,7 +1,7 @@
 """Ends a process with its parent, or some time after it, also in the middle of a long calculation.
 
 A child may be alone before it runs a line of ours. So each is told the number of its parent in its
-environment (`child.python_environment`), and compares.
+environment (`child_process.python_environment`), and compares.
 """
 
 from __future__ import annotations

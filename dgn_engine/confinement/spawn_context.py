@@ -60,6 +60,15 @@ def start_resource_tracker() -> None:
             resource_tracker.ensure_running()
 
 
+def end_spawned(process: SpawnProcess, grace: float) -> int | None:
+    """Give a process so many seconds to end, or else kill it; its exit code, for `describe_end`."""
+    process.join(grace)
+    if process.is_alive():
+        process.kill()
+    process.join()
+    return process.exitcode
+
+
 @contextmanager
 def _safe_start() -> Iterator[None]:
     """While it lasts, this thread starts children, and multiprocessing's `resource_tracker`, with

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dgn_engine.confinement.child import python_command
+from dgn_engine.confinement.child_process import python_command
 from dgn_engine.confinement.parent_watch import end_with_parent
 
 

@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.confinement import Layer, process
-from dgn_engine.confinement.child import child_command, child_environment, own_folder
+from dgn_engine.confinement.child_process import DEVNULL, confined_command, start_confined
 from dgn_engine.confinement.parent_watch import end_with_parent
 from dgn_engine.errors import UserError
 
@@ -36,19 +35,11 @@ def confinement_here() -> dict[str, Any]:
     `layers`: by name, whether each `holds` and in words what it is `about`; `attempts`: by name,
     whether each was `refused`, with the `error`. Raises `UserError` where no child answers.
     """
-    command = child_command(_SECONDS, "dgn_engine.confinement.trial")
+    command = confined_command("dgn_engine.confinement.trial", _SECONDS)
     try:
-        done = subprocess.run(
-            command,
-            env=child_environment(),
-            cwd=own_folder(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=2 * _SECONDS,
-            check=False,
-        )
-        answer: dict[str, Any] = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        with start_confined(command, DEVNULL) as child:
+            answer: dict[str, Any] = json.loads(child.read_all(2 * _SECONDS))
+    except (OSError, ValueError) as error:
         raise UserError(f"No confined process could be tried here: {error}") from None
     return answer
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
-from dgn_engine.confinement.child import child_command, usable_cores
+from dgn_engine.confinement.child_process import TICK, confined_command, usable_cores
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
 from dgn_engine.data._download import data_root, fetch, missing
 from dgn_engine.data._published_files import published_file
@@ -25,7 +25,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.batch_child import DATA, LABELS
-from dgn_engine.storage.checkpoints.checkpoint_reader import TICK, TIMEOUT, ask_child
+from dgn_engine.storage.checkpoints.checkpoint_reader import TIMEOUT, ask_child
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _read(
     path: Path, md5: str, key: str, cancelled: threading.Event | None = None
 ) -> CheckpointContents:
     """The images with the labels under `key`, or the names there; raises `UserError`."""
-    command = [*child_command(TIMEOUT, _CHILD), md5, key]
+    command = confined_command(_CHILD, TIMEOUT, md5, key)
     try:
         return ask_child(path, command, _received, TIMEOUT, cancelled, MOST)
     except UserError as refusal:

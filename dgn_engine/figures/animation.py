@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from dgn_engine.confinement.child import python_environment
+from dgn_engine.confinement.child_process import DEVNULL, ChildProcess
 from dgn_engine.confinement.start_folder import find_program
 from dgn_engine.confinement.tied_program import tied_command
 from dgn_engine.errors import UserError
@@ -189,39 +188,28 @@ def _mp4(
             "-metadata", f"title={about['title']}", "-metadata", f"comment={json.dumps(about)}",
             "film.mp4",
         ]  # fmt: skip
-        said = _carried_out(tied_command(command), place, told)
+        said = _run_program(tied_command(command), place, told)
         made = Path(place) / "film.mp4"
         if said or not made.exists():
             raise UserError(f"ffmpeg could not write the film: {said or 'it wrote nothing'}.")
         return made.read_bytes()
 
 
-def _carried_out(command: Sequence[str], place: str, told: Callable[[], object]) -> str:
-    """Why a program failed, in the last line that it said; '' where it did not."""
+def _run_program(command: Sequence[str], place: str, told: Callable[[], object]) -> str:
+    """Return why a program failed, in the last line of its stderr; '' where it did not."""
     try:
-        with subprocess.Popen(
+        with ChildProcess(
             command,
-            cwd=place,
-            env=python_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
+            folder=Path(place),
+            stdout=DEVNULL,
+            keep_errors=True,
+            own_group=False,  # it ends with the group of whoever draws
         ) as program:
-            try:
-                return _waited_for(program, told)
-            finally:
-                program.kill()
+            for _ in range(round(_WAIT / _LOOK)):
+                if (code := program.wait(_LOOK)) is not None:
+                    said = program.last_error_line() or f"it ended with {code}"
+                    return said if code else ""
+                told()
     except OSError as error:
         return str(error)
-
-
-def _waited_for(program: subprocess.Popen[str], told: Callable[[], object]) -> str:
-    for _ in range(round(_WAIT / _LOOK)):
-        try:
-            _, said = program.communicate(timeout=_LOOK)
-        except subprocess.TimeoutExpired:
-            told()
-            continue
-        lines = said.strip().splitlines() or [f"it ended with {program.returncode}"]
-        return lines[-1] if program.returncode else ""
     return f"it took longer than {duration(_WAIT)}"

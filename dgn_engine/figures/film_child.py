@@ -1,26 +1,23 @@
 """The process that draws an animation: a pickled `FilmOrder` on its standard input, on its output
 a line of JSON for each thing done, and at last the bytes of the film.
 
-It is nicer than the training beside it, and ends with the thread that started it.
+It ends with the thread that started it.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import pickle
 import sys
 import traceback
 from typing import IO, Any
 
-from dgn_engine.confinement.parent_watch import end_with_parent
+from dgn_engine.confinement.child_entry import begin_child
 from dgn_engine.errors import UserError
 from dgn_engine.figures.animation import film
 from dgn_engine.figures.film_order import Film, FilmOrder, Told
 from dgn_engine.figures.recorded_pages import PagePanel, recorded_pages
 from dgn_engine.scene.panel_spec import all_panels
-
-NICENESS = 10  # of 19; on Windows the parent starts it below the normal priority
 
 
 def made(order: FilmOrder, told: Told) -> Film:
@@ -70,11 +67,7 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def main() -> None:
-    end_with_parent()
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
-    with os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)  # what a library prints is no answer
+    with begin_child() as answers:
         serve(sys.stdin.buffer, answers)
 
 

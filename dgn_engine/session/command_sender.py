@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
 
 from dgn_engine.protocol.messages import Command, Shutdown
 
@@ -22,10 +23,12 @@ class CommandSender:
     def __init__(self, pipe: Connection, first: Sequence[Command] = ()) -> None:
         """`first`: commands that stand before all others; they never count as unanswered."""
         self._pipe = pipe
-        self._messages: deque[Command | str] = deque(first)
+        self._messages: SimpleQueue[Command | str | None] = SimpleQueue()
+        for command in first:
+            self._messages.put(command)
         self._own = len(first)  # of what is obeyed next, so many are ours
         self._unanswered: deque[Command] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._write, name="dgn-sender", daemon=True)
 
@@ -37,23 +40,20 @@ class CommandSender:
 
         After `close` nothing is written any more; another `close` returns what came since, too.
         """
-        with self._changed:
+        with self._lock:
             if len(self._unanswered) >= MOST and not isinstance(command, Shutdown):
                 return False
             self._unanswered.append(command)
-            self._messages.append(command)
-            self._changed.notify()
+            self._messages.put(command)
         return True
 
     def frame_taken(self) -> None:
         """Ask for another frame. There is at most one such message, so it has no limit."""
-        with self._changed:
-            self._messages.append(TAKEN)
-            self._changed.notify()
+        self._messages.put(TAKEN)
 
     def on_obeyed(self, count: int) -> None:
         """Forget `count` further commands: the engine has obeyed them."""
-        with self._changed:
+        with self._lock:
             for _ in range(count):
                 if self._own:
                     self._own -= 1
@@ -62,9 +62,9 @@ class CommandSender:
 
     def close(self) -> tuple[Command, ...]:
         """Write no more; the commands that were not obeyed. The pipe is to be closed after it."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
+        self._closed = True
+        self._messages.put(None)
+        with self._lock:
             return tuple(self._unanswered)
 
     def join(self, timeout: float | None = None) -> bool:
@@ -74,13 +74,8 @@ class CommandSender:
         return not self._thread.is_alive()
 
     def _write(self) -> None:
-        while (message := self._next()) is not None:
+        while (message := self._messages.get()) is not None and not self._closed:
             try:
                 self._pipe.send(message)
             except OSError:  # the process is gone, which the relay notices
                 self._closed = True
-
-    def _next(self) -> Command | str | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._messages or self._closed)
-            return None if self._closed else self._messages.popleft()

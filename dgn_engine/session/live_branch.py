@@ -7,9 +7,6 @@ import contextlib
 import os
 import queue
 import shlex
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -19,7 +16,12 @@ from pathlib import Path
 
 import torch
 
-from dgn_engine.confinement.child import module_command, python_environment
+from dgn_engine.confinement.child_process import (
+    DEVNULL,
+    PIPE,
+    ChildProcess,
+    module_command,
+)
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import ImportedNetwork
 from dgn_engine.protocol.branches import (
@@ -49,38 +51,29 @@ LOOK_EVERY = 1.0  # seconds between two looks at the folder of the branch
 SHARED_OVER = 10  # looks over which its share of the processor is told
 SAVE_EVERY = "2"  # seconds between two checkpoints of it, which is how far its pictures lag
 LOWER = 5  # how much nicer it is than we are
-_BELOW_NORMAL = 0x00004000  # Windows' class of priority
 LEAVE = 8.0  # seconds that it has to save its run
 _SAVED = (0, 128 + 2, 128 + 10, 128 + 15)  # exit codes of one that has saved its run
 
 
-class BranchChild:
-    """The process that trains a branch. Raises `OSError` where none can be started."""
+class BranchChild(ChildProcess):
+    """The process that trains a branch. It saves its run and ends when its input is closed."""
 
     def __init__(self, arguments: list[str]) -> None:
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
-        self._process = subprocess.Popen(
+        """Raises `OSError` where none can be started."""
+        super().__init__(
             [*module_command("dgn_engine.cli._attached"), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._said,
-            env=python_environment(),
-            creationflags=_BELOW_NORMAL if sys.platform == "win32" else 0,
+            stdin=PIPE,
+            stdout=DEVNULL,
+            keep_errors=True,
+            own_group=False,  # it saves its run on Ctrl-C, as we do
+            lower_by=LOWER,
         )
-        if hasattr(os, "setpriority"):  # before it has threads, which inherit it
-            with contextlib.suppress(OSError):
-                nice = os.getpriority(os.PRIO_PROCESS, 0) + LOWER
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, min(nice, 19))
-
-    @property
-    def code(self) -> int | None:
-        return self._process.poll()
 
     @property
     def busy(self) -> float | None:
         """Processor seconds so far; None where the system does not say it of another process."""
         try:
-            fields = Path(f"/proc/{self._process.pid}/stat").read_text("ascii", "replace")
+            fields = Path(f"/proc/{self.pid}/stat").read_text("ascii", "replace")
             user, system = fields.rpartition(")")[2].split()[11:13]
             return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError, IndexError):
@@ -88,32 +81,9 @@ class BranchChild:
 
     def set_pace(self, pace: float) -> None:
         """From now on it takes so many steps a second at most; 0: no limit."""
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError, ValueError):  # it has ended, or is asked to
-            self._process.stdin.write(b"%r\n" % pace)
-            self._process.stdin.flush()
-
-    def stop(self) -> None:
-        """Let it save its run and end."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-
-    def last_words(self) -> str:
-        """The last line that it wrote to stderr."""
-        self._said.seek(0)
-        lines = self._said.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1].removeprefix("dgn train: ") if lines else ""
-
-    def close(self, patience: float) -> None:
-        """Stop it and wait so long; then it is killed, and loses what it had not saved."""
-        self.stop()
-        try:
-            self._process.wait(patience)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._said.close()
+            self.stdin.write(b"%r\n" % pace)
+            self.stdin.flush()
 
 
 @dataclass(frozen=True)
@@ -282,7 +252,7 @@ class Branches:
             self._tell(replace(self._status, phase="stopped", remark="It had not begun."))
         else:
             self._tell(replace(self._status, phase="stopped"))
-            self._child.stop()
+            self._child.close_input()
 
     def poll(self, run: Run | None) -> None:
         """Between two steps: begin what waits, and pass on what was found in its folder."""
@@ -307,7 +277,7 @@ class Branches:
         """End the process, its run saved."""
         self._waiting = None
         if self._child is not None:
-            self._child.stop()
+            self._child.close_input()
         self._forget()
 
     @property
@@ -379,7 +349,7 @@ class Branches:
             return status
         if code == 0:
             return replace(status, phase="finished")
-        words = self._child.last_words()
+        words = self._child.last_error_line().removeprefix("dgn train: ")
         if code in _SAVED:
             return replace(status, phase="stopped", remark=words)
         return replace(status, phase="failed", remark=words or f"its process ended with {code}.")

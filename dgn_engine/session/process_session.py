@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import threading
 import time
@@ -17,8 +16,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NoReturn
 
-from dgn_engine.confinement.parent_watch import LEAVE, end_after_parent
-from dgn_engine.confinement.spawn_context import SPAWN
+from dgn_engine.confinement.child_entry import begin_saving_child
+from dgn_engine.confinement.child_process import describe_end
+from dgn_engine.confinement.parent_watch import LEAVE
+from dgn_engine.confinement.spawn_context import SPAWN, end_spawned
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import (
     Command,
@@ -47,7 +48,7 @@ POLL = 0.03  # seconds between two looks at what the child has for us; commands 
 BEAT = 1.0  # seconds after which a child says at least that it lives
 HANG_UP = 1.0  # seconds that a child has to read what is being written to it
 POISONED = 86  # exit code of a child that CUDA has left
-IGNORED = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent acts on them
+ENDS = {POISONED: "a fault of CUDA"}
 Serve = Callable[[Connection, str, str], None]
 
 
@@ -188,7 +189,7 @@ class ProcessSession:
         try:
             while not self._relayed():
                 unanswered = self._hang_up()
-                how = _how(self._process.exitcode)
+                how = describe_end(self._process.exitcode, ENDS)
                 commands = self._restart.after_death(how, unanswered)
                 if not commands or not self._started_again(commands, unanswered):
                     self._mailbox.emit(self._restart.final_failure(how, unanswered))
@@ -240,10 +241,7 @@ class ProcessSession:
             self._process.kill()  # or the pipe would be closed under who writes to it
             self._sender.join()
         self._ours.close()
-        self._process.join(LEAVE)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+        end_spawned(self._process, LEAVE)
         return unanswered
 
     def _started_again(
@@ -272,19 +270,10 @@ class ProcessSession:
         return True
 
 
-def _how(code: int | None) -> str:
-    if code == POISONED:
-        return "a fault of CUDA"
-    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-
-
 def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
     use_one_heap()
-    end_after_parent()
-    for name in IGNORED:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    begin_saving_child()
     session = ThreadSession(data_root, runs_root)
     session.start()
     try:

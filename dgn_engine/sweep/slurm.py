@@ -6,7 +6,6 @@ import logging
 import os
 import shlex
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from dgn_engine.confinement.child import python_command, python_environment, usable_cores
+from dgn_engine.confinement.child_process import (
+    ChildProcess,
+    python_command,
+    python_environment,
+    usable_cores,
+)
 from dgn_engine.confinement.spawn_context import METHOD, start_resource_tracker
 from dgn_engine.confinement.start_folder import find_program, safe_environment
 from dgn_engine.errors import UserError
@@ -324,17 +328,11 @@ def _queued_jobs() -> set[str] | None:
         return None
     command = [program, "--noheader", "--format=%i", f"--user={os.getuid()}"]
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=ANSWER,
-            check=True,
-            env=safe_environment(),
-        )
-    except (OSError, subprocess.SubprocessError):
+        with ChildProcess(command, environment=safe_environment()) as child:
+            listed = child.read_all(ANSWER)
+            return None if child.code else set(listed.decode("utf-8", "replace").split())
+    except OSError:
         return None
-    return set(done.stdout.split())
 
 
 def _exports(named: bool) -> list[str]:

@@ -1,4 +1,5 @@
-"""Processes are started in listed modules alone, Python always by the command of `confinement`.
+"""Processes are started in listed modules alone, in the program by `ChildProcess` alone, Python
+always by the command of `confinement`.
 
 Not the tests themselves: they start Python in folders that they have made.
 """
@@ -30,6 +31,8 @@ STARTS = {
     "app/dgn_viewer/experiments/dgn_process.py": "a command: `module_command`",
     "dgn_engine/figures/animation.py": "ffmpeg: `find_program`, in a folder of its own",
     "dgn_engine/figures/film_process.py": "the process of a film: `module_command`",
+    "dgn_engine/storage/checkpoints/checkpoint_reader.py": "readers: `confined_command`",
+    "dgn_engine/storage/images/decoder_pool.py": "readers: `confined_command`",
     "app/dgn_viewer/shell/experiment_runner.py": "a report, in the desktop's browser",
     "app/dgn_viewer/shell/help_window.py": "a link, in the desktop's browser",
     "app/dgn_viewer/shell/log_window.py": "a folder, in the desktop's window of files",
@@ -43,11 +46,11 @@ STARTS = {
     "benchmarks/start.py": "measures: `python_command`",
     "benchmarks/sweep_on_cores.py": "runs its own main script again, in our tree",
     "dgn_engine/cli/docs.py": "a page, in the browser; a program's PATH is cleaned at its start",
-    "dgn_engine/confinement/child.py": "the command and the environment of every Python",
+    "dgn_engine/confinement/child_process.py": "every child; command and environment of Python",
     "dgn_engine/confinement/start_folder.py": "this program again: `distrust_start_folder`",
     "dgn_engine/confinement/spawn_context.py": "the processes of multiprocessing",
     "dgn_engine/confinement/tied_program.py": "ffmpeg, tied to its parent: `python_command`",
-    "dgn_engine/confinement/trial.py": "a confined process: `child_command`; tries to fork",
+    "dgn_engine/confinement/trial.py": "a confined process: `confined_command`; tries to fork",
     "dgn_engine/session/live_branch.py": "a branch: `module_command`",
     "dgn_engine/storage/runs/index_shares.py": "readers of runs: `module_command`",
     "dgn_engine/storage/user_folders.py": "the folder of a bundle",
@@ -60,8 +63,17 @@ STARTS = {
     "packaging/debian_package.py": "tools of Debian, in the tree",
     "packaging/package_check.py": "pip and what was packed, in a folder that it has made",
 }
+CHILDREN = {"ChildProcess", "start_confined"}  # the one way in which the program starts a process
+START_NOTHING = {"sys.executable", "webbrowser.open", "QDesktopServices.openUrl"}
+OTHERWISE = {  # where that way cannot be taken
+    "dgn_engine/confinement/child_process.py": {"subprocess.Popen"},  # it is that way
+    "dgn_engine/confinement/spawn_context.py": {"SpawnContext"},  # pipes of multiprocessing
+    "dgn_engine/confinement/start_folder.py": {"os.execve"},  # this program again
+    "dgn_engine/confinement/tied_program.py": {"os.execvp"},  # the child becomes the program
+    "dgn_engine/sweep/slurm.py": {"LocalCluster", "SLURMCluster"},  # workers of Dask
+}
 WALLS = re.compile(
-    r"\b(?:module_command|child_command|python_command|python_environment|child_environment"
+    r"\b(?:module_command|confined_command|python_command|python_environment|confined_environment"
     r"|find_program|METHOD|distrust_start_folder)\b"
 )
 NO_PYTHON = (
@@ -89,9 +101,13 @@ def starters(path: Path) -> Iterator[str]:
         for alias in node.names
     }
     for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from CHILDREN & {ast.unparse(base) for base in node.bases}
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             module, _, function = called.rpartition(".")
+            if function in CHILDREN:
+                yield function
             if (module == "subprocess" and function in SUBPROCESS) or called in imported & AS_NAMES:
                 yield called
         if isinstance(node, (ast.Name, ast.Attribute)):
@@ -117,6 +133,21 @@ def test_what_the_program_starts_is_kept_from_the_folder_where_the_user_stands(
     assert unguarded == []
 
 
+def test_the_program_starts_processes_by_the_child_process_alone(
+    starts: dict[str, set[str]],
+) -> None:
+    program = {n: what for n, what in starts.items() if n.startswith(("dgn_engine/", "app/"))}
+    others = {name: what - CHILDREN - START_NOTHING for name, what in program.items()}
+    assert {name: what for name, what in others.items() if what} == OTHERWISE
+
+
+def test_subprocess_is_imported_where_children_are_started_and_nowhere_else() -> None:
+    modules = [path for folder in ("dgn_engine", "app") for path in (ROOT / folder).rglob("*.py")]
+    imported = re.compile(r"^\s*(?:import|from) subprocess\b", re.MULTILINE)
+    named = [path for path in modules if imported.search(path.read_text("utf-8"))]
+    assert named == [ROOT / "dgn_engine/confinement/child_process.py"]
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -129,6 +160,8 @@ def test_what_the_program_starts_is_kept_from_the_folder_where_the_user_stands(
         "from PySide6.QtCore import QProcess\nQProcess()",
         "import sys\nprint(sys.executable)",
         "import shutil\nshutil.which('latex')",
+        "from dgn_engine.confinement.child_process import ChildProcess\nChildProcess(['python'])",
+        "class Own(ChildProcess):\n    pass",
     ],
 )
 def test_a_new_way_to_start_a_process_is_noticed(code: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.confinement.child import child_environment
+from dgn_engine.confinement.child_process import confined_environment
 from dgn_engine.storage.checkpoints import wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 
@@ -95,7 +95,7 @@ class Sandbox:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    environment = child_environment()
+    environment = confined_environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment["PYTHONPATH"]])
     return subprocess.Popen(
         [sys.executable, "-s", "-P", "-m", "tests.faults.sandbox_worker"],

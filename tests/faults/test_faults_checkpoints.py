@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
+from dgn_engine.confinement import child_process
+from dgn_engine.confinement.child_process import ChildProcess
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import checkpoint_reader, wire
 from dgn_engine.storage.checkpoints.array_layout import is_kernel
@@ -66,14 +67,12 @@ class Measured:
         }
 
 
-class _Patient(subprocess.Popen[bytes]):
+class _Patient(ChildProcess):
     """Killed only when it had its chance to say how much memory it took."""
 
-    def kill(self) -> None:
-        try:
-            self.wait(2.0)
-        except subprocess.TimeoutExpired:
-            super().kill()
+    def kill(self, why: str = "") -> None:
+        if self.wait(2.0) is None:
+            super().kill(why)
 
 
 class Reader:
@@ -84,10 +83,10 @@ class Reader:
         worker = [sys.executable, "-s", "-P", "-m", "tests.faults.measured_child"]
         patched.setattr(
             checkpoint_reader,
-            "child_command",
-            lambda seconds, _: [*worker, str(self.report), str(int(seconds))],
+            "confined_command",
+            lambda _, seconds, *part: [*worker, str(self.report), str(int(seconds)), *part],
         )
-        patched.setattr(checkpoint_reader.subprocess, "Popen", _Patient)
+        patched.setattr(child_process, "ChildProcess", _Patient)
 
     def read(self, path: Path, part: str = "") -> Measured:
         self.report.unlink(missing_ok=True)

@@ -34,21 +34,21 @@ seed = [0, 1, 2]
 """
 ATTACHED = """
 import subprocess, sys, time
-from dgn_engine.confinement.child import module_command, python_environment
+from dgn_engine.confinement.child_process import module_command, python_environment
 child = subprocess.Popen([*module_command("dgn_engine.cli._attached"), *sys.argv[1:]],
                          stdin=subprocess.PIPE, env=python_environment())
 time.sleep(3600)
 """
 FILM = """
 from dgn_engine.confinement.tied_program import tied_command
-from dgn_engine.figures.animation import _carried_out
+from dgn_engine.figures.animation import _run_program
 command = ["ffmpeg", "-loglevel", "error", "-nostdin", "-re", "-f", "lavfi",
            "-i", "testsrc=duration=600", "-f", "null", "-"]
-_carried_out(tied_command(command), ".", lambda: None)
+_run_program(tied_command(command), ".", lambda: None)
 """
 SHARES = """
 import subprocess, time
-from dgn_engine.confinement.child import module_command, one_thread, python_environment
+from dgn_engine.confinement.child_process import module_command, one_thread, python_environment
 child = subprocess.Popen(module_command("dgn_engine.storage.runs.index_shares"),
                          stdin=subprocess.PIPE, env=python_environment() | one_thread())
 time.sleep(3600)  # it waits for its share

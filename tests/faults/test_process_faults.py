@@ -222,9 +222,10 @@ def test_an_engine_that_stands_still_for_a_minute_goes_on_with_all_it_was_asked(
 
 WINDOW = """
 import sys, time
-from dgn_engine.protocol import commands as do
-from dgn_engine.session.process_session import ProcessSession
 from dataclasses import replace
+from dgn_engine.protocol.training import StartRun
+from dgn_engine.protocol.watching import ProbeRequest, Watch
+from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.config import NetConfig
 from tests.faults.test_process_faults import CONFIG
 

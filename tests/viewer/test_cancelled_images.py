@@ -15,10 +15,10 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig
+from dgn_engine.confinement import child_process
+from dgn_engine.confinement.child_process import ChildProcess
 from dgn_engine.protocol.messages import Event, Refused
 from dgn_engine.protocol.training import StartRun
-from dgn_engine.storage.images import confined_children
-from dgn_engine.storage.images.confined_children import ConfinedChild
 from dgn_viewer.application import Viewer
 from tests.viewer.conftest import small_run
 
@@ -44,12 +44,12 @@ def children(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[int]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     started: list[int] = []
 
-    class Noted(ConfinedChild):
+    class Noted(ChildProcess):
         def __init__(self, *given: object, **named: object) -> None:
             super().__init__(*given, **named)  # type: ignore[arg-type] # as it came
-            started.append(self._process.pid)
+            started.append(self.pid)
 
-    monkeypatch.setattr(confined_children, "ConfinedChild", Noted)
+    monkeypatch.setattr(child_process, "ChildProcess", Noted)
     return started
 
 

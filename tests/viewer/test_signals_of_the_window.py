@@ -30,8 +30,7 @@ from dgn_viewer.experiments.dgn_process import DgnProcess
 application = QCoreApplication([])
 process = DgnProcess()
 process.start(sys.argv[2:], Path(sys.argv[1]))
-process._process.waitForStarted()
-print(process._process.processId(), flush=True)
+print(process._child.pid, flush=True)
 application.exec()
 """
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from typing import IO, TypeVar
 
-from dgn_engine.confinement.child import child_command, start_child
+from dgn_engine.confinement.child_process import ChildProcess, confined_command, start_confined
 from dgn_engine.errors import LoadingWarning, UserError
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.array_layout import laid_out
@@ -26,7 +25,6 @@ from dgn_engine.text.written_numbers import duration
 
 READER = "dgn_engine.storage.checkpoints.reader_child"
 TIMEOUT = 60.0
-TICK = 0.05  # seconds between two checks of the deadline
 Answer = TypeVar("Answer")
 
 
@@ -55,7 +53,7 @@ def read_tensors(
         def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
             return wire.receive(pipe, limits.expanded(size), name, room)
 
-        command = [*child_command(timeout, READER), *([part, *more] if part or more else [])]
+        command = confined_command(READER, timeout, *([part, *more] if part or more else []))
         return ask_child(file, command, receive, timeout, cancelled, limits.LARGE, name)
 
     def read_shard(file: FilePath, name: str, part: str, room: int) -> CheckpointContents:
@@ -92,13 +90,36 @@ def ask_child(
     file, size = _opened(path, name, most)
     with file:
         try:
-            child = start_child(command, file)
+            child = start_confined(command, file)
         except OSError as error:
             raise UserError(
                 f"{name} was not read: no process could be started ({error})."
             ) from None
     timeout += size // limits.PACE
-    return _answer(child, name, lambda pipe: receive(pipe, size), timeout, cancelled)
+    deadline = time.monotonic() + timeout
+
+    def over() -> str:
+        if cancelled is not None and cancelled.is_set():
+            return "was not read: it was cancelled"
+        return "" if time.monotonic() < deadline else f"was not read within {duration(timeout)}"
+
+    with child:
+        try:
+            with child.killed_when(over):
+                return receive(child.stdout, size)
+        except UnreadableFile as verdict:
+            raise UserError(f"{name} {verdict}.") from None
+        except MemoryError:
+            raise UserError(f"{name} does not fit in memory.") from None
+        except (EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise UserError(f"{name} {child.killed or _reason_refused(child)}.") from None
+
+
+def _reason_refused(child: ChildProcess) -> str:
+    """Return how a child ended that gave no sound answer."""
+    how = child.describe_reader_end()
+    cut_off = child.code == -getattr(signal, "SIGBUS", 0) < 0
+    return "was cut off while it was read" if cut_off else f"was refused: {how}"
 
 
 def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
@@ -116,68 +137,3 @@ def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:
         file.close()
         raise UserError(f"{name} is empty; {AGAIN}.")
     return file, size
-
-
-def _answer(
-    child: subprocess.Popen[bytes],
-    name: str,
-    receive: Callable[[IO[bytes]], Answer],
-    timeout: float,
-    cancelled: threading.Event | None,
-) -> Answer:
-    deadline = time.monotonic() + timeout
-    killed: list[str] = []
-
-    def over() -> str:
-        if cancelled is not None and cancelled.is_set():
-            return "was not read: it was cancelled"
-        return "" if time.monotonic() < deadline else f"was not read within {duration(timeout)}"
-
-    finished = threading.Event()
-    guard = threading.Thread(
-        target=_guard, args=(child, over, finished, killed), name="dgn-file-guard", daemon=True
-    )
-    guard.start()
-    assert child.stdout is not None
-    try:
-        return receive(child.stdout)
-    except UnreadableFile as verdict:
-        raise UserError(f"{name} {verdict}.") from None
-    except MemoryError:
-        raise UserError(f"{name} does not fit in memory.") from None
-    except (EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        finished.set()
-        guard.join()
-        raise UserError(f"{name} {killed[0] if killed else _end_of(child)}.") from None
-    finally:
-        finished.set()
-        guard.join()
-        child.kill()
-        child.stdout.close()
-        child.wait()
-
-
-def _guard(
-    child: subprocess.Popen[bytes],
-    over: Callable[[], str],
-    finished: threading.Event,
-    killed: list[str],
-) -> None:
-    """Kill the child when its time is over, which also ends the parent's reading."""
-    while not finished.wait(TICK):
-        if reason := over():
-            killed.append(reason)
-            child.kill()
-            return
-
-
-def _end_of(child: subprocess.Popen[bytes]) -> str:
-    """How a child ended that gave no sound answer."""
-    try:
-        code = child.wait(timeout=1.0)
-    except subprocess.TimeoutExpired:
-        return "was refused: its reader gave an answer that makes no sense"
-    if code == -getattr(signal, "SIGBUS", 0) < 0:
-        return "was cut off while it was read"
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"was refused: reading it ended its process ({how})"

@@ -9,7 +9,6 @@ time and no files, and can answer only numbers and text. torch is not imported h
 from __future__ import annotations
 
 import gc
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -20,8 +19,8 @@ from typing import IO
 
 import numpy as np
 
-from dgn_engine.confinement.parent_watch import end_with_parent
-from dgn_engine.confinement.process import confine, cut_off
+from dgn_engine.confinement.child_entry import begin_child
+from dgn_engine.confinement.process import confine
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import (
@@ -75,9 +74,7 @@ def main(seconds: int, part: str = "", shard: str = "") -> None:
 
 def serve(answer: Callable[[Content, IO[bytes]], None], seconds: int) -> None:
     """Read standard input, answer on standard output, confined."""
-    pipe = answer_pipe()
-    cut_off()
-    end_with_parent()
+    pipe = begin_child(confined=True)
     content = content_of(sys.stdin.buffer)
     seconds += len(content) // limits.PACE
     gc.disable()  # of millions of objects it takes most of the time, and the process ends soon
@@ -244,13 +241,6 @@ def _would(calls: CallRecorder) -> str:
     act = "call" if calls.would_call else "look up"
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return f"; it would {act} {', '.join(map(plain, names[:3]))}{more}; nothing was run"
-
-
-def answer_pipe() -> IO[bytes]:
-    """Keep standard output for the answer: what libraries print goes to standard error."""
-    pipe = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return pipe
 
 
 if __name__ == "__main__":

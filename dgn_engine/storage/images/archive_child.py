@@ -19,8 +19,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Self
 
-from dgn_engine.confinement.parent_watch import end_with_parent
-from dgn_engine.confinement.process import confine, cut_off
+from dgn_engine.confinement.child_entry import begin_child
+from dgn_engine.confinement.process import confine
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 
@@ -52,10 +52,7 @@ class UnreadableArchive(Exception):  # noqa: N818 - a verdict about a file, not 
 
 def main(seconds: int, memory: int) -> None:
     """Confine this process, then unpack standard input."""
-    pipe = os.fdopen(os.dup(1), "wb", buffering=1 << 18)
-    os.dup2(2, 1)  # what libraries print is no answer
-    cut_off()
-    end_with_parent()
+    pipe = begin_child(confined=True, buffering=1 << 18)
     confine(seconds, memory)
     send(sys.stdin.buffer, os.fstat(0).st_size, pipe)
 

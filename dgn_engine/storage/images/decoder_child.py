@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy  # noqa: F401 - GIFs want it, and later nothing may be imported
 import io
-import os
 import struct
 import sys
 import warnings
@@ -23,8 +22,8 @@ from PIL.TiffImagePlugin import PREFIXES as TIFF
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from dgn_engine.confinement.parent_watch import end_with_parent
-from dgn_engine.confinement.process import confine, cut_off
+from dgn_engine.confinement.child_entry import begin_child
+from dgn_engine.confinement.process import confine
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
 
@@ -49,12 +48,9 @@ class UnreadableImage(Exception):  # noqa: N818 - a verdict about a file, not a 
 
 def main(seconds: int, memory: int) -> None:
     """Confine this process, then answer requests until standard input ends."""
-    pipe = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what libraries print is no answer
     Image.MAX_IMAGE_PIXELS = limits.PIXELS
     warnings.simplefilter("ignore")
-    cut_off()
-    end_with_parent()
+    pipe = begin_child(confined=True, buffering=0)
     confine(seconds, memory)
     while head := sys.stdin.buffer.read(records.ASKED.size):
         task, channels, height, width, count = records.ASKED.unpack(head)

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dgn_engine.confinement.child import usable_cores
+from dgn_engine.confinement.child_process import (
+    NO_SENSE,
+    PIPE,
+    ChildEnded,
+    ChildProcess,
+    confined_command,
+    start_confined,
+    usable_cores,
+)
 from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
-from dgn_engine.storage.images.confined_children import (
-    ChildEnded,
-    ConfinedChild,
-    ConfinedChildren,
-)
 from dgn_engine.storage.images.image_files import ImageFile, image_files
 from dgn_engine.text.printable import plain
+from dgn_engine.text.written_numbers import duration
 
 TICK = 0.1  # seconds between two looks at whether to go on
-_STARVED = 0.005  # seconds until it is looked for files again where a child has nothing to do
 _IMAGES = 64  # of a request, at most
 _BYTES = 4 << 20  # of a request or of its answer, unless one image has more
 _MOST_CHILDREN = 8
@@ -62,31 +63,27 @@ class DecoderPool:
         self._source = path.name
         self._tick = tick
         self._most = children or min(usable_cores(), _MOST_CHILDREN)
-        self._children = ConfinedChildren()
-        self._idle: list[ConfinedChild] = []
-        self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="dgn-decoder")
+        self._starting = threading.Lock()
+        self._children: list[ChildProcess] = []
+        self._idle: list[ChildProcess] = []
+        self._threads = ThreadPoolExecutor(self._most + 1, thread_name_prefix="dgn-decoder")
         self._ended = threading.Event()
-        self._feeders: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _value: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        self._children.kill()
+    def __exit__(self, *_: object) -> None:
+        with self._starting:
+            self._ended.set()
+        for child in self._children:  # whoever waits for an answer is told at once
+            child.kill()
         self._threads.shutdown(wait=True, cancel_futures=True)
-        for feeder in self._feeders:
-            feeder.join()
-        self._children.close()
+        for child in self._children:
+            child.close()
 
     def files(self) -> Iterator[ImageFile]:
         """The images of the source, as `image_files` reads them."""
-        return image_files(self._path, self._children)
+        return image_files(self._path, self._start)
 
     def measured(self, files: Iterator[ImageFile]) -> Iterator[tuple[ImageFile, ImageSize]]:
         """Size and colour of each image by its header; raises `UserError` for the first that is
@@ -116,80 +113,73 @@ class DecoderPool:
         self, files: Iterator[ImageFile], task: _Task, children: int
     ) -> Iterator[tuple[list[ImageFile], bytes]]:
         """Requests and their answers in the order of the files, whichever was answered first."""
-        requests: queue.Queue[list[ImageFile] | BaseException | None] = queue.Queue(2)
-        feeder = threading.Thread(
-            target=self._feed, args=(files, task, requests), name="dgn-image-files", daemon=True
-        )
-        self._feeders.append(feeder)
-        feeder.start()
+        batches = self._batches(files, task)
+        reading = self._threads.submit(next, batches, None)  # one request is read ahead
         asked: deque[tuple[list[ImageFile], Future[bytes]]] = deque()
-        over: list[ImageFile] | BaseException | None = []
-        count, looked = 0, time.monotonic()
-        while asked or isinstance(over, list):
-            if time.monotonic() - looked >= TICK:
-                looked = time.monotonic()
-                self._children.kill_late()
+        count, ticked, over = 0, time.monotonic(), False
+        while asked or not over:
+            if time.monotonic() - ticked >= TICK:
+                ticked = time.monotonic()
+                self._kill_late()
                 self._tick()
-            room = len(asked) < min(children, 1 + count // _EACH)
-            if isinstance(over, list) and room:
-                try:
-                    over = requests.get(timeout=0.0 if asked else TICK)
-                except queue.Empty:
-                    over = []
-                if isinstance(over, list) and over:
-                    count += 1
-                    asked.append((over, self._threads.submit(self._ask, over, task)))
+            room = not over and len(asked) < min(children, 1 + count // _EACH)
+            awaited: list[Future[Any]] = [asked[0][1]] if asked else []
+            wait([*awaited, reading] if room else awaited, TICK, FIRST_COMPLETED)
+            if room and reading.done():
+                batch = None if reading.exception() else reading.result()
+                if batch is None:
+                    over = True
                     continue
-            if asked:
-                batch, future = asked[0]
-                try:
-                    answer = future.result(_STARVED if room and over == [] else TICK)
-                except TimeoutError:
-                    if future.done():
-                        raise
-                    continue
-                asked.popleft()
-                yield batch, answer
-        if over is not None:
-            raise over
+                count += 1
+                asked.append((batch, self._threads.submit(self._ask, batch, task)))
+                reading = self._threads.submit(next, batches, None)
+            elif asked and asked[0][1].done():
+                answered, answer = asked.popleft()
+                yield answered, answer.result()
+        reading.result()  # raises what ended the reading
 
-    def _feed(
-        self,
-        files: Iterator[ImageFile],
-        task: _Task,
-        requests: queue.Queue[list[ImageFile] | BaseException | None],
-    ) -> None:
-        """Put the files together to requests, and what ends them: None or an exception."""
-        last: BaseException | None = None
+    def _start(
+        self, module: str, seconds: int, memory: int, stdin: IO[bytes] | int
+    ) -> ChildProcess:
+        """Run a module of this folder, confined; raises `UserError`, also where all was ended
+        meanwhile."""
+        command = confined_command(f"dgn_engine.storage.images.{module}", seconds, str(memory))
+        with self._starting:
+            if self._ended.is_set():
+                raise UserError("Reading images was ended.")
+            try:
+                child = start_confined(command, stdin)
+            except OSError as error:
+                raise UserError(f"No process could be started to read images ({error}).") from None
+            self._children.append(child)
+        return child
+
+    def _kill_late(self) -> None:
+        """Kill those that were waited for longer than `PATIENCE`."""
+        for child in list(self._children):
+            if child.awaited_for > limits.PATIENCE:
+                child.kill(f"it was not read within {duration(limits.PATIENCE)}")
+
+    def _batches(self, files: Iterator[ImageFile], task: _Task) -> Iterator[list[ImageFile]]:
+        """Put the files together to requests."""
         batch: list[ImageFile] = []
-        held = 0
+        size = 0
         try:
             for file in files:
-                size = max(len(file.content), task.answer)
-                if batch and (len(batch) == _IMAGES or held + size > _BYTES):
-                    self._put(batch, requests)
-                    batch, held = [], 0
-                batch.append(file)
-                held += size
                 if self._ended.is_set():
                     return
-        except BaseException as error:  # raised where the answers are taken
-            last = error
+                more = max(len(file.content), task.answer)
+                if batch and (len(batch) == _IMAGES or size + more > _BYTES):
+                    yield batch
+                    batch, size = [], 0
+                batch.append(file)
+                size += more
+        except Exception:  # raised when what came before it was answered
+            if batch:
+                yield batch
+            raise
         if batch:
-            self._put(batch, requests)
-        self._put(last, requests)
-
-    def _put(
-        self,
-        item: list[ImageFile] | BaseException | None,
-        requests: queue.Queue[list[ImageFile] | BaseException | None],
-    ) -> None:
-        while not self._ended.is_set():
-            try:
-                requests.put(item, timeout=TICK)
-                break
-            except queue.Full:
-                continue
+            yield batch
 
     def _ask(self, batch: list[ImageFile], task: _Task) -> bytes:
         """The answer to one request; where a child dies of it, the image is found and named."""
@@ -204,18 +194,18 @@ class DecoderPool:
         try:
             child = self._idle.pop()
         except IndexError:
-            child = self._children.start(
-                "decoder_child", limits.DECODER_SECONDS, limits.DECODER_MEMORY
+            child = self._start(
+                "decoder_child", limits.DECODER_SECONDS, limits.DECODER_MEMORY, PIPE
             )
         try:
             child.write(records.request(task.kind, task.shape, [file.content for file in batch]))
             (count,) = records.COUNT.unpack(child.read(records.COUNT.size))
             if count > len(batch):
-                raise ChildEnded("its reader gave an answer that makes no sense")
+                raise ChildEnded(NO_SENSE)
             found = child.read(count * task.answer)
             refused = records.refusal(child.read) if count < len(batch) else ""
         except ChildEnded:
-            self._children.end(child)
+            child.close()
             raise
         self._idle.append(child)
         if count < len(batch):

@@ -9,19 +9,18 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
+from dgn_engine.confinement.child_process import NO_SENSE, ChildEnded, ChildProcess
 from dgn_engine.errors import UserError
 from dgn_engine.storage.images import image_limits as limits
 from dgn_engine.storage.images import image_records as records
-from dgn_engine.storage.images.confined_children import (
-    ChildEnded,
-    ConfinedChild,
-    ConfinedChildren,
-)
 from dgn_engine.storage.regular_files import NotRegular, open_regular, read_regular
 from dgn_engine.text.printable import plain
 
 _PIECE = 1 << 20
+# A module of this folder, its seconds and bytes of memory, its standard input.
+StartChild = Callable[[str, int, int, IO[bytes]], ChildProcess]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class ImageFile:
     fraction: float
 
 
-def image_files(path: Path, children: ConfinedChildren) -> Iterator[ImageFile]:
+def image_files(path: Path, start: StartChild) -> Iterator[ImageFile]:
     """Every regular file with the suffix of an image; links, devices and hidden files are not.
 
     `path` is a directory, a zip, or a tar, which may be packed with gzip, bzip2 or xz; content
@@ -46,7 +45,7 @@ def image_files(path: Path, children: ConfinedChildren) -> Iterator[ImageFile]:
         elif not path.exists():
             raise UserError(f"There is no folder or archive of images at {path}.")
         else:
-            yield from _of_archive(path, children)
+            yield from _of_archive(path, start)
     except NotRegular as error:
         raise UserError(f"{error.filename or path} {error.verdict}.") from None
     except OSError as error:
@@ -128,25 +127,24 @@ def _names(top: Path) -> list[str]:
     return names
 
 
-def _of_archive(path: Path, children: ConfinedChildren) -> Iterator[ImageFile]:
+def _of_archive(path: Path, start: StartChild) -> Iterator[ImageFile]:
     with open_regular(path, limits.ARCHIVE) as file:
         size = os.fstat(file.fileno()).st_size
         seconds, memory = limits.unpacking_seconds(size), limits.unpacking_memory(size)
-        child = children.start("archive_child", seconds, memory, stdin=file)
-    try:
-        yield from _unpacked(child, path)
-    except ChildEnded as end:
-        raise UserError(f"{path} was refused: {end}.") from None
-    finally:
-        children.end(child)
+        child = start("archive_child", seconds, memory, file)
+    with child:
+        try:
+            yield from _unpacked(child, path)
+        except ChildEnded as end:
+            raise UserError(f"{path} was refused: {end}.") from None
 
 
-def _unpacked(child: ConfinedChild, path: Path) -> Iterator[ImageFile]:
+def _unpacked(child: ChildProcess, path: Path) -> Iterator[ImageFile]:
     """What the child says, none of it believed; raises `ChildEnded` and `UserError`."""
     while True:
         kind, fraction, named, length = records.UNPACKED.unpack(child.read(records.UNPACKED.size))
         if named > 4 * limits.NAME or length > limits.FILE or not 0.0 <= fraction <= 1.0:
-            raise ChildEnded("its reader gave an answer that makes no sense")
+            raise ChildEnded(NO_SENSE)
         name = child.read(named).decode("utf-8", "surrogateescape")
         content = child.read(length)
         if kind == records.REFUSED:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Self
 
-from dgn_engine.confinement.child import (
+from dgn_engine.confinement.child_process import (
+    ChildProcess,
     module_command,
     one_thread,
     own_folder,
@@ -60,14 +59,12 @@ class _Child:
             orders.write(json.dumps([str(root.absolute()), share]).encode())
             orders.seek(0)
             try:
-                self._process = subprocess.Popen(
+                self._process = ChildProcess(
                     module_command(__name__),
+                    environment=python_environment() | one_thread(),
+                    folder=own_folder(),
                     stdin=orders,
                     stdout=self._answers,
-                    stderr=subprocess.DEVNULL,
-                    env=python_environment() | one_thread(),
-                    cwd=own_folder(),
-                    process_group=0 if os.name == "posix" else None,
                 )
             except OSError:
                 self._answers.close()
@@ -77,8 +74,7 @@ class _Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._process.close()
         self._answers.close()
 
     def entries(self) -> Iterator[IndexEntry]:

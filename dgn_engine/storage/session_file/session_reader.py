@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from dgn_engine.confinement.child import child_command
+from dgn_engine.confinement.child_process import confined_command
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import (
     PART,
@@ -80,7 +80,7 @@ def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) ->
         except OSError as error:
             raise UserError(f"{name} cannot be unpacked to {place}: {error.strerror}.") from None
 
-    command = child_command(TIMEOUT, "dgn_engine.storage.session_file.unpack_child")
+    command = confined_command("dgn_engine.storage.session_file.unpack_child", TIMEOUT)
     try:
         ask_child(path, command, received, TIMEOUT, cancelled)
         return _opened(name, folder)

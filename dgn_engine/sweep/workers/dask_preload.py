@@ -13,6 +13,7 @@ import os
 import signal
 import threading
 
+from dgn_engine.confinement.child_entry import ignore_group_signals
 from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.sweep.workers.dask_ports import guard_ports
 
@@ -29,6 +30,4 @@ def dask_setup(_worker: object) -> None:
     if "SLURM_JOB_ID" in os.environ:  # SIGTERM is Dask's own way to end in order
         signal.signal(signal.SIGUSR1, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         return
-    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    ignore_group_signals()

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.config import NetConfig
-from dgn_engine.confinement.child import usable_cores
+from dgn_engine.confinement.child_process import usable_cores
 from dgn_engine.confinement.parent_watch import LEAVE
-from dgn_engine.confinement.spawn_context import SPAWN
+from dgn_engine.confinement.spawn_context import SPAWN, end_spawned
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, make_folders
 from dgn_engine.storage.inner_path import inside
@@ -190,7 +190,7 @@ class ProcessWorkers:
     def _on_loss(self, worker: _Worker) -> None:
         """Report the units of a process that closed its end of the pipe: killed, or crashed."""
         self._workers.remove(worker)
-        code = _end(worker)
+        code = _end(worker, 1.0)
         notice = self._note_fault(worker.place) if code == DEVICE_FAULT else ""
         text = f"The process that had it ended with exit code {code}. {notice}".strip()
         with contextlib.suppress(OSError):
@@ -218,8 +218,7 @@ class ProcessWorkers:
     def _shut_down(self) -> None:
         self.interrupt()
         for worker in self._workers:
-            worker.process.join(LEAVE)
-            _end(worker)
+            _end(worker, LEAVE)
             with contextlib.suppress(OSError):
                 if not worker.log.stat().st_size:
                     worker.log.unlink()
@@ -233,14 +232,9 @@ def _send(worker: _Worker, text: str) -> None:
         worker.pipe.send_bytes(text.encode())
 
 
-def _end(worker: _Worker) -> int | None:
-    """Kill it where it has not ended, and return its exit code."""
-    if worker.process.is_alive():
-        worker.process.join(1.0)
-        worker.process.kill()
-    worker.process.join()
+def _end(worker: _Worker, grace: float) -> int | None:
+    code = end_spawned(worker.process, grace)
     worker.pipe.close()
-    code = worker.process.exitcode
     worker.process.close()
     return code
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from dgn_engine.confinement.parent_watch import end_after_parent
+from dgn_engine.confinement.child_entry import begin_saving_child
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.text.printable import complain
 
@@ -20,7 +20,6 @@ EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
 IDLE = 0.5  # … while none does
 DEVICE_FAULT = 69  # exit code: the card cannot be used, or not by this process any more
 STOP = "stop"  # parent → child: save what runs, then end
-IGNORED = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent acts on them
 
 
 def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
@@ -29,13 +28,10 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
     SIGTERM, which Slurm sends to every process of a job, is a stop too.
     """
     parent = _Parent(pipe)
-    for name in IGNORED:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    begin_saving_child()
     signal.signal(signal.SIGTERM, lambda *_: parent.stop())
     os.environ.update(environment)  # before torch is imported and looks
     _redirect(Path(log))
-    end_after_parent()
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
         while not parent.stopped:
             if not pipe.poll(IDLE):

@@ -5,15 +5,21 @@ from __future__ import annotations
 import itertools
 import pickle
 import queue
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from dgn_engine.confinement.child import module_command, one_thread, own_folder, python_environment
+from dgn_engine.confinement.child_process import (
+    PIPE,
+    ChildProcess,
+    describe_end,
+    module_command,
+    one_thread,
+    own_folder,
+    python_environment,
+)
 from dgn_engine.plugins import OptionValue
 from dgn_engine.training.reading_process.reading_messages import (
     Answer,
@@ -30,8 +36,8 @@ from dgn_engine.training.reading_process.reading_messages import (
 )
 
 LEAVE = 1.0  # seconds that a process has to end after its last word
+ENDS = {-9: "it was killed, as a system does that runs out of memory"}
 STOP_PATIENCE = 3.0  # seconds that a slice may go on after its job was stopped
-_BELOW_NORMAL = 0x00004000  # Windows' class of priority; elsewhere the process is nice
 
 
 class WorkerChild(Protocol):
@@ -49,14 +55,13 @@ class ReadingProcess:
 
     def __init__(self) -> None:
         """Raises `OSError` where no process can be started."""
-        self._process = subprocess.Popen(
+        self._process = ChildProcess(
             module_command("dgn_engine.training.reading_process.reading_child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=python_environment() | one_thread(),
-            cwd=own_folder(),
-            creationflags=_BELOW_NORMAL if sys.platform == "win32" else 0,
+            environment=python_environment() | one_thread(),
+            folder=own_folder(),
+            stdin=PIPE,
+            own_group=False,
+            lower_by=0,
         )
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
@@ -80,8 +85,10 @@ class ReadingProcess:
         while not self._ended and not self._answers.empty():
             answer = self._answers.get()
             if answer is None:
-                self._ended = _how(self._wait())
+                # It closed its output, or sent what is no message: it may end by itself.
+                self._process.wait(LEAVE)
                 self._finish()
+                self._ended = describe_end(self._process.code, ENDS)
             else:
                 found.append(answer)
         return found
@@ -92,34 +99,17 @@ class ReadingProcess:
 
     def kill(self) -> None:
         """End it at once; it has nothing to lose."""
-        self._process.kill()
-        self._process.wait()
-        self._ended = self._ended or "it was ended"
         self._finish()
-
-    def _wait(self) -> int:
-        """The exit code; a process that closed its output, or sent what is no message, has little
-        time to end by itself.
-        """
-        try:
-            return self._process.wait(LEAVE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+        self._ended = self._ended or "it was ended"
 
     def _finish(self) -> None:
+        self._process.kill()
         self._orders.put(None)
         for thread in self._threads:
             thread.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            try:
-                pipe.close()
-            except OSError:  # what was left in its buffer
-                continue
+        self._process.close()
 
     def _write(self) -> None:
-        assert self._process.stdin is not None
         while (order := self._orders.get()) is not None:
             try:
                 pickle.dump(order, self._process.stdin, protocol=5)
@@ -128,7 +118,6 @@ class ReadingProcess:
                 return  # `_read` finds it ended
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
         try:
             while True:
                 self._answers.put(pickle.load(self._process.stdout))
@@ -295,12 +284,6 @@ class ReadingWorker:
         if self._jobs and self.warm():
             for job in self._jobs.values():
                 self._send(job)
-
-
-def _how(code: int) -> str:
-    if code == -9:
-        return "it was killed, as a system does that runs out of memory"
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 __all__ = ["JobOver", "JobSlice", "ReadingProcess", "ReadingWorker", "WorkerChild"]

@@ -13,11 +13,11 @@ import pytest
 
 PARENT = """
 import subprocess, sys, time
-from dgn_engine.confinement import child
+from dgn_engine.confinement import child_process
 busy = "from dgn_engine.confinement.process import *; from dgn_engine.confinement.parent_watch " \\
     "import end_with_parent; cut_off(); end_with_parent(); " \\
     "confine(600, 1 << 28); print('busy', flush=True)\\nwhile True: pass"
-made = child.start_child([sys.executable, "-s", "-P", "-c", busy], subprocess.DEVNULL)
+made = child_process.start_confined([sys.executable, "-s", "-P", "-c", busy], subprocess.DEVNULL)
 made.stdout.readline()
 print(made.pid, flush=True)
 time.sleep(600)
@@ -27,11 +27,11 @@ time.sleep(600)
 # The child does not return from a call of C, and nothing in it asks for its parent.
 OF_A_WATCHED_ONE = """
 import subprocess, sys, time
-from dgn_engine.confinement import child
+from dgn_engine.confinement import child_process
 stuck = "import ctypes; from dgn_engine.confinement import parent_watch; " \
     "parent_watch.LEAVE = 0.1; parent_watch.end_after_parent(); print('stuck', flush=True); " \
     "ctypes.CDLL(None).sleep(600)"
-made = subprocess.Popen(child.python_command("-c", stuck), stdout=subprocess.PIPE)
+made = subprocess.Popen(child_process.python_command("-c", stuck), stdout=subprocess.PIPE)
 made.stdout.readline()
 print(made.pid, flush=True)
 time.sleep(600)
@@ -39,20 +39,21 @@ time.sleep(600)
 # It is alone before it asks for its parent.
 OF_A_LATE_ONE = """
 import subprocess, sys, time
-from dgn_engine.confinement import child
+from dgn_engine.confinement import child_process
 late = "import os; from dgn_engine.confinement import parent_watch; " \\
     "parent_watch.LEAVE = 0.1; parent = os.getppid(); print('late', flush=True)\\n" \\
     "while os.getppid() == parent: pass\\n" \\
     "parent_watch.ASK()\\nwhile True: pass"
 made = subprocess.Popen(
-    child.python_command("-c", late), env=child.python_environment(), stdout=subprocess.PIPE)
+    child_process.python_command("-c", late),
+    env=child_process.python_environment(), stdout=subprocess.PIPE)
 made.stdout.readline()
 print(made.pid, flush=True)
 time.sleep(600)
 """
 OF_A_TIED_ONE = """
 import subprocess, sys, time
-from dgn_engine.confinement import child
+from dgn_engine.confinement import child_process
 from dgn_engine.confinement.tied_program import tied_command
 made = subprocess.Popen(
     tied_command(["sh", "-c", "echo here; exec sleep 600"]), stdout=subprocess.PIPE)
@@ -97,7 +98,7 @@ def runs(pid: int) -> bool:
 def test_ctrl_c_of_a_terminal_does_not_reach_a_child() -> None:
     if os.name != "posix":
         pytest.skip("groups of processes are of POSIX")
-    from dgn_engine.confinement.child import start_child
+    from dgn_engine.confinement.child_process import start_confined
 
-    with start_child([sys.executable, "-c", "input()"], subprocess.PIPE) as made:
+    with start_confined([sys.executable, "-c", "input()"], subprocess.PIPE) as made:
         assert os.getpgid(made.pid) == made.pid != os.getpgid(0)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from dgn_engine.confinement.child import child_environment, usable_cores
+from dgn_engine.confinement.child_process import confined_environment, usable_cores
 
 BEGIN = """
 import os, resource, socket, subprocess, sys
@@ -33,7 +33,7 @@ def said(act: str, before: str = "") -> str:
     code = BEGIN.format(act=act, before=before)
     done = subprocess.run(
         [sys.executable, "-s", "-P", "-c", code],
-        env=child_environment(),
+        env=confined_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -95,7 +95,7 @@ def test_where_the_kernel_allows_it_only_the_loopback_is_left() -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=child_environment(),
+        env=confined_environment(),
         capture_output=True,
         text=True,
         check=True,
@@ -108,7 +108,7 @@ def test_torch_is_not_imported_to_read_a_file_of_torch() -> None:
     code = "import sys, dgn_engine.storage.checkpoints.reader_child; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=child_environment(),
+        env=confined_environment(),
         capture_output=True,
         text=True,
         check=True,

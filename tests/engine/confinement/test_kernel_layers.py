@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dgn_engine.confinement import landlock, process, seccomp
-from dgn_engine.confinement.child import child_environment
+from dgn_engine.confinement.child_process import confined_environment
 from dgn_engine.confinement.trial import confinement_here
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp of Linux")
@@ -107,7 +107,7 @@ def child(code: str, **environment: str) -> tuple[Any, int, str]:
     """What a process says that runs this code, its exit code and its errors."""
     done = subprocess.run(
         [sys.executable, "-s", "-P", "-c", BEGIN + code],
-        env=child_environment() | environment,
+        env=confined_environment() | environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

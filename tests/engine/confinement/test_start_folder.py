@@ -115,7 +115,7 @@ def test_matplotlib_and_numba_read_no_settings_of_the_folder_in_our_programs(
 
 CHILDREN = """
 from pathlib import Path
-from dgn_engine.confinement.child import python_command, python_environment
+from dgn_engine.confinement.child_process import python_command, python_environment
 from dgn_engine.confinement.spawn_context import SPAWN, start_resource_tracker
 from dgn_engine.confinement.trial import confinement_here
 from dgn_engine.session.live_branch import BranchChild

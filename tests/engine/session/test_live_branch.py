@@ -109,10 +109,10 @@ class Trainer:
     def set_pace(self, pace: float) -> None:
         self.paces.append(pace)
 
-    def stop(self) -> None:
+    def close_input(self) -> None:
         self.code = 128 + 10
 
-    def last_words(self) -> str:
+    def last_error_line(self) -> str:
         return self._words
 
     def close(self, patience: float) -> None:

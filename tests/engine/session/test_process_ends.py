@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from dgn_engine.confinement import child_entry
+from dgn_engine.confinement.child_process import describe_end
 from dgn_engine.protocol.files import OpenFile
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import (
@@ -65,7 +67,7 @@ class Child:
         self.polled: list[float] = []
         self.signals: list[object] = []
         monkeypatch.setattr(process_session, "ThreadSession", self.session)
-        monkeypatch.setattr(process_session, "end_after_parent", lambda: None)
+        monkeypatch.setattr(child_entry, "end_after_parent", lambda: None)
         monkeypatch.setattr(process_session, "use_one_heap", self.share_heap)
         monkeypatch.setattr(os, "_exit", self.exit)
         monkeypatch.setattr(signal, "signal", lambda *given: self.signals.append(given))
@@ -223,7 +225,7 @@ def test_a_fault_of_cuda_is_told_and_ends_the_process(child: Child) -> None:
     ],
 )
 def test_how_a_process_ended_is_said_in_words(code: int | None, words: str) -> None:
-    assert process_session._how(code) == words
+    assert describe_end(code, process_session.ENDS) == words
 
 
 def test_an_engines_process_does_not_outlive_the_program() -> None:

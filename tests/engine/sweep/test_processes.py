@@ -160,7 +160,7 @@ def test_processes_are_told_to_stop_and_killed_where_they_do_not(bench: Bench) -
     dead.log.write_text("something was printed")
     bench.stack.close()
     assert good.calls == [20.0, None]
-    assert slow.calls == [20.0, 1.0, "kill", None]
+    assert slow.calls == [20.0, "kill", None]
     assert not bench.workers.busy
     assert [path.name for path in (bench.root / "logs").iterdir()] == ["worker-3.txt"]
 

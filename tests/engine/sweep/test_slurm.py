@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import CalledProcessError, CompletedProcess
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -544,14 +543,13 @@ def test_jobs_that_ended_are_submitted_again_under_other_names(
     left: set[str],
     asked: int | None,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    def answer(command: list[str], **_: object) -> CompletedProcess[str]:
-        assert command[0] == "/opt/the slurm/squeue"
-        if queued is None:
-            raise CalledProcessError(1, command)
-        return CompletedProcess(command, 0, queued)
-
-    monkeypatch.setattr(slurm.subprocess, "run", answer)
+    squeue = tmp_path / "squeue"
+    answer = "exit 1" if queued is None else f"printf '{queued}'"
+    squeue.write_text(f'#!/bin/sh\n[ "$1 $2" = "--noheader --format=%i" ] && {answer}\n')
+    squeue.chmod(0o755)
+    monkeypatch.setattr(slurm, "find_program", lambda name: str(tmp_path / name))
     cluster = SLURMCluster()
     cluster.workers = {"a": Job("1"), "b": Job("2"), "c": Job("3")}
     cluster.worker_spec = dict.fromkeys(cluster.workers, None)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dgn_engine.confinement import child_entry
 from dgn_engine.sweep.unit import UnitTask, UnitUpdate
 from dgn_engine.sweep.workers import attempt, unit_child
 from dgn_engine.sweep.workers.unit_child import STOP, serve
@@ -68,7 +69,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Parent]:
     redirected: list[Path] = []
     monkeypatch.setattr(unit_child, "_redirect", redirected.append)
     monkeypatch.setattr(signal, "signal", lambda *given: signals.append(given))
-    monkeypatch.setattr(unit_child, "end_after_parent", lambda: None)
+    monkeypatch.setattr(child_entry, "end_after_parent", lambda: None)
     monkeypatch.setattr(attempt, "attempt", one)
     monkeypatch.setattr(attempt, "attempt_pack", several)
     monkeypatch.setenv("DGN_CHILD", "no")

@@ -174,18 +174,22 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def instead(code: str) -> Callable[[float, str], list[str]]:
-    return lambda _timeout, _module: [sys.executable, "-c", code]
+def instead(code: str) -> Callable[[str, float], list[str]]:
+    return lambda _module, _timeout: [sys.executable, "-c", code]
 
 
 def test_a_hanging_child_is_ended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(600)"))
+    monkeypatch.setattr(
+        checkpoint_reader, "confined_command", instead("import time; time.sleep(600)")
+    )
     with pytest.raises(UserError, match=r"was not read within 0\.3 s"):
         read_tensors(small, timeout=0.3)
 
 
 def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(600)"))
+    monkeypatch.setattr(
+        checkpoint_reader, "confined_command", instead("import time; time.sleep(600)")
+    )
     cancelled = threading.Event()
     threading.Timer(0.2, cancelled.set).start()
     with pytest.raises(UserError, match="cancelled"):
@@ -210,7 +214,7 @@ def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_child_that_dies_or_babbles_is_a_sentence(
     code: str, verdict: str, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_reader, "child_command", instead(code))
+    monkeypatch.setattr(checkpoint_reader, "confined_command", instead(code))
     with pytest.raises(UserError, match=verdict):
         read_tensors(small)
 

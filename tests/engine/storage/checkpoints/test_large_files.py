@@ -133,6 +133,6 @@ def test_a_file_that_is_cut_off_while_it_is_read_is_a_sentence(
     code = "import os, signal; os.kill(os.getpid(), signal.SIGBUS)"
     (tmp_path / "x.pt").write_bytes(b"abc")
     command = [sys.executable, "-c", code]
-    monkeypatch.setattr(checkpoint_reader, "child_command", lambda *_: command)
+    monkeypatch.setattr(checkpoint_reader, "confined_command", lambda *_: command)
     with pytest.raises(UserError, match="was cut off while it was read"):
         read_tensors(tmp_path / "x.pt")

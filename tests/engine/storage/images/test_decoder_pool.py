@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dgn_engine.confinement.child_process import ChildProcess
 from dgn_engine.errors import UserError
-from dgn_engine.storage.images import confined_children, decoder_pool, image_limits
-from dgn_engine.storage.images.confined_children import ConfinedChild
+from dgn_engine.storage.images import decoder_pool, image_limits
 from dgn_engine.storage.images.decoder_pool import DecoderPool, ImageSize
 from dgn_engine.storage.images.image_files import ImageFile
 from tests.faults.hostile_images import png
@@ -45,30 +45,38 @@ def files(count: int, **odd: bytes) -> Iterator[ImageFile]:
 
 
 @pytest.fixture
-def children(monkeypatch: pytest.MonkeyPatch) -> list[ConfinedChild]:
+def children(monkeypatch: pytest.MonkeyPatch) -> list[ChildProcess]:
     """All that were started."""
-    found: list[ConfinedChild] = []
-    begin = ConfinedChild.__init__
+    found: list[ChildProcess] = []
+    begin = ChildProcess.__init__
 
-    def began(self: ConfinedChild, *given: object) -> None:
-        begin(self, *given)  # type: ignore[arg-type] # as they were given
+    def began(self: ChildProcess, *given: object, **named: object) -> None:
+        begin(self, *given, **named)  # type: ignore[arg-type] # as they were given
         found.append(self)
 
-    monkeypatch.setattr(ConfinedChild, "__init__", began)
+    monkeypatch.setattr(ChildProcess, "__init__", began)
     return found
 
 
 @pytest.fixture
 def odd_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        confined_children,
-        "child_command",
-        lambda seconds, module: [sys.executable, "-s", "-P", "-c", ODD, str(seconds)],
+        decoder_pool,
+        "confined_command",
+        lambda module, seconds, *words: [
+            sys.executable,
+            "-s",
+            "-P",
+            "-c",
+            ODD,
+            str(seconds),
+            *words,
+        ],
     )
 
 
-def ended(children: list[ConfinedChild]) -> bool:
-    return all(child._process.returncode is not None for child in children)
+def ended(children: list[ChildProcess]) -> bool:
+    return all(child.code is not None for child in children)
 
 
 def quiet() -> None:
@@ -77,7 +85,7 @@ def quiet() -> None:
 
 @pytest.mark.parametrize("side_by_side", [1, 3])
 def test_answers_come_in_the_order_of_files_however_many_decode(
-    side_by_side: int, children: list[ConfinedChild]
+    side_by_side: int, children: list[ChildProcess]
 ) -> None:
     with DecoderPool(Path("x"), quiet, side_by_side) as pool:
         sizes = [(file.name, size) for file, size in pool.measured(files(900))]
@@ -102,7 +110,7 @@ def test_the_first_bad_image_is_named_whichever_was_read_first() -> None:
             list(found)
 
 
-def test_a_few_images_need_one_child(children: list[ConfinedChild]) -> None:
+def test_a_few_images_need_one_child(children: list[ChildProcess]) -> None:
     with DecoderPool(Path("x"), quiet, 8) as pool:
         assert len(list(pool.measured(files(100)))) == 100
         list(pool.decoded(files(100), SHAPE, 24))
@@ -110,7 +118,7 @@ def test_a_few_images_need_one_child(children: list[ConfinedChild]) -> None:
 
 
 def test_large_images_are_not_decoded_side_by_side(
-    children: list[ConfinedChild], monkeypatch: pytest.MonkeyPatch
+    children: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decoder_pool, "_IMAGES", 1)
     with DecoderPool(Path("x"), quiet, 4) as pool:
@@ -126,7 +134,7 @@ def test_large_images_are_not_decoded_side_by_side(
     ],
 )
 def test_an_image_that_its_reader_dies_of_is_named(
-    content: bytes, reason: str, odd_child: None, children: list[ConfinedChild]
+    content: bytes, reason: str, odd_child: None, children: list[ChildProcess]
 ) -> None:
     with DecoderPool(Path("x"), quiet, 2) as pool:
         found = pool.measured(files(200, at137=content))
@@ -146,7 +154,7 @@ def test_an_image_that_takes_for_ever_is_named(
 
 
 def test_a_tick_that_raises_ends_all_of_it_at_once(
-    odd_child: None, children: list[ConfinedChild]
+    odd_child: None, children: list[ChildProcess]
 ) -> None:
     def tick() -> None:
         if children:
@@ -158,7 +166,7 @@ def test_a_tick_that_raises_ends_all_of_it_at_once(
     assert not [one for one in threading.enumerate() if one.name.startswith("dgn-")]
 
 
-def test_answers_that_nobody_takes_end_with_the_pool(children: list[ConfinedChild]) -> None:
+def test_answers_that_nobody_takes_end_with_the_pool(children: list[ChildProcess]) -> None:
     with DecoderPool(Path("x"), quiet, 2) as pool:
         next(pool.measured(files(5000)))
     assert ended(children)

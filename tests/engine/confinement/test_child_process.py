@@ -1,0 +1,195 @@
+"""One way to start, read, bound and end a child: nothing of it is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.confinement.child_process import (
+    DEVNULL,
+    NO_SENSE,
+    PIPE,
+    ChildEnded,
+    ChildProcess,
+    confined_command,
+    describe_end,
+    module_command,
+    own_folder,
+    python_command,
+    start_confined,
+)
+from dgn_engine.confinement.start_folder import PARENT
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+SLEEPS = "import time; print('here', flush=True); time.sleep(600)"
+
+
+def python(code: str) -> list[str]:
+    return python_command("-c", code)
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@LINUX
+def test_a_context_leaves_neither_process_nor_pipe_behind() -> None:
+    before = descriptors()
+    child = ChildProcess(python(SLEEPS), stdin=PIPE, keep_errors=True)
+    with pytest.raises(ZeroDivisionError), child:
+        1 // int(child.stdout.readline() != b"here\n")
+    assert child.code == -9
+    assert descriptors() == before
+    assert not Path(f"/proc/{child.pid}").exists()  # nor as a zombie
+    child.kill()  # from another thread, a moment too late
+    child.close()
+
+
+@LINUX
+def test_a_program_that_is_not_there_leaves_no_file_open() -> None:
+    before = descriptors()
+    with pytest.raises(OSError, match="No such file"):
+        ChildProcess(["/no/such/program"], stdin=PIPE, keep_errors=True)
+    assert descriptors() == before
+
+
+@LINUX
+def test_what_a_child_has_started_in_its_group_ends_with_it() -> None:
+    starts = "import subprocess, sys; made = subprocess.Popen([sys.executable, '-c', "
+    starts += "'import time; time.sleep(600)']); print(made.pid, flush=True); made.wait()"
+    with ChildProcess(python(starts)) as child:
+        started = int(child.stdout.readline())
+        assert os.getpgid(child.pid) == child.pid != os.getpgid(0)
+        assert is_running(started)
+    while is_running(started):  # the test's own limit of time ends this
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="groups of processes are of POSIX")
+def test_a_child_without_a_group_of_its_own_is_killed_alone() -> None:
+    with ChildProcess(python(SLEEPS), own_group=False) as child:
+        assert os.getpgid(child.pid) == os.getpgid(0)
+    assert child.code == -9
+
+
+def test_a_reason_to_kill_ends_the_reading_and_is_kept() -> None:
+    threads = threading.active_count()
+    late = time.monotonic() + 0.1
+
+    def over() -> str:
+        return "took too long" if time.monotonic() > late else ""
+
+    child = ChildProcess(python(SLEEPS))
+    with child, child.killed_when(over), pytest.raises(ChildEnded, match=r"^took too long$"):
+        child.read(100)
+    assert child.killed == "took too long"
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("print('abc')", r"^reading it ended its process \(exit code 0\)$"),
+        ("raise SystemExit(3)", r"^reading it ended its process \(exit code 3\)$"),
+        ("import os; os.abort()", r"^reading it ended its process \(signal 6\)$"),
+        ("import os, time; os.close(1); time.sleep(600)", f"^{NO_SENSE}$"),
+    ],
+)
+def test_a_child_that_gives_no_sound_answer_is_described(code: str, words: str) -> None:
+    with ChildProcess(python(code)) as child, pytest.raises(ChildEnded, match=words):
+        child.read(100)
+
+
+def test_writing_to_a_child_that_has_ended_is_described() -> None:
+    with ChildProcess(python("raise SystemExit(4)"), stdin=PIPE) as child:
+        child.wait()
+        with pytest.raises(ChildEnded, match="exit code 4"):
+            child.write(b"order")
+        assert child.awaited_for == 0.0
+
+
+def test_all_that_a_child_writes_is_read_or_it_takes_too_long() -> None:
+    with ChildProcess(python("print('a' * 100000)")) as child:
+        assert len(child.read_all(60.0)) == 100001
+        assert child.code == 0
+    child = ChildProcess(python("import time; time.sleep(600)"))
+    with child, pytest.raises(TimeoutError, match=r"timed out after 0\.05 seconds"):
+        child.read_all(0.05)
+    assert child.code is not None
+
+
+def test_the_last_line_that_a_child_complained_is_kept() -> None:
+    code = "import sys; sys.stderr.write('first\\nl\\xe4st\\n'); sys.exit(2)"
+    with ChildProcess(python(code), stdout=DEVNULL, keep_errors=True) as child:
+        assert child.wait() == 2
+        assert child.last_error_line() == "läst"
+    with ChildProcess(python("pass"), stdout=DEVNULL, keep_errors=True) as child:
+        child.wait()
+        assert child.last_error_line() == ""
+
+
+def test_a_child_whose_input_is_closed_may_end_by_itself() -> None:
+    child = ChildProcess(python("input_ = __import__('sys').stdin.read()"), stdin=PIPE)
+    child.close(grace=60.0)
+    assert child.code == 0
+    deaf = ChildProcess(python(SLEEPS), stdin=PIPE)
+    deaf.close(grace=0.05)
+    assert deaf.code != 0
+
+
+@pytest.mark.skipif(not hasattr(os, "setpriority"), reason="niceness is of POSIX")
+@pytest.mark.parametrize(("lower_by", "more"), [(None, 0), (0, 0), (3, 3), (99, 99)])
+def test_a_child_is_as_much_nicer_as_it_was_asked(lower_by: int | None, more: int) -> None:
+    with ChildProcess(python("input()"), stdin=PIPE, lower_by=lower_by) as child:
+        nice = os.getpriority(os.PRIO_PROCESS, child.pid)
+    assert nice == min(os.getpriority(os.PRIO_PROCESS, 0) + more, 19)
+
+
+def test_a_child_knows_its_parent_and_a_confined_one_little_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DGN_SECRET", "x")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    shown = "import json, os, sys; sys.stdout.write(json.dumps([dict(os.environ), os.getcwd()]))"
+    with ChildProcess(python(shown)) as child:
+        environment, folder = json.loads(child.read_all(60.0))
+    assert (environment["DGN_SECRET"], environment["OMP_NUM_THREADS"]) == ("x", "7")
+    assert (environment[PARENT], folder) == (str(os.getpid()), str(Path.cwd()))
+    with start_confined(python(shown), DEVNULL) as child:
+        environment, folder = json.loads(child.read_all(60.0))
+    assert "DGN_SECRET" not in environment
+    assert (environment["OMP_NUM_THREADS"], environment["CUDA_VISIBLE_DEVICES"]) == ("1", "")
+    assert (environment[PARENT], folder) == (str(os.getpid()), os.path.realpath(own_folder()))
+
+
+def test_every_command_of_python_has_the_safe_flags() -> None:
+    commands = (
+        python_command("-c", "pass"),
+        module_command("dgn_engine.cli._attached"),
+        confined_command("dgn_engine.confinement.trial", 0.2, "more"),
+    )
+    for command in commands:
+        assert command[:3] == [sys.executable, "-s", "-P"]
+    assert commands[1][3:5] == ["-m", "dgn_engine.confinement.run_module"]
+    assert commands[2][3:] == ["-m", "dgn_engine.confinement.trial", "1", "more"]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(-9, "gone"), (-11, "signal 11"), (0, "exit code 0"), (None, "exit code None")],
+)
+def test_the_end_of_a_process_has_one_set_of_words(code: int | None, words: str) -> None:
+    assert describe_end(code, {-9: "gone"}) == words
