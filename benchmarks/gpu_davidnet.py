@@ -211,8 +211,8 @@ def read_results(
         "best_test_accuracy": max(tests, default=None),
     }
     seconds = process_seconds
-    if reader.summary.seconds >= TELLING:
-        seconds, steps = reader.summary.seconds, steps - scores[0].step
+    if reader.log.summary.seconds >= TELLING:
+        seconds, steps = reader.log.summary.seconds, steps - scores[0].step
     images = started.train_examples * steps / started.steps_per_epoch
     row |= {"seconds": round(seconds, 3), "images_per_second": round(images / seconds, 1)}
     if rates:

@@ -187,7 +187,7 @@ def measure(run: Path) -> dict[str, list[Values]]:
     reader = RunReader(run)
     frames = [reader.frame(step) for step in sorted(frame.step for frame in reader.frames)]
     late = [frame.readings["gates"].scalars for frame in frames[len(frames) // 2 :]]
-    last = reader.summary.last
+    last = reader.log.summary.last
     start = Moment(frames[0])
     end = Moment(
         frames[-1],

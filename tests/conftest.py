@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dgn_engine.storage.runs import list_cache
+from dgn_engine.storage.runs import index_database
 from tests.plugins import concerns
 
 # No test needs a display, whoever starts it.
@@ -81,7 +81,7 @@ def lists_of_tests(
 ) -> None:
     """What was read of listed folders is kept there, and not in the user's cache."""
     place = tmp_path_factory.getbasetemp() / "cache"
-    monkeypatch.setattr(list_cache, "user_cache", lambda: place)
+    monkeypatch.setattr(index_database, "user_cache", lambda: place)
 
 
 @pytest.fixture(autouse=True)

@@ -77,7 +77,7 @@ def started(
     labels = tuple(int(label) for label in watched.labels)
     return RunStarted(
         run=1,
-        config=folder.config,
+        config=folder.info.config,
         regime=REGIME,
         device=device_name(watched.x.device),
         layers=layer_infos(network.architecture) if network is not None else (),

@@ -289,8 +289,8 @@ class Watcher:
         by = f"{watched.title} of {Path(sys.argv[0]).name or 'an interactive session'}"
         try:
             opening = started(folder, watched, order, self._class_names, self._per_epoch, by)
-            folder.begin(opening, opening.probe_set.digest, torch.get_num_threads())
-            folder.plan_frames(self._probes, 0)
+            folder.info.begin(opening, opening.probe_set.digest, torch.get_num_threads())
+            folder.info.plan_frames(self._probes, 0)
         except BaseException:
             folder.close()
             raise

@@ -33,7 +33,7 @@ def describe(folder: Path, name: str) -> list[str]:
         f"  begun {info.get('created', 'at an unknown time')} on "
         f"{info.get('device', 'an unknown device')}, {info.get('threads', '?')} threads",
         f"  {versions}",
-        *([f"  {reader.lost_in_words}"] if reader.lost_in_words else []),
+        *([f"  {reader.log.lost_in_words}"] if reader.log.lost_in_words else []),
         *_scores(reader),
         *_changes(reader),
         *_checkpoints(reader),
@@ -55,7 +55,7 @@ def _of_total(reader: RunReader) -> str:
 
 
 def _scores(reader: RunReader) -> list[str]:
-    best, last = reader.summary.best_of_all, reader.summary.last
+    best, last = reader.log.summary.best_of_all, reader.log.summary.last
     if best.accuracy != best.accuracy:
         return ["  no test score yet"]
     return [
@@ -66,7 +66,7 @@ def _scores(reader: RunReader) -> list[str]:
 
 def _changes(reader: RunReader) -> list[str]:
     words: list[str] = []
-    changes = reader.summary.changes
+    changes = reader.log.summary.changes
     for event in changes[:_CHANGES]:
         match event:
             case RegimeSwapped():
@@ -112,7 +112,7 @@ def _frames(reader: RunReader) -> list[str]:
     words = frames_in_words(reader.frames)
     size = binary_size_in_words(sum(f.bytes for f in reader.frames))
     found = [f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")]
-    frames, checkpoints, limit = reader.summary.thinned
+    frames, checkpoints, limit = reader.log.summary.thinned
     gone = [f"{frames:,} frames"] * bool(frames) + [f"{checkpoints:,} checkpoints"] * bool(
         checkpoints
     )

@@ -20,7 +20,7 @@ from dgn_engine.cli._options import (
     typed_places,
 )
 from dgn_engine.errors import UserError
-from dgn_engine.storage.runs.folder_layout import find_run, runs_root, unused_path
+from dgn_engine.storage.runs.folder_layout import WEIGHTS, find_run, runs_root, unused_path
 from dgn_engine.text.printable import complain, say, say_lines
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
         with options_named(arguments):
             return _train(arguments, folder, lambda headless: headless.train(config, folder))
     except UserError:
-        if folder is not None and not folder.begun:
+        if folder is not None and not folder.info.begun:
             folder.discard()  # it never began
         raise
 
@@ -176,7 +176,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     from dgn_engine.storage.runs.run_reader import RunReader
 
     folder = RunFolder(arguments.resume)
-    if arguments.record_every and not (arguments.record or frames_of(folder.info)[0]):
+    if arguments.record_every and not (arguments.record or frames_of(folder.info.tree)[0]):
         folder.close()
         raise UserError(
             f"--record-every needs --record: {folder.path.name} was not recorded as frames before; "
@@ -186,7 +186,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     diverged_at = reader.diverged_at
     # One whose weights or end the disk did not take, or that the window trained, goes on to write
     # them.
-    written = folder.weights.exists() and reader.outcome == "finished"
+    written = (folder.root / WEIGHTS).exists() and reader.outcome == "finished"
     if newest is not None and newest.finished and written:
         folder.close()
         say(f"{folder.path} is finished: {newest.step:,} steps.")
@@ -281,7 +281,7 @@ def _train(
             )
             outcome = work(headless)
     except NotBegunError:
-        if folder is not None and not folder.begun:
+        if folder is not None and not folder.info.begun:
             folder.discard()
         complain("dgn train: interrupted before its first step.")
         return stop.exit_code

@@ -43,7 +43,8 @@ class KeptNetworks:
         self.x, self.y = data.train_x[chosen].double(), data.train_y[chosen]
         self.classes = run.architecture.classes
         self._network = run.trainer.network.double()
-        self._files = (inside(folder) / KEPT).entries()
+        kept = inside(folder) / KEPT
+        self._files = [kept / name for name in kept.listing()]
 
     def __iter__(self) -> Iterator[tuple[int, GatedNetwork]]:
         for path in self._files:

@@ -63,7 +63,7 @@ def train(
             runner = HeadlessRun(progress, lambda: False, probes, record_every=every)
             outcome = runner.train(made, folder)
     except UserError:
-        if not folder.begun:
+        if not folder.info.begun:
             folder.discard()
         raise
     if outcome.unsaved:
@@ -140,7 +140,7 @@ class NotebookRun:
     def _rows(self) -> dict[int, dict[str, float]]:
         """By step: scores and traced scalars, by name."""
         rows: dict[int, dict[str, float]] = {}
-        for event in self.reader.each_event():
+        for event in self.reader.log.each_event():
             if isinstance(event, Measured):
                 found = {name: getattr(event, name) for name in SCORES}
                 known = {name: value for name, value in found.items() if value is not None}
@@ -159,7 +159,7 @@ class NotebookRun:
     def facts(self) -> dict[str, str]:
         """What it is and how it went, in words."""
         reader = self.reader
-        summary, config = reader.summary, self.config
+        summary, config = reader.log.summary, self.config
         best = summary.best_of_all.accuracy
         known = best == best
         started = reader.started
@@ -174,7 +174,7 @@ class NotebookRun:
             **({"trained by": by} if by else {"seed": str(config.seed)}),
             "best test accuracy": percent(best, 2) if known else "none measured",
             "frames": frames_in_words(reader.frames) or "none",
-            **({"log": reader.lost_in_words} if reader.lost_in_words else {}),
+            **({"log": reader.log.lost_in_words} if reader.log.lost_in_words else {}),
         }
 
     def __repr__(self) -> str:

@@ -205,7 +205,7 @@ class RecordedSource:
             scores=tuple(event for event in history.events if isinstance(event, Measured)),
             step=reader.step,
             config=state.current_config() or reader.config,
-            remark=f"{reader.lost_in_words}." if reader.lost_in_words else "",
+            remark=f"{reader.log.lost_in_words}." if reader.log.lost_in_words else "",
             folder=str(self.folder),
             at_step=self.step,
         )
@@ -226,7 +226,7 @@ class RecordedSource:
 
     def _counted(self, reader: RunReader) -> Iterator[Event]:
         """The events up to the step that is compared with; all of them where there is none."""
-        for event in reader.each_event():
+        for event in reader.log.each_event():
             if self.step is None or getattr(event, "step", 0) <= self.step:
                 yield event
 
@@ -236,7 +236,9 @@ class RecordedSource:
         reader = RunReader(self.folder)
         if reader.started is None or not reader.frames:
             return None
-        changes = tuple(e for e in map(plain_event, reader.each_event()) if isinstance(e, Change))
+        changes = tuple(
+            e for e in map(plain_event, reader.log.each_event()) if isinstance(e, Change)
+        )
         step = None
         if network is None:
             step = reader.frames[-1].step if self.step is None else self.step

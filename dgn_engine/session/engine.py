@@ -434,7 +434,7 @@ class Engine:
                 reclaimed=self._reclaimed,
             )
             reader = RunReader(folder.path)
-            history = replace(drawn_history(reader.each_event()), began=reader.started)
+            history = replace(drawn_history(reader.log.each_event()), began=reader.started)
             self._check_cancelled()
         except BaseException:
             folder.close()

@@ -13,7 +13,7 @@ from dgn_engine.protocol.watching import ProbeScalars
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.drawn_events import CHANGES
 from dgn_engine.storage.runs.log import CONTINUED, event_of
-from dgn_engine.storage.runs.log_tail import LogTail
+from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import LoadedRun

@@ -38,7 +38,7 @@ from dgn_engine.regimes import find_regime
 from dgn_engine.session.comparison import Comparison, RecordedSource, network_at
 from dgn_engine.session.file_commands import probe_inputs_of
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.log_tail import LogTail
+from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.recorder import WriteMarker
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.written_numbers import decimals, rate

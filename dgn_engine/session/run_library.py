@@ -105,6 +105,39 @@ def is_session_file(path: Path) -> bool:
     return path.suffix == ENDING or is_session(path)
 
 
+class _LibraryThreads:
+    """Carries out commands, each in a thread of its own; trouble becomes events."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self.closing = threading.Event()
+        cleaner = threading.Thread(target=remove_abandoned, name="dgn-library", daemon=True)
+        self.threads = [cleaner]
+        cleaner.start()
+
+    def begin(self, command: Command, act: Callable[[], None]) -> None:
+        what = command.in_words()
+
+        def guarded() -> None:
+            try:
+                act()
+            except UserError as refusal:
+                if not self.closing.is_set():
+                    self._emit(Refused(what, str(refusal)))
+            except Exception as error:  # a fault of ours must not end silently
+                self._emit(Failed(f"Could not {what}: {error}.", traceback.format_exc()))
+
+        thread = threading.Thread(target=guarded, name="dgn-library", daemon=True)
+        self.threads = [*(one for one in self.threads if one.is_alive()), thread]
+        thread.start()
+
+    def close(self) -> None:
+        """Wait for what is being read or written."""
+        self.closing.set()
+        for thread in self.threads:
+            thread.join(timeout=PATIENCE)
+
+
 class RunLibrary:
     """Lists, reads and writes recorded runs; at most one of them is shown.
 
@@ -116,16 +149,13 @@ class RunLibrary:
         self._root = runs_root
         self._loaded: queue.SimpleQueue[LoadedRun] = queue.SimpleQueue()
         self._temp_dir: PrivateTempDir | None = None
-        self._closing = threading.Event()
         self._listing = threading.Lock()
         self.shown: LoadedRun | None = None
         self._followed: FollowedRun | None = None  # it, while another process writes it
-        cleaner = threading.Thread(target=remove_abandoned, name="dgn-library", daemon=True)
-        self._threads = [cleaner]
-        cleaner.start()
+        self._threads = _LibraryThreads(emit)
 
     def list_runs(self, command: ListRuns) -> None:
-        self._begin(command, self._emit_runs)
+        self._threads.begin(command, self._emit_runs)
 
     def _emit_runs(self) -> None:
         """List and tell without a break: a list begun before a run was deleted would come after
@@ -138,7 +168,7 @@ class RunLibrary:
             write_notes(Path(command.folder), RunNotes(command.name, command.notes))
             self._emit_runs()
 
-        self._begin(command, write)
+        self._threads.begin(command, write)
 
     def delete(self, command: DeleteRun) -> None:
         """The run that is shown stays, and so does one that is being written."""
@@ -151,7 +181,7 @@ class RunLibrary:
             delete_run(folder)
             self._emit_runs()
 
-        self._begin(command, delete)
+        self._threads.begin(command, delete)
 
     def thin(self, command: ThinRuns) -> None:
         """One that is being written stays as it is."""
@@ -163,11 +193,11 @@ class RunLibrary:
             self._emit(RunsThinned(found.outcome(freed), "\n".join(told)))
             self._emit_runs()
 
-        self._begin(command, thin)
+        self._threads.begin(command, thin)
 
     def export(self, command: ExportRun) -> None:
         folder, path = Path(command.folder), Path(command.path)
-        self._begin(command, lambda: self._emit(RunExported(export_run(folder, path))))
+        self._threads.begin(command, lambda: self._emit(RunExported(export_run(folder, path))))
 
     def read_curves(self, command: ReadCurves) -> None:
         """One that cannot be read is refused, and the others are told all the same."""
@@ -181,20 +211,20 @@ class RunLibrary:
                     self._emit(Refused(command.in_words(), str(refusal)))
             self._emit(CurvesRead(tuple(found)))
 
-        self._begin(command, read)
+        self._threads.begin(command, read)
 
     def read(self, command: ShowRun, recording: Recording | None) -> None:
         """Read a folder; `recording` is that of the run in progress, which is not shown."""
         folder = Path(command.folder)
         if recording is not None and is_same_folder(folder, recording.path):
             raise UserError(f"{folder.name} is the run in progress.")
-        self._begin(command, lambda: self._found(_read(folder)))
+        self._threads.begin(command, lambda: self._found(_read(folder)))
 
     def open_session(self, command: OpenSession) -> None:
         if self._temp_dir is None:
             self._temp_dir = PrivateTempDir()
         path, place = Path(command.path), self._temp_dir.path
-        self._begin(command, lambda: self._found(self._unpacked(path, place)))
+        self._threads.begin(command, lambda: self._found(self._unpacked(path, place)))
 
     def save_session(
         self, command: SaveSession, recording: Recording | None, frame: Frame | None
@@ -203,7 +233,9 @@ class RunLibrary:
         window: Any = json.loads(command.window)
         path, shown = Path(command.path), self.shown
         if shown is not None:
-            self._begin(command, lambda: self._write(path, shown.folder, shown.name, None, window))
+            self._threads.begin(
+                command, lambda: self._write(path, shown.folder, shown.name, None, window)
+            )
             return
         if recording is None or frame is None:
             raise UserError("there is no recorded run, and a session is made of what was recorded.")
@@ -217,7 +249,7 @@ class RunLibrary:
             point = SavePoint(frame.step, marker.lines, frame)
             self._write(path, folder, folder.name, point, window)
 
-        self._begin(command, write)
+        self._threads.begin(command, write)
 
     def take_loaded(self) -> LoadedRun | None:
         try:
@@ -268,9 +300,7 @@ class RunLibrary:
 
     def close(self) -> None:
         """Wait for what is being read or written, and remove what was unpacked."""
-        self._closing.set()
-        for thread in self._threads:
-            thread.join(timeout=PATIENCE)
+        self._threads.close()
         self.close_shown()
         if self._temp_dir is not None:
             self._temp_dir.remove()
@@ -282,7 +312,7 @@ class RunLibrary:
         self._emit(SessionSaved(RunReader(folder).step if point is None else point.step, str(path)))
 
     def _unpacked(self, path: Path, place: Path) -> LoadedRun:
-        session = unpack(path, place, self._closing)
+        session = unpack(path, place, self._threads.closing)
         try:
             return _read(session.folder, session)
         except BaseException:
@@ -293,21 +323,5 @@ class RunLibrary:
         """Show the run, and the pictures of its examples as soon as they are read."""
         self._loaded.put(loaded)
         pictures = recorded_examples(loaded)
-        if not self._closing.is_set():
+        if not self._threads.closing.is_set():
             self._emit(pictures)
-
-    def _begin(self, command: Command, act: Callable[[], None]) -> None:
-        what = command.in_words()
-
-        def guarded() -> None:
-            try:
-                act()
-            except UserError as refusal:
-                if not self._closing.is_set():
-                    self._emit(Refused(what, str(refusal)))
-            except Exception as error:  # a fault of ours must not end silently
-                self._emit(Failed(f"Could not {what}: {error}.", traceback.format_exc()))
-
-        thread = threading.Thread(target=guarded, name="dgn-library", daemon=True)
-        self._threads = [*(one for one in self._threads if one.is_alive()), thread]
-        thread.start()

@@ -126,14 +126,14 @@ def write_folder(path: FilePath, files: Mapping[str, bytes]) -> None:
     try:
         if part.exists():  # what was left when the disk let nothing be removed
             part.remove_tree()
-        part.mkdir(_new_mode(path))
+        _make(part, _new_mode(path))
         if place.is_dir():  # as the user made it
-            part.allow(stat.S_IMODE(place.status().st_mode))
+            _allow(part, stat.S_IMODE(place.status().st_mode))
         for name, content in files.items():
             _write(part / name, content)
         part.sync()
         if os.name != "posix" and place.is_dir():  # there a rename does not replace a folder
-            place.rmdir()
+            _remove_empty(place)
         part.replace(place)
         try:
             place.parent.sync()
@@ -161,7 +161,7 @@ def make_folder(path: FilePath) -> None:
         return
     place = inner(path)
     try:
-        place.mkdir(_new_mode(path))
+        _make(place, _new_mode(path))
     except FileExistsError:
         if isinstance(path, InnerPath) and path.is_link():
             raise LinkInside(path.within) from None
@@ -171,7 +171,7 @@ def make_folder(path: FilePath) -> None:
         place.parent.sync()
     except OSError:
         with suppress(OSError):  # another time it would be taken for one that is safe
-            place.rmdir()
+            _remove_empty(place)
         raise
 
 
@@ -216,7 +216,8 @@ def sync_folder(folder: FilePath) -> None:
 
 def find_leftovers(folder: FilePath) -> list[InnerPath]:
     """The files that a killed writer left unfinished in this folder."""
-    return [path for path in inner(folder).entries() if path.name.endswith(PART)]
+    place = inner(folder)
+    return [place / name for name in place.listing() if name.endswith(PART)]
 
 
 def clear_leftovers(folder: FilePath) -> None:
@@ -229,7 +230,26 @@ def clear_leftovers(folder: FilePath) -> None:
 
 
 def _part(path: InnerPath) -> InnerPath:
-    return path.with_name(f".{path.name}.{os.getpid()}{PART}")
+    return path.parent / f".{path.name}.{os.getpid()}{PART}"
+
+
+def _make(path: InnerPath, mode: int | None) -> None:
+    """A new folder with these permissions, less the umask; else those of the one above."""
+    with path.at() as (name, folder):
+        above = 0o777 if folder is None else os.fstat(folder).st_mode & 0o777
+        os.mkdir(name, above if mode is None else mode, dir_fd=folder)
+
+
+def _remove_empty(path: InnerPath) -> None:
+    with path.at() as (name, folder):
+        os.rmdir(name, dir_fd=folder)
+
+
+def _allow(path: InnerPath, mode: int) -> None:
+    """Give a folder these permissions."""
+    with path.anchor.opened(path.parts) as folder:
+        if isinstance(folder, int):
+            os.fchmod(folder, mode)
 
 
 def _sync_file(path: Path) -> None:

@@ -14,7 +14,8 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _AT = hasattr(os, "O_NOFOLLOW") and {os.open, os.mkdir, os.unlink} <= os.supports_dir_fd
@@ -108,42 +109,50 @@ class Anchor:
             return None
 
     @contextmanager
-    def opened(self) -> Iterator[int]:
-        if self._handle is not None:
-            yield self._handle
+    def opened(self, parts: tuple[str, ...] = ()) -> Iterator[int | str]:
+        """A handle of the folder to which these parts lead; its path where there are none."""
+        if not _AT:
+            self._refuse_links(parts)
+            yield str(self.path.joinpath(*parts))
             return
-        handle = os.open(self.path, _FOLDER)
-        try:
+        with ExitStack() as handles:
+            handle = self._handle
+            if handle is None:
+                handle = os.open(self.path, _FOLDER)
+                handles.callback(os.close, handle)
+            for place, part in enumerate(parts, 1):
+                handle = _enter(handle, part, parts[:place])
+                handles.callback(os.close, handle)
             yield handle
-        finally:
-            os.close(handle)
+
+    def _refuse_links(self, parts: tuple[str, ...]) -> None:
+        for place in range(1, len(parts) + 1):
+            if _is_link(str(self.path.joinpath(*parts[:place])), None):
+                raise LinkInside("/".join(parts[:place]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Anchor) and self.path == other.path
 
 
+@dataclass(frozen=True)
 class InnerPath:
     """A path in a folder; no part of it that is a link is followed. No `os.PathLike`, so that
     nothing opens it in another way by mistake.
     """
 
-    def __init__(self, anchor: Anchor, parts: tuple[str, ...] = ()) -> None:
+    anchor: Anchor = field(hash=False)
+    parts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        parts = self.parts
         if any(part in ("", ".", "..") or "/" in part or os.sep in part for part in parts):
             raise OSError(errno.EINVAL, f"'{'/'.join(parts)}' is no path in a folder")
-        self.anchor = anchor
-        self.parts = parts
 
     def __truediv__(self, within: str) -> InnerPath:
         return InnerPath(self.anchor, (*self.parts, *within.split("/")))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, InnerPath) and self.whole == other.whole
-
-    def __hash__(self) -> int:
-        return hash(self.parts)
-
     def __str__(self) -> str:
         return str(self.anchor.shown.joinpath(*self.parts))
-
-    def __repr__(self) -> str:
-        return f"InnerPath({self})"
 
     @property
     def whole(self) -> Path:
@@ -163,19 +172,14 @@ class InnerPath:
     def parent(self) -> InnerPath:
         return InnerPath(self.anchor, self.parts[:-1])
 
-    def with_name(self, name: str) -> InnerPath:
-        return InnerPath(self.anchor, (*self.parts[:-1], name))
-
     # Looking
 
     def status(self) -> os.stat_result:
         """Of the thing itself, where it is a link too."""
         if not self.parts:
-            if not _AT:
-                return self.anchor.path.stat()
-            with self.anchor.opened() as handle:
-                return os.fstat(handle)
-        with self._at() as (name, folder):
+            with self.anchor.opened() as folder:
+                return os.stat(folder)  # noqa: PTH116 (it may be a handle)
+        with self.at() as (name, folder):
             return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def exists(self) -> bool:
@@ -201,7 +205,7 @@ class InnerPath:
         """What lies in this folder, by name and in its order; nothing where it is no folder."""
         found: dict[str, os.stat_result] = {}
         try:
-            with self._folder() as folder, os.scandir(folder) as entries:
+            with self.anchor.opened(self.parts) as folder, os.scandir(folder) as entries:
                 for entry in entries:
                     try:
                         found[entry.name] = entry.stat(follow_symlinks=False)
@@ -211,14 +215,11 @@ class InnerPath:
             return {}
         return dict(sorted(found.items()))
 
-    def entries(self) -> list[InnerPath]:
-        return [self / name for name in self.listing()]
-
     # Changing
 
     def open(self, flags: int) -> int:
         """A handle, opened without waiting. A new file is for those who may enter its folder."""
-        with self._at() as (name, folder):
+        with self.at() as (name, folder):
             mode = 0o666 if folder is None else os.fstat(folder).st_mode & 0o666
             try:
                 return os.open(name, flags | _FILE, mode, dir_fd=folder)
@@ -227,36 +228,18 @@ class InnerPath:
                     raise LinkInside(self.within) from None
                 raise
 
-    def mkdir(self, mode: int | None = None) -> None:
-        """A new folder with these permissions, less the umask; else those of the one above."""
-        with self._at() as (name, folder):
-            above = 0o777 if folder is None else os.fstat(folder).st_mode & 0o777
-            os.mkdir(name, above if mode is None else mode, dir_fd=folder)
-
-    def allow(self, mode: int) -> None:
-        """Give a folder these permissions."""
-        if os.name != "posix":
-            return
-        with self._folder() as folder:
-            assert isinstance(folder, int)
-            os.fchmod(folder, mode)
-
     def unlink(self, missing_ok: bool = False) -> None:
         try:
-            with self._at() as (name, folder):
+            with self.at() as (name, folder):
                 os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             if not missing_ok:
                 raise
 
-    def rmdir(self) -> None:
-        with self._at() as (name, folder):
-            os.rmdir(name, dir_fd=folder)
-
     def remove_tree(self, ignore_errors: bool = False) -> None:
         """The folder with all that is in it; a link in it goes, and what it names stays."""
         try:
-            with self._at() as (name, folder):
+            with self.at() as (name, folder):
                 shutil.rmtree(name, ignore_errors=ignore_errors, dir_fd=folder)
         except OSError:
             if not ignore_errors:
@@ -264,67 +247,29 @@ class InnerPath:
 
     def replace(self, target: InnerPath) -> None:
         """Rename it, also over a file that is there."""
-        with self._at() as (name, folder), target._at() as (new, above):
+        with self.at() as (name, folder), target.at() as (new, above):
             os.replace(name, new, src_dir_fd=folder, dst_dir_fd=above)
-
-    def link_from(self, source: InnerPath) -> None:
-        """Give a file of this file system this name too."""
-        with source._at() as (name, folder), self._at() as (new, above):
-            os.link(name, new, src_dir_fd=folder, dst_dir_fd=above, follow_symlinks=False)
 
     def sync(self) -> None:
         """A folder and its names."""
         if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
             return
-        with self._folder() as folder:
+        with self.anchor.opened(self.parts) as folder:
             assert isinstance(folder, int)
             os.fsync(folder)
 
     # Reaching it
 
     @contextmanager
-    def _at(self) -> Iterator[tuple[str, int | None]]:
+    def at(self) -> Iterator[tuple[str, int | None]]:
         """What to call it from its folder's handle; its whole path where there are no handles."""
         if not self.parts:
             raise OSError(errno.EINVAL, "that is the folder itself")
-        if not _AT:
-            self._refuse_links(len(self.parts) - 1)
-            yield str(self.whole), None
-            return
-        with self.parent._folder() as folder:
-            assert isinstance(folder, int)
-            yield self.name, folder
-
-    @contextmanager
-    def _folder(self) -> Iterator[int | str]:
-        """A handle of this folder; its path where there are none."""
-        if not _AT:
-            self._refuse_links(len(self.parts))
-            yield str(self.whole)
-            return
-        handles: list[int] = []
-        with self.anchor.opened() as handle:
-            try:
-                for place, part in enumerate(self.parts, 1):
-                    handle = self._step(handle, part, place)
-                    handles.append(handle)
-                yield handle
-            finally:
-                for one in handles:
-                    os.close(one)
-
-    def _step(self, handle: int, part: str, place: int) -> int:
-        try:
-            return os.open(part, _FOLDER | _NO_LINK, dir_fd=handle)
-        except OSError:
-            if _is_link(part, handle):
-                raise LinkInside("/".join(self.parts[:place])) from None
-            raise
-
-    def _refuse_links(self, count: int) -> None:
-        for place in range(1, count + 1):
-            if _is_link(str(self.anchor.path.joinpath(*self.parts[:place])), None):
-                raise LinkInside("/".join(self.parts[:place]))
+        with self.anchor.opened(self.parts[:-1]) as folder:
+            if isinstance(folder, int):
+                yield self.name, folder
+            else:
+                yield str(self.whole), None
 
 
 FilePath = Path | InnerPath
@@ -342,6 +287,15 @@ def inner(path: FilePath) -> InnerPath:
     if path.name in ("", ".."):
         raise OSError(errno.EISDIR, "it is a folder")
     return InnerPath(Anchor(path.parent), (path.name,))
+
+
+def _enter(folder: int, name: str, within: tuple[str, ...]) -> int:
+    try:
+        return os.open(name, _FOLDER | _NO_LINK, dir_fd=folder)
+    except OSError:
+        if _is_link(name, folder):
+            raise LinkInside("/".join(within)) from None
+        raise
 
 
 def _is_link(name: str, folder: int | None) -> bool:

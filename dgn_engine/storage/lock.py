@@ -9,8 +9,8 @@ import platform
 import sys
 import time
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -155,40 +155,31 @@ def is_abandoned(path: FilePath) -> bool:
 
     Follows no link, and takes nothing. Raises `OSError`.
     """
-    handle = inner(path).open(os.O_RDONLY)
-    try:
-        owner = _read_owner(handle)
+    with _opened(path, os.O_RDONLY) as (handle, owner):
         if owner is None or owner.host != platform.node() or owner.inode != os.fstat(handle).st_ino:
             return False
         return _seize(handle, owner, ask=True)
-    finally:
-        os.close(handle)
 
 
 def free(path: FilePath, pid: int, host: str) -> None:
     """Empty a lock that this process of another machine left, which is known to be dead."""
-    try:
-        handle = inner(path).open(os.O_RDWR)
-    except FileNotFoundError:
-        return
-    try:
-        owner = _read_owner(handle)
+    with suppress(FileNotFoundError), _opened(path, os.O_RDWR) as (handle, owner):
         if owner is not None and (owner.pid, owner.host) == (pid, host) and host != platform.node():
             os.ftruncate(handle, 0)
-    finally:
-        os.close(handle)
 
 
 def _holder(path: FilePath, counts: Callable[[int, LockHolder], bool]) -> LockHolder | None:
-    try:
-        handle = inner(path).open(os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        owner = _read_owner(handle)
+    with suppress(OSError), _opened(path, os.O_RDONLY) as (handle, owner):
         return owner if owner is not None and counts(handle, owner) else None
-    except OSError:
-        return None
+    return None
+
+
+@contextmanager
+def _opened(path: FilePath, flags: int) -> Iterator[tuple[int, LockHolder | None]]:
+    """The file of a lock, and who wrote it."""
+    handle = inner(path).open(flags)
+    try:
+        yield handle, _read_owner(handle)
     finally:
         os.close(handle)
 

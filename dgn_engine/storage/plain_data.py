@@ -68,11 +68,11 @@ def parse_json(content: bytes) -> Any:
         tree = json.loads(content, object_pairs_hook=_distinct)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    check_tree(tree)
+    _check_tree(tree)
     return tree
 
 
-def check_tree(tree: Any) -> None:
+def _check_tree(tree: Any) -> None:
     """Raise `ValueError` where parsed JSON is nested deeper, or holds more, than any of ours, or
     has half a character in it. No recursion: it may be hostile.
     """
@@ -83,12 +83,13 @@ def check_tree(tree: Any) -> None:
             raise ValueError("it holds too much")
         inner: list[Any] = []
         for value in level:
-            if isinstance(value, dict):
+            kind = type(value)  # most are numbers: a quarter of the time that `isinstance` takes
+            if kind is dict:
                 inner += value
                 inner += value.values()
-            elif isinstance(value, list):
+            elif kind is list:
                 inner += value
-            elif isinstance(value, str) and not value.isascii():
+            elif kind is str and not value.isascii():
                 value.encode()  # raises a ValueError
         if not inner:
             return
@@ -203,7 +204,11 @@ def _mapping(read: Callable[[Any], Any], plain: Any) -> Any:
 def _sequence(read: Callable[[Any], Any], plain: Any) -> Any:
     if not isinstance(plain, list):
         raise TypeError(f"{_short(plain)} is no list")
-    return tuple(read(each) for each in plain)
+    if read is _reader(int) and set(map(type, plain)) == {int}:  # often thousands: at once
+        read(min(plain))
+        read(max(plain))
+        return tuple(plain)
+    return tuple(map(read, plain))
 
 
 def _each(readers: Iterable[Callable[[Any], Any]], plain: Any) -> list[Any]:

@@ -48,7 +48,11 @@ def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
         sound = there.is_dir()
         root = inside(folder)
         found = [root / name for name in (UNITS, LOGS, LOCK, *names)] if sound else []
-        links = [path.within for path in (*found, *(root / UNITS).entries()) if path.is_link()]
+        links = [
+            path.within
+            for path in (*found, *(root / UNITS / name for name in (root / UNITS).listing()))
+            if path.is_link()
+        ]
     except OSError as error:
         raise UserError(f"{folder} cannot be read: {error.strerror}.") from None
     if not sound:

@@ -140,7 +140,7 @@ def _epoch_ends(reader: RunReader) -> dict[int, float]:
         return {}
     ends = {
         event.step: line.at
-        for line in reader.lines
+        for line in reader.log.lines
         if isinstance(event := event_of(line), Measured)
     }
     return ends if all(step % steps == 0 for step in ends) else {}
@@ -151,7 +151,7 @@ def _spans(reader: RunReader) -> list[Span]:
 
     The pause before a run went on does not count.
     """
-    lines = reader.lines
+    lines = reader.log.lines
     if not lines:
         return []
     begun = run_info.created_at(reader.info)

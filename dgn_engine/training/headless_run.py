@@ -180,16 +180,16 @@ class HeadlessRun:
             folder.close()
 
     def _take_up(self, folder: RunFolder, run: Run, continued: RunContinued | None) -> Outcome:
-        planned, every = frames_of(folder.info)
+        planned, every = frames_of(folder.info.tree)
         self._probes = self._probes or planned
         self._record_every = self._record_every or every
-        origin = origin_of(folder.info)
+        origin = origin_of(folder.info.tree)
         self._watch(run, 0 if origin is None else origin.step)
         self._recorded = folder.last_frame_step
         self._plan_frames(folder)
         self._emit(run.estimated())
         self._emit(run.started(paused=False))
-        for event in RunReader(folder.path).each_event():
+        for event in RunReader(folder.path).log.each_event():
             self._outcome = after(self._outcome, event)
         self._keep(run, folder)
         if continued is not None:
@@ -213,7 +213,7 @@ class HeadlessRun:
         """Write down what is recorded, for when the run goes on another time."""
         if self._probes:
             try:
-                folder.plan_frames(self._probes, self._record_every)
+                folder.info.plan_frames(self._probes, self._record_every)
             except OSError as error:
                 raise UserError(
                     f"Cannot write the run to {folder.path}: {error.strerror}."

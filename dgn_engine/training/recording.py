@@ -226,7 +226,7 @@ def begin_recording(
 ) -> Recording:
     """Record a run that has just been made from its configuration."""
     try:
-        folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
+        folder.info.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
     except OSError as error:
         raise UserError(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
     return Recording(folder, run, emit, every)
@@ -257,7 +257,7 @@ def continue_run(
 
     Raises `UserError` where the data are not the same, or the configuration cannot be carried out.
     """
-    known = folder.info
+    known = folder.info.tree
     check_ours(folder.path, known)
     snapshot = folder.newest_snapshot()
     if snapshot is None and (origin := origin_of(known)) is not None:
@@ -266,7 +266,9 @@ def continue_run(
             f"from step {origin.step:,} again."
         )
     recorded = snapshot is not None
-    run = Run(number, folder.config, emit, report, live, recorded, examples, reclaimed=reclaimed)
+    run = Run(
+        number, folder.info.config, emit, report, live, recorded, examples, reclaimed=reclaimed
+    )
     if known.get("data_fingerprint", run.fingerprint) != run.fingerprint:
         raise UserError(
             f"{folder.path} was trained on other data: what {run.config.data.name} holds now has "
@@ -281,7 +283,7 @@ def continue_run(
     if "started" in known:
         remark = run_info.why_not_exact(known, device_name(run.device), torch.get_num_threads())
     else:
-        folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
+        folder.info.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
     continued = RunContinued(run.step_count, remark, str(folder.path))
     try:
         folder.go_on(to_plain(continued))

@@ -141,7 +141,7 @@ def _load_nearest(reader: RunReader, step: int) -> tuple[StoredCheckpoint | None
         reader.checkpoint(step)  # refuses where a newer one of this step is damaged
         first = _first_change(reader, step)
     for one in reversed([one for one in reader.checkpoints if one.step <= step]):
-        if one.lines > first if one.step == step else _is_superseded(one, reader.lines):
+        if one.lines > first if one.step == step else _is_superseded(one, reader.log.lines):
             continue
         try:
             return one, run_checkpoints.load(one)
@@ -158,7 +158,7 @@ def _first_change(reader: RunReader, step: int) -> float:
     if origin is not None and origin.step == step:
         begin = min(one.lines for one in reader.checkpoints if one.step == step)
     state = RunState() if reader.started is None else RunState().after(reader.started)
-    for line in reader.lines:
+    for line in reader.log.lines:
         event = event_of(line)
         if not isinstance(event, RegimeSwapped | WeightsTaken | _Announced):
             continue
@@ -217,7 +217,7 @@ def _read_past(reader: RunReader, base: StoredCheckpoint | None, step: int) -> _
     lines = first = 0 if base is None else base.lines
     reached = 0 if base is None else base.step
     gap: int | None = None
-    for line in reader.lines:
+    for line in reader.log.lines:
         if line.seq < first:
             continue
         at = line.fields.get("step", 0)

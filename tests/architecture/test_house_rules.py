@@ -206,7 +206,6 @@ def test_packaging_is_a_folder_and_not_a_package() -> None:
 PRINTS = {
     "dgn_engine/text/printable.py": "it is the way out",
     "dgn_engine/confinement/trial.py": "a child answers its parent by one line of JSON",
-    "dgn_engine/storage/runs/index_shares.py": "a child answers its parent by lines of JSON",
     "app/dgn_viewer/system_libraries.py": "it is run before anything is installed; its own words",
 }
 STYLED = {

@@ -52,7 +52,6 @@ STARTS = {
     "dgn_engine/confinement/tied_program.py": "ffmpeg, tied to its parent: `python_command`",
     "dgn_engine/confinement/trial.py": "a confined process: `confined_command`; tries to fork",
     "dgn_engine/session/live_branch.py": "a branch: `module_command`",
-    "dgn_engine/storage/runs/index_shares.py": "readers of runs: `module_command`",
     "dgn_engine/storage/user_folders.py": "the folder of a bundle",
     "dgn_engine/sweep/slurm.py": "workers of Dask: `METHOD`; jobs of Slurm: `python_command`",
     "dgn_engine/training/reading_process/reading_worker.py": "readings: `module_command`",

@@ -101,7 +101,7 @@ def make_honest(folder: Path, seed: int = 0, steps: int = 4, killed: bool = Fals
     """A run as `dgn train` leaves one, but that nothing was trained; `killed`: before its end, so
     that it has no inventory."""
     run = RunFolder.create(folder, RunConfig(seed=seed))
-    run.begin(_started(run.config), "fingerprint", 1)
+    run.info.begin(_started(run.info.config), "fingerprint", 1)
     for step in range(1, steps + 1):
         run.note("Measured", to_plain(Measured(step, step / 2, 0.5, 0.5, 0.4, step / steps)))
     run.note("Traced", to_plain(ProbeScalars(steps, "npk", {"nu": 1.0})))
@@ -110,7 +110,7 @@ def make_honest(folder: Path, seed: int = 0, steps: int = 4, killed: bool = Fals
     run.add_frame(Frame(1, steps, 0.1, 0.0, None, {"npk": reading}))
     state = {
         **{"format": 1, "step": steps, "finished": True, "epoch": 1, "regime": "DL", "dials": {}},
-        "config": run.config.to_dict(),
+        "config": run.info.config.to_dict(),
     }
     run.checkpoint(Snapshot({"value.weights.0": torch.ones(3, 4)}, state), "final")
     run.note("Finished", {"step": steps})

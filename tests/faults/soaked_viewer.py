@@ -25,8 +25,7 @@ from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.messages import Failed, Refused
 from dgn_engine.protocol.runs import RecordingPaused
 from dgn_engine.protocol.training import RunStarted, StartRun
-from dgn_engine.storage.runs.folder_layout import runs_root
-from dgn_engine.storage.runs.folder_room import bytes_of
+from dgn_engine.storage.runs.folder_layout import bytes_of, runs_root
 from dgn_viewer.application import Options, Viewer, build, leave
 
 SAMPLE = 5.0  # seconds

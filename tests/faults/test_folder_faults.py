@@ -143,7 +143,7 @@ def test_a_training_whose_folder_is_renamed_ends_in_the_new_one(
     assert not path.exists()
     assert_sound(moved)
     reader = RunReader(moved)
-    assert "RecordingMended" in [line.name for line in reader.lines]
+    assert "RecordingMended" in [line.name for line in reader.log.lines]
     assert reader.status == "stopped"
     assert (moved / folder_layout.WEIGHTS).exists()
     row.survived += 1
@@ -260,7 +260,7 @@ def store(folder: RunFolder) -> Callable[[int], None]:
 
 def read_all(path: Path) -> None:
     reader = RunReader(path)
-    assert b"precious" not in repr((reader.info, reader.lines)).encode()
+    assert b"precious" not in repr((reader.info, reader.log.lines)).encode()
     for one in reader.frames:
         with contextlib.suppress(UserError):
             assert "precious" not in repr(reader.frame(one.step))

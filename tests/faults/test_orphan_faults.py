@@ -46,13 +46,6 @@ command = ["ffmpeg", "-loglevel", "error", "-nostdin", "-re", "-f", "lavfi",
            "-i", "testsrc=duration=600", "-f", "null", "-"]
 _run_program(tied_command(command), ".", lambda: None)
 """
-SHARES = """
-import subprocess, time
-from dgn_engine.confinement.child_process import module_command, one_thread, python_environment
-child = subprocess.Popen(module_command("dgn_engine.storage.runs.index_shares"),
-                         stdin=subprocess.PIPE, env=python_environment() | one_thread())
-time.sleep(3600)  # it waits for its share
-"""
 
 
 def dgn(*words: str) -> list[str]:
@@ -84,7 +77,6 @@ def parents(place: Path) -> dict[str, tuple[list[str], int, float]]:
             [*python, ATTACHED, "reproduce", "npf-table2", "--out", out, "--quiet"],
             *(2, 2 * LEAVE),  # the command, and then its own children
         ),
-        "the list of runs": ([*python, SHARES], 1, 1.0),
     }
     if shutil.which("ffmpeg"):
         found["the film's ffmpeg"] = ([*python, FILM], 1, 1.0)
@@ -93,7 +85,7 @@ def parents(place: Path) -> dict[str, tuple[list[str], int, float]]:
 
 KINDS = (
     *("dgn sweep, a process each", "dgn sweep, packed", "dgn sweep --cluster local"),
-    *("the window's dgn train (a branch)", "the window's dgn reproduce", "the list of runs"),
+    *("the window's dgn train (a branch)", "the window's dgn reproduce"),
     "the film's ffmpeg",
 )
 SLACK = 60.0  # seconds of a machine that is busy

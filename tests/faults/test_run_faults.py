@@ -222,7 +222,7 @@ def test_a_disk_that_is_full_for_a_while(
     code = victim.wait()
     assert code == 0
     assert_equal(path, reference.path)
-    names = [line.name for line in RunReader(path).lines]
+    names = [line.name for line in RunReader(path).log.lines]
     assert names.count("RecordingPaused") == names.count("RecordingResumed")
     row.remark = f"paused {names.count('RecordingPaused')} times, no line lost"
     row.survived += 1

@@ -88,7 +88,7 @@ def test_a_signal_saves_the_run_and_closes_the_window(name: str, tmp_path: Path)
     assert folder is not None
     reader = RunReader(folder)
     assert reader.outcome == "stopped"
-    assert reader.checkpoints[-1].step == reader.summary.step > 0
+    assert reader.checkpoints[-1].step == reader.log.summary.step > 0
 
 
 def test_the_end_of_the_desktops_session_saves_the_run_before_it_is_answered(

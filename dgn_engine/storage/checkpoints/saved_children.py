@@ -18,7 +18,6 @@ from dgn_engine.storage.checkpoints.stated_layers import (
     children_of,
     described,
     module_class,
-    received,
 )
 
 CHILDREN = 5000  # of one file
@@ -57,11 +56,6 @@ def saved_children(tree: Any) -> tuple[StatedLayer, ...]:
             open_ones.append(iter(children_of(child)))
             names.append(f"{whole}." if whole else "")
     return tuple(found)
-
-
-def received_children(entries: Any) -> tuple[StatedLayer, ...]:
-    """Check the modules of the child's answer again; raises `ValueError` or `TypeError`."""
-    return received(entries, CHILDREN)
 
 
 def children_below(children: Iterable[StatedLayer], start: str) -> tuple[StatedLayer, ...]:

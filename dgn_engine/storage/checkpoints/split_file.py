@@ -58,7 +58,7 @@ def check_not_shard(path: FilePath) -> None:
     if found is None or int(found["count"]) < 2:
         return
     index = f"{found['stem']}{found['kind']}{_INDEX}"
-    beside = path.with_name(index)
+    beside = path.parent / index
     there = beside.is_file()
     do = f"read {plain(index)}" if there else f"{plain(index)} is to be downloaded and read"
     where = "beside it" if there else "which is not beside it"
@@ -136,7 +136,7 @@ def _beside(path: FilePath, file: str, index: str) -> InnerPath:
     """The file in the folder of the index. A link is followed only into the folder in which the
     index itself really is: so does the cache of Hugging Face, where all are links."""
     if isinstance(path, InnerPath):
-        return path.with_name(file)
+        return path.parent / file
     found = path.with_name(file)
     try:
         if not found.is_symlink():

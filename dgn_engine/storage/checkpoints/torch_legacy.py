@@ -11,10 +11,10 @@ from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import AGAIN, ParsedFile, UnreadableFile, width
-from dgn_engine.storage.checkpoints.declared_storages import DeclaredStorages
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, NoCalls, read_pickle
 from dgn_engine.storage.checkpoints.pickled_tensors import (
+    DeclaredStorages,
     Records,
     TensorStorage,
     build,

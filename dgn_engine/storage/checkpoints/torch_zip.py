@@ -19,9 +19,8 @@ from dgn_engine.storage.checkpoints.contents import (
     whole_bytes,
     width,
 )
-from dgn_engine.storage.checkpoints.declared_storages import DeclaredStorages
 from dgn_engine.storage.checkpoints.pickle_file import NoCalls, read_pickle
-from dgn_engine.storage.checkpoints.pickled_tensors import TensorStorage, build
+from dgn_engine.storage.checkpoints.pickled_tensors import DeclaredStorages, TensorStorage, build
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 from dgn_engine.storage.session_file import archive_format

@@ -25,7 +25,7 @@ from dgn_engine.storage.checkpoints.contents import (
     whole_bytes,
 )
 from dgn_engine.storage.checkpoints.file_content import Content, sliced
-from dgn_engine.storage.checkpoints.saved_children import received_children
+from dgn_engine.storage.checkpoints.saved_children import CHILDREN
 from dgn_engine.storage.checkpoints.stated_entries import received_entries
 from dgn_engine.storage.checkpoints.stated_layers import as_json, received
 from dgn_engine.storage.free_memory import free_memory
@@ -34,6 +34,9 @@ from dgn_engine.text.printable import plain
 
 _SMALL = 256 << 20  # bytes of numbers for which free memory is not asked
 LINE = 64 << 20  # bytes of the JSON line
+# Parts of the contents: words, of at most so many characters, and lines of words.
+_WORDS: dict[str, tuple[int, ...]] = {"kind": (40,), "module": (200,), "part": ()}
+_LINES = ("ignored", "others", "would_call", "would_look_up", "would_import")
 
 
 def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -> None:
@@ -43,18 +46,11 @@ def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -
             {"name": name, "shape": array.shape, "dtype": contents.dtypes[name]}
             for name, array in contents.arrays.items()
         ],
-        "ignored": contents.ignored,
         "metadata": contents.metadata,
-        "kind": contents.kind,
         "layers": as_json(contents.layers),
-        "module": contents.module,
-        "part": contents.part,
-        "others": contents.others,
-        "would_call": contents.would_call,
-        "would_look_up": contents.would_look_up,
-        "would_import": contents.would_import,
         "children": as_json(contents.children),
         "said": contents.said,
+        **{name: getattr(contents, name) for name in (*_WORDS, *_LINES)},
     }
     pipe.write(json.dumps(head).encode() + b"\n")
     for name, array in contents.arrays.items():  # one at a time, because decoding may copy
@@ -103,22 +99,17 @@ def receive(
         )
     if total > _SMALL and total > free_memory():
         raise MemoryError  # before the system ends other programs to make room
+    words: dict[str, Any] = {n: plain(str(head[n]), *most) for n, most in _WORDS.items()}
+    words |= {name: tuple(plain(str(line)) for line in head[name]) for name in _LINES}
     return CheckpointContents(
         file_name,
         arrays={name: _numbers(pipe, shape, sent_as(dtype)) for name, shape, dtype in tensors},
         dtypes={name: dtype for name, _, dtype in tensors},
-        ignored=tuple(plain(str(line)) for line in head["ignored"]),
         metadata={str(k): str(v) for k, v in head["metadata"].items()},
-        kind=plain(str(head["kind"]), 40),
         layers=received(head["layers"]),
-        module=plain(str(head["module"]), 200),
-        part=plain(str(head["part"])),
-        others=tuple(plain(str(name)) for name in head["others"]),
-        would_call=tuple(plain(str(name)) for name in head["would_call"]),
-        would_look_up=tuple(plain(str(name)) for name in head["would_look_up"]),
-        would_import=tuple(plain(str(name)) for name in head["would_import"]),
-        children=received_children(head["children"]),
+        children=received(head["children"], CHILDREN),
         said=received_entries(head["said"]),
+        **words,
     )
 
 

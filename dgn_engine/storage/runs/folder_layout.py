@@ -6,9 +6,10 @@ import os
 import re
 import reprlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from stat import S_ISLNK
+from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import Literal
 
 from dgn_engine.errors import UserError
@@ -123,7 +124,7 @@ def unused_place(folder: FilePath, path: InnerPath) -> InnerPath:
         set_aside(root, damaged)
     target, again = damaged / wanted, 1
     while target.exists():
-        target = target.with_name(f"{(damaged / wanted).name}.{again}")
+        target = target.parent / f"{(damaged / wanted).name}.{again}"
         again += 1
     make_folders(target.parent)
     return target
@@ -206,3 +207,18 @@ def frame_key(name: str) -> tuple[int, int, str] | None:
     """Step, serial number and beginning of the sha256; None for other names."""
     found = _FRAME.fullmatch(name)
     return (int(found[1]), int(found[2]), found[3]) if found else None
+
+
+def bytes_of(folder: FilePath, without: str = "") -> int:
+    """Of all regular files below a folder, but not in its folder `without`; no link is followed,
+    and what cannot be looked at counts nothing."""
+    total, waiting = 0, [inside(folder)]
+    while waiting:
+        here = waiting.pop()
+        with suppress(OSError):
+            for name, status in here.listing().items():
+                if S_ISREG(status.st_mode):
+                    total += status.st_size
+                elif S_ISDIR(status.st_mode) and not (without == name and len(here.parts) == 0):
+                    waiting.append(here / name)
+    return total

@@ -5,9 +5,11 @@ Runs are listed with their frames: numpy is loaded when one is opened.
 
 from __future__ import annotations
 
+import heapq
+import math
 import stat
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,6 @@ from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
 from dgn_engine.storage.runs import folder_layout, run_identity
-from dgn_engine.storage.runs.retention import choose_thinned
 
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Frame
@@ -136,3 +137,53 @@ def pinned_places(steps: Sequence[int], events: Sequence[int]) -> set[int]:
         before, after = bisect_right(steps, event) - 1, bisect_left(steps, event)
         pinned.update(place for place in (before, after, after + 1) if 0 <= place < len(steps))
     return pinned
+
+
+def choose_thinned(
+    steps: Sequence[int], sizes: Sequence[int], pinned: Collection[int], room: int
+) -> list[int]:
+    """Places of what should go so that the rest has at most `room` bytes, in that order.
+
+    The record thins out by age: what is old lies far apart and what is new close together, on a
+    logarithmic scale; so does what was early in the run, where most changes.
+
+    The first and the last stay. Of the others that one goes first whose neighbours are nearest to
+    each other, both in log(1 + step) and in log(1 + age), the age counted in steps from the latest;
+    of several the earliest. Those in `pinned` go only when no other is left.
+
+    Args:
+        steps: of each, ascending; in a folder that others made they may be in any order.
+        sizes: bytes of each.
+        pinned: places of those that should stay.
+        room: bytes.
+    """
+    total, count = sum(sizes), len(steps)
+    last = max(steps, default=0)
+    early = [math.log1p(step) for step in steps]
+    late = [-math.log1p(last - step) for step in steps]
+    before, after = list(range(-1, count - 1)), list(range(1, count + 1))
+
+    def spread(place: int) -> float:
+        one, other = before[place], after[place]
+        return max(early[other] - early[one], late[other] - late[one])
+
+    dropped: list[int] = []
+    inner = range(1, count - 1)
+    gone = [False] * count
+    for free in ([p for p in inner if p not in pinned], [p for p in inner if p in pinned]):
+        heap = [(spread(place), place) for place in free]
+        heapq.heapify(heap)
+        candidates = set(free)
+        while heap and total > room:
+            was, place = heapq.heappop(heap)
+            if gone[place] or was != spread(place):
+                continue  # a neighbour went since: it stands elsewhere in the heap
+            gone[place] = True
+            dropped.append(place)
+            total -= sizes[place]
+            one, other = before[place], after[place]
+            after[one], before[other] = other, one
+            for near in (one, other):
+                if near in candidates and not gone[near]:
+                    heapq.heappush(heap, (spread(near), near))
+    return dropped

@@ -16,8 +16,7 @@ from typing import Any
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.frame_content import decode, encode
-from dgn_engine.storage.runs.frame_files import ROOM, pinned_places
-from dgn_engine.storage.runs.retention import choose_thinned
+from dgn_engine.storage.runs.frame_files import ROOM, choose_thinned, pinned_places
 
 MOST = 64 << 20  # bytes of packed frames
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.runs import ListedFacts, RecordedRun, RunsListed
+from dgn_engine.protocol.runs import RecordedRun, RunsListed
 from dgn_engine.storage import lock
 from dgn_engine.storage.atomic_write import PART
-from dgn_engine.storage.runs import folder_layout, list_cache
-from dgn_engine.storage.runs.index_entry import IndexEntry, from_cache, is_resumable, to_cache
-from dgn_engine.storage.runs.index_shares import read_entries
+from dgn_engine.storage.runs import folder_layout, index_database
+from dgn_engine.storage.runs.index_entry import (
+    IndexEntry,
+    decode_entry,
+    encode_entry,
+    is_resumable,
+    read_entry,
+)
 from dgn_engine.storage.runs.run_ranges import LAST
 from dgn_engine.storage.runs.storage_limits import limits_that_hold
 
@@ -40,7 +45,7 @@ def read_index(root: Path) -> list[IndexEntry]:
 
 def forget_index(root: Path) -> None:
     """Every folder is read anew the next time."""
-    list_cache.forget(root)
+    index_database.forget(root)
 
 
 def list_runs(root: str) -> RunsListed:
@@ -51,9 +56,10 @@ def list_runs(root: str) -> RunsListed:
     """
     if not root:
         return RunsListed("", ())
-    found = [_recorded(root, entry, statuses) for entry, statuses in _listed(Path(root))]
-    runs = tuple(sorted(found, key=lambda one: one.touched, reverse=True))
-    return RunsListed(root, runs, limits_that_hold(Path(root)).all)
+    below = os.path.join(root, "")  # noqa: PTH118 (thousands of folders)
+    runs = [_recorded(below, entry, statuses) for entry, statuses in _listed(Path(root))]
+    runs.sort(key=lambda run: run.touched, reverse=True)
+    return RunsListed(root, tuple(runs), limits_that_hold(Path(root)).all)
 
 
 def newest_resumable(root: Path) -> Path | None:
@@ -69,30 +75,27 @@ def newest_resumable(root: Path) -> Path | None:
 
 
 def _listed(root: Path) -> list[tuple[IndexEntry, Statuses]]:
-    known = list_cache.recall(root)
-    folders = dict(_folders(root))
-    kept: dict[str, IndexEntry] = {}
-    wanted: list[tuple[str, str]] = []
-    for name, statuses in folders.items():
-        stamp = _stamp(statuses)
-        entry = from_cache(name, known.get(name), stamp)
+    known = index_database.recall(root)
+    entries: list[tuple[IndexEntry, Statuses]] = []
+    changed: dict[str, bytes] = {}
+    for name, statuses in _folders(root):
+        stamp = _stamp(statuses)  # first: a run that is written meanwhile is read again next time
+        entry = decode_entry(name, known.pop(name, b""), stamp)
         if entry is None:
-            wanted.append((name, stamp))
-        else:
-            kept[name] = entry
-    kept.update((entry.name, entry) for entry in read_entries(root, wanted))
-    entries = [kept[name] for name in folders if name in kept]
-    if wanted or len(entries) != len(known):
-        list_cache.remember(root, {entry.name: to_cache(entry) for entry in entries})
-    found = [(entry, folders[entry.name]) for entry in entries]
-    running = [(_with_writer(root, entry, statuses), statuses) for entry, statuses in found]
-    return sorted(running, key=lambda one: (one[0].created, one[0].name))
+            entry = read_entry(root / name, stamp)
+            if entry is None:  # it went a moment ago
+                continue
+            changed[name] = encode_entry(entry)
+        entries.append((_with_writer(root, entry, statuses), statuses))
+    if changed or known:
+        index_database.remember(root, changed, gone=known)
+    return sorted(entries, key=lambda one: (one[0].created, one[0].name))
 
 
-def _recorded(root: str, entry: IndexEntry, statuses: Statuses) -> RecordedRun:
-    values = {name: getattr(entry, name) for name in _FACTS}
-    folder = os.path.join(root, entry.name)  # noqa: PTH118 (thousands of folders)
-    return RecordedRun(folder=folder, touched=_touched(statuses), **values)
+def _recorded(below: str, entry: IndexEntry, statuses: Statuses) -> RecordedRun:
+    facts = dict(vars(entry))
+    del facts["stamp"]
+    return RecordedRun(folder=below + entry.name, touched=_touched(statuses), **facts)
 
 
 def _folders(root: Path) -> Iterator[tuple[str, Statuses]]:
@@ -108,14 +111,17 @@ def _folders(root: Path) -> Iterator[tuple[str, Statuses]]:
         return
     except OSError as error:
         raise UserError(f"{root} cannot be listed: {error.strerror}.") from None
+    below = os.path.join(root, "")  # noqa: PTH118
     for name in names:
         try:
-            statuses = _statuses(os.path.join(root, name))  # noqa: PTH118
+            statuses = _statuses(below + name)
         except OSError:
             yield name, {}
             continue
-        if any(not stat.S_ISDIR(statuses[one].st_mode) for one in _FILES if one in statuses):
-            yield name, statuses
+        for file in _FILES:
+            if file in statuses and not stat.S_ISDIR(statuses[file].st_mode):
+                yield name, statuses
+                break
 
 
 def _may_hold_run(entry: os.DirEntry[str]) -> bool:
@@ -164,4 +170,3 @@ def _stamp(statuses: Statuses) -> str:
 
 
 _FILES = (folder_layout.RUN, folder_layout.LOG)
-_FACTS = tuple(item.name for item in fields(ListedFacts))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.runs import ListedFacts
-from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, run_info
+from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_notes import RunNotes, read_notes
-from dgn_engine.storage.runs.run_ranges import WORD, is_count, is_time
+from dgn_engine.storage.runs.run_ranges import is_count, is_time, is_word
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import plain
 
@@ -40,7 +39,7 @@ class IndexEntry(ListedFacts):
             raise ValueError("a number is beyond its range")
         if type(self.best) is not float or not (0 <= self.best <= 1 or self.best != self.best):
             raise ValueError(f"an accuracy of {self.best}")
-        if not all(map(_is_word, (*words, self.name, self.stamp))):
+        if not all(map(is_word, (*words, self.name, self.stamp))):
             raise ValueError("a name without end")
         if not isinstance(self.given_name, str) or not isinstance(self.notes, str):
             raise ValueError("notes of no kind")
@@ -83,8 +82,8 @@ def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
 
 def _read(folder: Path, stamp: str) -> IndexEntry:
     reader = RunReader(folder)
-    config, started, summary = reader.config, reader.started, reader.summary
-    regime = plain(summary.regime or run_info.first_regime(reader.info))
+    config, started, summary = reader.config, reader.started, reader.log.summary
+    first = config.gating.regime if started is None else started.regime
     given = read_notes(folder) if folder_layout.NOTES in stamp else RunNotes()
     return IndexEntry(
         name=folder.name,
@@ -93,7 +92,7 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
         status=reader.outcome,
         step=reader.step,
         total_steps=started.total_steps if started is not None else 0,
-        regime=regime if summary.regime_known else UNKNOWN,
+        regime=plain(summary.regime or first) if summary.regime_known else UNKNOWN,
         net=plain(config.net.short),
         data=plain(config.data.name),
         seed=config.seed,
@@ -102,7 +101,7 @@ def _read(folder: Path, stamp: str) -> IndexEntry:
         seconds=summary.seconds,
         bytes=_bytes(folder),
         resumable=is_resumable(folder),
-        trouble=reader.lost_in_words,
+        trouble=reader.log.lost_in_words,
         given_name=given.name,
         notes=given.notes,
     )
@@ -144,22 +143,15 @@ def is_resumable(folder: Path) -> bool:
     return any(folder_layout.checkpoint_key(name) is not None for name in names)
 
 
-def to_cache(entry: IndexEntry) -> dict[str, Any]:
-    known: dict[str, Any] = to_plain(entry, "null")
-    del known["name"]
-    return known
+def encode_entry(entry: IndexEntry) -> bytes:
+    return json.dumps(vars(entry)).encode()
 
 
-def from_cache(name: str, known: object, stamp: str) -> IndexEntry | None:
-    """None where it is not known, has changed since, or the cache is damaged."""
-    if not isinstance(known, dict) or known.get("stamp") != stamp:
-        return None
-    best = math.nan if known.get("best") is None else known["best"]
+def decode_entry(name: str, content: bytes, stamp: str) -> IndexEntry | None:
+    """Return what `encode_entry` was given; None where that is of another name or stamp, or the
+    content is damaged."""
     try:
-        return IndexEntry(**{**known, "name": name, "best": best})
-    except (TypeError, ValueError):
+        entry = IndexEntry(**json.loads(str(content, "ascii")))
+    except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _is_word(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= WORD
+    return entry if entry.name == name and entry.stamp == stamp else None

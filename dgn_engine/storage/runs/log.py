@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import io
 import json
 import os
@@ -17,10 +18,9 @@ import time
 import zlib
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
 from functools import cache
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dgn_engine.protocol.branches import BranchBegan
 from dgn_engine.protocol.files import TrainedOn, WeightsSaved, WeightsTaken
@@ -47,9 +47,11 @@ from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, NotRegular, open_regular
 from dgn_engine.storage.runs import run_identity
-from dgn_engine.storage.runs.log_digests import LogDigests
 from dgn_engine.storage.runs.run_ranges import check_event, is_count, is_time
 from dgn_engine.text.byte_counts import bytes_in_words
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 SYNC_EVERY = 1.0  # seconds
 LINE = 1 << 20  # bytes that a line may have
@@ -60,6 +62,10 @@ LOST = "Lost"  # a line that stands for others
 CONTINUED = "RunContinued"
 SWAPPED = "RegimeSwapped"
 SCORES = "Measured"
+DIGEST = 16  # digits of a digest, as in the names of frames
+NO_DIGEST = "0" * DIGEST  # of a stretch that has no line
+STRETCH = 64  # lines of a digest
+MOST_DIGESTS = 4096  # that are written down; of a longer log each is of two stretches, of four …
 _TAIL = 4 << 20
 _NAME = 100  # characters of a line's name
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -118,36 +124,6 @@ class LogLine(NamedTuple):
     name: str
     fields: Mapping[str, Any]
     run: str = ""
-
-
-@dataclass(frozen=True)
-class LogContents:
-    """`damaged`: first and last number (from 1) of each stretch of lines that are not sound, those
-    of another run (`foreign`) among them; `is_foreign`: no line is the run's own; `missing`: first
-    and last of the sequence numbers that no line has; `torn`: bytes of a last line that was not
-    finished, zeros behind it included, which is no damage unless `stray` says that it is the
-    beginning of none; `marks`: checksums of the lines that were asked for.
-    """
-
-    lines: tuple[LogLine, ...]
-    damaged: Ranges = ()
-    missing: Ranges = ()
-    torn: int = 0
-    stray: bool = False
-    marks: Marks = field(default_factory=dict)
-    foreign: Ranges = ()
-    is_foreign: bool = False
-
-    @property
-    def end(self) -> int:
-        """How many lines there were when the last sound one was written."""
-        return _end(self.lines[-1]) + 1 if self.lines else 0
-
-    def lacking(self, written: int) -> LogContents:
-        """The same with what is missing at its end, where so many lines were written."""
-        if self.end >= written:
-            return self
-        return replace(self, missing=(*self.missing, (self.end, written - 1)))
 
 
 class LogWriter:
@@ -346,39 +322,93 @@ class LogWriter:
             self._file = None
 
 
+class LogDigests:
+    """Digests of a log by stretches of its lines, kept up while it is appended to: `take` the sound
+    lines in order.
+
+    A line of another copy of the same run is sound by itself; the stretch that it stands in has
+    another digest than its writer left.
+    """
+
+    def __init__(self) -> None:
+        self._done: list[str] = []
+        self._open: _Hash | None = None
+
+    def take(self, seq: int, raw: bytes) -> None:
+        """A line with its end."""
+        place = seq // STRETCH
+        if place > len(self._done):
+            self._finish(place)
+        if self._open is None:
+            self._open = hashlib.sha256()
+        self._open.update(raw)
+
+    def _finish(self, place: int) -> None:
+        self._done.append(NO_DIGEST if self._open is None else self._open.hexdigest()[:DIGEST])
+        self._done += [NO_DIGEST] * (place - len(self._done))
+        self._open = None
+
+    def digests(self) -> tuple[int, tuple[str, ...]]:
+        """How many lines each is of, and the digests in order."""
+        last = [] if self._open is None else [self._open.hexdigest()[:DIGEST]]
+        found, lines = [*self._done, *last], STRETCH
+        while len(found) > MOST_DIGESTS:
+            found, lines = [_both(found[n : n + 2]) for n in range(0, len(found), 2)], 2 * lines
+        return lines, tuple(found)
+
+
+def _both(digests: list[str]) -> str:
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:DIGEST]
+
+
 class LogScan:
     """The sound lines of a log one after the other, in order; none of them is held.
 
     `decoded`: the names of the lines that have their fields; others have only their step. Where a
     name has a pattern, and what stands behind the step is that, its groups are the fields, numbers
     all of them. None: all lines have their fields.
-    `marked`: numbers of the lines whose checksums are wanted, as `marks`. They and what is wrong
-    with the log, as in `LogContents`, are known when all lines were taken. Iterating raises
-    `OSError`.
+    `marked`: numbers of the lines whose checksums are wanted, as `marks`.
+    `info`: the `run.json` beside the log, where it was read already. Lines that another run wrote
+    are not sound.
 
-    Lines that another run wrote than that of the `run.json` beside the log are not sound.
+    Iterating raises `OSError`. When all lines were taken it is known what is wrong with the log.
+    `damaged`: first and last number (from 1) of each stretch of lines that are not sound, those of
+    another run (`foreign`) among them; `is_foreign`: no line is the run's own; `missing`: first
+    and last of the sequence numbers that no line has; `torn`: bytes of a last line that was not
+    finished, zeros behind it included, which is no damage unless `stray` says that it is the
+    beginning of none; `has_lost`: a line stands for others; `end`: how many lines there were when
+    the last sound one was written.
     """
 
     def __init__(
-        self, path: FilePath, decoded: Wanted | None = None, marked: Collection[int] = ()
+        self,
+        path: FilePath,
+        decoded: Wanted | None = None,
+        marked: Collection[int] = (),
+        info: Mapping[str, Any] | None = None,
     ) -> None:
         self._path = path
+        self._info = info
         self._decoded = decoded
         self._marked = frozenset(marked)
         self.marks: dict[int, str] = {}
-        self.damaged: list[tuple[int, int]] = []
-        self.foreign: list[tuple[int, int]] = []
-        self.is_foreign = False
-        self.missing: list[tuple[int, int]] = []
+        self.damaged: Ranges = ()
+        self.foreign: Ranges = ()
+        self.missing: Ranges = ()
         self.torn = self.end = 0
-        self.stray = False
-        self.has_lost = False  # a line that stands for others
+        self.is_foreign = self.stray = self.has_lost = False
 
     def __iter__(self) -> Iterator[LogLine]:
         number = unfinished = 0
         stray = zeros = has_own = False
-        tags = run_identity.tags_of(run_identity.info_beside(inner(self._path)))
+        info = self._info
+        if info is None:
+            info = run_identity.info_beside(inner(self._path))
+        tags = run_identity.tags_of(info)
         foreign_marks: dict[int, str] = {}
+        damaged: list[tuple[int, int]] = []
+        foreign: list[tuple[int, int]] = []
+        missing: list[tuple[int, int]] = []
         with open_regular(self._path, FILE) as file, closing(_raw_lines(file)) as lines:
             for raw in lines:
                 if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
@@ -394,21 +424,22 @@ class LogScan:
                 line = None if unfinished else self._decode(raw[:-1])
                 unfinished = 0
                 if line is not None and is_of_another(line, tags):
-                    _extend(self.foreign, number)
+                    extend_ranges(foreign, number)
                     if line.seq in self._marked:
                         foreign_marks[line.seq] = _mark(raw)
                     line = None
                 if line is None or line.seq < self.end:
-                    _extend(self.damaged, number)
+                    extend_ranges(damaged, number)
                     continue
                 has_own = True
                 if line.seq > self.end:
-                    self.missing.append((self.end, line.seq - 1))
+                    missing.append((self.end, line.seq - 1))
                 self.end = _end(line) + 1
                 self.has_lost = self.has_lost or line.name == LOST
                 if line.seq in self._marked and not _is_made(raw):
                     self.marks[line.seq] = _mark(raw)
                 yield line
+        self.damaged, self.foreign, self.missing = tuple(damaged), tuple(foreign), tuple(missing)
         self.torn, self.stray = unfinished, stray or unfinished > LINE
         self.is_foreign = bool(self.foreign) and not has_own
         if self.is_foreign:  # what the lines of another run refute is the whole log
@@ -437,23 +468,18 @@ class LogScan:
         return LogLine(int(number), float(at), name, fields, run)
 
 
-def read_log(path: FilePath, marked: Collection[int] = ()) -> LogContents:
-    """Every sound line, in order; a last line without its end is dropped.
+class LogContents(LogScan):
+    """A log of which every sound line is held; a last line without its end is dropped.
 
+    `written`: at least so many lines were written; what is missing at the end is `missing` then.
     Raises `OSError`.
     """
-    scan = LogScan(path, marked=marked)
-    lines = tuple(scan)
-    return LogContents(
-        lines,
-        tuple(scan.damaged),
-        tuple(scan.missing),
-        scan.torn,
-        scan.stray,
-        scan.marks,
-        tuple(scan.foreign),
-        scan.is_foreign,
-    )
+
+    def __init__(self, path: FilePath, marked: Collection[int] = (), written: int = 0) -> None:
+        super().__init__(path, marked=marked)
+        self.lines = tuple(self)
+        if self.end < written:
+            self.missing = (*self.missing, (self.end, written - 1))
 
 
 def is_whole(path: FilePath, written: int) -> bool:
@@ -497,7 +523,7 @@ def _sound_raw(path: FilePath) -> Generator[tuple[int, bytes]]:
             yield seq, raw
 
 
-def log_trouble(log: LogContents | LogScan, expected: Marks) -> str:
+def log_trouble(log: LogScan, expected: Marks) -> str:
     """Why it is not the log that the run's writer left, as the end of a sentence; '' where nothing
     says so. Single lines that are damaged or missing are no such reason.
 
@@ -633,7 +659,7 @@ def _split(raw: bytes) -> tuple[bytes, str] | None:
     return (head, "") if found is None else (head[: found.start()], found[1].decode())
 
 
-def _extend(ranges: list[tuple[int, int]], number: int) -> None:
+def extend_ranges(ranges: list[tuple[int, int]], number: int) -> None:
     """Add a number that is higher than all of them."""
     if ranges and ranges[-1][1] == number - 1:
         ranges[-1] = (ranges[-1][0], number)

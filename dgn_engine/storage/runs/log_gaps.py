@@ -27,7 +27,7 @@ from dgn_engine.storage.runs.log import (
     Ranges,
     Wanted,
 )
-from dgn_engine.storage.runs.run_ranges import WORD, is_count
+from dgn_engine.storage.runs.run_ranges import is_count, is_word
 
 DOUBTFUL = "doubtful"  # field of a line that stands for lost ones: a change may be among them
 # What `read_gaps` needs of lines; of scores their steps, which all lines have.
@@ -90,8 +90,8 @@ def facts_in(folder: InnerPath) -> list[LogFact]:
         except (OSError, ValueError):
             continue
         regime = state.get("regime", "")
-        known = isinstance(regime, str) and len(regime) <= WORD
-        found.append(LogFact(one.lines, one.step, regime if known else "", continued_in(state)))
+        known = regime if is_word(regime) else ""
+        found.append(LogFact(one.lines, one.step, known, continued_in(state)))
     return sorted(found, key=lambda fact: fact.lines)
 
 
@@ -136,7 +136,7 @@ class _Log:
                 upto = line.fields.get("upto", line.seq)
                 end = max(end, upto + 1 if is_count(upto) else end)
                 self._lose(line.seq, end - 1)
-            elif line.name == SCORES and isinstance(step, int) and is_count(step):
+            elif line.name == SCORES and is_count(step):
                 self.scored.append(line.seq)
                 self.steps.append(step)
                 self.at.append(line.at)

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import RecordThinned
@@ -101,14 +101,11 @@ def summarise(lines: Iterable[LogLine]) -> LogSummary:
     return fold.summary()
 
 
-def scan_summary(path: FilePath) -> LogSummary:
-    """Of a log that is read for it; raises `OSError` too."""
-    return summarise(summary_scan(path))
-
-
-def summary_scan(path: FilePath, marked: Collection[int] = ()) -> LogScan:
+def summary_scan(
+    path: FilePath, marked: Collection[int] = (), info: Mapping[str, Any] | None = None
+) -> LogScan:
     """The lines of a log with those fields that a summary is made of."""
-    return LogScan(path, _DECODED, marked)
+    return LogScan(path, _DECODED, marked, info)
 
 
 def lines_before(line: LogLine) -> int:
@@ -124,12 +121,7 @@ def _tested_in(line: LogLine) -> ScoreAt | None:
     step, accuracy = line.fields.get("step"), line.fields.get("test_accuracy")
     if accuracy is None:
         return None
-    if (
-        isinstance(step, int)
-        and is_count(step)
-        and isinstance(accuracy, float)
-        and 0.0 <= accuracy <= 1.0
-    ):
+    if is_count(step) and isinstance(accuracy, float) and 0.0 <= accuracy <= 1.0:
         return ScoreAt(step, accuracy)
     event = event_of(line)
     if not isinstance(event, Measured) or event.test_accuracy is None:

@@ -42,17 +42,20 @@ from dgn_engine.storage.runs import (
     run_info,
 )
 from dgn_engine.storage.runs.log import (
+    DIGEST,
+    NO_DIGEST,
     LogScan,
+    LogWriter,
     Marks,
     Ranges,
     digest_log,
+    extend_ranges,
     is_refuted,
     log_trouble,
 )
-from dgn_engine.storage.runs.log_digests import DIGITS, NONE
-from dgn_engine.storage.runs.log_gaps import LogFact, continued_in
-from dgn_engine.storage.runs.run_notes import LARGEST, check_notes
-from dgn_engine.storage.runs.run_ranges import WORD, is_count
+from dgn_engine.storage.runs.log_gaps import LogFact, continued_in, facts_in
+from dgn_engine.storage.runs.run_notes import LARGEST, parse_notes
+from dgn_engine.storage.runs.run_ranges import is_count, is_word
 from dgn_engine.text.byte_counts import bytes_in_words
 
 KEY = "inventory"  # in run.json
@@ -172,10 +175,23 @@ def read_manifest(info: Mapping[str, Any]) -> Manifest | None:
         return None
     try:
         manifest: Manifest = from_plain(Manifest, info[KEY])
-        manifest = replace(manifest, marks=_marks_in(info))
-        return replace(manifest, digests=_digests_in(info, manifest))
+        return replace(manifest, marks=_marks_in(info), digests=_digests_in(info, manifest))
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+def known_manifest(info: Mapping[str, Any]) -> Manifest | None:
+    """As `read_manifest`; None for one that is nonsense, which `verify` names."""
+    try:
+        return read_manifest(info)
+    except ValueError:
+        return None
+
+
+def known_facts(folder: InnerPath, manifest: Manifest | None) -> list[LogFact]:
+    """What the sound checkpoints and the inventory say of a log; raises `OSError`."""
+    stated = None if manifest is None else manifest.fact
+    return [*facts_in(folder), *([stated] if stated is not None else [])]
 
 
 def _marks_in(info: Mapping[str, Any]) -> Marks:
@@ -200,7 +216,7 @@ def put_manifest(info: Mapping[str, Any], manifest: Manifest | None) -> dict[str
 
 def _digest_of_inventory(info: Mapping[str, Any]) -> str:
     parts = json.dumps([info.get(KEY), info.get(_MARKS)], sort_keys=True)
-    return hashlib.sha256(parts.encode()).hexdigest()[:DIGITS]
+    return hashlib.sha256(parts.encode()).hexdigest()[:DIGEST]
 
 
 def _encode_digests(info: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
@@ -211,7 +227,7 @@ def _encode_digests(info: Mapping[str, Any], manifest: Manifest) -> dict[str, An
         _OF: _digest_of_inventory(info),
         "stretch": known.stretch,
         "log": "".join(known.log),
-        "frames": "".join(known.frames.get(n, NONE) for n in serials) if few else "",
+        "frames": "".join(known.frames.get(n, NO_DIGEST) for n in serials) if few else "",
         "checkpoints": dict(known.checkpoints),
         "regime": known.regime,
         "continued": None if known.continued is None else [list(p) for p in known.continued],
@@ -227,20 +243,18 @@ def _digests_in(info: Mapping[str, Any], manifest: Manifest) -> Digests:
     stretch, regime, checkpoints = (tree.get(n) for n in ("stretch", "regime", "checkpoints"))
     frames, log = (_split_digests(tree.get(name)) for name in ("frames", "log"))
     serials = sorted(manifest.serials)
-    if not isinstance(stretch, int) or not is_count(stretch):
-        raise ValueError("digests")
-    if not isinstance(regime, str) or len(regime) > WORD or not isinstance(checkpoints, dict):
+    if not is_count(stretch) or not is_word(regime) or not isinstance(checkpoints, dict):
         raise ValueError("digests")
     if len(frames) not in (0, len(serials)):
         raise ValueError("digests")
-    of_frames = {n: one for n, one in zip(serials, frames, strict=False) if one != NONE}
+    of_frames = {n: one for n, one in zip(serials, frames, strict=False) if one != NO_DIGEST}
     return Digests(stretch, log, of_frames, checkpoints, regime, continued_in(tree))
 
 
 def _split_digests(word: object) -> tuple[str, ...]:
-    if not isinstance(word, str) or len(word) % DIGITS:
+    if not isinstance(word, str) or len(word) % DIGEST:
         raise ValueError("digests")
-    return tuple(word[n : n + DIGITS] for n in range(0, len(word), DIGITS))
+    return tuple(word[n : n + DIGEST] for n in range(0, len(word), DIGEST))
 
 
 class ManifestWriter:
@@ -266,23 +280,14 @@ class ManifestWriter:
         """Frames from this number on are superseded."""
         self._lost_frames = frozenset(one for one in self._lost_frames if one < serial)
 
-    def describe(
-        self,
-        lines: int,
-        frames: Mapping[int, str],
-        marks: Marks,
-        log: tuple[int, tuple[str, ...]],
-        fact: LogFact,
-    ) -> Manifest:
+    def describe(self, frames: Mapping[int, str], log: LogWriter, fact: LogFact) -> Manifest:
         """What should be there from now on; raises `OSError`.
 
         Weights are hashed where they are new or were written anew.
 
         Args:
-            lines: how many the log has.
             frames: digests by serial numbers.
-            marks: of the log.
-            log: its digests.
+            log: all of it is written.
             fact: what is known of the run at its end.
         """
         for name, path in _weights(self._folder).items():
@@ -291,14 +296,14 @@ class ManifestWriter:
                     self._files[name] = digest_file(path)
         checkpoints = _checkpoint_names(self._folder) | self._lost_checkpoints
         digests = Digests(
-            *log,
+            *log.digests(),
             {**self._digests.frames, **frames},
             {**self._digests.checkpoints, **_digest_checkpoints(self._folder)},
             fact.regime,
             fact.continued,
         )
         serials = self._lost_frames.union(frames)
-        return Manifest.of(lines, serials, checkpoints, self._files, marks, digests)
+        return Manifest.of(log.next_seq, serials, checkpoints, self._files, log.marks, digests)
 
 
 @dataclass(frozen=True)
@@ -472,12 +477,18 @@ def _check_tensors(path: InnerPath) -> str:
 
 def _unreadable(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
     """Notes and answers that readers pass over, because they are damaged or of another run."""
-    from dgn_engine.storage.runs.run_answers import check_answers
+    from dgn_engine.storage.runs.run_answers import UNSOUND, parse_answers
 
-    checks = {folder_layout.NOTES: check_notes, folder_layout.ANSWERS: check_answers}
-    for name, check in checks.items():
-        if (folder / name).is_file() and (trouble := check(folder)):
-            yield folder / name, Damage(name, trouble)
+    parsers = {folder_layout.NOTES: parse_notes, folder_layout.ANSWERS: parse_answers}
+    for name, parse in parsers.items():
+        try:
+            if (folder / name).is_file():
+                parse(folder)
+        except OSError as error:
+            yield folder / name, Damage(name, f"cannot be read ({error.strerror})")
+        except UNSOUND as error:
+            other = run_identity.OF_ANOTHER in error.args
+            yield folder / name, Damage(name, run_identity.OF_ANOTHER if other else "is damaged")
 
 
 def _find_strange(folder: InnerPath) -> Iterator[Damage]:
@@ -592,9 +603,9 @@ def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manife
     return found, left
 
 
-def changed_lines(folder: InnerPath, manifest: Manifest) -> Ranges:
+def changed_lines(folder: InnerPath, manifest: Manifest, missing: Ranges) -> Ranges:
     """Numbers of the entries of the log that stand in stretches which are others than its writer
-    left; raises `OSError`."""
+    left; none of a stretch in which entries are missing. Raises `OSError`."""
     known = manifest.digests
     if not known.stretch:
         return ()
@@ -602,10 +613,15 @@ def changed_lines(folder: InnerPath, manifest: Manifest) -> Ranges:
     if stretch != known.stretch:  # another length, which is named by itself
         return ()
     pairs = enumerate(zip(found, known.log, strict=False))
-    return tuple(
+    changed = (
         (n * stretch, min(manifest.lines, (n + 1) * stretch) - 1)
         for n, (here, left) in pairs
         if here != left
+    )
+    return tuple(
+        (first, last)
+        for first, last in changed
+        if not any(a <= last and first <= b for a, b in missing)
     )
 
 
@@ -615,7 +631,7 @@ def _digest_checkpoints(folder: InnerPath) -> dict[str, str]:
     for name in _checkpoint_names(folder):
         path = folder / folder_layout.CHECKPOINTS / name / folder_layout.MANIFEST
         with suppress(OSError, UserError):
-            found[name] = digest_file(path).sha256[:DIGITS]
+            found[name] = digest_file(path).sha256[:DIGEST]
     return found
 
 
@@ -623,10 +639,7 @@ def find_ranges(numbers: Iterable[int]) -> Ranges:
     """First and last of each stretch of ascending numbers without a gap."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
+        extend_ranges(ranges, number)
     return tuple(ranges)
 
 
@@ -665,22 +678,15 @@ def _verify_log(folder: InnerPath, manifest: Manifest, log: LogScan) -> Iterator
         yield Damage(name, f"is damaged in {'line' if one else 'lines'} {_ranges(damaged)}")
     if log.missing:
         yield Damage(name, f"lacks the entries {_ranges(log.missing)}")
-    if changed := [
-        (first, last)
-        for first, last in _changed_lines(folder, manifest)
-        if not any(a <= last and first <= b for a, b in log.missing) and last < log.end
-    ]:
+    changed: Ranges = ()
+    with suppress(OSError):  # it is named by itself
+        changed = changed_lines(folder, manifest, log.missing)
+    if changed := tuple(pair for pair in changed if pair[1] < log.end):
         yield Damage(name, f"is not what its writer left in the entries {_ranges(changed)}")
     if log.end < written or (manifest != NOTHING and log.end > manifest.lines):
         yield Damage(name, f"has {log.end:,} lines, {written:,} were written")
     if log.torn and not log.stray:
         yield Damage(name, "ends in a line that was not finished", harmless=True)
-
-
-def _changed_lines(folder: InnerPath, manifest: Manifest) -> Ranges:
-    with suppress(OSError):  # it is named by itself
-        return changed_lines(folder, manifest)
-    return ()
 
 
 def _without(ranges: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Ranges:
@@ -717,7 +723,7 @@ def _frames(folder: InnerPath) -> list[frame_files.StoredFrame]:
 def _weights(folder: InnerPath) -> dict[str, InnerPath]:
     """The files of weights that are there, by their paths within the folder."""
     kept = folder / folder_layout.KEPT
-    there = [] if kept.is_link() else kept.entries()
+    there = [] if kept.is_link() else [kept / name for name in kept.listing()]
     return {
         path.within: path
         for path in (folder / folder_layout.WEIGHTS, *there)

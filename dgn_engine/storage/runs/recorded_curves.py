@@ -22,7 +22,7 @@ def read_curves(folder: Path) -> RunCurves:
     """Raises `UserError` where there is no run, or it cannot be read."""
     reader = RunReader(folder)
     curves = ScalarCurves()
-    for event in reader.each_event():
+    for event in reader.log.each_event():
         curves.take(event)
     reading, started = _last_spectrum(reader), reader.started
     at_first = 0 if started is None else started.began_with or len(started.probe_set.indices)

@@ -57,6 +57,29 @@ class WriteMarker:
 _Job = _NoteBatch | _Checkpoint | Frame | WriteMarker
 
 
+class _WaitingJobs:
+    """What waits in memory until it can be written; `lost`: lines for which there was no room."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[_Note | _Checkpoint | Frame] = deque()
+        self.lost = 0
+
+    def add(self, job: _Note | _Checkpoint | Frame) -> None:
+        """Keep a job; of checkpoints the newest."""
+        if isinstance(job, _Checkpoint):
+            self.jobs = deque(other for other in self.jobs if not isinstance(other, _Checkpoint))
+        elif len(self.jobs) >= HELD_LINES:
+            lines = (index for index, other in enumerate(self.jobs) if _may_be_lost(other))
+            del self.jobs[next(lines)]
+            self.lost += 1
+        self.jobs.append(job)
+
+
+def _may_be_lost(job: _Note | _Checkpoint | Frame) -> bool:
+    """Return whether it is a line, and not the one that recording paused."""
+    return isinstance(job, _Note) and job.name != RecordingPaused.__name__
+
+
 class Recorder:
     """Takes jobs at any time, never waits for the disk; its events tell of trouble."""
 
@@ -73,8 +96,7 @@ class Recorder:
         self._saving = threading.Event()  # a checkpoint waits or is being written
         # Of the writing thread alone:
         self._step = 0
-        self._waiting: deque[_Note | _Checkpoint | Frame] = deque()
-        self._lost = 0
+        self._waiting = _WaitingJobs()
         self._tried = 0.0
         self.busy = 0.0  # processor seconds that its thread has taken
         self.paused = ""  # why; empty: it is not
@@ -175,10 +197,10 @@ class Recorder:
         if isinstance(job, Frame):
             self._room.release()
             if not self.paused and not self._attempt(job):
-                self._hold(job)  # so that recording goes on when there is room for a frame
+                self._waiting.add(job)  # so that recording goes on when there is room for a frame
         elif isinstance(job, WriteMarker):
             if not self.paused and self._attempt(job):
-                job.lines = self.folder.lines
+                job.lines = self.folder.log.lines
             job.done.set()
         else:
             parts = job.notes if isinstance(job, _NoteBatch) else (job,)
@@ -187,7 +209,7 @@ class Recorder:
             waits = bool(self.paused)
             written = not waits and self._attempt(job)
             for part in () if written else parts:
-                self._hold(part)
+                self._waiting.add(part)
             if waits and time.monotonic() - self._tried >= self._retry:
                 self._try_again()
 
@@ -217,7 +239,7 @@ class Recorder:
 
     def _tell(self) -> None:
         """Say, and write down, what was mended in the folder."""
-        for remark in self.folder.take_remarks():
+        for remark in self.folder.folder.take_remarks():
             event = RecordingMended(remark, self._step, str(self.folder.path))
             self._events.append(event)
             self.folder.note(log_word(event), to_plain(event))
@@ -229,36 +251,27 @@ class Recorder:
         self.paused = self._why_paused(error)
         event = RecordingPaused(self.paused, self._step)
         self._events.append(event)
-        self._waiting.append(_Note(log_word(event), to_plain(event)))
+        self._waiting.jobs.append(_Note(log_word(event), to_plain(event)))
 
     def _why_paused(self, error: OSError) -> str:
-        return f"Recording to {self.folder.path} is paused: {self.folder.why(error)}."
-
-    def _hold(self, job: _Note | _Checkpoint | Frame) -> None:
-        """Keep a job in memory until it can be written; of checkpoints the newest."""
-        if isinstance(job, _Checkpoint):
-            self._waiting = deque(one for one in self._waiting if not isinstance(one, _Checkpoint))
-        elif len(self._waiting) >= HELD_LINES:
-            del self._waiting[_oldest_line(self._waiting)]
-            self._lost += 1
-        self._waiting.append(job)
+        return f"Recording to {self.folder.path} is paused: {self.folder.folder.why(error)}."
 
     def _try_again(self, last: bool = False) -> None:
         self._tried = time.monotonic()
         try:
             self.folder.recover(last)
-            while self._waiting:
-                self._write(self._waiting[0])
-                self._waiting.popleft()
+            while self._waiting.jobs:
+                self._write(self._waiting.jobs[0])
+                self._waiting.jobs.popleft()
             self.folder.sync()  # before the note: one more failure here must not write it twice
-            event = RecordingResumed(self._step, self._lost)
+            event = RecordingResumed(self._step, self._waiting.lost)
             self.folder.note(log_word(event), to_plain(event))
             self._tell()
         except OSError as error:
             self.paused = self._why_paused(error)  # it may be another reason by now
             return
         self.paused = ""
-        self._lost = 0
+        self._waiting.lost = 0
         self._events.append(event)
 
 
@@ -267,12 +280,3 @@ def _step_of(job: _Note | _Checkpoint, before: int) -> int:
         return job.snapshot.step
     step = job.fields.get("step", before)
     return step if isinstance(step, int) else before
-
-
-def _oldest_line(waiting: deque[_Note | _Checkpoint | Frame]) -> int:
-    """The first that may be lost: not the note that recording paused, not the checkpoint."""
-    return next(
-        place
-        for place, one in enumerate(waiting)
-        if isinstance(one, _Note) and one.name != RecordingPaused.__name__
-    )

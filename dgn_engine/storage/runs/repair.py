@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -26,15 +27,14 @@ from dgn_engine.storage.runs.log import (
     CONTINUED,
     SWAPPED,
     LogContents,
+    LogDigests,
     LogLine,
     LogScan,
     Ranges,
     digest_log,
     encode_line,
-    read_log,
 )
-from dgn_engine.storage.runs.log_digests import LogDigests
-from dgn_engine.storage.runs.log_gaps import GapReading, facts_in, read_gaps
+from dgn_engine.storage.runs.log_gaps import GapReading, read_gaps
 from dgn_engine.storage.runs.manifest import (
     KEY,
     NOTHING,
@@ -46,9 +46,10 @@ from dgn_engine.storage.runs.manifest import (
     find_wrong_kinds,
     is_foreign_info,
     is_foreign_log,
+    known_facts,
+    known_manifest,
     marks_of_log,
     put_manifest,
-    read_manifest,
     verify,
 )
 from dgn_engine.text.byte_counts import bytes_in_words
@@ -241,8 +242,8 @@ def _repair_log(folder: InnerPath) -> list[str]:
     why = "was missing"
     try:
         if not is_foreign_log(folder, known or NOTHING, marks):
-            log = read_log(path).lacking(written)
-            changed = changed_lines(folder, known) if known is not None else ()
+            log = LogContents(path, written=written)
+            changed = changed_lines(folder, known or NOTHING, log.missing)
             end = None if known is None or known == NOTHING else known.lines
             return _mend_log(folder, log, end, changed)
         why = "was put aside: it is of another run"
@@ -264,11 +265,6 @@ def _mend_log(
     path, missing = folder / folder_layout.LOG, log.missing
     end = log.end if known_end is None else known_end
     added = sum(line.seq >= end for line in log.lines)
-    changed = tuple(
-        (first, last)
-        for first, last in changed
-        if not any(a <= last and first <= b for a, b in missing)
-    )
     if not (log.damaged or log.missing or log.torn or added or changed):
         return []
     _link_aside(folder, path)
@@ -335,9 +331,7 @@ def _what_is_known(gaps: GapReading) -> list[str]:
 
 def _read_gaps(folder: InnerPath, lines: Sequence[LogLine], written: int) -> GapReading:
     known, info = _known(folder), run_info.read(folder)
-    facts = facts_in(folder)
-    if known is not None and known.fact is not None:
-        facts.append(known.fact)
+    facts = known_facts(folder, known)
     return read_gaps(lines, written, run_info.first_regime(info), facts, _tag(folder))
 
 
@@ -361,7 +355,7 @@ def _reduce_manifest(folder: InnerPath) -> list[str]:
     gone, left = compare(folder, known)
     for name in known.files.keys() - left.files.keys():
         folder_layout.set_aside(folder, folder / name)
-    log = read_log(folder / folder_layout.LOG)
+    log = LogContents(folder / folder_layout.LOG)
     left = replace(left, lines=max(left.lines, log.end))
     if left.digests.stretch:
         stretch, digests = digest_log(folder / folder_layout.LOG).digests()
@@ -377,10 +371,7 @@ def _tag(folder: InnerPath) -> str:
 
 
 def _known(folder: InnerPath) -> Manifest | None:
-    try:
-        return read_manifest(run_info.read(folder))
-    except ValueError:
-        return None
+    return known_manifest(run_info.read(folder))
 
 
 def _link_aside(folder: InnerPath, path: InnerPath) -> None:
@@ -390,7 +381,8 @@ def _link_aside(folder: InnerPath, path: InnerPath) -> None:
         return
     target = folder_layout.unused_place(folder, path)
     try:
-        target.link_from(path)
+        with path.at() as (name, here), target.at() as (new, above):
+            os.link(name, new, src_dir_fd=here, dst_dir_fd=above, follow_symlinks=False)
     except OSError:  # a file system that has no links
         folder_layout.set_aside(folder, path)
         return

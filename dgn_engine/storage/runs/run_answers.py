@@ -30,7 +30,7 @@ _STEP = 1 << 53
 _DIGITS = 16  # of a step
 _DIGEST = "sha256"  # in the file: of all else in it
 _KEYS = {run_identity.RUN, "examples", "best", "last"}
-_UNSOUND = (ValueError, KeyError, TypeError, AttributeError)
+UNSOUND = (ValueError, KeyError, TypeError, AttributeError)
 
 Mask = NDArray[np.bool_]  # (N,): True where a test example was answered right
 
@@ -81,23 +81,13 @@ def write_answers(folder: FilePath, answers: RunAnswers) -> None:
 def read_answers(folder: FilePath) -> RunAnswers:
     """Those of a run; none where there are none, they cannot be read, or are of another run."""
     try:
-        return _read(folder)
-    except (OSError, *_UNSOUND):
+        return parse_answers(folder)
+    except (OSError, *UNSOUND):
         return NONE
 
 
-def check_answers(folder: FilePath) -> str:
-    """What is wrong with the file, as the end of a sentence; '' where its answers count."""
-    try:
-        _read(folder)
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    except _UNSOUND as error:
-        return str(error) if run_identity.OF_ANOTHER in error.args else "is damaged"
-    return ""
-
-
-def _read(folder: FilePath) -> RunAnswers:
+def parse_answers(folder: FilePath) -> RunAnswers:
+    """As `read_answers`; raises `OSError` or one of `UNSOUND`."""
     path = inside(folder) / folder_layout.ANSWERS
     tree = parse_json(read_regular(path, _MOST))
     if tree.keys() - {_DIGEST} - _KEYS or tree.get(_DIGEST, _digest_of(tree)) != _digest_of(tree):

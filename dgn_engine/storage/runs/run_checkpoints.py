@@ -13,7 +13,7 @@ from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
 from dgn_engine.storage.runs import folder_layout, run_identity
-from dgn_engine.storage.runs.run_ranges import WORD, is_count
+from dgn_engine.storage.runs.run_ranges import is_count, is_word
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -145,6 +145,14 @@ def read_state(path: InnerPath) -> dict[str, Any]:
     return state
 
 
+def read_regime(checkpoint: StoredCheckpoint) -> str:
+    """The regime of a checkpoint; '' where it cannot be read."""
+    try:
+        return str(read_state(checkpoint.path).get("regime", ""))
+    except (OSError, ValueError):
+        return ""
+
+
 def choose_superfluous(checkpoints: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
     """Those of a `scan` that need not stay; damaged ones stay for `repair`."""
     sound = [one for one in checkpoints if one.sound]
@@ -157,7 +165,7 @@ def choose_superfluous(checkpoints: list[StoredCheckpoint]) -> list[StoredCheckp
 
 def remove(checkpoint: StoredCheckpoint) -> None:
     """Rename the folder first, so that half a checkpoint is never read, after a crash neither."""
-    hidden = checkpoint.path.with_name(f".{checkpoint.path.name}.gone.part")
+    hidden = checkpoint.path.parent / f".{checkpoint.path.name}.gone.part"
     checkpoint.path.replace(hidden)
     hidden.parent.sync()
     hidden.remove_tree(ignore_errors=True)
@@ -208,7 +216,7 @@ def _of_state(path: InnerPath, state: Mapping[str, Any]) -> StoredCheckpoint:
     counts = {name: state[name] for name in ("step", "order", "lines", "frames")}
     kept, finished = state["kept"], state["finished"]
     line = state.get("line", "")
-    known = all(isinstance(word, str) and len(word) <= WORD for word in (kept, line))
+    known = is_word(kept) and is_word(line)
     known = known and isinstance(finished, bool)
     if not known or not all(map(is_count, counts.values())):
         raise ValueError("a mark")

@@ -20,7 +20,7 @@ from dgn_engine.storage.inner_path import FilePath, inside
 from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.run_ranges import THREADS, WORD, check_started, is_count
+from dgn_engine.storage.runs.run_ranges import THREADS, check_started, is_count, is_word
 
 FORMAT = "dgn-viewer run 1"
 _CHECK = "sha256"
@@ -141,39 +141,35 @@ def read(folder: FilePath) -> dict[str, Any]:
     return info
 
 
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= WORD
-
-
 def _is_threads(value: Any) -> bool:
     return is_count(value, THREADS) and value > 0
 
 
 def _are_words(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_word, value))
+    return isinstance(value, list) and all(map(is_word, value))
 
 
 def _are_versions(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_word, value.values()))
+    return isinstance(value, dict) and all(map(is_word, value.values()))
 
 
 def _are_frames(value: Any) -> bool:
     match value:
         case {"probes": [*probes], "every": every}:
-            return all(map(_is_word, probes)) and is_count(every)
+            return all(map(is_word, probes)) and is_count(every)
     return False
 
 
 # What each part must be that is used as it stands; `config`, `started` and the inventory check
 # themselves.
 _KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "id": _is_word,
+    "id": is_word,
     "former_ids": _are_words,
-    "created": _is_word,
+    "created": is_word,
     "versions": _are_versions,
-    "device": _is_word,
-    "processor": _is_word,
-    "data_fingerprint": _is_word,
+    "device": is_word,
+    "processor": is_word,
+    "data_fingerprint": is_word,
     "threads": _is_threads,
     _FRAMES: _are_frames,
     "branch": lambda value: isinstance(value, dict),

@@ -32,23 +32,13 @@ class RunNotes:
 def read_notes(folder: Path) -> RunNotes:
     """Those of a run; none where there are none, or they cannot be read."""
     try:
-        return _read(folder)
+        return parse_notes(folder)
     except (OSError, ValueError, AttributeError):
         return RunNotes()
 
 
-def check_notes(folder: FilePath) -> str:
-    """What is wrong with the file, as the end of a sentence; '' where it can be read."""
-    try:
-        _read(folder)
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    except (ValueError, AttributeError):
-        return "is damaged"
-    return ""
-
-
-def _read(folder: FilePath) -> RunNotes:
+def parse_notes(folder: FilePath) -> RunNotes:
+    """As `read_notes`; raises `OSError`, `ValueError` or `AttributeError`."""
     tree = parse_json(read_regular(inside(folder) / folder_layout.NOTES, LARGEST))
     name, notes = tree.get("name", ""), tree.get("notes", "")
     if not isinstance(name, str) or not isinstance(notes, str):

@@ -16,7 +16,7 @@ from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout, run_info
 from dgn_engine.storage.runs.log import CONTINUED, LogLine, LogScan
-from dgn_engine.storage.runs.manifest import NOTHING, Manifest, read_manifest
+from dgn_engine.storage.runs.manifest import NOTHING, Manifest, known_manifest
 from dgn_engine.storage.runs.run_ranges import is_count
 
 _MOST = 1 << 53  # what claims more is damaged
@@ -57,8 +57,8 @@ def count_all(folder: FilePath) -> tuple[int, int, int]:
     """How many lines, frames and checkpoints a run has had; raises `OSError`."""
     root = inside(folder)
     try:
-        known = read_manifest(run_info.read(root)) or NOTHING
-    except (UserError, ValueError):
+        known = known_manifest(run_info.read(root)) or NOTHING
+    except UserError:
         known = NOTHING
     log = LogScan(root / folder_layout.LOG, {CONTINUED: None})
     try:
@@ -72,15 +72,15 @@ def count_all(folder: FilePath) -> tuple[int, int, int]:
 def _numbers(tables: Iterable[Mapping[str, Any]], name: str) -> Iterator[int]:
     for table in tables:
         number = table.get(name)
-        if isinstance(number, int) and is_count(number, _MOST - 1):
+        if is_count(number, _MOST - 1):
             yield number
 
 
 def _states(checkpoints: InnerPath) -> Iterator[Mapping[str, Any]]:
     """Of all checkpoints, sound or not, as far as they can be read."""
-    for path in checkpoints.entries():
+    for name in checkpoints.listing():
         try:
-            state = parse_json(read_regular(path / folder_layout.STATE))
+            state = parse_json(read_regular(checkpoints / name / folder_layout.STATE))
         except (OSError, ValueError):
             continue
         if isinstance(state, dict):
@@ -89,8 +89,8 @@ def _states(checkpoints: InnerPath) -> Iterator[Mapping[str, Any]]:
 
 def _serials(frames: InnerPath) -> Iterator[int]:
     ending = ".safetensors"
-    for path in frames.entries():
+    for name in frames.listing():
         # Another one of the same name was put aside before: '….safetensors.1'.
-        key = folder_layout.frame_key(path.name.partition(ending)[0] + ending)
+        key = folder_layout.frame_key(name.partition(ending)[0] + ending)
         if key is not None:
             yield key[1]

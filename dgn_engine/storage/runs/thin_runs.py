@@ -13,7 +13,6 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints
-from dgn_engine.storage.runs.folder_room import bytes_of
 from dgn_engine.storage.runs.index import read_index
 from dgn_engine.storage.runs.index_entry import IndexEntry
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -90,7 +89,7 @@ def thin(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None
     """Thin out these runs; returns the bytes that this freed. `report`: a sentence about each."""
     freed = 0
     for path in folders:
-        before = bytes_of(path)
+        before = folder_layout.bytes_of(path)
         try:
             _thin(path)
         except UserError as refusal:
@@ -99,7 +98,7 @@ def thin(folders: Sequence[Path], report: Callable[[str], None] = lambda _: None
         except OSError as error:
             report(f"{path} cannot be thinned out: {error.strerror}.")
             continue
-        spared = max(0, before - bytes_of(path))
+        spared = max(0, before - folder_layout.bytes_of(path))
         freed += spared
         report(f"{path.name}: {binary_size_in_words(spared)} freed.")
     return freed
@@ -135,5 +134,5 @@ def _spare(folder: Path) -> int:
     places = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS, thorough=False)
     before = [one for one in places[: -run_checkpoints.NEWEST] if one.kept.startswith("before")]
     if len(before) > 2:
-        taken += sum(bytes_of(one.path) for one in before)
+        taken += sum(folder_layout.bytes_of(one.path) for one in before)
     return int(taken * (1 - SHARE))

@@ -104,7 +104,7 @@ def read_run(
     started = reader.started
     if started is None:
         raise UserError(f"{folder.name} was ended before it began: there is nothing to show.")
-    happened = reader.each_event()
+    happened = reader.log.each_event()
     if at is not None:
         happened = (event for event in happened if getattr(event, "step", 0) <= at)
     events = drawn_history(happened)  # first: then the log as a whole is known, too
@@ -124,5 +124,5 @@ def read_run(
         status=reader.status if session is None else session.status,
         step=step,
         session=session,
-        lines=reader.lines_read,
+        lines=reader.log.lines_read,
     )

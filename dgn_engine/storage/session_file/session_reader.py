@@ -29,7 +29,7 @@ from dgn_engine.storage.checkpoints.wire import read_head
 from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
 from dgn_engine.storage.runs import folder_layout, run_identity, run_info
-from dgn_engine.storage.runs.manifest import put_manifest, read_manifest
+from dgn_engine.storage.runs.manifest import known_manifest, put_manifest
 from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.serial_numbers import count_all
@@ -138,15 +138,6 @@ def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
         count -= len(piece)
 
 
-def _without_nonsense(info: dict[str, Any]) -> dict[str, Any]:
-    """A `run.json` without a manifest that makes no sense."""
-    try:
-        read_manifest(info)
-    except ValueError:
-        return put_manifest(info, None)
-    return info
-
-
 def _opened(name: str, folder: Path) -> UnpackedSession:
     run = folder / archive_format.FOLDER
     try:
@@ -171,7 +162,9 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         why = f"makes no sense ({parts.partition(')')[0]})" if nonsense else "is not sound"
         raise UserError(f"{name} holds a run whose {folder_layout.RUN} {why}.") from None
     try:
-        run_info.write(run, escape_words(_without_nonsense(info)))
+        if known_manifest(info) is None:  # there is none, or one that makes no sense
+            info = put_manifest(info, None)
+        run_info.write(run, escape_words(info))
         (run / folder_layout.LOG).touch()
         reader = RunReader(run)
         check_run(reader)

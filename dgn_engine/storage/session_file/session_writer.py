@@ -28,7 +28,7 @@ from dgn_engine.storage.runs import (
     run_info,
 )
 from dgn_engine.storage.runs.log import decode_line
-from dgn_engine.storage.runs.manifest import Manifest, put_manifest, read_manifest
+from dgn_engine.storage.runs.manifest import Manifest, known_manifest, put_manifest
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.text.printable import printable
@@ -58,7 +58,7 @@ def export_run(folder: Path, out: Path) -> str:
     reader = RunReader(folder)
     if out.suffix == archive_format.ENDING:
         count = save_session(folder, out)
-        lost = f"; {reader.lost_in_words}" if reader.lost_in_words else ""
+        lost = f"; {reader.log.lost_in_words}" if reader.log.lost_in_words else ""
         return f"{out}: {count:,} files{lost}."
     if out.suffix != ".csv":
         raise UserError(f"{out.name} must end in .dgn (the whole run) or .csv (its scores).")
@@ -67,7 +67,7 @@ def export_run(folder: Path, out: Path) -> str:
         write_file(out, content.encode())
     except OSError as error:
         raise UserError(f"Cannot write {out}: {error.strerror}.") from None
-    lost = f"; {reader.lost_in_words}" if reader.lost_in_words else ""
+    lost = f"; {reader.log.lost_in_words}" if reader.log.lost_in_words else ""
     return f"{out}: {content.count(chr(10)) - 1:,} scores{lost}."
 
 
@@ -144,10 +144,7 @@ def _members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, 
 
 def _info(reader: RunReader, point: SavePoint | None) -> dict[str, Any]:
     """With a manifest of what goes into the file."""
-    try:
-        known = read_manifest(reader.info) if point is None else None
-    except ValueError:
-        known = None
+    known = known_manifest(reader.info) if point is None else None
     if known is None:
         return put_manifest(reader.info, None)
     here = {one.path.name for one in reader.checkpoints}.intersection(known.checkpoints)
@@ -172,7 +169,7 @@ def _chosen_frames(reader: RunReader, point: SavePoint | None) -> list[frame_fil
     if point is None:
         return list(reader.frames)
     before = [frame for frame in reader.frames if frame.step <= point.step]
-    changes = [line.fields.get("step", 0) for line in reader.lines if line.name in _CHANGES]
+    changes = [line.fields.get("step", 0) for line in reader.log.lines if line.name in _CHANGES]
     dropped = frame_files.choose_dropped(before, changes, FRAMES)
     return [frame for frame in before if frame not in dropped]
 

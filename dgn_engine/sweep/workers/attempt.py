@@ -188,9 +188,9 @@ def _train(
     headless = HeadlessRun(watcher, interrupted)
     folder = RunFolder(path) if begun else RunFolder.create(path, unit.resolved(root))
     try:
-        outcome = headless.go_on(folder) if begun else headless.train(folder.config, folder)
+        outcome = headless.go_on(folder) if begun else headless.train(folder.info.config, folder)
     except (UserError, NotBegunError):
-        if not folder.begun:
+        if not folder.info.begun:
             folder.discard()  # it never began
         raise
     finally:

@@ -19,7 +19,7 @@ from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Diverged, Finished, Measured
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs.folder_layout import RUN
+from dgn_engine.storage.runs.folder_layout import RUN, WEIGHTS
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader, Status
@@ -111,7 +111,7 @@ class StackMember:
         self._keeper: WeightKeeper | None = None
         self._answers: AnswerKeeper | None = None
         examples = sources.examples(job.config.data)
-        if folder.begun:
+        if folder.info.begun:
             self.run, continued = continue_run(
                 folder, 1, self._emit, lambda *_: None, live=False, examples=examples
             )
@@ -123,7 +123,7 @@ class StackMember:
             )
             started = self.run.started(paused=False)
             with self._writing():
-                folder.begin(started, self.run.fingerprint, torch.get_num_threads(), stack)
+                folder.info.begin(started, self.run.fingerprint, torch.get_num_threads(), stack)
             self._emit(started)
         self.run.trainer.data = sources.shared(job.config.data, self.run.trainer.data)
         self._keep()
@@ -177,7 +177,7 @@ class StackMember:
     def end(self) -> JobResult:
         """Finish the folder of a run that is over, or was interrupted, and close it."""
         if self.over:
-            self.run.save(self._folder.weights)
+            self.run.save(self._folder.root / WEIGHTS)
         status: Status = "finished" if self.run.finished else "stopped"
         if self.run.diverged:  # be it at its last step
             status = "diverged"
@@ -253,6 +253,6 @@ def _outcome_in(reader: RunReader) -> Outcome:
     outcome = Outcome()
     if reader.started is not None:
         outcome = after(outcome, reader.started)
-    for event in reader.each_event():
+    for event in reader.log.each_event():
         outcome = after(outcome, event)
     return outcome

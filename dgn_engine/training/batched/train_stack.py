@@ -199,7 +199,7 @@ class StackTraining:
 
 def _release(folder: RunFolder) -> None:
     """Close a folder that was only read; delete one without a run."""
-    folder.close() if folder.begun else folder.discard()
+    folder.close() if folder.info.begun else folder.discard()
 
 
 def _steps(member: StackMember) -> tuple[int, int]:
@@ -221,7 +221,7 @@ def _folder(job: Job) -> RunFolder:
     if not (job.folder / RUN).exists():
         return RunFolder.create(job.folder, job.config)
     folder = RunFolder(job.folder)
-    if not folder.config.same_run(job.config):
+    if not folder.info.config.same_run(job.config):
         folder.close()
         raise UserError(f"{job.folder} holds a run with another configuration; choose another one.")
     return folder

@@ -121,7 +121,7 @@ def test_train_takes_all_of_its_defaults(run: Path) -> None:
     assert (reader.status, reader.outcome) == ("finished", "finished")
     assert reader.config.training == usual.training
     assert reader.config.net == usual.net
-    assert reader.summary.step == usual.training.epochs * 45
+    assert reader.log.summary.step == usual.training.epochs * 45
     scores = [one.test_accuracy for one in reader.measured if one.test_accuracy is not None]
     assert max(scores) > 0.9
     assert verify(run) == []

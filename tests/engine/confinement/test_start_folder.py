@@ -120,7 +120,6 @@ from dgn_engine.confinement.spawn_context import SPAWN, start_resource_tracker
 from dgn_engine.confinement.trial import confinement_here
 from dgn_engine.session.live_branch import BranchChild
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.runs.index_shares import _Child
 from dgn_engine.training.reading_process.reading_messages import ProcessReady
 from dgn_engine.training.reading_process.reading_worker import ReadingProcess
 import json, subprocess, time
@@ -129,8 +128,6 @@ from safetensors.numpy import save_file
 LIBRARY
 before = dict(os.environ), list(sys.path)
 safe = Path(sys.argv[0]).parent
-with _Child(safe, [["run", ""]]) as share:
-    shared = share._process.wait()
 branch = BranchChild(["--version"])
 while branch.code is None:
     time.sleep(0.01)
@@ -148,7 +145,6 @@ told = subprocess.run(
     env=python_environment(), stdout=subprocess.PIPE, text=True,
 ).stdout.split()
 print(json.dumps({
-    "share": shared,
     "branch": branch.code,
     "reading": [type(one).__name__ for one in answers],
     "confined": len(confinement_here()["layers"]) > 1,
@@ -170,7 +166,6 @@ def test_children_of_the_library_run_nothing_of_the_folder_and_leave_the_process
     assert all(Path(one).is_absolute() for one in path)
     assert str(traps.folder) not in path
     assert found == {
-        "share": 0,
         "branch": 0,
         "reading": ["ProcessReady"],
         "confined": True,

@@ -91,7 +91,7 @@ def reason(desk: Desk) -> str:
 def shown(desk: Desk, folder: Path) -> None:
     """Show a recorded run, once it is read."""
     desk.do(ShowRun(str(folder)))
-    for thread in desk.engine._library._threads:
+    for thread in desk.engine._library._threads.threads:
         thread.join(60)
     desk.turn(1)
 

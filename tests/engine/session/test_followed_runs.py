@@ -18,7 +18,7 @@ from dgn_engine.protocol.watching import ProbeRequest, ProbeSet, Watch
 from dgn_engine.session.engine import Engine
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import log_word
-from dgn_engine.storage.runs.log_tail import LogTail
+from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.run_folder import RunFolder
 
 
@@ -42,9 +42,18 @@ def written(tmp_path: Path) -> Iterator[RunFolder]:
     probe = ProbeSet((0, 1), (0, 1), ("a", "b"), "")
     sizes = (0, 0, 0, 0, 2, 0, 0)  # parameters, examples, classes, steps of an epoch and in all
     started = RunStarted(
-        1, folder.config, "ReLU", "cpu", layers, (0,), *sizes, probe, False, watched="Net of a.py"
+        1,
+        folder.info.config,
+        "ReLU",
+        "cpu",
+        layers,
+        (0,),
+        *sizes,
+        probe,
+        False,
+        watched="Net of a.py",
     )
-    folder.begin(started, "", 1)
+    folder.info.begin(started, "", 1)
     yield folder
     folder.close()
 

@@ -44,7 +44,7 @@ class Library:
         self.library = RunLibrary(self.events.append, str(root))
 
     def wait(self) -> None:
-        for thread in self.library._threads:
+        for thread in self.library._threads.threads:
             thread.join(60)
             assert not thread.is_alive()
 
@@ -131,8 +131,8 @@ def test_a_fault_of_a_thread_is_told_with_its_words(
 
     monkeypatch.setattr(run_library, "_read", fault)
     made.library.read(ShowRun("/runs/b"), recording())
-    assert {thread.name for thread in made.library._threads} == {"dgn-library"}
-    assert all(thread.daemon for thread in made.library._threads)
+    assert {thread.name for thread in made.library._threads.threads} == {"dgn-library"}
+    assert all(thread.daemon for thread in made.library._threads.threads)
     made.wait()
     failed = made.events.pop()
     assert isinstance(failed, Failed)

@@ -152,9 +152,9 @@ def test_until_its_first_step_a_branch_has_the_log_of_its_parent(
     changes = BranchChanges(regime="FR-II", seed=2)
     folder, _ = begin_branch(parent, AT, changes, tmp_path / "b", silent, silent, steps=4)
     folder.close()
-    before = [e for e in RunReader(parent).each_event() if isinstance(e, Measured)]
+    before = [e for e in RunReader(parent).log.each_event() if isinstance(e, Measured)]
     reader = RunReader(tmp_path / "b")
-    events = list(reader.each_event())
+    events = list(reader.log.each_event())
     began = next(e for e in events if isinstance(e, BranchBegan))
     assert began == BranchBegan(AT, "parent", changes)
     assert "regime FR-II, seed 2" in began.sentence

@@ -157,9 +157,9 @@ def test_a_branch_between_two_checkpoints_has_the_log_of_its_parent_until_there(
     folder, run = begin_branch(parent, 12, BranchChanges(), tmp_path / "b", silent, silent, 0)
     folder.close()
     assert same(run, twin_at(12, DENSE))
-    events = list(RunReader(tmp_path / "b").each_event())
+    events = list(RunReader(tmp_path / "b").log.each_event())
     place = next(at for at, one in enumerate(events) if isinstance(one, BranchBegan))
-    before = [one for one in RunReader(parent).each_event() if getattr(one, "step", 0) <= 12]
+    before = [one for one in RunReader(parent).log.each_event() if getattr(one, "step", 0) <= 12]
     assert events[:place] == before
     assert [one.step for one in before if isinstance(one, Measured)] == [5, 10]
     assert verify(tmp_path / "b") == []

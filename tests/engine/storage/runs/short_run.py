@@ -76,7 +76,7 @@ def record(disk: RecordedDisk, until: Callable[[RunFolder], bool] = lambda _: Fa
     disk.promise(promised(folder, 0))
     folder = first_part(disk, folder)
     folder.close()
-    disk.promise(promised(folder, folder.lines))
+    disk.promise(promised(folder, folder.log.lines))
     folder = RunFolder(path, frames_cap=CAP)
     folder.go_on({"step": 6})
     disk.promise(promised(folder, 7))
@@ -85,9 +85,9 @@ def record(disk: RecordedDisk, until: Callable[[RunFolder], bool] = lambda _: Fa
         folder.add_frame(frame(step))
         disk.promise(promised(folder, 7))
     folder.checkpoint(snapshot(9), "final")
-    disk.promise(promised(folder, folder.lines))
+    disk.promise(promised(folder, folder.log.lines))
     folder.close()
-    disk.promise(promised(folder, folder.lines))
+    disk.promise(promised(folder, folder.log.lines))
     return path
 
 
@@ -97,22 +97,22 @@ def first_part(disk: RecordedDisk, folder: RunFolder) -> RunFolder:
     folder.add_frame(frame(2))
     disk.promise(promised(folder, 0))
     folder.checkpoint(snapshot(2), "before FL")
-    disk.promise(promised(folder, folder.lines))
+    disk.promise(promised(folder, folder.log.lines))
     for step in (3, 4):
         score(folder, step)
         folder.checkpoint(snapshot(step), "")
-        disk.promise(promised(folder, folder.lines))
+        disk.promise(promised(folder, folder.log.lines))
     score(folder, 5)
     folder.add_frame(frame(5))
     folder.sync()
-    disk.promise(promised(folder, folder.lines))
+    disk.promise(promised(folder, folder.log.lines))
     score(folder, 6)
     folder.checkpoint(snapshot(6), "")
-    disk.promise(promised(folder, folder.lines))
+    disk.promise(promised(folder, folder.log.lines))
     score(folder, 7)
     folder.add_frame(frame(7))
     folder.sync()
-    disk.promise(promised(folder, folder.lines))
+    disk.promise(promised(folder, folder.log.lines))
     return folder
 
 
@@ -127,7 +127,7 @@ def assert_kept(path: Path, promise: Promise, ordered: bool) -> None:
     """Everything that was promised is there and sound, and each checkpoint has its lines."""
     assert list(harm(path, ordered)) == []
     reader = RunReader(path)
-    seqs = {line.seq for line in reader.log.lines}
+    seqs = {line.seq for line in reader.log.contents.lines}
     assert seqs.issuperset(range(promise.lines))
     assert {one.order for one in reader.checkpoints} >= promise.checkpoints
     assert {one.serial for one in reader.frames} >= promise.frames

@@ -109,7 +109,7 @@ def test_a_file_that_is_deleted_in_mid_run_is_made_anew_and_said(
     assert lock.holder(tmp_path / "run" / folder_layout.LOCK) is not None
     assert run.close()
     assert_whole(tmp_path / "run", 3)
-    assert "RecordingMended" in [line.name for line in RunReader(tmp_path / "run").lines]
+    assert "RecordingMended" in [line.name for line in RunReader(tmp_path / "run").log.lines]
 
 
 @pytest.mark.parametrize("thing", ["file", "folder", "link"])
@@ -148,8 +148,8 @@ def test_a_log_that_is_cut_goes_on_and_the_gap_is_named(run: Recorded, tmp_path:
     assert run.close()
     reader = RunReader(tmp_path / "run")
     assert [one.step for one in reader.measured] == [1, 3]
-    assert reader.log.missing == ((1, 1),)
-    assert reader.log.damaged == ()
+    assert reader.log.contents.missing == ((1, 1),)
+    assert reader.log.contents.damaged == ()
 
 
 def test_a_lock_that_another_took_is_not_taken_back(run: Recorded, tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_folder_that_is_gone_is_not_made_again_for_its_weights(
             save_file(root / folder_layout.KEPT / "best.safetensors", b"")
     before = stranger(tmp_path / "run")
     with pytest.raises(UserError, match="No such file or directory"):
-        save_file(run.recorder.folder.weights, b"")
+        save_file(run.recorder.folder.root / folder_layout.WEIGHTS, b"")
     assert contents(tmp_path / "run") == before
     run.close()
 

@@ -16,7 +16,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_identity, run_info
-from dgn_engine.storage.runs.log_digests import DIGITS, MOST, STRETCH, LogDigests
+from dgn_engine.storage.runs.log import DIGEST, MOST_DIGESTS, STRETCH, LogDigests
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
@@ -146,14 +146,14 @@ def test_an_import_of_an_import_keeps_every_count(parent: Path, tmp_path: Path) 
 
 def test_digests_do_not_make_a_description_large() -> None:
     digests = LogDigests()
-    for number in range(STRETCH * (MOST + 1)):
+    for number in range(STRETCH * (MOST_DIGESTS + 1)):
         digests.take(number, b"x")
     stretch, found = digests.digests()
     assert stretch == 2 * STRETCH
-    assert len(found) == MOST // 2 + 1
-    assert {len(one) for one in found} == {DIGITS}
+    assert len(found) == MOST_DIGESTS // 2 + 1
+    assert {len(one) for one in found} == {DIGEST}
     other = LogDigests()
-    for number in range(STRETCH * (MOST + 1)):
+    for number in range(STRETCH * (MOST_DIGESTS + 1)):
         other.take(number, b"y" if number == STRETCH else b"x")
     differ = [n for n, (a, b) in enumerate(zip(found, other.digests()[1], strict=True)) if a != b]
     assert differ == [0]
@@ -185,7 +185,7 @@ def test_digests_that_make_no_sense_are_named_or_left_alone(
     run_info.write(folder, {**info, "digests": changed})
     named = verify(folder)
     assert bool(named) == (isinstance(word, dict) and bool(word))
-    RunReader(folder).summary  # noqa: B018 - is read for what it raises
+    RunReader(folder).log.summary  # noqa: B018 - is read for what it raises
     repair(folder)
     assert verify(folder) == []
     assert json.loads((folder / "run.json").read_text())["id"] == info["id"]

@@ -83,7 +83,7 @@ DAMAGES = {
 def whats_sound(path):
     """Lines, checkpoints and frames by their numbers."""
     reader = RunReader(path)
-    lines = {line.seq for line in reader.log.lines}
+    lines = {line.seq for line in reader.log.contents.lines}
     return lines, {one.order for one in reader.checkpoints}, {one.serial for one in reader.frames}
 
 

@@ -95,9 +95,9 @@ def test_events_one_after_the_other_are_those_of_the_lines_that_count(
     lines = drawn(seed)
     reader = RunReader(a_run(tmp_path / "run", lines))
     wanted = [event for line in counting(lines) if (event := event_of(line)) is not None]
-    assert list(map(repr, reader.each_event())) == list(map(repr, wanted))
-    assert repr(reader.summary) == repr(RunReader(tmp_path / "run").summary)
-    kept = [line.seq for line in RunReader(tmp_path / "run").lines]
+    assert list(map(repr, reader.log.each_event())) == list(map(repr, wanted))
+    assert repr(reader.log.summary) == repr(RunReader(tmp_path / "run").log.summary)
+    kept = [line.seq for line in RunReader(tmp_path / "run").log.lines]
     assert kept == [line.seq for line in counting(lines)]
 
 
@@ -124,9 +124,9 @@ def test_a_run_that_goes_on_or_is_drawn_holds_no_more_than_a_line_of_its_log(
 
     monkeypatch.setattr(LogScan, "_decode", watched)
     folder = RunFolder(path)
-    assert folder.lines == 501
+    assert folder.log.lines == 501
     folder.close()
-    assert sum(1 for _ in RunReader(path).each_event()) == 401
+    assert sum(1 for _ in RunReader(path).log.each_event()) == 401
     assert read_curves(path).scalars[("training", "train_loss")][0].tolist() == [*range(400)]
     assert 0 < most <= 2
 
@@ -135,6 +135,6 @@ def test_numbers_of_a_resumed_run_are_given_once_as_before(tmp_path: Path) -> No
     fields: dict[str, Any] = {"step": 1, "lines": 3, "frames": 7, "checkpoints": 5}
     lines = [*long_log(10), LogLine(10, 200.0, "RunContinued", fields)]
     folder = RunFolder(a_run(tmp_path / "run", lines))
-    assert (folder._serial, folder._order, folder.lines) == (7, 5, 11)
-    assert list(folder._changes) == [1]
+    assert (folder._serial, folder._order, folder.log.lines) == (7, 5, 11)
+    assert list(folder.log.changes) == [1]
     folder.close()

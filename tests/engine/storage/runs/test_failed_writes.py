@@ -65,7 +65,7 @@ def opened(path):
                 return RunFolder(path, frames_cap=short_run.CAP)
             return RunFolder.create(path, short_run.CONFIG, frames_cap=short_run.CAP)
         except UserError:
-            assert not path.exists() or RunReader(path).lines == ()
+            assert not path.exists() or RunReader(path).log.lines == ()
     raise AssertionError("the disk has room by now")
 
 
@@ -77,7 +77,7 @@ def disk_below(root, name):
 def assert_nothing_lost(path):
     reader = RunReader(path)
     assert [event.step for event in reader.measured] == list(range(1, LAST + 1))
-    names = [line.name for line in reader.lines]
+    names = [line.name for line in reader.log.lines]
     assert names.count("RecordingPaused") == names.count("RecordingResumed")
     assert list(short_run.harm(path)) == []
     steps = [one.step for one in reader.checkpoints]

@@ -31,7 +31,7 @@ def test_every_json_file_of_a_run_is_json(tmp_path, make_run):
     run = make_run("DL")
     run.evaluation.resume(WAITING, (0.0, 0))
     folder = RunFolder.create(tmp_path / "run", run.config)
-    folder.begin(run.started(paused=False), "0", 1)
+    folder.info.begin(run.started(paused=False), "0", 1)
     for value in (math.nan, math.inf, -math.inf):
         folder.note("Measured", to_plain(Measured(1, 0.0, value, value, value, value)))
     folder.checkpoint(capture(run), "final")

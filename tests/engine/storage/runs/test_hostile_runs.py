@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli import main
-from dgn_engine.storage.runs import index, index_entry, list_cache
+from dgn_engine.storage.runs import index, index_database, index_entry
 from tests.faults import hostile_runs
 
 HONEST = ("a", "b")
@@ -96,7 +96,7 @@ def test_a_folder_of_any_name_is_listed(name: str, root: Path) -> None:
     for _ in range(2):
         found = {run.name: run.status for run in index.list_runs(str(root)).runs}
         assert found == {name: "finished", "b": "finished"}
-    assert len(json.loads(list_cache.cache_file(root).read_bytes())["runs"]) == 2
+    assert index_database.recall(root).keys() == {name, "b"}
 
 
 def test_a_folder_that_is_being_copied_is_no_run_yet(root: Path) -> None:

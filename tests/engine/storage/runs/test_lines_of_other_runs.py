@@ -13,9 +13,9 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.training import Measured
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import manifest, run_info
-from dgn_engine.storage.runs.log import decode_line, read_log
-from dgn_engine.storage.runs.log_tail import LogTail
+from dgn_engine.storage.runs.log import LogContents, decode_line
 from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -64,7 +64,7 @@ def test_lines_of_another_run_are_named_and_count_nowhere(mixed: Path) -> None:
     assert damage.path == "log.jsonl"
     assert "6–15" in damage.trouble
     assert losses(mixed) == {0.25}
-    log = read_log(mixed / "log.jsonl")
+    log = LogContents(mixed / "log.jsonl")
     assert (log.foreign, log.damaged, log.missing) == (((6, 15),), ((6, 15),), ((5, 14),))
     assert len(LogTail(mixed / "log.jsonl").take()) == LINES - 10
 
@@ -100,7 +100,7 @@ def test_a_copy_of_a_run_goes_on_with_its_lines_and_its_own(tmp_path: Path) -> N
     raw[5] = raw_lines(copy)[LINES + 5].replace(b'"seq":25,', b'"seq":5,')  # damaged by that
     raw[6:8] = raw_lines(copy)[LINES + 6 : LINES + 8]
     (first / "log.jsonl").write_bytes(b"".join(raw))
-    assert read_log(first / "log.jsonl").foreign == ((7, 8),)
+    assert LogContents(first / "log.jsonl").foreign == ((7, 8),)
 
 
 @pytest.mark.parametrize("closed", [True, False])

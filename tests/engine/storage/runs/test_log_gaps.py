@@ -115,9 +115,9 @@ def test_scores_that_a_lost_line_discarded_do_not_come_back(
     for _ in range(2):  # damaged, then made whole
         assert steps_and_scores(run) == before
         reader = RunReader(run)
-        reader.log  # noqa: B018 - the lines are held: another way to the same numbers
+        reader.log.contents  # noqa: B018 - the lines are held: another way to the same numbers
         assert [(one.step, one.train_accuracy) for one in reader.measured] == before
-        assert RunReader(run).summary.best.accuracy == 0.6
+        assert RunReader(run).log.summary.best.accuracy == 0.6
         repair(run)
     assert [one for one in verify(run) if not one.harmless] == []
 
@@ -174,7 +174,7 @@ def test_where_nothing_says_the_regime_no_best_of_before_is_given(tmp_path: Path
         assert entry is not None
         assert (entry.regime, entry.best) == (UNKNOWN, 0.6)
         assert entry.trouble
-        assert not RunReader(run).summary.regime_known
+        assert not RunReader(run).log.summary.regime_known
         repair(run)
 
 
@@ -198,7 +198,7 @@ def test_a_lost_score_changes_nothing_else(tmp_path: Path) -> None:
     raw[3] = raw[3].replace(b"0.6", b"0.7", 1)
     (run / "log.jsonl").write_bytes(b"".join(raw))
     repair(run)
-    summary = RunReader(run).summary
+    summary = RunReader(run).log.summary
     assert (summary.lost, summary.regime_known, summary.regime) == (1, True, OTHER)
     assert summary.best.accuracy == 0.6
     assert summary.best.step == 40
@@ -210,7 +210,7 @@ def test_what_is_lost_is_said_by_every_command(
 ) -> None:
     run = make(tmp_path / "run", False, False)
     lose(run, "RunContinued" if make is continued else "RegimeSwapped", 1)
-    words = RunReader(run).lost_in_words
+    words = RunReader(run).log.lost_in_words
     assert words
     for command in (["list", str(tmp_path)], ["show", str(run)]):
         assert main(["runs", *command]) == 0
@@ -218,7 +218,7 @@ def test_what_is_lost_is_said_by_every_command(
     assert main(["runs", "export", str(run), str(tmp_path / "scores.csv")]) == 0
     assert words in capsys.readouterr().out
     assert main(["runs", "repair", str(run)]) == 0
-    words = RunReader(run).lost_in_words
+    words = RunReader(run).log.lost_in_words
     assert words in capsys.readouterr().out
     assert main(["runs", "verify", str(run)]) == 0
     assert words in capsys.readouterr().out
@@ -240,8 +240,8 @@ def test_an_honest_log_has_no_gaps(tmp_path: Path) -> None:
         for closed in (True, False):
             run = make(tmp_path / f"{make.__name__}-{closed}", closed=closed)
             assert verify(run) == []
-            assert RunReader(run).lost_in_words == ""
-            assert not math.isnan(RunReader(run).summary.best.accuracy)
+            assert RunReader(run).log.lost_in_words == ""
+            assert not math.isnan(RunReader(run).log.summary.best.accuracy)
 
 
 def test_an_inventory_of_an_older_version_has_no_digests(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from dgn_engine.protocol.messages import Failed
 from dgn_engine.protocol.runs import RunContinued
 from dgn_engine.protocol.training import Measured, RegimeSwapped
-from dgn_engine.storage.runs.log import LogLine, LogScan, encode_line, event_of, read_log
-from dgn_engine.storage.runs.log_summary import ENDS, GOES_ON, scan_summary, summarise
+from dgn_engine.storage.runs.log import LogContents, LogLine, LogScan, encode_line, event_of
+from dgn_engine.storage.runs.log_summary import ENDS, GOES_ON, summarise, summary_scan
 from tests.engine.storage.runs.drawn_logs import counting, drawn, lines_of, measured, swapped
 
 
@@ -34,7 +34,7 @@ def test_a_summary_says_what_the_lines_that_count_say(seed: int, tmp_path: Path)
     swaps = [place for place, e in enumerate(told) if isinstance(e, RegimeSwapped)]
     since = told[swaps[-1] :] if swaps else told
     last = [line.name for line in kept if line.name in (*ENDS, *GOES_ON)][-1:]
-    for found in (summarise(lines), scan_summary(tmp_path / "log")):
+    for found in (summarise(lines), summarise(summary_scan(tmp_path / "log"))):
         assert found.outcome == (ENDS[last[0]] if last and last[0] in ENDS else "interrupted")
         assert found.regime == (told[swaps[-1]].after if swaps else "")
         for score, among in ((found.best_of_all, told), (found.best, since)):
@@ -57,7 +57,7 @@ def test_lines_that_are_passed_over_are_checked_all_the_same(tmp_path: Path) -> 
     content = bytearray(b"".join(map(encode_line, lines)))
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content) + b"torn")
-    whole, quick = read_log(path), LogScan(path, {})
+    whole, quick = LogContents(path), LogScan(path, {})
     heads = [(line.seq, line.at, line.name) for line in quick]
     assert heads == [(line.seq, line.at, line.name) for line in whole.lines]
     assert len(quick.damaged) == 1
@@ -91,8 +91,8 @@ def test_a_score_is_read_alike_however_it_is_spelt(spelling: str, tmp_path: Path
     odd += f'"train_accuracy":0.5,"test_loss":null,"test_accuracy":{spelling}'
     raw = odd.encode() + b',"crc":"%08x"}\n' % zlib.crc32(odd.encode())
     (tmp_path / "log").write_bytes(sound + raw)
-    whole = read_log(tmp_path / "log")
-    assert repr(scan_summary(tmp_path / "log")) == repr(summarise(whole.lines))
+    whole = LogContents(tmp_path / "log")
+    assert repr(summarise(summary_scan(tmp_path / "log"))) == repr(summarise(whole.lines))
 
 
 @pytest.mark.parametrize("loss", [0.1, -0.0, 1e-300, 1e22, 123456789.0, 5, math.nan, math.inf])

@@ -37,6 +37,7 @@ class Folder:
         self.may = threading.Event()
         self.may.set()
         self.lines = 7
+        self.folder = self.log = self  # what a folder has of its own
 
     def _write(self, what: Any) -> None:
         assert self.may.wait(60)

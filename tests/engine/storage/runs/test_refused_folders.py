@@ -21,8 +21,8 @@ from dgn_engine.storage.inner_path import InnerPath, inner, inside
 from dgn_engine.storage.runs import folder_layout, frame_content, index, run_checkpoints, run_info
 from dgn_engine.storage.runs.branch_origin import BranchOrigin, branch_info, log_before, origin_of
 from dgn_engine.storage.runs.log import decode_line
-from dgn_engine.storage.runs.log_tail import LogTail
 from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -278,7 +278,7 @@ def test_a_tail_tells_each_line_once_and_begins_anew_with_another_file(run: Path
 def test_a_line_without_an_end_does_not_hold_up_what_follows(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dgn_engine.storage.runs.log_tail.PIECE", 512)
+    monkeypatch.setattr("dgn_engine.storage.runs.recorded_log.PIECE", 512)
     content = (run / LOG).read_bytes()
     (run / LOG).write_bytes(b"x" * 600 + b"\n" + content)
     tail = LogTail(run / LOG)

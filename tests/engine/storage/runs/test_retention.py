@@ -21,9 +21,9 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import RecordThinned
 from dgn_engine.storage.runs import folder_layout, storage_limits, thin_runs
-from dgn_engine.storage.runs.folder_room import bytes_of
+from dgn_engine.storage.runs.folder_layout import bytes_of
+from dgn_engine.storage.runs.frame_files import choose_thinned
 from dgn_engine.storage.runs.manifest import verify
-from dgn_engine.storage.runs.retention import choose_thinned
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
@@ -132,7 +132,7 @@ def test_a_folder_stays_under_its_limit_and_says_once_that_it_thins_out(root: Pa
 def test_what_was_thinned_out_is_in_the_log_and_the_rest_is_there(root: Path) -> None:
     recorded(root / "run", frames=60)
     reader = RunReader(root / "run")
-    thinned, _, limit = reader.summary.thinned
+    thinned, _, limit = reader.log.summary.thinned
     assert thinned + len(reader.frames) == 60
     assert limit == 16 * MIB
     steps = [one.step for one in reader.frames]
@@ -147,7 +147,7 @@ def test_checkpoints_before_changes_thin_out_too_and_a_kept_one_stays(root: Path
     names = {one.step for one in RunReader(root / "run").checkpoints}
     assert {1, 14} <= names
     assert len(names) < 14
-    assert RunReader(root / "run").summary.thinned[1] > 0
+    assert RunReader(root / "run").log.summary.thinned[1] > 0
     assert verify(root / "run") == []
     again = RunFolder(root / "run")
     assert again.newest is not None
@@ -196,7 +196,7 @@ def test_nonsense_in_the_log_is_nothing_that_was_thinned_out(root: Path) -> None
     folder = RunFolder.create(root / "run", RunConfig())
     for fields in ({}, {"frames": [["a", 2]], "checkpoints": [], "limit": 1}, {"frames": 3}):
         folder.note("Thinned", fields)  # type: ignore[arg-type]
-        assert RunReader(root / "run").summary.thinned == (0, 0, 0)
+        assert RunReader(root / "run").log.summary.thinned == (0, 0, 0)
     folder.close()
     assert main(["runs", "show", str(root / "run")]) == 0
 

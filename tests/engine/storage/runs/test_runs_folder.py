@@ -32,13 +32,13 @@ from dgn_engine.storage.runs import (
 )
 from dgn_engine.storage.runs.frame_files import choose_dropped
 from dgn_engine.storage.runs.log import (
+    LogContents,
     LogLine,
     LogWriter,
     decode_line,
     encode_line,
     event_of,
     log_word,
-    read_log,
 )
 from dgn_engine.storage.runs.log_gaps import read_gaps
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
@@ -105,11 +105,11 @@ def test_a_log_cut_anywhere_keeps_its_whole_lines_and_goes_on(tmp_path):
     for cut in range(second, len(content)):
         path.write_bytes(content[:cut])
         whole = content[:cut].count(b"\n")
-        log = read_log(path)
+        log = LogContents(path)
         assert len(log.lines) == whole
         assert not log.damaged
         write_log(path, 1)
-        log = read_log(path)
+        log = LogContents(path)
         assert [line.seq for line in log.lines] == list(range(whole + 1))
         assert (log.damaged, log.missing, log.torn) == ((), (), 0)
 
@@ -120,16 +120,16 @@ def test_zeros_at_the_end_of_a_log_are_cut_off_and_in_it_are_named(tmp_path):
     content = path.read_bytes()
     lines = content.split(b"\n")
     path.write_bytes(content + bytes(512))
-    assert read_log(path).torn == 512
+    assert LogContents(path).torn == 512
     write_log(path, 1)
-    assert len(read_log(path).lines) == 6
+    assert len(LogContents(path).lines) == 6
     lines[1] = bytes(len(lines[1]))
     path.write_bytes(b"\n".join(lines))
-    log = read_log(path)
+    log = LogContents(path)
     assert (log.damaged, log.missing) == (((2, 2),), ((1, 1),))
     filled = read_gaps(log.lines, log.end, "DL", ()).fill(log.lines)
     path.write_bytes(b"".join(map(encode_line, filled)))
-    again = read_log(path)
+    again = LogContents(path)
     assert (again.damaged, again.missing) == ((), ())
     assert [line.name for line in again.lines] == ["Measured", "Lost", *["Measured"] * 3]
 
@@ -139,7 +139,7 @@ def test_a_clock_that_is_set_back_changes_no_order(tmp_path, monkeypatch):
     write_log(path, 2)
     monkeypatch.setattr(time, "time", lambda: 1.0)
     write_log(path, 2, first=2)
-    log = read_log(path)
+    log = LogContents(path)
     assert [line.seq for line in log.lines] == [0, 1, 2, 3]
     assert log.lines[2].at == 1.0 < log.lines[1].at
 
@@ -337,7 +337,16 @@ def open_files():
 
 
 @pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="open files cannot be listed here")
-@pytest.mark.parametrize("part", ["run_checkpoints.scan", "frame_files.scan", "LogWriter.sync"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "run_folder.run_checkpoints.scan",
+        "run_folder.frame_files.scan",
+        "run_folder.ManifestWriter.__init__",
+        "written_log.known_facts",
+        "written_log.LogWriter.sync",
+    ],
+)
 def test_a_folder_that_fails_while_it_is_opened_leaves_no_file_open(part, tmp_path, monkeypatch):
     def fails(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -345,7 +354,7 @@ def test_a_folder_that_fails_while_it_is_opened_leaves_no_file_open(part, tmp_pa
     RunFolder.create(tmp_path / "run", RunConfig()).close()
     before = open_files()
     with monkeypatch.context() as patched:
-        patched.setattr(f"dgn_engine.storage.runs.run_folder.{part}", fails)
+        patched.setattr(f"dgn_engine.storage.runs.{part}", fails)
         with pytest.raises(UserError, match="Cannot write the run") as refusal:
             RunFolder(tmp_path / "run")
     assert open_files() == before, refusal  # whose traceback still holds what was made
@@ -377,7 +386,7 @@ def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path):
     reader = RunReader(tmp_path / "run")
     assert [event.step for event in reader.measured] == [1, 2, 3]
     assert math.isnan(reader.measured[-1].train_loss)
-    assert len(reader.log.lines) == 6  # nothing was taken out of the log
+    assert len(reader.log.contents.lines) == 6  # nothing was taken out of the log
     assert [one.step for one in reader.frames] == [1, 2]
     assert reader.latest_frame(99).step == 2
     assert reader.latest_frame(1).step == 1

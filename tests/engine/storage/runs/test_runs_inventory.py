@@ -73,7 +73,7 @@ def hurt(run: Path, how: str) -> str:
     elif how == "log emptied":
         cut(run / folder_layout.LOG, 0)
     elif how == "last line of the log":
-        cut(run / folder_layout.LOG, len(RunReader(run).log.lines) - 1)
+        cut(run / folder_layout.LOG, len(RunReader(run).log.contents.lines) - 1)
     elif how == "checkpoints":
         shutil.rmtree(run / folder_layout.CHECKPOINTS)
     elif how == "a checkpoint":
@@ -125,7 +125,7 @@ def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
     for path, content in left.items():
         if path not in touched:
             assert path.read_bytes() == content
-    numbers = [line.seq for line in RunReader(run).log.lines]
+    numbers = [line.seq for line in RunReader(run).log.contents.lines]
     assert numbers == sorted(set(numbers))
     capsys.readouterr()
 
@@ -209,7 +209,7 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
     state = {"format": 1, "step": 46, "finished": False}
     folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
     folder.close()
-    assert claims(run)["lines"] == len(RunReader(run).log.lines)
+    assert claims(run)["lines"] == len(RunReader(run).log.contents.lines)
     assert verify(run) == []
 
 

@@ -23,7 +23,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.runs import RecordingPaused, RecordingResumed
 from dgn_engine.protocol.training import Measured, RegimeSwapped
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, index, list_cache
+from dgn_engine.storage.runs import folder_layout, index, index_database
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -101,7 +101,7 @@ def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what
     assert recorder.close()
     reader = RunReader(tmp_path / "run")
     assert [event.step for event in reader.measured] == [1, 2, 3, 4]
-    names = [line.name for line in reader.lines]
+    names = [line.name for line in reader.log.lines]
     assert names.count("RecordingPaused") == names.count("RecordingResumed") == 1
     assert reader.checkpoints
     assert verify(tmp_path / "run") == []
@@ -501,7 +501,7 @@ def test_verify_names_each_damaged_file_and_repair_keeps_the_rest(tmp_path, caps
     assert main(["runs", "verify", str(out)]) == 0
     after = RunReader(out)
     assert after.config == SMALL
-    assert len(after.lines) == len(before.lines)
+    assert len(after.log.lines) == len(before.log.lines)
     assert len(after.frames) == len(before.frames) - 1
     assert [one.step for one in after.checkpoints] == [one.step for one in before.checkpoints[:-1]]
     assert (out / folder_layout.DAMAGED / folder_layout.CHECKPOINTS / newest.name).is_dir()
@@ -520,7 +520,7 @@ def test_runs_are_listed_and_the_index_is_made_anew_when_it_is_damaged(tmp_path,
     }
     assert first["two"].seed == 7
     assert first["one"].best > 0.1
-    damage(list_cache.cache_file(tmp_path))
+    damage(index_database.database_path())
     assert repr({entry.name: entry for entry in index.read_index(tmp_path)}) == repr(first)
     damage(tmp_path / "one" / folder_layout.RUN)
     held = RunFolder(tmp_path / "three")

@@ -184,7 +184,7 @@ def test_other_data_are_refused(tmp_path):
     listener = Listener(stop_after=5)
     HeadlessRun(listener, listener.asked).train(config, folder)
     folder = RunFolder(tmp_path / "run")
-    folder.info = {**folder.info, "data_fingerprint": "other"}
+    folder.info.tree = {**folder.info.tree, "data_fingerprint": "other"}
     again = Listener(stop_after=10)
     with pytest.raises(UserError, match="fingerprint"):
         HeadlessRun(again, again.asked).go_on(folder)
@@ -197,7 +197,10 @@ def test_why_a_continued_run_may_differ_is_said(tmp_path):
     listener = Listener(stop_after=5)
     HeadlessRun(listener, listener.asked).train(config, folder)
     folder = RunFolder(tmp_path / "run")
-    folder.info = {**folder.info, "versions": {**folder.info["versions"], "torch": "1.0"}}
+    folder.info.tree = {
+        **folder.info.tree,
+        "versions": {**folder.info.tree["versions"], "torch": "1.0"},
+    }
     again = Listener(stop_after=10)
     HeadlessRun(again, again.asked).go_on(folder)
     told = next(event for event in again.events if isinstance(event, RunContinued))

@@ -46,7 +46,7 @@ def next_numbers(path):
     folder.close()
     reader = RunReader(path)
     assert reader.frames[-1].step == reader.checkpoints[-1].step == 9
-    return reader.log.lines[-1].seq, reader.frames[-1].serial, reader.checkpoints[-1].order
+    return reader.log.contents.lines[-1].seq, reader.frames[-1].serial, reader.checkpoints[-1].order
 
 
 def damage(path):
@@ -168,6 +168,6 @@ def test_numbers_grow_over_swaps_undo_and_redo(tmp_path):
     orders = sorted(order for order, _ in seen)
     assert orders == sorted(set(orders))
     assert [step for _, step in sorted(seen)] == sorted(step for _, step in seen)
-    seqs = [line.seq for line in reader.log.lines]
+    seqs = [line.seq for line in reader.log.contents.lines]
     assert seqs == list(range(len(seqs)))
     assert torch.tensor([one.serial for one in reader.frames]).diff().ge(1).all()

@@ -90,7 +90,7 @@ def record(folder: Path, seed: int = 0, closed: bool = True) -> Path:
 def readings(folder: Path) -> list[Any]:
     """Every number that readers give of a run, but the words of notes."""
     reader = RunReader(folder)
-    found: list[Any] = [reader.config, reader.outcome, reader.step, reader.log.lines]
+    found: list[Any] = [reader.config, reader.outcome, reader.step, reader.log.contents.lines]
     found += [(one.step, one.serial) for one in reader.frames]
     frames = [frame_files.read(one) for one in reader.frames]
     found += [(one.step, one.readings["gates"].arrays["layer_0"].tolist()) for one in frames]
@@ -365,7 +365,7 @@ def test_the_log_of_another_run_is_refused_by_readers_and_writers(
 ) -> None:
     run = Path(shutil.copytree(honest["closed"], memory / "run"))
     shutil.copy2(honest["other"] / "log.jsonl", run / "log.jsonl")
-    for read in (lambda one: one.summary, lambda one: one.log, lambda one: one.events):
+    for read in (lambda one: one.log.summary, lambda one: one.log.contents, lambda one: one.events):
         with pytest.raises(UserError, match="another run"):
             read(RunReader(run))
     with pytest.raises(UserError, match="another run"):
@@ -415,7 +415,7 @@ def test_a_tail_that_a_kill_or_a_disk_leaves_is_sound_and_another_is_damage_of_i
         log.write_bytes(whole + stray)
         assert [one.path for one in verify(run)] == ["log.jsonl"]
         with pytest.raises(UserError):
-            RunReader(run).summary  # noqa: B018 - as the list of runs reads it
+            RunReader(run).log.summary  # noqa: B018 - as the list of runs reads it
     assert repair(run)
     assert log.read_bytes() == whole
 

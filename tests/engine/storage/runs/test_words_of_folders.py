@@ -30,7 +30,7 @@ from dgn_engine.storage.runs import (
     serial_numbers,
 )
 from dgn_engine.storage.runs.frame_files import StoredFrame, choose_dropped
-from dgn_engine.storage.runs.log import LogLine, LogWriter, decode_line, encode_line, read_log
+from dgn_engine.storage.runs.log import LogContents, LogLine, LogWriter, decode_line, encode_line
 from dgn_engine.storage.runs.manifest import Manifest, find_ranges, verify, why_uncertain
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_checkpoints import StoredCheckpoint, choose_superfluous
@@ -350,7 +350,7 @@ def test_a_line_has_its_time_in_thousandths(memory: Path, monkeypatch: pytest.Mo
     writer = LogWriter(memory / LOG)
     writer.append("x", {"β": 1})
     writer.close()
-    (line,) = read_log(memory / LOG).lines
+    (line,) = LogContents(memory / LOG).lines
     assert line == LogLine(0, 1234.568, "x", {"β": 1})
     assert "β" in (memory / LOG).read_text(encoding="utf-8")
     raw = encode_line(line)[:-1]

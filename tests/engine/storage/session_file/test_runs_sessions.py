@@ -47,7 +47,7 @@ class Silent:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "first", SMALL)
-    HeadlessRun(Silent(), lambda: False, ("gates",)).train(folder.config, folder)
+    HeadlessRun(Silent(), lambda: False, ("gates",)).train(folder.info.config, folder)
     return folder.path
 
 
@@ -86,12 +86,12 @@ def test_what_came_after_the_moment_is_left_out(
     assert frame is not None
     seen = {name: replace(reading, step=20) for name, reading in frame.readings.items()}
     frame = replace(frame, step=20, readings=seen)
-    log = reader.log.lines
+    log = reader.log.contents.lines
     save_session(recorded, tmp_path / "s", SavePoint(20, log[3].seq, frame), {"theme": "dark"})
     session = unpack(tmp_path / "s", place)
     after = RunReader(session.folder)
     assert (session.step, session.window) == (20, {"theme": "dark"})
-    assert after.log.lines == log[:3]
+    assert after.log.contents.lines == log[:3]
     assert [one for one in after.frames if one.step > 20] == []
     assert after.checkpoints == ()
     last = after.frame(20)

@@ -1,0 +1,162 @@
+"""What was read of listed runs: one SQLite database in the user's cache, never in a listed folder.
+
+A row is known by the folder of runs, its identity included, and the name of the run. The database
+is private. Nothing here raises: where there is no database, it is damaged, is a link or another
+user's, or may not be written, runs are listed without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import stat
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from dgn_engine.storage.user_folders import user_cache
+
+FOLDER = "run-lists"
+FILE = "index.sqlite"
+_FILES = {FILE, f"{FILE}-journal"}
+_FORMAT = 1
+# Nothing but this table may be in it: a view or a trigger could be endless.
+_TABLE = (
+    "CREATE TABLE runs (root TEXT, name BLOB, facts BLOB, crc INTEGER, "
+    "PRIMARY KEY (root, name)) WITHOUT ROWID"
+)
+_MOST = 256 << 20  # bytes of the database; a larger one is begun anew
+_ROWS = 1 << 20  # of one folder
+_PATIENCE = 2.0  # seconds that another process may take to write
+_PRIVATE = 0o077  # what nobody else may do
+_TROUBLE = (OSError, ValueError, RuntimeError, sqlite3.Error)
+_PASSING = (  # trouble of the moment, which says nothing about what is stored
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED),
+    *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
+)
+
+
+def database_path() -> Path:
+    """Return where the database is kept."""
+    return user_cache() / FOLDER / FILE
+
+
+def recall(root: Path) -> dict[str, bytes]:
+    """Return what `remember` was given for the runs of this folder, by their names.
+
+    b'' stands for a row that is damaged.
+    """
+    with suppress(*_TROUBLE):
+        key = _key(root)
+        with _opened(make=False) as database:
+            query = "SELECT name, facts, crc FROM runs WHERE root = ? LIMIT ?"
+            rows = database.execute(query, (key, _ROWS)).fetchall()
+        return {
+            os.fsdecode(name): facts if crc == _checksum(key, name, facts) else b""
+            for name, facts, crc in rows
+            if isinstance(name, bytes) and isinstance(facts, bytes)
+        }
+    return {}
+
+
+def remember(root: Path, facts: Mapping[str, bytes], gone: Iterable[str]) -> None:
+    """Keep these facts in the place of what was known of their runs, and nothing of those gone."""
+    with suppress(*_TROUBLE):
+        key = _key(root)
+        names = {os.fsencode(name): content for name, content in facts.items()}
+        rows = [(key, name, text, _checksum(key, name, text)) for name, text in names.items()]
+        with _opened(make=True) as database, database:
+            lost = ((key, os.fsencode(name)) for name in gone)
+            database.executemany("DELETE FROM runs WHERE root = ? AND name = ?", lost)
+            database.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?)", rows)
+
+
+def forget(root: Path) -> None:
+    """Forget every run of this folder."""
+    with suppress(*_TROUBLE), _opened(make=False) as database, database:
+        database.execute("DELETE FROM runs WHERE root = ?", (_key(root),))
+
+
+def _key(root: Path) -> str:
+    """Return another key where another folder lies at the same path; raise `OSError`."""
+    status = root.stat()
+    identity = os.path.realpath(root), status.st_dev, status.st_ino
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:32]
+
+
+def _checksum(key: str, name: bytes, facts: bytes) -> int:
+    return zlib.crc32(b"%b/%b/%b" % (key.encode(), name, facts))
+
+
+@contextmanager
+def _opened(make: bool) -> Iterator[sqlite3.Connection]:
+    """Open the database; `make`: one that is missing, damaged or not private is begun anew.
+
+    Raises `OSError` or `sqlite3.Error`.
+    """
+    path = database_path()
+    if make:
+        path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+    if not _is_private(path.parent.lstat(), stat.S_ISDIR):
+        raise PermissionError(None, "the folder is not private")
+    if not _is_usable(path.parent):
+        if not make:
+            raise OSError(None, "there is no database")
+        _begin_anew(path)
+    try:
+        # A rollback journal, and not WAL: that cannot be read where nothing can be written. It is
+        # not synced, because nothing is lost with it; rows that power mixed up fail their checksum.
+        with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database:
+            database.text_factory = bytes
+            database.execute("PRAGMA synchronous = OFF")
+            _check_schema(database)
+            yield database
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _PASSING:
+            _begin_anew(path)
+        raise
+
+
+def _is_private(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
+    if not is_kind(status.st_mode):
+        return False
+    if not hasattr(os, "geteuid"):
+        return True  # the user's cache is private by its access list
+    return status.st_uid == os.geteuid() and not status.st_mode & _PRIVATE
+
+
+def _is_usable(folder: Path) -> bool:
+    """Return whether the database is there, and nothing that SQLite must not open.
+
+    Nobody else may change the private folder, so that no link can be put there meanwhile.
+    """
+    sizes = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # a journal comes and goes
+                status = entry.stat(follow_symlinks=False)
+                if entry.name not in _FILES or not _is_private(status, stat.S_ISREG):
+                    return False
+                sizes[entry.name] = status.st_size
+    return FILE in sizes and sum(sizes.values()) <= _MOST
+
+
+def _begin_anew(path: Path) -> None:
+    """Remove what lies in the folder, lists of older versions too, and make an empty database."""
+    for name in os.listdir(path.parent):  # noqa: PTH208
+        (path.parent / name).unlink(missing_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database:
+        database.execute("PRAGMA synchronous = OFF")
+        database.executescript(f"BEGIN; {_TABLE}; PRAGMA user_version = {_FORMAT}; COMMIT")
+
+
+def _check_schema(database: sqlite3.Connection) -> None:
+    """Raise `sqlite3.DatabaseError` where somebody else made it, or another version."""
+    version = database.execute("PRAGMA user_version").fetchone()
+    schema = database.execute("SELECT type, sql FROM sqlite_master LIMIT 2").fetchall()
+    if (version, schema) != ((_FORMAT,), [(b"table", _TABLE.encode())]):
+        raise sqlite3.DatabaseError("another schema")

@@ -1,0 +1,273 @@
+"""The log of a recorded run: what counts of it, what was lost, and what is appended meanwhile."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.messages import Event
+from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
+from dgn_engine.storage.regular_files import FILE, open_regular
+from dgn_engine.storage.runs import folder_layout, run_identity, run_info
+from dgn_engine.storage.runs.log import (
+    CONTINUED,
+    LOST,
+    LogContents,
+    LogLine,
+    LogScan,
+    Marks,
+    decode_line,
+    event_of,
+    is_of_another,
+    is_whole,
+    log_trouble,
+)
+from dgn_engine.storage.runs.log_gaps import NEEDED, GapReading, LogFact, read_gaps
+from dgn_engine.storage.runs.log_summary import (
+    LogFold,
+    LogSummary,
+    lines_before,
+    summarise,
+    summary_scan,
+)
+from dgn_engine.storage.runs.manifest import known_facts, known_manifest
+
+PIECE = 4 << 20  # bytes that are read at a time
+_MENTION = f'"{CONTINUED}"'.encode()
+
+
+class RecordedLog:
+    """The log beside a `run.json`; everything of it raises `UserError` where it cannot be read.
+
+    Each part is read when it is asked for, once. `lines_read`: by the last `each_event` that came
+    to its end.
+    """
+
+    def __init__(self, root: InnerPath, info: Mapping[str, Any]) -> None:
+        self._root, self._info = root, info
+        self._manifest = known_manifest(info)
+        self._path = root / folder_layout.LOG
+        self._contents: LogContents | None = None  # what was read already is not read again
+        self.lines_read = 0
+
+    @property
+    def contents(self) -> LogContents:
+        """Every sound line, those that were superseded too."""
+        if self._contents is None:
+            try:
+                log = LogContents(self._path, self._marks)
+            except OSError as error:
+                raise self._unreadable(error) from None
+            self._refuse(log)
+            self._contents = log
+        return self._contents
+
+    @cached_property
+    def summary(self) -> LogSummary:
+        """What the log says as a whole; none of its lines is held."""
+        try:
+            if self._contents is not None:
+                return summarise(self._gaps.fill(self._contents.lines))
+            written = self._written  # first: a writer may go on
+            scan = summary_scan(self._path, self._marks, self._info)
+            summary = summarise(scan)
+            if scan.missing or scan.has_lost or scan.end < written:
+                summary = summarise(self._gaps.fill(summary_scan(self._path)))
+        except OSError as error:
+            raise self._unreadable(error) from None
+        except ValueError as error:
+            raise self._senseless(error) from None
+        self._refuse(scan)
+        return summary
+
+    @cached_property
+    def lines(self) -> tuple[LogLine, ...]:
+        """The lines that count: where the run went on from a checkpoint, what came after it then
+        does not.
+        """
+        log = self.contents
+        try:
+            filled = tuple(self._gaps.fill(log.lines))
+        except OSError as error:
+            raise self._unreadable(error) from None
+        superseded = _SupersededLines(filled)
+        return tuple(line for line in filled if line.seq not in superseded)
+
+    def each_event(self) -> Iterator[Event]:
+        """One after the other, as the log is read; what lines say that do not count is left out.
+
+        The log as a whole is then known, too.
+        """
+        fold, number, read = LogFold(), -1, self._contents
+        scan = LogScan(self._path, None, self._marks, self._info)
+        try:
+            gaps = self._gaps
+            superseded = self._superseded(gaps)
+            for line in gaps.fill(scan if read is None else read.lines):
+                number = line.seq
+                fold.take(line)
+                if line.seq not in superseded and (event := event_of(line)) is not None:
+                    yield event
+        except OSError as error:
+            raise self._unreadable(error) from None
+        except ValueError as error:
+            raise self._senseless(error) from None
+        if read is None:
+            self._refuse(scan)
+        self.lines_read = number + 1
+        self.__dict__.setdefault("summary", fold.summary())
+
+    @property
+    def lost_in_words(self) -> str:
+        """What is lost of the log and what that means for its numbers, as a sentence without a
+        full stop; '' where nothing is."""
+        lost, known = self.summary.lost, self.summary.regime_known
+        if not lost:
+            return ""
+        words = f"{lost:,} lines of its log are" if lost > 1 else "1 line of its log is"
+        doubt = "" if known else "; a change of the regime may have stood there"
+        return f"{words} lost or damaged{doubt}"
+
+    @property
+    def _marks(self) -> Marks:
+        """Checksums that lines of the log have, where the run's writer let its folder go."""
+        return self._manifest.marks if self._manifest is not None else {}
+
+    @cached_property
+    def _written(self) -> int:
+        """How many lines its log had at least, by the inventory or, without one, the newest
+        checkpoint; `OSError` where these cannot be read."""
+        if self._manifest is not None:
+            return self._manifest.lines
+        return max((one.lines for one in self._facts), default=0)
+
+    @cached_property
+    def _facts(self) -> list[LogFact]:
+        """What is known of its log from elsewhere; raises `OSError`."""
+        return known_facts(self._root, self._manifest)
+
+    @cached_property
+    def _gaps(self) -> GapReading:
+        """What lost lines of the log said, as far as is known; raises `OSError`."""
+        written, read = self._written, self._contents  # first: a writer may go on
+        if read is None:
+            whole = is_whole(self._path, written)
+        else:
+            lost = bool(read.missing) or any(one.name == LOST for one in read.lines)
+            whole = not lost and read.end >= written
+        if whole:
+            return GapReading()
+        lines = LogScan(self._path, NEEDED) if read is None else read.lines
+        return read_gaps(lines, written, run_info.first_regime(self._info), self._facts)
+
+    def _superseded(self, gaps: GapReading) -> _SupersededLines:
+        """The log is read once more only where the run ever went on; raises `OSError`."""
+        if self._contents is not None:
+            return _SupersededLines(gaps.fill(self._contents.lines))
+        if not gaps.lines and not _mentions(self._path, _MENTION):
+            return _SupersededLines(())
+        return _SupersededLines(gaps.fill(LogScan(self._path, {CONTINUED: None})))
+
+    def _refuse(self, log: LogScan) -> None:
+        """Raise `UserError` for a log that this run's writer did not leave."""
+        if trouble := log_trouble(log, self._marks):
+            folder = self._root.anchor.path
+            raise UserError(f"{self._path} {trouble}; 'dgn runs repair {folder}' puts it aside.")
+
+    def _unreadable(self, error: OSError) -> UserError:
+        return UserError(f"{self._path} cannot be read: {error.strerror}.")
+
+    def _senseless(self, error: ValueError) -> UserError:
+        return UserError(f"{self._path} makes no sense: {error}.")
+
+
+class _SupersededLines:
+    """Which lines of a log count no more: those after the checkpoint from which the run went on.
+
+    Sequence numbers, as stretches that do not touch.
+    """
+
+    def __init__(self, lines: Iterable[LogLine]) -> None:
+        """`lines`: of a log, in order; those where the run went on are enough."""
+        self._first: list[int] = []
+        self._end: list[int] = []
+        for line in lines:
+            if line.name != CONTINUED:
+                continue
+            first, end = lines_before(line), line.seq
+            while self._end and self._end[-1] >= first:
+                first = min(first, self._first.pop())
+                self._end.pop()
+            if first < end:
+                self._first.append(first)
+                self._end.append(end)
+
+    def __contains__(self, number: int) -> bool:
+        place = bisect_right(self._first, number) - 1
+        return place >= 0 and number < self._end[place]
+
+
+def _mentions(path: FilePath, word: bytes) -> bool:
+    """Whether it stands anywhere in a file."""
+    before = b""
+    with open_regular(path, FILE) as file:
+        while piece := file.read(PIECE):
+            if word in before + piece:
+                return True
+            before = piece[1 - len(word) :]
+    return False
+
+
+class LogTail:
+    """The lines of a log from number `after` on.
+
+    A last line without its end is left for the next time; lines of another run are left out. Where
+    the file was cut or replaced it is read from its beginning, and lines that were told are not
+    told again.
+    """
+
+    def __init__(self, path: FilePath, after: int = 0) -> None:
+        self._path = inner(path)
+        self._next = after
+        self._offset = 0
+        self._inode = -1
+        self._tags: Mapping[str, float] = {}
+
+    def take(self) -> list[Event]:
+        """The events that came since the last time; none while there is no log."""
+        lines: list[LogLine] = []
+        with suppress(OSError):
+            while piece := self.take_lines():
+                lines += piece
+        events = (event_of(line) for line in lines)
+        return [event for event in events if event is not None]
+
+    def take_lines(self) -> list[LogLine]:
+        """What came since the last time, at most one piece of the file. Raises `OSError`."""
+        handle = self._path.open(os.O_RDONLY)
+        try:
+            status = os.fstat(handle)
+            if status.st_ino != self._inode or status.st_size < self._offset:
+                self._inode, self._offset = status.st_ino, 0
+                self._tags = run_identity.tags_of(run_identity.info_beside(self._path))
+            content = os.pread(handle, PIECE, self._offset)
+        finally:
+            os.close(handle)
+        whole = content[: content.rfind(b"\n") + 1]
+        if not whole and len(content) == PIECE:  # longer than any line that is written
+            whole = content
+        self._offset += len(whole)
+        found = []
+        for raw in whole.splitlines():
+            line = decode_line(raw)
+            if line is None or is_of_another(line, self._tags):
+                continue
+            if line.seq >= self._next:
+                self._next = line.seq + 1
+                found.append(line)
+        return found

@@ -1,0 +1,156 @@
+"""The log of a run that is written, and what a writer has to know of it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.inner_path import InnerPath
+from dgn_engine.storage.runs import folder_layout, run_identity, run_info
+from dgn_engine.storage.runs.log import (
+    CONTINUED,
+    LINE,
+    SWAPPED,
+    LogLine,
+    LogScan,
+    LogWriter,
+    Wanted,
+    log_trouble,
+)
+from dgn_engine.storage.runs.log_gaps import NEEDED, LogFact, read_gaps
+from dgn_engine.storage.runs.log_summary import THINNED, lines_before
+from dgn_engine.storage.runs.manifest import (
+    NOTHING,
+    Manifest,
+    is_foreign_log,
+    known_facts,
+    marked_lines,
+)
+from dgn_engine.storage.runs.run_checkpoints import StoredCheckpoint
+from dgn_engine.storage.runs.run_ranges import is_count
+from dgn_engine.storage.runs.serial_numbers import find_next_numbers
+
+_CUT = f"{folder_layout.LOG} was cut; what was cut off is lost"
+CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", CONTINUED, "Diverged", "Failed")
+_MARKS: Wanted = dict.fromkeys(CHANGES)
+
+
+class WrittenLog:
+    """Appends to the log of a run, and keeps track of what it says.
+
+    `changes`: steps of changes; `continued`: numbers of the lines where the run went on, and how
+    many lines counted there; `regime`: that it ends in; `thinned`: whether it says that frames or
+    checkpoints went; `numbers`: that were free when it was opened. Raises `OSError`.
+    """
+
+    def __init__(
+        self,
+        root: InnerPath,
+        info: Mapping[str, Any],
+        known: Manifest | None,
+        checkpoints: Collection[StoredCheckpoint],
+        remark: Callable[[str], None],
+    ) -> None:
+        """Raises `UserError` for a log behind which nothing is written.
+
+        Args:
+            root: the run's folder.
+            info: its `run.json`.
+            known: its inventory.
+            checkpoints: all that are there.
+            remark: is told what was mended.
+        """
+        self._root, self._remark = root, remark
+        self.changes, self.thinned = array("q"), False
+        self._swaps: list[tuple[int, str]] = []  # numbers, and to which regime
+        marked = marked_lines(checkpoints, known or NOTHING)
+        scan = LogScan(root / folder_layout.LOG, _MARKS, marked, info)
+        continued: list[LogLine] = []
+        with suppress(FileNotFoundError):
+            continued += [line for line in scan if self._went_on(line)]
+        self.numbers = find_next_numbers(root, known or NOTHING, continued)
+        if trouble := _trouble(root, known or NOTHING, scan):
+            path = root.anchor.path
+            raise UserError(
+                f"{path / folder_layout.LOG} {trouble}; 'dgn runs repair {path}' puts it aside."
+            )
+        facts, first = known_facts(root, known), run_info.first_regime(info)
+        written = max((known.lines if known else 0, *(fact.lines for fact in facts)))
+        if scan.missing or scan.has_lost or scan.end < written:
+            lines = LogScan(root / folder_layout.LOG, NEEDED)
+            with suppress(FileNotFoundError):
+                lost = read_gaps(lines, known.lines if known else 0, first, facts).lines
+                continued += [line for line in lost if line.name == CONTINUED]
+        self.continued = sorted((line.seq, lines_before(line)) for line in continued)
+        newest = max(facts, key=lambda fact: fact.lines, default=LogFact(0, regime=first))
+        later = [after for seq, after in self._swaps if seq >= newest.lines]
+        self.regime = later[-1] if later else newest.regime or first
+        # Last: whatever fails before leaves no file open.
+        tag = run_identity.tag_of(run_identity.id_of(info))
+        self.writer = LogWriter(root / folder_layout.LOG, self.numbers.lines, tag)
+
+    def _went_on(self, line: LogLine) -> bool:
+        """Take a line that is there; whether the run went on there."""
+        if line.name in CHANGES and is_count(line.fields.get("step")):
+            self.changes.append(line.fields["step"])
+        self.thinned = self.thinned or line.name == THINNED
+        if line.name == SWAPPED:
+            self._swaps.append((line.seq, str(line.fields.get("after", ""))))
+        if line.name == CONTINUED:
+            lines = lines_before(line)
+            self._swaps = [swap for swap in self._swaps if swap[0] < lines]
+        return line.name == CONTINUED
+
+    @property
+    def lines(self) -> int:
+        return self.writer.next_seq
+
+    @property
+    def fact(self) -> LogFact:
+        """What is known of the run at its end."""
+        return LogFact(self.lines, 0, self.regime, tuple(self.continued))
+
+    def note_all(self, notes: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Write these lines, all or none."""
+        self._mend_cut()  # before they are written: it would leave a hole
+        self.writer.append_all(notes)
+        for place, (name, fields) in enumerate(notes):
+            if name == SWAPPED:
+                self.regime = str(fields.get("after", ""))
+            elif name == CONTINUED:
+                seq = self.lines - len(notes) + place
+                self.continued.append((seq, int(fields.get("lines", seq))))
+            if name in CHANGES:
+                self.changes.append(int(fields.get("step", 0)))
+
+    def mend(self) -> None:
+        """Put the log back where it is gone, or was cut."""
+        if not self.writer.is_named:
+            try:
+                content = self.writer.read_back()
+            except OSError:  # of a disk that was away: the file of this name is looked at
+                self.reopen()
+            else:
+                folder_layout.set_aside(self._root, self._root / folder_layout.LOG)
+                self.writer.write_anew(content)
+                self._remark(f"{folder_layout.LOG} was gone, or another file; it was written anew")
+        self._mend_cut()
+
+    def reopen(self) -> None:
+        if self.writer.reopen():
+            self._remark(_CUT)
+
+    def _mend_cut(self) -> None:
+        if self.writer.take_cut():
+            self._remark(_CUT)
+
+
+def _trouble(root: InnerPath, manifest: Manifest, scan: LogScan) -> str:
+    """Why nothing is written behind the lines of a log, as the end of a sentence; '' where it may
+    be. A system that crashed may have left a piece of zeros, which is cut off."""
+    if scan.is_foreign or is_foreign_log(root, manifest, scan.marks):
+        return "is the log of another run"
+    return log_trouble(scan, {}) if scan.torn > LINE else ""
