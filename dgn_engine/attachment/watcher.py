@@ -38,7 +38,6 @@ from dgn_engine.attachment.isolation import (
     modes_set_aside,
 )
 from dgn_engine.attachment.reached_state import ReachedState, StateChangedError, kept_state
-from dgn_engine.attachment.sliced_readings import SlicedReadings, sliced_readings
 from dgn_engine.attachment.tangent_alone import TangentAlone
 from dgn_engine.attachment.watched_module import REGIME, WatchedModule, unwrapped
 from dgn_engine.attachment.watched_run import create_folder, probe_tensors, started
@@ -53,10 +52,11 @@ from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.text.printable import complain
-from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import all_probes
-from dgn_engine.training.refined_readings import STOPPED
-from dgn_engine.training.watch_budget import SHARE, WatchBudget
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.readings.refined_readings import STOPPED
+from dgn_engine.training.readings.sliced_readings import SlicedReadings
+from dgn_engine.training.readings.watch_budget import SHARE, WatchBudget
 
 PROBES = ("gates", "overlap", "npk", "ntk")  # gates, Λ, H and K
 LOOK_EVERY = 0.1  # seconds between two looks at what is due
@@ -303,16 +303,16 @@ class Watcher:
         self._billed = 0.0
         self._alone: TangentAlone | None = None
         if watched.network is not None:
-            self._sliced, self._worker = sliced_readings(clock)
+            self._sliced = SlicedReadings(clock)
             self._schedule = ProbeSchedule(self._emit, fewer=True, budget=self._budget)
-            self._schedule.employ(self._worker)
+            self._schedule.use_executor(self._sliced)
             self._schedule.watch(tuple(ProbeRequest(name) for name in self._probes))
         else:
             self._without_gates(watched)
         self._rate_from = (time.monotonic(), 0)
         self._look()
         self._budget.settle(running=True)  # opens the account, on which the beginning is a debt
-        self._budget.owe("start", clock() - before)
+        self._budget.add_debt("start", clock() - before)
 
     def _without_gates(self, watched: WatchedModule) -> None:
         """Only K can be computed: each panel says why."""
@@ -393,18 +393,16 @@ class Watcher:
     def _work_on(self, sliced: SlicedReadings) -> None:
         """One slice of what takes long, and what it made."""
         assert self._schedule is not None
-        self._budget.charge("refinements", sliced.work())
-        self._worker.poll()
+        sliced.latest(self._budget)
         self._readings = dict(self._schedule.readings)
         self._record_frame()
 
     def _finish(self, sliced: SlicedReadings) -> None:
         """Some seconds for what has no picture yet; then nothing is under way any more."""
         assert self._schedule is not None
-        spent = 0.0
-        while sliced.awaited and spent < LAST_PICTURES:
-            spent += sliced.work()
-            self._worker.poll()
+        began = self._budget.busy()
+        while sliced.awaited and self._budget.busy() - began < LAST_PICTURES:
+            sliced.latest()
         for name in self._probes:
             self._schedule.cancel(name)
         self._readings = {

@@ -240,8 +240,8 @@ class Walk:
 
     def kernels(self) -> tuple[Tensor, Tensor | None]:
         """K and its derivative, channels summed."""
-        dual = None if self.dual is None else self._summed(self.dual)
-        return self._summed(self.terms), dual
+        dual = None if self.dual is None else summed(self.dual, self._layers, self._pairs)
+        return summed(self.terms, self._layers, self._pairs), dual
 
     def settle(self) -> None:
         """Sum over the channels: what comes next mixes them."""
@@ -300,9 +300,6 @@ class Walk:
             self.dual = _added(block.dual, self.dual, scales)
             self.terms = merged(block.terms, self.terms, *scales)
             self._widths = outside  # the block's own are in K by now
-
-    def _summed(self, terms: Sequence[RecursionTerm]) -> Tensor:
-        return summed(terms, self._layers, self._pairs)
 
 
 def _added(

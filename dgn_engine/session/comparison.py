@@ -34,8 +34,8 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.untrusted_run import plain_event
 from dgn_engine.text.printable import plain
 from dgn_engine.training.layer_infos import layer_infos
-from dgn_engine.training.probe_schedule import ProbeSchedule
-from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.readings.executor_choice import ExecutorChoice
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 
 _ONLY_SHOWN = "the run on show is not trained, and no other network is read on its examples."
 MOST_SCALARS = 1000  # that wait to be taken
@@ -55,9 +55,9 @@ class ComparisonSource(Protocol):
 class Comparison:
     """At most one comparison. It outlives the run as long as it fits the examples."""
 
-    def __init__(self, emit: Callable[[Event], None], worker: ReadingWorker) -> None:
+    def __init__(self, emit: Callable[[Event], None], readings: ExecutorChoice) -> None:
         self._emit = emit
-        self._worker = worker
+        self._executors = readings
         self._source: ComparisonSource | None = None
         self._network: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
@@ -73,7 +73,7 @@ class Comparison:
         network = None
         if imported is not None and inputs is not None:
             network = FrozenNetwork(imported, inputs, self._hear, traced=True)
-            network.probe_schedule.employ(self._worker)
+            network.probe_schedule.use_executor(self._executors.executor)
             network.probe_schedule.watch(self._requests)
             opened = replace(
                 opened,

@@ -38,11 +38,11 @@ from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.text.written_numbers import number
-from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.readings.executor_choice import ExecutorChoice
+from dgn_engine.training.readings.watch_budget import DRAWING, SHARE
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import MAKING, Run
 from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, put_back
-from dgn_engine.training.watch_budget import DRAWING, SHARE
 
 MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
 LOOK_EVERY = 0.005  # seconds between two looks at what is due, where steps are quicker
@@ -131,9 +131,9 @@ class Engine:
         self._look_at = 0.0  # when what is due is looked at again
         self._unused = UnusedMemory()
         self._requests: tuple[watching.ProbeRequest, ...] = ()
-        worker = ReadingWorker()
-        self._files = opened = FileCommands(emit, worker)
-        self._heavy = ReadingCommands(self._emit, worker, opened.comparison)
+        self._executors = ExecutorChoice()
+        self._files = opened = FileCommands(emit, self._executors)
+        self._heavy = ReadingCommands(self._emit, self._executors, opened.comparison)
         self._library = RunLibrary(emit, runs_root)
         self._publisher = FramePublisher(publish, opened.comparison)
         self._finite: FiniteState | None = None  # what a diverged run can be put back to
@@ -174,7 +174,7 @@ class Engine:
             watching.SetWatchShare: lambda c: budget.set_share(c, self.run),
             watching.ReportWindow: lambda c: budget.charge_window(c, self.run),
             watching.CancelReading: on_shown(readings.cancel),
-            watching.GoOnReading: on_shown(readings.go_on),
+            watching.GoOnReading: on_shown(readings.resume),
             watching.SetProbeExamples: on_shown(readings.choose_number),
             watching.ChooseProbeSet: on_shown(readings.choose_set),
             watching.ChooseMisclassified: on_shown(readings.choose_misclassified),
@@ -260,7 +260,7 @@ class Engine:
         run = self.run
         # A run with a pace leaves a card idle between its steps.
         trains = run is not None and self.running and not run.pace
-        heard = self._heavy.poll(run.budget if run is not None and trains else None)
+        heard = self._executors.executor.latest(run.budget if run is not None and trains else None)
         self._branches.poll(run)
         if run is None:
             self._attempt("follow the run", lambda: self._library.follow(self._publish_shown))
@@ -302,7 +302,7 @@ class Engine:
         self._branches.close()
         self._heavy.release(self._shown)
         self._files.close()
-        self._heavy.close()
+        self._executors.executor.close()
         self._library.close()
         self._end_recording()
         self.run = self._inspected = None
@@ -460,7 +460,7 @@ class Engine:
         self._check_cancelled()  # since the last report, which may be seconds ago
         self._leave()
         self._library.close_shown()
-        self._heavy.employ(run)
+        self._heavy.use_executor(run)
         run.probe_schedule.watch(self._requests)
         self._watching.employ(run)
         self._runs += 1
@@ -560,7 +560,7 @@ class Engine:
 
     def _inspect(self, command: files.InspectFile, shown: Shown) -> None:
         """The run goes on unless the network can be shown."""
-        self._heavy.warm(shown.config.device)  # it is loaded while the network is made
+        self._executors.prepare(shown.config.device)  # it is loaded while the network is made
         opened = self._files.opened(command, shown)
         inspected = InspectedNetwork(self._runs + 1, opened, self._emit, self._report)
         self._check_cancelled()
@@ -568,7 +568,7 @@ class Engine:
         self._library.close_shown()
         self._runs += 1
         self.run, self._inspected, self.running = None, inspected, False
-        self._heavy.employ(inspected)
+        self._heavy.use_executor(inspected)
         self._watch(self._requests)
         for event in (inspected.started(), inspected.offered(), inspected.scored()):
             self._emit(event)

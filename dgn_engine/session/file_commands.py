@@ -29,7 +29,7 @@ from dgn_engine.session.file_readings import LabelledExamples
 from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest, ProbeInputs
 from dgn_engine.session.network_fit import DataFacts
 from dgn_engine.session.opened_files import FileTarget, OpenedFiles
-from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from dgn_engine.training.run import Run
 
 Shown = Run | InspectedNetwork
@@ -38,10 +38,10 @@ Shown = Run | InspectedNetwork
 class FileCommands:
     """The files that are open and the comparison. Methods raise `UserError` and change nothing."""
 
-    def __init__(self, emit: Callable[[Event], None], worker: ReadingWorker) -> None:
+    def __init__(self, emit: Callable[[Event], None], readings: ExecutorChoice) -> None:
         self._files = OpenedFiles(emit)
         self._check = DataCheck(emit)
-        self.comparison = Comparison(emit, worker)
+        self.comparison = Comparison(emit, readings)
         self.listing = self._files.listing
 
     def open(self, command: OpenFile, shown: Shown) -> None:

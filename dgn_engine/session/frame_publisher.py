@@ -42,9 +42,7 @@ class FramePublisher:
                 self._publish(replace(frame, doing=f"reading {', '.join(long)}"))
             # Each is drawn while the next is read; not where a frame says what takes long.
             made = None if long else partial(self._publish_frame, run, running)
-            run.probe_schedule.read(due, context, run.step_count, not running, made)
-            if run.probe_schedule.overflowed:
-                run.probe_schedule.overflowed = False
+            if run.probe_schedule.read(due, context, run.step_count, not running, made):
                 run.stop_overflowed()
         new = heard or bool(due)
         if not new and running and self._waits(run):

@@ -33,8 +33,8 @@ from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.out_of_memory import refused_without_memory
-from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.run import Run
 
 Report = Callable[[str, float | None], None]

@@ -1,4 +1,4 @@
-"""Where a session makes expensive readings, and for which examples: in a process, or on a card."""
+"""Commands about readings: of which probe examples they are, cancelled and resumed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from dgn_engine.config import Device, RunConfig
+from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.protocol.messages import Event
@@ -27,17 +27,13 @@ from dgn_engine.protocol.watching import (
 from dgn_engine.random_streams import random_stream
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.session.file_commands import Shown, probe_inputs_of
-from dgn_engine.training.cuda.card_readings import CardReadings
-from dgn_engine.training.cuda.side_reader import SideReader
-from dgn_engine.training.cuda.side_stream import SideStream
-from dgn_engine.training.devices import choose_device
 from dgn_engine.training.losses import answered_right
 from dgn_engine.training.probe_pictures import pictures_of
-from dgn_engine.training.probe_schedule import ProbeSchedule, any_heavy
-from dgn_engine.training.reading_process.reading_worker import ReadingProcess, ReadingWorker
+from dgn_engine.training.readings.executor_choice import ExecutorChoice
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.readings.reading_sizes import any_heavy
 from dgn_engine.training.run import Run
 from dgn_engine.training.trainer import Trainer
-from dgn_engine.training.watch_budget import WatchBudget
 
 MOST_LISTED = 256
 LOOKED_AT = 4096  # training examples that are tried for those that are misclassified
@@ -88,13 +84,11 @@ class ReadingCommands:
     """Commands are about what is shown and about what it is compared with."""
 
     def __init__(
-        self, emit: Callable[[Event], None], worker: ReadingWorker, comparison: Comparison
+        self, emit: Callable[[Event], None], choice: ExecutorChoice, comparison: Comparison
     ) -> None:
         self._emit = emit
-        self._worker = worker
+        self._choice = choice
         self._comparison = comparison
-        self._side: SideStream | None = None  # of the card that readings are made on
-        self._on_card: CardReadings | None = None
 
     def expect(self, config: RunConfig) -> None:
         """Start the reading process while the data are still being read, where a network of this
@@ -102,62 +96,14 @@ class ReadingCommands:
         try:
             architecture = architecture_for(config.net, USUAL, CLASSES)
             if any_heavy(architecture):
-                self.warm(config.device)
+                self._choice.prepare(config.device)
         except UserError:  # the run itself will say so
             return
 
-    def warm(self, device: Device) -> None:
-        """Start the reading process, unless readings are to be made on a card. Raises `UserError`
-        where there is no such device."""
-        if choose_device(device).type != "cuda":
-            self._worker.warm()
-
-    def poll(self, budget: WatchBudget | None) -> bool:
-        """Hand on what was read elsewhere, and let a card read on.
-
-        Args:
-            budget: That of the run; None where nothing trains.
-
-        Returns:
-            Whether there was anything.
-        """
-        if self._on_card is not None:
-            self._on_card.advance(budget)
-        return self._worker.poll()
-
-    def close(self) -> None:
-        """End the process, or the thread that reads on a card."""
-        self._worker.close()
-        self._leave_card()
-
-    def employ(self, shown: Shown) -> None:
-        """Give it the reading process, which is there from now on where it will be needed; on a
-        card, the side stream."""
-        self._read_on(shown.device)
-        shown.probe_schedule.employ(self._worker)
-        if self._side is not None and isinstance(shown, Run):
-            shown.probe_schedule.read_aside(SideReader(self._side))
-        if any_heavy(shown.architecture):
-            self._worker.warm()
-        else:
-            self._worker.rest()
-
-    def _read_on(self, device: torch.device) -> None:
-        """Make expensive readings on a card where the network lies on one, else in a process."""
-        if (device.type == "cuda") == (self._side is not None):
-            return
-        if self._side is not None:
-            self._worker.start_with(ReadingProcess, in_process=False)
-            self._leave_card()
-            return
-        self._side = SideStream(device)
-        card = self._on_card = CardReadings(self._side)
-        self._worker.start_with(lambda: card, in_process=True)
-
-    def _leave_card(self) -> None:
-        if self._side is not None:
-            self._side.close()
-            self._side = self._on_card = None
+    def use_executor(self, shown: Shown) -> None:
+        """Read what is shown from now on where its device and size ask for it."""
+        self._choice.choose(shown.device, shown.architecture)
+        shown.probe_schedule.use_executor(self._choice.executor)
 
     def release(self, shown: Shown | None) -> None:
         """It is about to be replaced: nobody waits for its readings any more."""
@@ -167,8 +113,8 @@ class ReadingCommands:
     def cancel(self, command: CancelReading, shown: Shown) -> None:
         self._each(command.probes, shown, ProbeSchedule.cancel)
 
-    def go_on(self, command: GoOnReading, shown: Shown) -> None:
-        self._each(command.probes, shown, ProbeSchedule.go_on)
+    def resume(self, command: GoOnReading, shown: Shown) -> None:
+        self._each(command.probes, shown, ProbeSchedule.resume)
 
     def choose_number(self, command: SetProbeExamples, shown: Shown) -> None:
         """So many of those that were chosen; what was chosen by hand gives way."""

@@ -13,8 +13,8 @@ from torch import Tensor
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Measured
 from dgn_engine.training.metrics import PendingScore, Score, TestPass
+from dgn_engine.training.readings.watch_budget import WatchBudget
 from dgn_engine.training.trainer import Trainer
-from dgn_engine.training.watch_budget import WatchBudget
 
 TEST_SHORTEST = 0.5  # seconds between two live test scores
 TEST = "test scores"  # in the budget of watching: those that are no epoch's

@@ -30,10 +30,8 @@ def has_overflowed(context: ProbeContext) -> bool:
         return False
 
 
-def overflow_reading(context: ProbeContext, probe: str, step: int) -> Reading | None:
-    """What a probe says of a network that has overflowed; None of one that has not."""
-    if not has_overflowed(context):
-        return None
+def overflow_reading(probe: str, step: int) -> Reading:
+    """Return the reading of a network that has overflowed."""
     why = (
         f"The network's numbers overflowed: at step {step:,} weights or outputs are infinite or "
         "NaN. Undo the last change or go on from an earlier step, with a smaller learning rate; "

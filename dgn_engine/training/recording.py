@@ -34,9 +34,9 @@ from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder, WriteMarker
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
+from dgn_engine.training.readings.watch_budget import SHARED
 from dgn_engine.training.run import Report, Run
 from dgn_engine.training.run_snapshot import capture, restore
-from dgn_engine.training.watch_budget import SHARED
 
 CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
 LATEST = 9.0  # but no more than this

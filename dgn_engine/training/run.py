@@ -62,17 +62,20 @@ from dgn_engine.training.losses import loss
 from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory
 from dgn_engine.training.optimizer import count_moments
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory, refused_without_memory
-from dgn_engine.training.overhead_meter import seconds_of_main_thread, seconds_of_other_threads
-from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import (
     ComparedGates,
     ProbeContext,
     TrainingState,
     no_comparison,
 )
+from dgn_engine.training.readings.overhead_meter import (
+    seconds_of_main_thread,
+    seconds_of_other_threads,
+)
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.readings.watch_budget import WatchBudget
 from dgn_engine.training.step_cost import seconds_a_step
 from dgn_engine.training.trainer import Trainer
-from dgn_engine.training.watch_budget import WatchBudget
 from dgn_engine.training.weight_keeper import save_trainer
 
 Report = Callable[[str, float | None], None]
@@ -282,7 +285,7 @@ class Run:
             return self.trainer.step()
         except Exception as error:
             trouble = "training needs the memory of the card"
-            if not (is_out_of_memory(error) and self.probe_schedule.end_refinements(trouble)):
+            if not (is_out_of_memory(error) and self.probe_schedule.refined.end(trouble)):
                 raise
         self.trainer.drop_gradients()
         free_memory()

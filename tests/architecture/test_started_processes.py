@@ -54,7 +54,7 @@ STARTS = {
     "dgn_engine/session/live_branch.py": "a branch: `module_command`",
     "dgn_engine/storage/user_folders.py": "the folder of a bundle",
     "dgn_engine/sweep/slurm.py": "workers of Dask: `METHOD`; jobs of Slurm: `python_command`",
-    "dgn_engine/training/reading_process/reading_worker.py": "readings: `module_command`",
+    "dgn_engine/training/readings/process_readings.py": "readings: `module_command`",
     "documentation/screenshots/__main__.py": "a picture at another scale, in our tree",
     "documentation/shell_commands.py": "commands of the documents, in a folder that it has made",
     "packaging/bundle_check.py": "what was packed, in a folder that it has made",

@@ -16,7 +16,7 @@ from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.sweep.sweep_file import sweep_of
 from dgn_engine.sweep.workers import find_executor
-from dgn_engine.training.probe_schedule import ProbeSchedule
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from tests.plugins import each
 
 

@@ -16,10 +16,10 @@ import torch
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.training.batched.stacked_network import TrainerStack
-from dgn_engine.training.cuda.side_reader import SideReader
-from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
+from dgn_engine.training.readings.reading_jobs import ExactAnswer, ExactJob, StepContexts
+from dgn_engine.training.readings.stream_readings import StreamReadings
 from tests.engine.sweep.small import content, run, small
 from tests.gpu.trainers import trainer_on
 
@@ -107,21 +107,25 @@ def test_a_probe_beside_training_reads_the_step_that_was_copied(
 
     for _ in range((WARM_UP + 1) * EPOCH):
         made.step()
-    side = SideStream(device)
-    expected, reader = read(context()), SideReader(side)
+    answers: list[ExactAnswer] = []
+
+    def deliver(_: ExactJob, answer: ExactAnswer) -> None:
+        answers.append(answer)
+
+    expected, reader = read(context()), StreamReadings(device)
     try:
-        reader.begin(context(), 7, {"npk": 1}, {"npk": read})
+        job = ExactJob("npk", probe, {}, None, 1, deliver, True, 0.0, 0.0)
+        reader.submit([job], StepContexts(context(), 7))
         for _ in range(4 * EPOCH):
             made.step()
-        while not reader.done and in_time():
+        while not reader.latest() and in_time():
             made.step()
-        taken = reader.take()
     finally:
         reader.close()
-        side.close()
-    assert taken is not None
-    result, now = taken.results["npk"].result, read(context())
-    assert result is not None, taken.results["npk"].error
+    (answer,) = answers
+    assert answer.contexts.step == 7
+    result, now = answer.result, read(context())
+    assert result is not None, answer.error
     for name, array in expected.arrays.items():
         np.testing.assert_allclose(result.arrays[name], array, rtol=1e-5, atol=1e-6)
     assert any(not np.allclose(now.arrays[n], a, rtol=1e-4) for n, a in expected.arrays.items())

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.training.cuda.card_readings import CardReadings
-from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.cuda.step_runner import WARM_UP
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes, npk, ntk, overlap
-from dgn_engine.training.reading_process.reading_messages import JobOver, JobSlice, NetworkSnapshot
-from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.readings.reading_jobs import (
+    JobOver,
+    JobSlice,
+    RefinedJob,
+    StepContexts,
+)
+from dgn_engine.training.readings.stream_readings import StreamReadings
 from tests.engine.kernels.tiny import ARCHITECTURES
 from tests.gpu.trainers import CHAIN, trainer_on
 
@@ -41,9 +44,7 @@ def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
     expected = all_probes()[probe].read(context, {}, None)
     context.forget()
 
-    side = SideStream(device)
-    card = CardReadings(side)
-    worker = ReadingWorker(lambda: card, in_process=True)
+    card = StreamReadings(device)
     results: list[ProbeResult] = []
     over: list[JobOver] = []
 
@@ -54,17 +55,14 @@ def test_slices_beside_training_end_at_the_reading_of_the_step_that_was_copied(
             results.append(answer.result)
 
     try:
-        snapshot = NetworkSnapshot(context, in_process=True)
-        assert isinstance(snapshot.content, ProbeContext)
-        assert snapshot.content.x.device.type == device.type
-        worker.begin(snapshot, probe, {}, 0, listen, first=True)
+        contexts = StepContexts(context, 0)
+        assert contexts.copy_network().whole.x.device.type == device.type
+        card.submit([RefinedJob(probe, {}, listen, first=True)], contexts)
         while not over and in_time():
             made.step()
-            card.advance(None)
-            worker.poll()
+            card.latest()
     finally:
-        worker.close()
-        side.close()
+        card.close()
     assert [answer.trouble for answer in over] == [""]
     for key, array in expected.arrays.items():
         np.testing.assert_allclose(results[-1].arrays[key], array, rtol=1e-4, atol=1e-5)

@@ -20,7 +20,7 @@ from dgn_engine.protocol.watching import Watch
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_engine.training import probe_schedule
+from dgn_engine.training.readings import reading_sizes
 from dgn_engine.views.event_notices import Notice, in_form_words, notice_of
 from dgn_viewer import application
 from dgn_viewer.application import Options, Viewer
@@ -292,8 +292,8 @@ def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> N
 def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
     make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
-    monkeypatch.setattr(probe_schedule, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
+    monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
     net = NetConfig("cnn4", (("channels", 4),))
     training = TrainingConfig(learning_rate=1e-3, pace=20.0)
     viewer = make_viewer(RunConfig(net=net, training=training, probe_examples=20))

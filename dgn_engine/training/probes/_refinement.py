@@ -71,13 +71,6 @@ class PathReading:
     passes: float
 
 
-@dataclass(frozen=True)
-class TangentReading:
-    """What a probe makes of tangent kernels, whether these are exact or estimates."""
-
-    made: Callable[[ProbeContext, k.TangentEstimator], tuple[ProbeResult, float]]
-
-
 def device_clock(device: torch.device) -> Clock:
     """Return a clock of what a device has done: on a card it first waits for the current stream,
     since kernels are only queued when a call returns."""
@@ -199,7 +192,7 @@ def _fewest(
 
 def tangent_steps(
     context: ProbeContext,
-    reading: TangentReading,
+    made: Callable[[ProbeContext, k.TangentEstimator], tuple[ProbeResult, float]],
     generator: torch.Generator,
     spent: Spent,
 ) -> Iterator[WorkSlice]:
@@ -210,7 +203,7 @@ def tangent_steps(
     if few is not None:
         estimator = _tangent_estimator(few, generator)
         estimator.draw(2)
-        yield WorkSlice(max(expected, SLICE), *reading.made(few, estimator))
+        yield WorkSlice(max(expected, SLICE), *made(few, estimator))
     yield from _passing(context, pace, expected)
     estimator = _tangent_estimator(context, generator)
     before, each = spent.seconds, expected / estimator.logits
@@ -220,7 +213,7 @@ def tangent_steps(
         each = (spent.seconds - before) / estimator.draws
         if estimator.draws == 1 and not estimator.exact:  # one has no error
             continue
-        result, error = reading.made(context, estimator)
+        result, error = made(context, estimator)
         left = (estimator.logits - estimator.draws) * each
         if left + spent.seconds > LONGEST:  # never all of them: until it is sharp
             wanted = max(estimator.draws * (error / SHARP) ** 2, TRUSTED)

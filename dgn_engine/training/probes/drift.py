@@ -68,9 +68,11 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     facts = {"features": why} if why else {}
     if rows is not None:
         arrays["labels"] = numpy(context.labels[rows])
-        found, of_each = _features(context, now, first, rows)
-        arrays["features"] = of_each
-        scalars |= found
+        moments = feature_moments(context.architecture, now.inputs(rows), first.inputs(rows))
+        sums = (float(part.sum()) for part in (moments.now, moments.both, moments.then))
+        scalars["features"], scalars["features_cosine"] = relative_drift(*sums)
+        each = torch.where(moments.then > 0, (moments.moved / moments.then).sqrt(), torch.nan)
+        arrays["features"] = numpy(each)
     scalars |= _values(context, now, first)
     known = {name: value for name, value in scalars.items() if np.isfinite(value)}
     return ProbeResult(arrays, known, facts, memory=first)
@@ -94,17 +96,6 @@ def _affordable(context: ProbeContext) -> tuple[Tensor | None, str]:
     spaced = torch.linspace(0, n - 1, count, dtype=torch.float64, device=context.x.device)
     rows = spaced.round().long()
     return rows, "" if count == n else f"Φ of {count} of {n} probe examples."
-
-
-def _features(
-    context: ProbeContext, now: _First, first: _First, rows: Tensor
-) -> tuple[dict[str, float], Array]:
-    inputs = [taken.inputs(rows) for taken in (now, first)]
-    moments = feature_moments(context.architecture, inputs[0], inputs[1])
-    sums = (float(part.sum()) for part in (moments.now, moments.both, moments.then))
-    moved, turned = relative_drift(*sums)
-    each = torch.where(moments.then > 0, (moments.moved / moments.then).sqrt(), torch.nan)
-    return {"features": moved, "features_cosine": turned}, numpy(each)
 
 
 def _values(context: ProbeContext, now: _First, first: _First) -> dict[str, float]:

@@ -31,7 +31,6 @@ from dgn_engine.training.probes._probe import (
 from dgn_engine.training.probes._refinement import (
     AT_ONCE,
     NOT_EXACT,
-    TangentReading,
     refinements,
     tangent_steps,
     widened,
@@ -53,8 +52,7 @@ def refine(
     if cost(context.architecture, len(context.x)) <= AT_ONCE * assumed_flops(device):
         yield Refinement(read(context, options, None), 1.0)
         return
-    reading = TangentReading(_made)
-    yield from refinements(lambda spent: tangent_steps(context, reading, generator, spent), device)
+    yield from refinements(lambda spent: tangent_steps(context, _made, generator, spent), device)
 
 
 def _made(context: ProbeContext, estimator: k.TangentEstimator) -> tuple[ProbeResult, float]:

@@ -13,22 +13,16 @@ import torch
 
 import dgn_engine as dgn
 from dgn_engine import kernels as k
-from dgn_engine.attachment import sliced_readings as module
 from dgn_engine.attachment import watcher as watcher_module
-from dgn_engine.attachment.sliced_readings import GOOD, LONGEST, PICTURES, SlicedReadings
 from dgn_engine.attachment.tangent_alone import first_count
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training import probe_schedule
 from dgn_engine.training.probes import Probe, ProbeResult, Refinement
-from dgn_engine.training.reading_process.reading_messages import (
-    BeginJob,
-    JobOver,
-    JobSlice,
-    LoadSnapshot,
-    StopJob,
-)
-from dgn_engine.training.watch_budget import WatchBudget
+from dgn_engine.training.readings import reading_sizes
+from dgn_engine.training.readings import sliced_readings as module
+from dgn_engine.training.readings.reading_jobs import JobOver, JobSlice, RefinedJob
+from dgn_engine.training.readings.sliced_readings import GOOD, LONGEST, PICTURES, SlicedReadings
+from dgn_engine.training.readings.watch_budget import WatchBudget
 from tests.engine.attachment.loops import examples, mlp, train
 
 
@@ -48,7 +42,9 @@ class Bench:
         }
         patch.setattr(module, "all_probes", lambda: probes)
         self.sliced = SlicedReadings(lambda: self.now)
-        self.sliced.put(LoadSnapshot(1, context))
+        copied = SimpleNamespace(whole=context)
+        self._contexts: Any = SimpleNamespace(key=1, step=0, copy_network=lambda: copied)
+        self.answers: list[JobSlice | JobOver] = []
 
     def _refine(self, *_: object) -> Iterator[Refinement]:
         for place, (count, error) in enumerate(self._made):
@@ -60,21 +56,25 @@ class Bench:
         self.now += self._seconds
         return ProbeResult({"labels": np.zeros(len(context.x))})
 
-    def run(self, probe: str) -> list[Any]:
+    def begin(self, ticket: int, probe: str) -> RefinedJob:
+        job = RefinedJob(probe, {}, self.answers.append, ticket=ticket)
+        self.sliced.submit([job], self._contexts)
+        return job
+
+    def run(self, probe: str) -> list[JobSlice | JobOver]:
         """Slices with an hour of the loop's own steps between them; all answers."""
-        self.sliced.put(BeginJob(7, 1, probe, {}, 0))
-        answers: list[Any] = []
+        self.begin(7, probe)
         while self.sliced.waits:
-            before = self.now
-            assert self.sliced.work() == pytest.approx(self.now - before)
-            answers += self.sliced.take()
+            before, budget = self.now, WatchBudget(clock=lambda: self.now, busy=lambda: self.now)
+            assert self.sliced.latest(budget)
+            assert budget._open == {"refinements": pytest.approx(self.now - before)}
             self.now += 3600.0
-        return answers
+        return self.answers
 
 
 def test_an_estimate_that_is_good_enough_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [(8, 0.01)] * 5 + [(16, 0.2), (16, 0.01), (16, GOOD), (16, GOOD), (16, 0.001)]
-    answers = Bench(monkeypatch, made, 0.5).run("sliced")[1:]
+    answers = Bench(monkeypatch, made, 0.5).run("sliced")
     slices = [one for one in answers if isinstance(one, JobSlice)]
     assert [one.examples for one in slices] == [8] * 5 + [0] * PICTURES  # 0: all of them
     assert answers[-1] == JobOver(7)
@@ -98,16 +98,20 @@ def test_a_reading_of_twice_the_examples_is_not_begun_where_it_takes_long(
 
 def test_what_is_stopped_is_worked_on_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(monkeypatch, [(16, 0.5)] * 3, 0.1)
-    bench.sliced.put(BeginJob(7, 1, "sliced", {}, 0))
+    job = bench.begin(7, "sliced")
     assert bench.sliced.awaited
-    bench.sliced.work()
+    bench.sliced.latest()
     assert not bench.sliced.awaited
-    bench.sliced.put(StopJob(7))
+    bench.sliced.cancel(job)
     assert not bench.sliced.waits
-    bench.sliced.put(BeginJob(8, 1, "sliced", {}, 0))
-    bench.sliced.kill()
+    assert not bench.sliced.latest()
+    bench.begin(8, "sliced")
+    assert bench.sliced.close()
     assert not bench.sliced.waits
-    assert bench.sliced.ended == ""
+    assert [type(answer) for answer in bench.answers] == [JobSlice]
+    bench.begin(9, "sliced")
+    assert bench.sliced.close("it is over")
+    assert bench.answers[-1] == JobOver(9, "it is over")
 
 
 def test_a_sliced_reading_is_of_the_step_at_which_it_began(
@@ -115,7 +119,7 @@ def test_a_sliced_reading_is_of_the_step_at_which_it_began(
 ) -> None:
     for name in ("LOOK_EVERY", "NOTE_EVERY", "FRAME_EVERY", "FRAME_SHARE"):
         monkeypatch.setattr(watcher_module, name, 1e9 if name == "FRAME_SHARE" else 0.0)
-    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)  # every kernel is heavy
+    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)  # every kernel is heavy
     monkeypatch.setattr(WatchBudget, "in_credit", True)
     model, (x, y) = mlp(), examples()
     order = torch.argsort(y, stable=True)
@@ -136,7 +140,7 @@ def test_what_has_no_picture_at_the_end_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watcher_module, "LAST_PICTURES", 0.0)
-    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
+    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
     with dgn.watch(mlp(), probe=examples(), out=tmp_path / "run", probes=("npk",)) as w:
         w.step()
     frame = RunReader(tmp_path / "run").frame(1)
@@ -148,7 +152,7 @@ def test_what_the_beginning_took_is_a_debt() -> None:
     budget = WatchBudget(0.05, lambda: now[0], lambda: now[0])
     assert budget.in_credit
     budget.settle(running=True)
-    budget.owe("start", 1.0)
+    budget.add_debt("start", 1.0)
     paid = 0.0
     while not budget.in_credit:
         now[0] += 0.5

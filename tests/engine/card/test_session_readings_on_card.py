@@ -15,9 +15,10 @@ from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.protocol.training import Resume, StartRun
 from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session.engine import Engine
-from dgn_engine.training import probe_schedule
 from dgn_engine.training.probes import all_probes
-from dgn_engine.training.reading_process.reading_worker import ReadingProcess
+from dgn_engine.training.readings import reading_sizes
+from dgn_engine.training.readings.process_readings import ProcessReadings, ReadingProcess
+from dgn_engine.training.readings.stream_readings import StreamReadings
 from tests.engine.card.card_runs import Device, small_config
 from tests.simulated_card import SimulatedCard, simulated_card
 
@@ -58,8 +59,8 @@ class Session:
 
 @pytest.fixture(autouse=True)
 def everything_is_expensive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
-    monkeypatch.setattr(probe_schedule, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
+    monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def session(card: SimulatedCard) -> Iterator[Session]:
 def test_readings_of_a_paused_run_are_those_of_the_cpu(session: Session) -> None:
     session.begin("cuda")
     on_card = session.read_all()
-    assert session.engine._heavy._on_card is not None
+    assert isinstance(session.engine._executors.executor, StreamReadings)
     assert session.troubles == []
     assert {name: reading.step for name, reading in on_card.items()} == dict.fromkeys(HEAVY, 0)
     for name, reading in on_card.items():
@@ -115,9 +116,8 @@ def test_a_run_on_the_cpu_after_one_on_a_card_has_the_process_again(session: Ses
     session.begin("cuda")
     session.read_all()
     session.begin("cpu", "fc", ("npk",))
-    assert session.engine._heavy._on_card is None
+    assert isinstance(session.engine._executors.executor, ProcessReadings)
     readings = session.read_all()
-    assert session.engine._heavy._worker.in_process is False
     assert readings["npk"].absent == ""
     assert session.troubles == []
 

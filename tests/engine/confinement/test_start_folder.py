@@ -120,8 +120,8 @@ from dgn_engine.confinement.spawn_context import SPAWN, start_resource_tracker
 from dgn_engine.confinement.trial import confinement_here
 from dgn_engine.session.live_branch import BranchChild
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.training.reading_process.reading_messages import ProcessReady
-from dgn_engine.training.reading_process.reading_worker import ReadingProcess
+from dgn_engine.training.readings.reading_jobs import ProcessReady
+from dgn_engine.training.readings.process_readings import ReadingProcess
 import json, subprocess, time
 import numpy as np
 from safetensors.numpy import save_file

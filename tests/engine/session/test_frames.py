@@ -11,7 +11,7 @@ import pytest
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.session import frame_publisher
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
-from dgn_engine.training.watch_budget import WatchBudget
+from dgn_engine.training.readings.watch_budget import WatchBudget
 
 
 class Clock:

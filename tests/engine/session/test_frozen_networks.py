@@ -38,7 +38,7 @@ from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints import reader_child, wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.layer_infos import layer_infos
-from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from tests.engine.session.conftest import PROBES, RELU, Desk, small
 
 NET = NetConfig("fc", (("depth", 3), ("width", 6)))
@@ -142,7 +142,7 @@ def test_a_network_is_compared_with_the_gates_that_it_is_given(events: list[Even
 
 @pytest.fixture
 def comparison(events: list[Event]) -> Comparison:
-    return Comparison(events.append, ReadingWorker())
+    return Comparison(events.append, ExecutorChoice())
 
 
 def opened(events: list[Event]) -> ComparisonOpened:

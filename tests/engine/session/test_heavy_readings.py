@@ -29,8 +29,8 @@ from dgn_engine.protocol.watching import (
     SetProbeExamples,
     Watch,
 )
-from dgn_engine.training import probe_schedule
-from dgn_engine.training.reading_process.reading_worker import ReadingProcess
+from dgn_engine.training.readings import probe_schedule, reading_sizes
+from dgn_engine.training.readings.process_readings import ProcessReadings, ReadingProcess
 from tests.engine.session.conftest import Desk, small
 
 KERNELS = Watch(tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk")))
@@ -39,8 +39,8 @@ KERNELS = Watch(tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk",
 @pytest.fixture
 def all_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reading that costs anything goes to the reading process."""
-    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
-    monkeypatch.setattr(probe_schedule, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
+    monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
 
 
 def until(desk: Desk, there: Callable[[], bool]) -> None:
@@ -60,8 +60,14 @@ def exact(desk: Desk, probe: str = "npk") -> bool:
     return found is not None and not found.absent and found.progress == 1.0 and not found.cancelled
 
 
+def _processes(desk: Desk) -> ProcessReadings:
+    executor = desk.engine._executors.executor
+    assert isinstance(executor, ProcessReadings)
+    return executor
+
+
 def child_of(desk: Desk) -> ReadingProcess:
-    child = desk.engine._heavy._worker._child
+    child = _processes(desk)._process
     assert isinstance(child, ReadingProcess)
     return child
 
@@ -136,15 +142,15 @@ def test_a_reading_process_that_is_killed_is_a_sentence_and_training_goes_on(des
 def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_a_small_one(
     desk: Desk,
 ) -> None:
-    worker = desk.engine._heavy._worker
+    worker = _processes(desk)
     desk.do(StartRun(small(), paused=True))
-    assert worker._child is None
+    assert worker._process is None
     desk.engine._heavy.expect(replace(small(), net=NetConfig("cnn4")))
-    assert worker._child is not None
+    assert worker._process is not None
     desk.do(StartRun(small(), paused=True))
-    assert worker._child is None
+    assert worker._process is None
     desk.engine._heavy.expect(small())
-    assert worker._child is None
+    assert worker._process is None
 
 
 @pytest.mark.usefixtures("all_heavy")
@@ -182,7 +188,7 @@ def test_training_is_the_same_bit_for_bit_with_readings_and_other_probe_examples
 def test_a_reading_process_does_not_outlive_a_parent_that_is_killed() -> None:
     script = (
         "import time\n"
-        "from dgn_engine.training.reading_process.reading_worker import ReadingProcess\n"
+        "from dgn_engine.training.readings.process_readings import ReadingProcess\n"
         "child = ReadingProcess()\n"
         "while not child.take(): time.sleep(0.01)\n"  # it is ready
         "print(child.pid, flush=True)\n"

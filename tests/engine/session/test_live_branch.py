@@ -52,7 +52,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training import headless_run
 from dgn_engine.training.headless_run import HeadlessRun
-from dgn_engine.training.overhead_meter import Overhead
+from dgn_engine.training.readings.overhead_meter import Overhead
 from dgn_engine.training.recording import Recording, continue_run
 from dgn_engine.training.replay import recorded_run_at
 from dgn_engine.training.run import Run

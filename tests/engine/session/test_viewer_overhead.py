@@ -10,7 +10,7 @@ from dgn_engine.protocol.training import SetBeta, SetPace, StartRun
 from dgn_engine.protocol.watching import ProbeRequest, ReportWindow, Watch
 from dgn_engine.session import engine as session
 from dgn_engine.session.engine import Engine
-from dgn_engine.training.overhead_meter import PACED, TOO_FEW, Overhead, OverheadMeter
+from dgn_engine.training.readings.overhead_meter import PACED, TOO_FEW, Overhead, OverheadMeter
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from dgn_engine.protocol.watching import ReportWindow, SetWatchShare, Watch
 from dgn_engine.session import engine
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.mailbox import Mailbox
+from dgn_engine.training.readings.watch_budget import DRAWING
 from dgn_engine.training.run import Run
-from dgn_engine.training.watch_budget import DRAWING
 from tests.engine.session.conftest import PROBES, Desk, small
 
 FRAME = Frame(1, 2, 0.0, 0.0, None)

@@ -14,8 +14,8 @@ from dgn_engine.protocol.training import Measured
 from dgn_engine.training import evaluation_schedule, metrics
 from dgn_engine.training.evaluation_schedule import TEST_SHARE, EvaluationSchedule
 from dgn_engine.training.metrics import TestPass as Pass
+from dgn_engine.training.readings.watch_budget import WatchBudget
 from dgn_engine.training.run import Run
-from dgn_engine.training.watch_budget import WatchBudget
 from tests.engine.conftest import SMALL
 
 Make = Callable[..., Run]

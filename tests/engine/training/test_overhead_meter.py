@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 
 from dgn_engine.protocol.frames import SURE
-from dgn_engine.training.overhead_meter import FEWEST, PACED, RESTING, TOO_FEW, Overhead
-from dgn_engine.training.watch_budget import DRAWING, WatchBudget
+from dgn_engine.training.readings.overhead_meter import FEWEST, PACED, RESTING, TOO_FEW, Overhead
+from dgn_engine.training.readings.watch_budget import DRAWING, WatchBudget
 
 STEP = 0.001  # processor seconds
 SLICE = 0.004  # processor seconds between two waits, on average

@@ -13,12 +13,11 @@ from torch import Tensor
 
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
-from dgn_engine.training import probe_schedule
-from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
 from dgn_engine.training.probes import gates as gates_probe
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.readings.watch_budget import WatchBudget
 from dgn_engine.training.run import Run
-from dgn_engine.training.watch_budget import WatchBudget
 from tests.engine.conftest import SMALL
 
 Make = Callable[..., Run]
@@ -219,10 +218,9 @@ def test_the_ntk_of_the_probe_set_is_that_of_both_networks(make_run: Make) -> No
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def clock() -> SimpleNamespace:
     clock = SimpleNamespace(now=50.0)
     clock.monotonic = lambda: clock.now
-    monkeypatch.setattr(probe_schedule, "time", clock)
     return clock
 
 
@@ -341,7 +339,9 @@ def looks(
     standing: bool = False,
 ) -> list[int]:
     """Of how many examples the next readings are, of a probe that takes 1e9 FLOP for each."""
-    working = WatchBudget(busy=clock.monotonic)  # all that time; else it counts as asleep
+    working = WatchBudget(
+        clock=clock.monotonic, busy=clock.monotonic
+    )  # all that time; else it counts as asleep
     schedule = ProbeSchedule(events.append, budget=working, fewer=True)
     schedule.watch((ProbeRequest("gates"),))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,10 @@ import torch
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
-from dgn_engine.training import probe_schedule
-from dgn_engine.training.probe_schedule import ASSUMED_FLOPS, ProbeSchedule
-from dgn_engine.training.probes import Probe, ProbeResult
-from dgn_engine.training.watch_budget import WatchBudget
+from dgn_engine.training.probes import ASSUMED_FLOPS, Probe, ProbeResult
+from dgn_engine.training.readings import probe_schedule
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.readings.watch_budget import WatchBudget
 
 
 class Context:
@@ -48,7 +47,6 @@ class Bench:
             "q": Probe("Queue", lambda *_: ProbeResult(), compares=True),
         }
         patch.setattr(probe_schedule, "all_probes", lambda: probes)
-        patch.setattr(probe_schedule, "time", SimpleNamespace(monotonic=lambda: self.clock))
         budget = WatchBudget(clock=lambda: self.clock, busy=lambda: self.clock)
         self.schedule = ProbeSchedule(self.emit, fewer, budget)
 

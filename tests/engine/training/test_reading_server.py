@@ -9,19 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.training.probes import Probe, ProbeContext, ProbeResult, Refinement
-from dgn_engine.training.reading_process import reading_child
-from dgn_engine.training.reading_process.reading_child import ReadingServer, on_growing_subsets
-from dgn_engine.training.reading_process.reading_messages import (
+from dgn_engine.training.probes import Probe, ProbeResult, Refinement
+from dgn_engine.training.readings import reading_child
+from dgn_engine.training.readings.reading_child import ReadingServer, on_growing_subsets
+from dgn_engine.training.readings.reading_jobs import (
     Answer,
     BeginJob,
-    DropSnapshot,
+    BeginJobs,
     JobOver,
     JobSlice,
-    LoadSnapshot,
-    NetworkSnapshot,
     StopJob,
-    unpacked,
+    pack_context,
+    unpack_context,
 )
 from dgn_engine.training.run import Run
 
@@ -50,13 +49,12 @@ class Bench:
         self.now, self.sent = 100.0, list[Answer]()
         self.worked: list[str] = []
         self.fails: Exception | None = None
-        patch.setattr(reading_child, "unpacked", lambda content: Context(int(content)))
+        patch.setattr(reading_child, "unpack_context", lambda content: Context(int(content)))
         probes = {
             name: Probe(name, lambda *_: ProbeResult(), refine=self.refine(name, seconds))
             for name, seconds in (("quick", 1.0), ("slow", 4.0))
         }
         self.server = ReadingServer(self.sent.append, probes, lambda: self.now)
-        self.server.take(LoadSnapshot(1, b"64"))
 
     def refine(self, name: str, seconds: float) -> Any:
         def slices(context: Any, options: Mapping[str, Any], generator: Any) -> Iterator[Any]:
@@ -71,8 +69,8 @@ class Bench:
         return slices
 
     def begin(self, *names: str) -> None:
-        for name in names:
-            self.server.take(BeginJob(len(name), 1, name, {}, 3))
+        jobs = tuple(BeginJob(len(name), 1, name, {}, 3) for name in names)
+        self.server.take(BeginJobs(b"64", jobs))
 
 
 @pytest.fixture
@@ -127,8 +125,6 @@ def test_a_job_that_is_stopped_is_over(bench: Bench) -> None:
     assert bench.sent[-1] == JobOver(5)
     bench.server.take(StopJob(4))
     assert not bench.server.busy
-    bench.server.take(DropSnapshot(1))
-    bench.server.take(DropSnapshot(1))
 
 
 @pytest.mark.parametrize(
@@ -173,8 +169,7 @@ def test_of_fewer_examples_a_slice_says_how_many(
 ) -> None:
     read = Probe("", lambda context, *_: labelled(len(context.x)))
     server = ReadingServer(bench.sent.append, {"p": read})
-    server.take(LoadSnapshot(1, b"32"))
-    server.take(BeginJob(1, 1, "p", {}, 0))
+    server.take(BeginJobs(b"32", (BeginJob(1, 1, "p", {}, 0),)))
     while server.busy:
         server.work()
     assert [one.examples for one in bench.sent if isinstance(one, JobSlice)] == [8, 16, 0]
@@ -188,11 +183,9 @@ def test_a_snapshot_is_the_network_of_its_step_whatever_follows(
     context = run.context()
     with torch.no_grad():
         before = context.network(context.x).clone()
-    snapshot = NetworkSnapshot(context)
+    packed = pack_context(context)
     run.step()
-    assert snapshot.examples == len(context.x)
-    found = unpacked(snapshot.content)
-    assert isinstance(found, ProbeContext)
+    found = unpack_context(packed)
     with torch.no_grad():
         assert torch.equal(found.network(found.x), before)
         assert not torch.equal(run.context().network(context.x), before)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import SimpleNamespace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +12,20 @@ import torch
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
-from dgn_engine.training import probe_schedule
-from dgn_engine.training.probe_schedule import ASSUMED_FLOPS, FIRST_LOOK, UNSURE, ProbeSchedule
-from dgn_engine.training.probes import Probe, ProbeResult
-from dgn_engine.training.reading_process.reading_messages import JobOver, JobSlice
-from dgn_engine.training.refined_readings import FIRST, STOPPED, JobPace, words
+from dgn_engine.training.probes import ASSUMED_FLOPS, Probe, ProbeResult
+from dgn_engine.training.readings import probe_schedule
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.readings.reading_executor import ReadingExecutor
+from dgn_engine.training.readings.reading_jobs import (
+    ExactJob,
+    JobOver,
+    JobSlice,
+    RefinedJob,
+    StepContexts,
+)
+from dgn_engine.training.readings.reading_sizes import FIRST_LOOK, UNSURE
+from dgn_engine.training.readings.refined_readings import FIRST, STOPPED, JobPace, describe_examples
+from dgn_engine.training.readings.watch_budget import WatchBudget
 
 
 class Context:
@@ -32,32 +39,33 @@ class Context:
     def forget(self) -> None: ...
 
 
-@dataclass
-class Worker:
-    """Keeps what it is asked for; the test answers."""
+class Worker(ReadingExecutor):
+    """Keeps what it is asked for, numbered from 1; the test answers."""
 
-    in_process = False
-    trouble: str = ""
-    begun: list[tuple[int, str, Mapping[str, object], int]] = field(default_factory=list)
-    stopped: list[int] = field(default_factory=list)
-    listeners: dict[int, Any] = field(default_factory=dict)
+    refines = True
 
-    def begin(
-        self,
-        snapshot: Any,
-        probe: str,
-        options: Mapping[str, object],
-        seed: int,
-        hear: Any,
-        first: bool,
-    ) -> int:
-        ticket = len(self.begun) + 1
-        self.begun.append((snapshot.key, probe, options, seed))
-        self.listeners[ticket] = hear
-        return ticket
+    def __init__(self) -> None:
+        self.begun: list[tuple[int, str, Mapping[str, object], int]] = []
+        self.keys: dict[int, int] = {}  # of steps, numbered from 1
+        self.jobs: list[ExactJob | RefinedJob] = []
+        self.stopped: list[int] = []
+        self.listeners: dict[int, Any] = {}
 
-    def stop(self, ticket: int) -> None:
-        self.stopped.append(ticket)
+    def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
+        key = self.keys.setdefault(contexts.key, len(self.keys) + 1)
+        for job in jobs:
+            self.jobs.append(job)
+            self.begun.append((key, job.name, job.options, contexts.step))
+            self.listeners[len(self.jobs)] = job.deliver
+
+    def cancel(self, job: ExactJob | RefinedJob) -> None:
+        self.stopped.append(self.jobs.index(job) + 1)
+
+    def latest(self, budget: WatchBudget | None = None) -> bool:
+        return False
+
+    def close(self, trouble: str = "") -> bool:
+        return False
 
 
 class Bench:
@@ -66,23 +74,17 @@ class Bench:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.clock, self.events, self.here = 100.0, list[Event](), list[int]()
         self.each = 1.0
-        self.snapshots = 0
         probes = {
             "p": Probe("Pee", self.read, lambda _, n: n * self.each * ASSUMED_FLOPS),
             "q": Probe("Queue", self.read, lambda _, n: n * self.each / 4 * ASSUMED_FLOPS),
             "c": Probe("Cee", self.read, lambda *_: 1e18, compares=True),
         }
         patch.setattr(probe_schedule, "all_probes", lambda: probes)
-        patch.setattr(probe_schedule, "time", SimpleNamespace(monotonic=lambda: self.clock))
-        patch.setattr(probe_schedule, "NetworkSnapshot", self.snapshot)
         self.worker = Worker()
-        self.schedule = ProbeSchedule(self.events.append, fewer=True)
-        self.schedule.employ(self.worker)  # type: ignore[arg-type]
+        budget = WatchBudget(clock=lambda: self.clock)
+        self.schedule = ProbeSchedule(self.events.append, fewer=True, budget=budget)
+        self.schedule.use_executor(self.worker)
         self.watch("p")
-
-    def snapshot(self, context: Context, in_process: bool = False) -> Any:
-        self.snapshots += 1
-        return SimpleNamespace(key=self.snapshots, examples=len(context.x))
 
     def read(self, context: Any, options: object, memory: object) -> ProbeResult:
         self.here.append(len(context.x))
@@ -276,7 +278,7 @@ def test_what_is_read_on_after_cancel_is_shown_when_it_is_as_good_as_what_there_
     bench.look(5)
     bench.answer(0.5, error=0.02)
     bench.schedule.cancel("p")
-    bench.schedule.go_on("p")
+    bench.schedule.resume("p")
     bench.look(5)
     bench.answer(0.1, error=0.04)
     assert bench.picture == (5, 0.5)
@@ -348,7 +350,7 @@ def test_a_reading_that_was_cancelled_stays_as_it_is_until_it_may_go_on(bench: B
     bench.clock += 1000
     assert bench.look(9) == bench.look(9, catch_up=True) == ()
     bench.schedule.cancel("p")
-    bench.schedule.go_on("p")
+    bench.schedule.resume("p")
     assert bench.look(9) == ("p",)
     assert (bench.reading.cancelled, bench.reading.progress) == (False, 0.0)
 
@@ -369,14 +371,14 @@ def test_what_fails_is_one_sentence_in_its_place_and_one_event(bench: Bench) -> 
     assert (bench.reading.cancelled, bench.events) == (True, [])
     bench.clock += 1000
     assert bench.look(9) == (), "it is not tried again by itself"
-    bench.schedule.go_on("p")
+    bench.schedule.resume("p")
     bench.look(9)
     bench.answer(0.5, error=0.1)
     bench.over("it failed (odd)", "Traceback")
     assert bench.reading.remark == "64 probe examples · ± 10 % · not refined: it failed (odd)"
     (told,) = bench.events
     assert isinstance(told, Failed)
-    bench.schedule.go_on("p")
+    bench.schedule.resume("p")
     bench.look(9)
     bench.over("it failed (odd)", "Traceback")
     assert len(bench.events) == 1
@@ -392,7 +394,7 @@ def test_without_a_process_fewer_examples_are_read_here_and_that_is_said(bench: 
     assert bench.reading.remark == f"8 of 64 probe examples, exact: {bench.worker.trouble}"
     bench.each = 1.0
     bench.schedule.invalidate()
-    bench.schedule._speed.clear()
+    bench.schedule._sizes._speed.clear()
     bench.look(6)
     assert bench.reading.absent == (
         "Pee: a reading of 8 probe examples takes too long between two steps, and no process "
@@ -410,7 +412,7 @@ def test_a_schedule_that_is_released_has_no_jobs(bench: Bench) -> None:
 def test_a_schedule_without_a_worker_can_be_told_all_the_same() -> None:
     schedule = ProbeSchedule([].append)
     schedule.cancel("npk")
-    schedule.go_on("npk")
+    schedule.resume("npk")
     schedule.release()
     assert not schedule.busy
 
@@ -430,7 +432,7 @@ def test_a_schedule_without_a_worker_can_be_told_all_the_same() -> None:
     ],
 )
 def test_what_a_kernel_is_made_of_in_words(reading: Reading, said: str) -> None:
-    assert words(reading, 64) == said
+    assert describe_examples(reading, 64) == said
 
 
 @pytest.mark.parametrize(("examples", "seen"), [(0, (0, 0, "")), (32, (32, 64, ""))])

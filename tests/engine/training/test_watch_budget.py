@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from dgn_engine.training.watch_budget import (
+from dgn_engine.training.readings.watch_budget import (
     DRAWING,
     IDLE_SHARE,
     LONGEST,

@@ -62,7 +62,7 @@ def test_every_panel_says_at_which_step_the_run_diverged(
 def test_a_panel_says_that_its_probe_batch_was_halved(
     make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dgn_engine.training import probe_schedule
+    from dgn_engine.training.readings import probe_schedule
 
     known = probe_schedule.all_probes()
 

@@ -19,7 +19,7 @@ from dgn_engine.storage.runs import recorder as module
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training import recording
-from dgn_engine.training.watch_budget import WatchBudget
+from dgn_engine.training.readings.watch_budget import WatchBudget
 
 FULL = OSError(28, "No space left on device")
 PAUSED = "Recording to /runs/a is paused: No space left on device."

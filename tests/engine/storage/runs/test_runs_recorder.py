@@ -29,9 +29,9 @@ from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun, planned_steps
+from dgn_engine.training.readings.watch_budget import WatchBudget
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
-from dgn_engine.training.watch_budget import WatchBudget
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),

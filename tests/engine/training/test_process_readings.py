@@ -1,4 +1,4 @@
-"""The engine's side of the reading process, with a process and a clock of the test."""
+"""Readings in a process, with a process and a clock of the test."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from dgn_engine.training.probes import ProbeResult
-from dgn_engine.training.reading_process import reading_worker
-from dgn_engine.training.reading_process.reading_messages import (
+from dgn_engine.training.readings import process_readings
+from dgn_engine.training.readings.process_readings import (
+    STOP_PATIENCE,
+    ProcessReadings,
+    ReadingProcess,
+)
+from dgn_engine.training.readings.reading_jobs import (
     Answer,
     BeginJob,
-    DropSnapshot,
+    BeginJobs,
     JobOver,
     JobSlice,
-    LoadSnapshot,
     Order,
     ProcessReady,
+    RefinedJob,
     StopJob,
-)
-from dgn_engine.training.reading_process.reading_worker import (
-    STOP_PATIENCE,
-    ReadingProcess,
-    ReadingWorker,
 )
 
 
@@ -49,7 +49,8 @@ class Child:
         self.killed = True
 
     def begun(self) -> list[int]:
-        return [order.ticket for order in self.orders if isinstance(order, BeginJob)]
+        begun = [order.jobs for order in self.orders if isinstance(order, BeginJobs)]
+        return [job.ticket for jobs in begun for job in jobs]
 
 
 class Bench:
@@ -57,8 +58,9 @@ class Bench:
         self.now = 10.0
         self.children: list[Child] = []
         self.error: OSError | None = None
-        self.worker = ReadingWorker(self.start, lambda: self.now)
+        self.worker = ProcessReadings(self.start, lambda: self.now)  # type: ignore[arg-type]
         self.heard: list[object] = []
+        self.jobs: dict[int, RefinedJob] = {}
 
     def start(self) -> Child:
         if self.error is not None:
@@ -71,12 +73,23 @@ class Bench:
         return self.children[-1]
 
     def begin(self, key: int = 1) -> int:
-        snapshot: Any = SimpleNamespace(key=key, content=b"weights", examples=64)
-        return self.worker.begin(snapshot, "npk", {"n": 3}, 7, self.heard.append)
+        (ticket,) = self.begin_all(1, key)
+        return ticket
+
+    def begin_all(self, count: int, key: int = 1) -> list[int]:
+        contexts: Any = SimpleNamespace(key=key, whole=b"weights", step=7)
+        jobs = [RefinedJob("npk", {"n": 3}, self.heard.append) for _ in range(count)]
+        self.worker.submit(jobs, contexts)
+        self.jobs |= {job.ticket: job for job in jobs}
+        return [job.ticket for job in jobs]
+
+    def stop(self, ticket: int) -> None:
+        self.worker.cancel(self.jobs[ticket])
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(process_readings, "pack_context", lambda context: context)
     return Bench()
 
 
@@ -85,77 +98,74 @@ def slice_of(ticket: int) -> JobSlice:
 
 
 def test_no_process_is_there_before_the_first_job_and_one_serves_all(bench: Bench) -> None:
-    assert not bench.worker.poll()
+    assert not bench.worker.latest()
     assert bench.children == []
-    first = bench.begin(1)
-    second = bench.begin(1)
+    first, second = bench.begin_all(2)
+    third = bench.begin(2)
     assert len(bench.children) == 1
     assert bench.child.orders == [
-        LoadSnapshot(1, b"weights"),
-        BeginJob(first, 1, "npk", {"n": 3}, 7),
-        BeginJob(second, 1, "npk", {"n": 3}, 7),
+        BeginJobs(b"weights", tuple(BeginJob(t, 1, "npk", {"n": 3}, 7) for t in (first, second))),
+        BeginJobs(b"weights", (BeginJob(third, 2, "npk", {"n": 3}, 7),)),
     ]
 
 
 def test_a_process_that_was_warmed_up_is_the_one_that_reads(bench: Bench) -> None:
-    assert bench.worker.warm()
-    assert bench.worker.warm()
+    assert bench.worker.start()
+    assert bench.worker.start()
     bench.begin()
     assert len(bench.children) == 1
 
 
-def test_slices_are_heard_when_polled_and_a_snapshot_goes_with_its_last_job(bench: Bench) -> None:
+def test_slices_are_delivered_when_asked_for(bench: Bench) -> None:
     first, second = bench.begin(1), bench.begin(1)
     bench.child.answers += [slice_of(first), JobOver(first)]
-    assert bench.worker.poll()
+    assert bench.worker.latest()
     assert bench.heard == [slice_of(first), JobOver(first)]
-    assert DropSnapshot(1) not in bench.child.orders
+    assert not bench.worker.latest()
     bench.child.answers.append(JobOver(second))
-    bench.worker.poll()
-    assert bench.child.orders[-1] == DropSnapshot(1)
-    assert not bench.worker.poll()
-    bench.begin(1)
-    assert LoadSnapshot(1, b"weights") in bench.child.orders[-2:]
+    assert bench.worker.latest()
+    bench.stop(second)
+    assert not [order for order in bench.child.orders if isinstance(order, StopJob)]
 
 
 def test_nothing_is_heard_of_a_job_that_was_stopped(bench: Bench) -> None:
     ticket = bench.begin()
-    bench.worker.stop(ticket)
-    bench.worker.stop(ticket)
+    bench.stop(ticket)
+    bench.stop(ticket)
     assert bench.child.orders.count(StopJob(ticket)) == 1
     bench.child.answers += [slice_of(ticket), JobOver(ticket)]
-    bench.worker.poll()
+    bench.worker.latest()
     assert bench.heard == []
     bench.now += 2 * STOP_PATIENCE
-    bench.worker.poll()
+    bench.worker.latest()
     assert not bench.child.killed
-    bench.worker.stop(ticket)
-    assert len(bench.child.orders) == 4, "it is over: load, begin, stop, drop"
+    bench.stop(ticket)
+    assert len(bench.child.orders) == 2, "it is over: begin, stop"
 
 
 def test_a_slice_that_does_not_end_after_the_stop_is_killed_and_the_others_go_on(
     bench: Bench,
 ) -> None:
     stuck, other = bench.begin(1), bench.begin(2)
-    bench.worker.poll()
-    bench.worker.stop(stuck)
+    bench.worker.latest()
+    bench.stop(stuck)
     bench.now += STOP_PATIENCE
-    bench.worker.poll()
+    bench.worker.latest()
     assert not bench.child.killed, "it has so long"
     bench.now += 0.1
-    bench.worker.poll()
+    bench.worker.latest()
     first, second = bench.children
     assert first.killed
-    assert (second.begun(), second.orders[0]) == ([other], LoadSnapshot(2, b"weights"))
+    assert second.begun() == [other]
     second.answers.append(slice_of(other))
-    bench.worker.poll()
+    bench.worker.latest()
     assert bench.heard == [slice_of(other)]
 
 
 def test_where_only_stuck_jobs_were_no_other_process_is_started(bench: Bench) -> None:
-    bench.worker.stop(bench.begin())
+    bench.stop(bench.begin())
     bench.now += 2 * STOP_PATIENCE
-    bench.worker.poll()
+    bench.worker.latest()
     assert bench.children[0].killed
     assert len(bench.children) == 1
     bench.begin()
@@ -166,23 +176,23 @@ def test_a_process_that_dies_ends_its_jobs_in_words_and_the_next_job_has_another
     bench: Bench,
 ) -> None:
     ticket, stopped = bench.begin(), bench.begin()
-    bench.worker.stop(stopped)
+    bench.stop(stopped)
     bench.child.dies = "signal 11"
-    assert bench.worker.poll()
+    assert bench.worker.latest()
     assert bench.heard == [JobOver(ticket, "the process for it ended (signal 11)")]
     assert bench.worker.trouble == ""
     bench.begin()
     assert len(bench.children) == 2
-    assert isinstance(bench.child.orders[0], LoadSnapshot)
+    assert isinstance(bench.child.orders[0], BeginJobs)
 
 
 def test_a_process_that_never_became_ready_is_not_tried_again(bench: Bench) -> None:
     ticket = bench.begin()
     bench.child.answers, bench.child.dies = [], "exit code 1"
-    bench.worker.poll()
+    bench.worker.latest()
     trouble = "the process for it did not start (exit code 1)"
     assert (bench.worker.trouble, bench.heard) == (trouble, [JobOver(ticket, trouble)])
-    assert not bench.worker.warm()
+    assert not bench.worker.start()
     assert len(bench.children) == 1
 
 
@@ -190,25 +200,25 @@ def test_where_no_process_can_be_started_that_is_said_of_each_job(bench: Bench) 
     bench.error = OSError(12, "Cannot allocate memory")
     ticket = bench.begin()
     assert bench.heard == [], "not before it is polled"
-    assert bench.worker.poll()
+    assert bench.worker.latest()
     trouble = "no process could be started for it (Cannot allocate memory)"
     assert (bench.worker.trouble, bench.heard) == (trouble, [JobOver(ticket, trouble)])
-    assert not bench.worker.poll()
+    assert not bench.worker.latest()
 
 
 def test_a_process_that_has_nothing_to_do_is_ended_where_nobody_will_need_it(
     bench: Bench,
 ) -> None:
     ticket = bench.begin()
-    bench.worker.rest()
+    bench.worker.end_unless_used()
     assert not bench.child.killed
     bench.child.answers.append(JobOver(ticket))
-    bench.worker.poll()
-    bench.worker.rest()
+    bench.worker.latest()
+    bench.worker.end_unless_used()
     assert bench.child.killed
     bench.begin()
     assert len(bench.children) == 2
-    assert isinstance(bench.child.orders[0], LoadSnapshot)
+    assert isinstance(bench.child.orders[0], BeginJobs)
 
 
 def test_a_worker_that_is_closed_has_no_process(bench: Bench) -> None:
@@ -216,7 +226,7 @@ def test_a_worker_that_is_closed_has_no_process(bench: Bench) -> None:
     bench.worker.close()
     bench.worker.close()
     assert bench.child.killed
-    assert not bench.worker.poll()
+    assert not bench.worker.latest()
     assert bench.heard == []
 
 
@@ -237,7 +247,7 @@ def test_a_process_that_sends_what_is_no_message_is_ended_and_nobody_waits_for_i
         return start([sys.executable, "-c", NO_MESSAGE], **given)
 
     monkeypatch.setattr(subprocess, "Popen", started)
-    monkeypatch.setattr(reading_worker, "LEAVE", 0.05)
+    monkeypatch.setattr(process_readings, "LEAVE", 0.05)
     child = ReadingProcess()
     until = time.monotonic() + 60.0
     while not child.ended:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from dgn_engine.protocol.frames import Watching
-from dgn_engine.training.overhead_meter import (
+from dgn_engine.training.readings.overhead_meter import (
     PACED,
     RESTING,
     Overhead,
@@ -103,7 +103,7 @@ class WatchBudget:
         `OverheadMeter`."""
         self._share = share
         self._debt = debt
-        self._clock = clock
+        self.clock = clock
         self.busy = busy
         self._open: dict[str, float] = {}  # charged since the last account
         self._own = 0.0  # of it by the thread that trains
@@ -141,7 +141,7 @@ class WatchBudget:
         if own:
             self._own += seconds
 
-    def owe(self, expense: str, seconds: float) -> None:
+    def add_debt(self, expense: str, seconds: float) -> None:
         """The thread that trains took so long before the account was opened."""
         self._open[expense] = self._open.get(expense, 0.0) + seconds
 
@@ -188,7 +188,7 @@ class WatchBudget:
         nothing is earned and nothing charged. `paced`: it waits between its steps."""
         if not running or paced:
             self.overhead.leave(PACED if running else RESTING)
-        now = self._clock()
+        now = self.clock()
         if running and self._account is not None and now - self._account[0] < SETTLE:
             return
         busy, spent, own = self.busy(), self._open, self._own
@@ -218,7 +218,7 @@ class WatchBudget:
             max(self._slow * min(max(over, 1.0 - _STEADY), 1.0 + _STEADY), 1.0), SLOWEST
         )
         self._plan()
-        self.account = self._told()
+        self.account = self._new_account()
 
     def _count_as_measured(self) -> None:
         """Count expenses as what was measured to be lost by them: the mean of that and of what the
@@ -265,7 +265,7 @@ class WatchBudget:
         longest = max(min(LONGEST / self._core, STARVED), 2.0 * whole / min(self._share, _HIGHEST))
         self.every = max(min(whole / left, longest), SHORTEST)
 
-    def _told(self) -> Watching:
+    def _new_account(self) -> Watching:
         """What watching takes at present, as shares of the run's time."""
         free = self._idle.value
         rates = {name: rate.value for name, rate in self._rates.items()}

@@ -16,10 +16,9 @@ import torch
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Event, Failed
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
-from dgn_engine.training.cuda.side_reader import SideReader
-from dgn_engine.training.cuda.side_stream import SideStream
-from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ProbeContext, ProbeResult
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.readings.stream_readings import StreamReadings
 from dgn_engine.training.run import Run
 
 Make = Callable[..., Run]
@@ -46,28 +45,36 @@ def hold(schedule: ProbeSchedule, name: str) -> Door:
 
 
 @pytest.fixture
-def run(make_run: Make) -> Iterator[Run]:
-    found, side = make_run("DL"), SideStream(torch.device("cpu"))
-    found.probe_schedule.read_aside(SideReader(side))
+def stream() -> Iterator[StreamReadings]:
+    made = StreamReadings(torch.device("cpu"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run(make_run: Make, stream: StreamReadings) -> Iterator[Run]:
+    found = make_run("DL")
+    found.probe_schedule.use_executor(stream)
     found.probe_schedule.watch((ProbeRequest("npk"),))
     yield found
     found.probe_schedule.release()
-    side.close()
+    stream.close()
     assert not [one for one in threading.enumerate() if one.name.startswith("dgn-card-readings")]
 
 
 def read_due(run: Run, standing: bool = False) -> None:
     schedule = run.probe_schedule
+    schedule.refined.executor.latest()
     due = schedule.due(run.step_count, catch_up=standing)
     if due:
         schedule.read(due, run.context(), run.step_count, standing)
 
 
 def wait_until_read(run: Run) -> None:
-    aside = run.probe_schedule._aside
-    assert aside is not None
-    assert aside._reading is not None
-    aside._reading[1].result(30.0)
+    stream = run.probe_schedule.refined.executor
+    assert isinstance(stream, StreamReadings)
+    for _, future in stream._exact:
+        future.result(30.0)
 
 
 def newest(run: Run) -> Reading:

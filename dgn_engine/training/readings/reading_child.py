@@ -24,17 +24,15 @@ from dgn_engine.plugins import OptionValue
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 from dgn_engine.training.overflow import has_overflowed
 from dgn_engine.training.probes import Probe, ProbeContext, ProbeResult, Refinement, all_probes
-from dgn_engine.training.reading_process.reading_messages import (
+from dgn_engine.training.readings.reading_jobs import (
     Answer,
     BeginJob,
-    DropSnapshot,
     JobOver,
     JobSlice,
-    LoadSnapshot,
     Order,
     ProcessReady,
     StopJob,
-    unpacked,
+    unpack_context,
 )
 
 NICENESS = 10  # of 19; on Windows the parent starts it below the normal priority
@@ -44,6 +42,7 @@ FEWEST = 8  # probe examples: fewer show nothing
 @dataclass
 class _SlicedJob:
     order: BeginJob
+    context: ProbeContext
     slices: Iterator[Refinement]
     turn: float  # seconds of work, its own and, when it began, those of who had least
     shown: ProbeResult | None = None
@@ -69,7 +68,6 @@ class ReadingServer:
         self._send = send
         self._probes = probes
         self._clock = clock
-        self._contexts: dict[int, ProbeContext] = {}
         self._jobs: list[_SlicedJob] = []
 
     @property
@@ -82,16 +80,26 @@ class ReadingServer:
         return any(job.shown is None for job in self._jobs)
 
     def take(self, order: Order) -> None:
-        match order:
-            case LoadSnapshot(key, content):
-                self._contexts[key] = unpacked(content) if isinstance(content, bytes) else content
-            case DropSnapshot(key):
-                self._contexts.pop(key, None)
-            case BeginJob():
-                self._begin(order)
-            case StopJob(ticket):
-                self._jobs = [job for job in self._jobs if job.order.ticket != ticket]
-                self._send(JobOver(ticket))
+        if isinstance(order, StopJob):
+            self.stop(order.ticket)
+            self._send(JobOver(order.ticket))
+            return
+        context = unpack_context(order.network)
+        for job in order.jobs:
+            self.begin(job, context)
+
+    def begin(self, order: BeginJob, context: ProbeContext) -> None:
+        """Add a job, whose first slice is done by `work`."""
+        probe = self._probes[order.probe]
+        generator = torch.Generator().manual_seed(order.seed)
+        refine = probe.refine or (lambda *given: on_growing_subsets(probe, *given[:2]))
+        turn = min((job.turn for job in self._jobs), default=0.0)
+        slices = refine(context, order.options, generator)
+        self._jobs.append(_SlicedJob(order, context, slices, turn))
+
+    def stop(self, ticket: int) -> None:
+        """Forget a job and what it holds."""
+        self._jobs = [job for job in self._jobs if job.order.ticket != ticket]
 
     def work(self) -> None:
         """Do one slice of one job."""
@@ -99,33 +107,26 @@ class ReadingServer:
         ticket, now = job.order.ticket, self._clock()
         job.began = now if job.began is None else job.began
         try:
-            found = next(job.slices, None)
-            answer: Answer = JobOver(ticket) if found is None else self._slice(job, found)
+            made = next(job.slices, None)
+            answer: Answer = JobOver(ticket) if made is None else self._slice(job, made)
         except Exception as error:  # the process must outlive a faulty probe
-            answer = JobOver(ticket, *_trouble(error, self._contexts[job.order.key]))
+            answer = JobOver(ticket, *_trouble(error, job.context))
         if isinstance(answer, JobOver):
             self._jobs.remove(job)
         job.turn += self._clock() - now
         self._send(answer)
 
-    def _begin(self, order: BeginJob) -> None:
-        probe, context = self._probes[order.probe], self._contexts[order.key]
-        generator = torch.Generator().manual_seed(order.seed)
-        refine = probe.refine or (lambda *given: on_growing_subsets(probe, *given[:2]))
-        turn = min((job.turn for job in self._jobs), default=0.0)
-        self._jobs.append(_SlicedJob(order, refine(context, order.options, generator), turn))
-
-    def _slice(self, job: _SlicedJob, found: Refinement) -> JobSlice:
-        new = found.result is not job.shown
-        job.shown = found.result
-        result = replace(found.result, memory=None) if new else None
-        whole, shown = len(self._contexts[job.order.key].x), _examples(found.result)
+    def _slice(self, job: _SlicedJob, made: Refinement) -> JobSlice:
+        new = made.result is not job.shown
+        job.shown = made.result
+        result = replace(made.result, memory=None) if new else None
+        whole, shown = len(job.context.x), _examples(made.result)
         assert job.began is not None
         return JobSlice(
             job.order.ticket,
             result,
-            found.done,
-            found.error,
+            made.done,
+            made.error,
             shown if 0 < shown < whole else 0,
             self._clock() - job.began,
         )
@@ -140,11 +141,11 @@ def on_growing_subsets(
     while count // (2 * everies[0]) >= FEWEST:
         everies.insert(0, 2 * everies[0])
     costs = [probe.cost(context.architecture, -(-count // every)) or 1.0 for every in everies]
-    for place, every in enumerate(everies):
+    for number, every in enumerate(everies, 1):
         part = context.subsample(every) if every > 1 else context
         result = probe.read(part, options, None)
         part.forget()
-        yield Refinement(result, 1.0 if every == 1 else sum(costs[: place + 1]) / sum(costs))
+        yield Refinement(result, 1.0 if every == 1 else sum(costs[:number]) / sum(costs))
 
 
 def _examples(result: ProbeResult) -> int:
@@ -168,7 +169,7 @@ def _trouble(error: Exception, context: ProbeContext) -> tuple[str, str]:
 
 
 def _listen(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
-    """Hand on what the parent says; when it is gone, so is this process."""
+    """Pass on the parent's orders; when it is gone, so is this process."""
     while True:
         try:
             inbox.put(pickle.load(orders))

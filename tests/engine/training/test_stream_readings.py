@@ -20,22 +20,12 @@ import torch
 from dgn_engine.errors import DoesNotFitError
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.watching import ProbeRequest
-from dgn_engine.training import probe_schedule
-from dgn_engine.training.cuda import card_readings
-from dgn_engine.training.cuda.card_readings import CardReadings
-from dgn_engine.training.cuda.side_stream import SideStream
 from dgn_engine.training.probes import Probe, ProbeResult, Refinement
-from dgn_engine.training.reading_process.reading_messages import (
-    BeginJob,
-    DropSnapshot,
-    JobOver,
-    JobSlice,
-    LoadSnapshot,
-    StopJob,
-)
-from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+from dgn_engine.training.readings import reading_sizes, stream_readings
+from dgn_engine.training.readings.reading_jobs import JobOver, JobSlice, RefinedJob
+from dgn_engine.training.readings.stream_readings import StreamReadings
+from dgn_engine.training.readings.watch_budget import SURE, WatchBudget
 from dgn_engine.training.run import Run
-from dgn_engine.training.watch_budget import SURE, WatchBudget
 
 Make = Callable[..., Run]
 CONTEXT: Any = SimpleNamespace(x=torch.zeros(64), network=torch.nn.Identity())
@@ -67,10 +57,10 @@ class Bench:
         probes = {
             name: Probe(name, lambda *_: ProbeResult(), refine=self.refine(name)) for name in "ab"
         }
-        patch.setattr(card_readings, "all_probes", lambda: probes)
-        self.side = SideStream(torch.device("cpu"))
-        self.card = CardReadings(self.side)
-        assert len(self.card.take()) == 1  # it is ready
+        patch.setattr(stream_readings, "all_probes", lambda: probes)
+        self.card = StreamReadings(torch.device("cpu"))
+        self.answers: list[JobSlice | JobOver] = []
+        self.jobs: dict[int, RefinedJob] = {}
 
     def refine(self, name: str) -> Any:
         def slices(*_: object) -> Iterator[Refinement]:
@@ -82,9 +72,21 @@ class Bench:
 
         return slices
 
-    def begin(self, ticket: int, probe: str, key: int = 1, first: bool = True) -> None:
-        self.card.put(LoadSnapshot(key, CONTEXT))
-        self.card.put(BeginJob(ticket, key, probe, {}, 0, first))
+    def begin(
+        self, ticket: int, probe: str, key: int = 1, first: bool = True, network: Any = CONTEXT
+    ) -> None:
+        job = RefinedJob(probe, {}, self.answers.append, first, ticket)
+        self.jobs[ticket] = job
+        copied = SimpleNamespace(whole=network)
+        contexts: Any = SimpleNamespace(key=key, step=0, copy_network=lambda: copied)
+        self.card.submit([job], contexts)
+
+    def take(self) -> list[JobSlice | JobOver]:
+        """What was made since the last time."""
+        self.card._deliver_slices()
+        found = list(self.answers)
+        self.answers.clear()
+        return found
 
     def end_slice(self) -> None:
         self.passes.release()
@@ -100,13 +102,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     made = Bench(monkeypatch)
     yield made
     made.passes.release(100)  # a slice that has begun is waited for
-    made.card.kill()
-    made.side.close()
+    made.card.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-card-readings")]
 
 
 def advance(bench: Bench, budget: Budget | None) -> None:
-    bench.card.advance(budget)  # type: ignore[arg-type]
+    bench.card.latest(budget)  # type: ignore[arg-type]
 
 
 def test_beside_training_each_slice_is_begun_by_the_loop_and_charged(bench: Bench) -> None:
@@ -120,7 +121,7 @@ def test_beside_training_each_slice_is_begun_by_the_loop_and_charged(bench: Benc
     assert len(budget.charged) == 3
     assert all(seconds >= 0.0 for seconds in budget.charged)
     assert bench.threads == {"dgn-card-readings_0"}
-    slices = [answer for answer in bench.card.take() if isinstance(answer, JobSlice)]
+    slices = [answer for answer in bench.take() if isinstance(answer, JobSlice)]
     assert [made.done for made in slices] == [0.25, 0.5, 0.75]
 
 
@@ -130,7 +131,7 @@ def test_in_debt_only_first_pictures_are_made(bench: Bench) -> None:
     bench.begin(2, "b", first=False)
     advance(bench, debt)
     bench.end_slice()
-    bench.card.take()
+    bench.take()
     advance(bench, debt)
     assert bench.card._work is None
     assert bench.worked in (["a"], ["b"])  # of one snapshot the order is that of the server
@@ -155,7 +156,7 @@ def test_while_nothing_trains_slices_follow_each_other_to_the_end(bench: Bench) 
     advance(bench, None)
     bench.wait()
     assert bench.worked == ["a"] * 4
-    assert bench.card.take()[-1] == JobOver(1)
+    assert bench.take()[-1] == JobOver(1)
 
 
 def test_training_that_goes_on_takes_the_card_back_after_a_slice(bench: Bench) -> None:
@@ -170,7 +171,7 @@ def test_training_that_goes_on_takes_the_card_back_after_a_slice(bench: Bench) -
 def test_a_light_reading_waits_for_one_slice_only(bench: Bench) -> None:
     bench.begin(1, "a")
     advance(bench, None)
-    light = bench.side.submit(lambda: list(bench.worked))
+    light = bench.card._side.submit(lambda: list(bench.worked))
     bench.passes.release(1)
     assert light.result(PATIENCE) == ["a"]
 
@@ -178,10 +179,9 @@ def test_a_light_reading_waits_for_one_slice_only(bench: Bench) -> None:
 def test_a_job_is_over_as_soon_as_it_is_stopped_and_its_slice_is_not_told(bench: Bench) -> None:
     bench.begin(1, "a")
     advance(bench, Budget(in_credit=True))
-    bench.card.put(StopJob(1))
-    assert bench.card.take() == [JobOver(1)]
+    bench.card.cancel(bench.jobs[1])
     bench.end_slice()
-    assert not [answer for answer in bench.card.take() if isinstance(answer, JobSlice)]
+    assert bench.take() == []
     advance(bench, None)
     bench.wait()
     assert bench.worked == ["a"]
@@ -190,16 +190,16 @@ def test_a_job_is_over_as_soon_as_it_is_stopped_and_its_slice_is_not_told(bench:
 def test_a_fault_beside_the_probes_ends_the_jobs_and_the_next_one_is_made(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise RuntimeError("CUDA error")
 
     bench.begin(1, "a")
     with monkeypatch.context() as patch:
-        patch.setattr(bench.card._server, "take", fail)
+        patch.setattr(bench.card._server, "begin", fail)
         advance(bench, None)
         wait([bench.card._work])  # type: ignore[list-item]
         advance(bench, None)
-    (over,) = bench.card.take()
+    (over,) = bench.take()
     assert isinstance(over, JobOver)
     assert "CUDA error" in over.trouble
     assert "RuntimeError" in over.details
@@ -215,12 +215,11 @@ def test_networks_that_nobody_reads_any_more_are_freed_in_debt_too(bench: Bench)
     contexts = [SimpleNamespace(x=torch.zeros(64)) for _ in range(3)]
     alive = [weakref.ref(context.x) for context in contexts]
     for ticket, context in enumerate(contexts):
-        bench.card.put(LoadSnapshot(ticket, context))  # type: ignore[arg-type]
-        bench.card.put(BeginJob(ticket, ticket, "a", {}, 0, False))
-        bench.card.put(StopJob(ticket))
-        bench.card.put(DropSnapshot(ticket))
+        bench.begin(ticket, "a", first=False, network=context)
+        bench.card.cancel(bench.jobs[ticket])
     contexts.clear()
     del context
+    bench.jobs.clear()
     advance(bench, debt)
     bench.wait()
     gc.collect()
@@ -253,13 +252,11 @@ def test_refinements_have_a_sure_part_of_the_budget_beside_light_readings() -> N
 def test_a_step_without_memory_ends_the_readings_beside_it_and_is_taken_again(
     make_run: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
+    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
     run, twin = make_run("DL"), make_run("DL")
-    side = SideStream(torch.device("cpu"))
-    card = CardReadings(side)
-    worker = ReadingWorker(lambda: card, in_process=True)
+    card = StreamReadings(torch.device("cpu"))
     schedule, take = run.probe_schedule, run.trainer.take
-    schedule.employ(worker)
+    schedule.use_executor(card)
     schedule.watch((ProbeRequest("npk"),))
     schedule.read(schedule.due(0), run.context(), 0)
 
@@ -279,7 +276,7 @@ def test_a_step_without_memory_ends_the_readings_beside_it_and_is_taken_again(
     with pytest.raises(DoesNotFitError):
         run.step()
     schedule.release()
-    side.close()
+    card.close()
 
 
 def full_for_good() -> None:
@@ -293,22 +290,19 @@ def newest(run: Run) -> Reading:
 def test_a_run_on_the_card_trains_on_and_has_the_reading_of_the_step_that_was_copied(
     make_run: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)  # everything counts as expensive
+    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)  # everything counts as expensive
     run, twin = make_run("DL"), make_run("DL")
     twin.probe_schedule.watch((ProbeRequest("npk"),))
     twin.probe_schedule.read(("npk",), twin.context(), 0)
-    side = SideStream(torch.device("cpu"))
-    card = CardReadings(side)
-    worker = ReadingWorker(lambda: card, in_process=True)
+    card = StreamReadings(torch.device("cpu"))
     schedule = run.probe_schedule
-    schedule.employ(worker)
+    schedule.use_executor(card)
     schedule.watch((ProbeRequest("npk"),))
     schedule.read(schedule.due(0), run.context(), 0)
     while schedule.busy:
         run.step()
         twin.step()
-        card.advance(None)
-        worker.poll()
+        card.latest()
     assert newest(run).step == 0
     assert newest(run).progress == 1.0
     for name, array in newest(twin).arrays.items():
@@ -317,5 +311,4 @@ def test_a_run_on_the_card_trains_on_and_has_the_reading_of_the_step_that_was_co
     for name, tensor in twin.trainer.tensors().items():
         assert torch.equal(run.trainer.tensors()[name], tensor), name
     schedule.release()
-    worker.close()
-    side.close()
+    card.close()

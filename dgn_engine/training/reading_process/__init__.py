@@ -1,1 +1,0 @@
-"""Heavy readings in a process of low priority, slice by slice: training is not held up."""

@@ -1,0 +1,223 @@
+"""Readings in a process of low priority, slice by slice: training is not held up."""
+
+from __future__ import annotations
+
+import pickle
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dgn_engine.confinement.child_process import (
+    PIPE,
+    ChildProcess,
+    describe_end,
+    module_command,
+    one_thread,
+    own_folder,
+    python_environment,
+)
+from dgn_engine.training.readings.reading_executor import ReadingExecutor
+from dgn_engine.training.readings.reading_jobs import (
+    Answer,
+    BeginJob,
+    BeginJobs,
+    ExactJob,
+    JobOver,
+    Order,
+    ProcessReady,
+    RefinedJob,
+    StepContexts,
+    StopJob,
+    pack_context,
+)
+from dgn_engine.training.readings.watch_budget import WatchBudget
+
+LEAVE = 1.0  # seconds that a process has to end after its last word
+STOP_PATIENCE = 3.0  # seconds that a slice may go on after its job was stopped
+_ENDS = {-9: "it was killed, as a system does that runs out of memory"}
+
+
+class ReadingProcess:
+    """A child with two threads that carry messages, so that nobody waits for a pipe."""
+
+    def __init__(self) -> None:
+        """Raises `OSError` where no process can be started."""
+        self._process = ChildProcess(
+            module_command("dgn_engine.training.readings.reading_child"),
+            environment=python_environment() | one_thread(),
+            folder=own_folder(),
+            stdin=PIPE,
+            own_group=False,
+            lower_by=0,
+        )
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self._ended = ""
+        self._threads = [
+            threading.Thread(target=target, name="dgn-reading", daemon=True)
+            for target in (self._write, self._read)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def put(self, order: Order) -> None:
+        self._orders.put(order)
+
+    def take(self) -> list[Answer]:
+        answers: list[Answer] = []
+        while not self._ended and not self._answers.empty():
+            answer = self._answers.get()
+            if answer is None:
+                # It closed its output, or sent what is no message: it may end by itself.
+                self._process.wait(LEAVE)
+                self._finish()
+                self._ended = describe_end(self._process.code, _ENDS)
+            else:
+                answers.append(answer)
+        return answers
+
+    @property
+    def ended(self) -> str:
+        return self._ended
+
+    def kill(self) -> None:
+        """End it at once; it has nothing to lose."""
+        self._finish()
+        self._ended = self._ended or "it was ended"
+
+    def _finish(self) -> None:
+        self._process.kill()
+        self._orders.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._process.close()
+
+    def _write(self) -> None:
+        while (order := self._orders.get()) is not None:
+            try:
+                pickle.dump(order, self._process.stdin, protocol=5)
+                self._process.stdin.flush()
+            except (OSError, ValueError):
+                return  # `_read` finds it ended
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._answers.put(pickle.load(self._process.stdout))
+        except Exception:  # closed, or cut off in the middle of a message
+            self._answers.put(None)
+
+
+@dataclass
+class _OrderedJob:
+    job: RefinedJob
+    order: BeginJob
+    network: bytes
+    stopped: float | None = None  # when it was told to stop
+
+
+class ProcessReadings(ReadingExecutor):
+    """At most one process, started for its first job or by `start`."""
+
+    refines = True
+
+    def __init__(
+        self,
+        start: Callable[[], ReadingProcess] = ReadingProcess,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._new_process = start
+        self._clock = clock
+        self._process: ReadingProcess | None = None
+        self._ready = False
+        self._jobs: dict[int, _OrderedJob] = {}
+
+    def start(self) -> bool:
+        """Have a process; whether there is one."""
+        if self._process is None and not self.trouble:
+            try:
+                self._process, self._ready = self._new_process(), False
+            except OSError as error:
+                self.trouble = f"no process could be started for it ({error.strerror or error})"
+        return self._process is not None
+
+    def end_unless_used(self) -> None:
+        """End a process that has nothing to do; another one is started for the next job."""
+        if not self._jobs:
+            self.close()
+
+    def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
+        network, orders = pack_context(contexts.whole), list[BeginJob]()
+        for job in jobs:
+            assert isinstance(job, RefinedJob)
+            orders.append(job.order_for(contexts))
+            self._jobs[job.ticket] = _OrderedJob(job, orders[-1], network)
+        if self.start() and self._process is not None:  # else `latest` says so
+            self._process.put(BeginJobs(network, tuple(orders)))
+
+    def cancel(self, job: ExactJob | RefinedJob) -> None:
+        ordered = self._jobs.get(job.ticket) if isinstance(job, RefinedJob) else None
+        if ordered is not None and ordered.stopped is None:
+            ordered.stopped = self._clock()
+            if self._process is not None:
+                self._process.put(StopJob(ordered.order.ticket))
+
+    def latest(self, budget: WatchBudget | None = None) -> bool:
+        process = self._process
+        if process is None:
+            return self._end_jobs(self.trouble) if self.trouble and self._jobs else False
+        answers = process.take()
+        for answer in answers:
+            self._deliver(answer)
+        if process.ended:
+            self._process = None
+            if not self._ready:
+                self.trouble = f"the process for it did not start ({process.ended})"
+            self._end_jobs(self.trouble or f"the process for it ended ({process.ended})")
+            return True
+        now = self._clock()
+        stuck = [job for job in self._jobs.values() if job.stopped is not None]
+        if any(now - (job.stopped or 0.0) > STOP_PATIENCE for job in stuck):
+            self._replace_process(process)
+        return bool(answers)
+
+    def close(self, trouble: str = "") -> bool:
+        if self._process is not None:
+            self._process.kill()
+        self._process = None
+        return self._end_jobs(trouble)
+
+    def _deliver(self, answer: Answer) -> None:
+        if isinstance(answer, ProcessReady):
+            self._ready = True
+            return
+        ordered = self._jobs.get(answer.ticket)
+        if ordered is None:
+            return
+        if isinstance(answer, JobOver):
+            del self._jobs[answer.ticket]
+        if ordered.stopped is None:
+            ordered.job.deliver(answer)
+
+    def _end_jobs(self, trouble: str) -> bool:
+        """Every job is over, and is told why; '': it is told nothing."""
+        jobs, self._jobs = self._jobs, {}
+        for ticket, ordered in jobs.items():
+            if trouble and ordered.stopped is None:
+                ordered.job.deliver(JobOver(ticket, trouble))
+        return bool(jobs)
+
+    def _replace_process(self, process: ReadingProcess) -> None:
+        """A stopped job does not come to its end: another process does what the others want."""
+        process.kill()
+        self._process = None
+        self._jobs = {t: job for t, job in self._jobs.items() if job.stopped is None}
+        if self._jobs and self.start() and self._process is not None:
+            for job in self._jobs.values():
+                self._process.put(BeginJobs(job.network, (job.order,)))

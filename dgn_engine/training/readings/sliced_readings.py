@@ -1,0 +1,123 @@
+"""Costly readings in slices, between the steps of the loop that is watched: in its own thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dgn_engine.training.probes import all_probes
+from dgn_engine.training.readings.reading_child import ReadingServer
+from dgn_engine.training.readings.reading_executor import ReadingExecutor
+from dgn_engine.training.readings.reading_jobs import (
+    Answer,
+    ExactJob,
+    JobOver,
+    JobSlice,
+    RefinedJob,
+    StepContexts,
+)
+from dgn_engine.training.readings.watch_budget import WatchBudget
+
+GOOD = 0.05  # relative standard error at which an estimate is good enough, and …
+PICTURES = 4  # … the pictures of it after which that is believed: few draws may agree by chance
+LONGEST = 30.0  # seconds of work after which a reading stays as it is
+
+
+@dataclass
+class _BegunJob:
+    """One job: its `pictures` of all probe examples, and whether there is any at all."""
+
+    job: RefinedJob
+    whole: bool  # its slices are readings, each of twice the examples of the one before
+    pictures: int = 0
+    shown: bool = False
+
+
+class SlicedReadings(ReadingExecutor):
+    """Refines one slice, of half a second or so, in each call of `latest`.
+
+    `busy`: seconds that this thread has worked. A reading ends sooner than in a process that has a
+    core to itself: when its estimate is within `GOOD`, or after `LONGEST`.
+    """
+
+    refines = True
+
+    def __init__(self, busy: Callable[[], float]) -> None:
+        self._busy = busy
+        self._worked = 0.0
+        self._since: float | None = None  # while a slice is being worked on
+        self._answers: list[JobSlice | JobOver] = []
+        self._jobs: dict[int, _BegunJob] = {}
+        self._probes = all_probes()
+        self._server = ReadingServer(self._collect, self._probes, self._seconds)
+
+    def submit(self, jobs: Sequence[ExactJob | RefinedJob], contexts: StepContexts) -> None:
+        copied = contexts.copy_network().whole
+        for job in jobs:
+            assert isinstance(job, RefinedJob)
+            self._jobs[job.ticket] = _BegunJob(job, self._probes[job.name].refine is None)
+            self._server.begin(job.order_for(contexts), copied)
+
+    def cancel(self, job: ExactJob | RefinedJob) -> None:
+        if isinstance(job, RefinedJob) and self._jobs.pop(job.ticket, None) is not None:
+            self._server.stop(job.ticket)
+
+    def latest(self, budget: WatchBudget | None = None) -> bool:
+        """Do one slice, and deliver what it made."""
+        if not self._server.busy:
+            return False
+        before = self._worked
+        self._since = self._busy()
+        try:
+            self._server.work()
+        finally:
+            self._worked, self._since = self._seconds(), None
+        if budget is not None:
+            budget.charge("refinements", self._worked - before)
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            begun = self._jobs[answer.ticket]
+            if isinstance(answer, JobOver):
+                del self._jobs[answer.ticket]
+            begun.job.deliver(answer)
+        return bool(answers)
+
+    def close(self, trouble: str = "") -> bool:
+        jobs, self._jobs = self._jobs, {}
+        for ticket, begun in jobs.items():
+            self._server.stop(ticket)
+            if trouble:
+                begun.job.deliver(JobOver(ticket, trouble))
+        return bool(jobs)
+
+    @property
+    def waits(self) -> bool:
+        """There is something to work on."""
+        return self._server.busy
+
+    @property
+    def awaited(self) -> bool:
+        """A reading has no picture yet."""
+        return self._server.awaited
+
+    def _seconds(self) -> float:
+        """Worked so far, by which the server measures: the loop's own steps do not count."""
+        return self._worked + (0.0 if self._since is None else self._busy() - self._since)
+
+    def _collect(self, answer: Answer) -> None:
+        assert isinstance(answer, (JobSlice, JobOver))
+        self._answers.append(answer)
+        if isinstance(answer, JobSlice):
+            begun = self._jobs[answer.ticket]
+            begun.shown |= answer.result is not None
+            begun.pictures += answer.result is not None and not answer.examples
+            if begun.shown and _is_enough(begun, answer):
+                self._server.stop(answer.ticket)
+                self._answers.append(JobOver(answer.ticket))
+
+
+def _is_enough(begun: _BegunJob, made: JobSlice) -> bool:
+    if begun.pictures >= PICTURES and made.error <= GOOD:
+        return True
+    left = made.elapsed * (1.0 - made.done) / max(made.done, 1e-9)
+    return made.elapsed >= LONGEST or (begun.whole and left > LONGEST)
