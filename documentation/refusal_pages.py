@@ -25,7 +25,7 @@ REFUSING = (
 # Family → (where its sentences are raised, what helps). The first that fits has the sentence.
 FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
     "Settings and options": (
-        ("dgn_engine/config.py", "dgn_engine/setting.py", "dgn_engine/cli/_options.py",
+        ("dgn_engine/config", "dgn_engine/cli/_options.py",
          "dgn_engine/storage/config_file.py", "dgn_engine/regimes"),
         "A key, an option or its value is not as it must be. The sentence names it and what is "
         "accepted; [Settings](../settings.md) has every key with its default. "

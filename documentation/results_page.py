@@ -34,7 +34,7 @@ from dgn_engine.experiments.report.formatting import (
     table,
 )
 from dgn_engine.protocol.experiments import Claim
-from dgn_engine.statistics import holm
+from dgn_engine.sweep.statistics import holm
 from dgn_engine.text.written_numbers import duration
 
 ROOT = Path(__file__).parents[1]

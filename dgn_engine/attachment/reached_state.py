@@ -110,54 +110,17 @@ class _Visit(NamedTuple):
     copied: bool
 
 
-class ReachedState:
-    """What the code of `module` reaches by name, as it is now.
+class KeptState:
+    """Pieces of state as they are when they are kept: what changed of them is put back.
 
-    It follows functions of the user's and of installed packages, not those of torch, numpy and
-    Python, and goes through containers, objects with attributes, modules, tensors, arrays and
-    random generators. Of what the module itself holds, which a copy has on its own, it follows the
-    classes and functions. `draws_of_numpy`: whether it names numpy's global generator.
-    `copies_itself`: whether an object that the module holds has methods by which it is copied.
-    `whole`: what the module holds is compared too, as while it is copied.
-
-    Raises `StateChangedError` where it reaches what can be neither compared nor put back: an
-    iterator, or a lock, a thread, a queue and the like; or where the module holds an object that
-    defines `__del__`, which would run for a copy too.
+    `installed`: whether what is kept from now on belongs to an installed package.
     """
 
-    def __init__(self, module: nn.Module, whole: bool = False) -> None:
-        self._kept: list[_StatePart] = []
-        # The objects live as long as their identities count.
-        self._seen: dict[tuple[int, bool], object] = {}
+    def __init__(self) -> None:
+        self.installed = False
+        self._parts: list[_StatePart] = []
         self._bytes = 0
-        self.draws_of_numpy = self.copies_itself = False
-        self._whole = whole
-        self._named: set[str] = set()  # what functions name, of their module or of any object
-        self._unnamed: dict[str, list[_Visit]] = {}
-        self._installed = False  # of what is being visited, as `_copied`
-        self._copied = not whole
-        self._waiting: list[_Visit] = []
-        self._add(class_name(type(module)), module)
-        self._walk()
         self._flags = _process_flags()
-
-    def add_shared(self, module: nn.Module, copy: nn.Module) -> None:
-        """Add what a copy shares with its module: objects that say that they are their own copy."""
-        theirs = {key for key, copied in self._seen if copied}
-        for name, value in _held(copy, class_name(type(module))):
-            if id(value) in theirs and not is_kind(value, _CODE):
-                self._installed = self._copied = False
-                self._add(name, value)
-        self._walk()
-
-    def check(self, when: str = "run") -> None:
-        """Raise `StateChangedError` where something of the user's own changed; it is put back."""
-        if changed := self.restore():
-            named = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
-            raise StateChangedError(
-                f"when it is {when}, the module changes {named} outside of itself, which was put "
-                "back"
-            )
 
     def restore(self) -> list[str]:
         """Put back what changed; the names of what did, without that of installed packages.
@@ -167,7 +130,7 @@ class ReachedState:
         changed: list[str] = []
         failed: list[str] = []
         with signals_deferred(), torch._C.DisableTorchFunctionSubclass():
-            for kept in self._kept:
+            for kept in self._parts:
                 try:
                     if kept.is_same():
                         continue
@@ -184,13 +147,134 @@ class ReachedState:
             raise StateChangedError(f"the module changes {failed[0]}, which cannot be put back")
         return list(dict.fromkeys(changed))
 
+    def keep(self, name: str, is_same: Callable[[], bool], put_back: Callable[[], object]) -> None:
+        self._parts.append(_StatePart(name, is_same, put_back, self.installed))
+
+    def keep_value(
+        self, name: str, read: Callable[[], object], put_back: Callable[[], object]
+    ) -> None:
+        """Which object a name stands for; equal plain values are the same."""
+        before = read()
+        self.keep(name, lambda: _is_value(read(), before), put_back)
+
+    def keep_container(self, name: str, value: Any) -> list[Any]:
+        """Which objects a container holds; they are returned."""
+        before = _contents(value)
+        self.keep(
+            name,
+            lambda: _same_items(_contents(value), before, is_kind(value, set)),
+            lambda: _refill(value, before),
+        )
+        return before
+
+    def keep_tensor(self, name: str, tensor: Tensor) -> None:
+        if tensor.is_inference() or tensor.layout != torch.strided:
+            return
+        version, size = tensor._version, tensor.numel() * tensor.element_size()
+        self.keep_value(
+            f"the gradient of {name}",
+            lambda: tensor.grad if tensor.is_leaf else None,
+            functools.partial(setattr, tensor, "grad", tensor.grad if tensor.is_leaf else None),
+        )
+        if not self._has_room(size):  # only seen, and only what torch counts as a change in place
+            self.keep(name, lambda: tensor._version == version, lambda: None)
+            return
+        alias = tensor.detach()  # of the same memory, which may be exchanged for other
+        copy = alias.clone()
+
+        def put_back() -> None:
+            with torch.no_grad():
+                if not _is_alias(tensor, alias):
+                    tensor.data = alias
+                alias.copy_(copy)
+            put_version_back()
+
+        def put_version_back() -> None:  # autograd looks at it: the user's graph may be alive
+            if tensor._version != version:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+        def is_same() -> bool:
+            same = _is_alias(tensor, alias) and _is_equal(tensor.detach(), copy)
+            if same:
+                put_version_back()
+            return same
+
+        self.keep(name, is_same, put_back)
+
+    def keep_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        if array.dtype.hasobject or not self._has_room(array.nbytes):
+            return
+        before = array.copy()
+
+        def put_back() -> None:
+            if array.shape != before.shape:
+                array.resize(before.shape, refcheck=False)
+            np.copyto(array, before)
+
+        self.keep(
+            name,
+            lambda: array.shape == before.shape and array.tobytes() == before.tobytes(),
+            put_back,
+        )
+
+    def _has_room(self, size: int) -> bool:
+        self._bytes += size
+        return self._bytes <= MOST_BYTES
+
+
+class ReachedState:
+    """What the code of `module` reaches by name, as it is now.
+
+    It follows functions of the user's and of installed packages, not those of torch, numpy and
+    Python, and goes through containers, objects with attributes, modules, tensors, arrays and
+    random generators. Of what the module itself holds, which a copy has on its own, it follows the
+    classes and functions. `draws_of_numpy`: whether it names numpy's global generator.
+    `copies_itself`: whether an object that the module holds has methods by which it is copied.
+    `whole`: what the module holds is compared too, as while it is copied.
+
+    Raises `StateChangedError` where it reaches what can be neither compared nor put back: an
+    iterator, or a lock, a thread, a queue and the like; or where the module holds an object that
+    defines `__del__`, which would run for a copy too.
+    """
+
+    def __init__(self, module: nn.Module, whole: bool = False) -> None:
+        self.kept = KeptState()
+        # The objects live as long as their identities count.
+        self._seen: dict[tuple[int, bool], object] = {}
+        self.draws_of_numpy = self.copies_itself = False
+        self._whole = whole
+        self._named: set[str] = set()  # what functions name, of their module or of any object
+        self._unnamed: dict[str, list[_Visit]] = {}
+        self._copied = not whole  # of what is being visited, as `kept.installed`
+        self._waiting: list[_Visit] = []
+        self._add(class_name(type(module)), module)
+        self._walk()
+
+    def add_shared(self, module: nn.Module, copy: nn.Module) -> None:
+        """Add what a copy shares with its module: objects that say that they are their own copy."""
+        theirs = {key for key, copied in self._seen if copied}
+        for name, value in _held(copy, class_name(type(module))):
+            if id(value) in theirs and not is_kind(value, _CODE):
+                self.kept.installed = self._copied = False
+                self._add(name, value)
+        self._walk()
+
+    def check(self, when: str = "run") -> None:
+        """Raise `StateChangedError` where something of the user's own changed; it is put back."""
+        if changed := self.kept.restore():
+            named = ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
+            raise StateChangedError(
+                f"when it is {when}, the module changes {named} outside of itself, which was put "
+                "back"
+            )
+
     # The walk
 
     def _walk(self) -> None:
         with torch._C.DisableTorchFunctionSubclass():
             while self._waiting and len(self._seen) < MOST:
                 reached = self._waiting.pop()
-                self._installed, self._copied = reached.installed, reached.copied
+                self.kept.installed, self._copied = reached.installed, reached.copied
                 if self._copied:
                     self._visit_copied(reached.name, reached.value)
                 else:
@@ -207,7 +291,7 @@ class ReachedState:
         if is_module or (id(value), copied) not in self._seen:
             if not is_module:
                 self._seen[id(value), copied] = value
-            self._waiting.append(_Visit(name, value, names, self._installed, copied))
+            self._waiting.append(_Visit(name, value, names, self.kept.installed, copied))
 
     def _add_class(self, kind: type) -> None:
         for each in mro(kind):
@@ -232,7 +316,7 @@ class ReachedState:
             self._add(f"{class_name(kind)}.{own}" if own else name, each)
 
     def _visit(self, name: str, value: Any, names: frozenset[str]) -> None:
-        if not (self._installed or self._whole) and _is_shared(value):
+        if not (self.kept.installed or self._whole) and _is_shared(value):
             raise StateChangedError(
                 f"the module reaches {name} ({_kind_of(value)}), which belongs to other threads or "
                 "processes too: what it does with that cannot be taken back"
@@ -267,32 +351,32 @@ class ReachedState:
             class_module(type(value)) in ("itertools", "builtins")
             and defined(type(value), "__next__") is not None
         ):
-            if not (self._installed or self._whole):
+            if not (self.kept.installed or self._whole):
                 raise StateChangedError(
                     f"the module reads {name}, an iterator that reading it would advance"
                 )
         elif is_kind(value, Tensor):
-            self._keep_tensor(name, value)
+            self.kept.keep_tensor(name, value)
         elif is_kind(value, np.ndarray):
-            self._keep_array(name, value)
+            self.kept.keep_array(name, value)
         elif (stream := _stream(value)) is not None:
-            self._keep(name, *stream)
+            self.kept.keep(name, *stream)
         else:
             self._visit_object(name, value)
 
     def _visit_function(self, name: str, function: FunctionType) -> None:
         if is_library(str(function.__module__ or "")):
             return
-        self._installed = is_installed(function.__code__.co_filename)
+        self.kept.installed = is_installed(function.__code__.co_filename)
         names = _names(function.__code__)
-        read = names if self._installed else _global_names(function.__code__)
+        read = names if self.kept.installed else _global_names(function.__code__)
         self._visit_names(function.__globals__, read, names)
         for imported in _imports(function.__code__, function.__globals__.get("__package__")):
             self._visit_import(imported, names)
         self._release(names)
         for each in (function.__defaults__ or (), function.__kwdefaults__ or {}):
             self._add(f"a default of {name}", each)
-        self._keep_container(f"attributes of {name}", function.__dict__)
+        self._visit_container(f"attributes of {name}", function.__dict__)
         for own, cell in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         ):
@@ -300,7 +384,7 @@ class ReachedState:
                 contents = cell.cell_contents
             except ValueError:  # it is empty yet
                 continue
-            self._keep_value(
+            self.kept.keep_value(
                 own,
                 functools.partial(getattr, cell, "cell_contents", None),
                 functools.partial(setattr, cell, "cell_contents", contents),
@@ -312,7 +396,7 @@ class ReachedState:
         if is_kind(module, ModuleType):
             self._add(name, module, names)
         elif not is_library(name):  # what it would be like before it is changed, nobody knows
-            self._keep(
+            self.kept.keep(
                 f"the module {name}, which it imports for the first time,",
                 lambda: is_installed(_file(sys.modules.get(name))),
                 lambda: sys.modules.pop(name, None),
@@ -329,7 +413,7 @@ class ReachedState:
     ) -> None:
         for name in sorted(wanted):
             value = held.get(name, _ABSENT)
-            self._keep_value(
+            self.kept.keep_value(
                 name,
                 functools.partial(held.get, name, _ABSENT),
                 functools.partial(held.pop, name, None)
@@ -344,7 +428,7 @@ class ReachedState:
         if name.startswith("numpy.random") or (name == "numpy" and "random" in names):
             self.draws_of_numpy = True
         if not is_library(name):
-            self._installed = is_installed(_file(module))
+            self.kept.installed = is_installed(_file(module))
             self._visit_names(held, names, names)
         elif name.partition(".")[0] in _SHARED or name == "torch.multiprocessing":
             for each in sorted(names & held.keys()):
@@ -354,7 +438,7 @@ class ReachedState:
     def _visit_class(self, name: str, kind: type) -> None:
         if is_library(class_module(kind)):
             return
-        self._installed = is_installed(_file(sys.modules.get(class_module(kind))))
+        self.kept.installed = is_installed(_file(sys.modules.get(class_module(kind))))
         before = dict(class_attributes(kind))
 
         def new() -> set[str]:
@@ -364,13 +448,13 @@ class ReachedState:
             for own in new():
                 type.__delattr__(kind, own)
 
-        self._keep(f"attributes of {name}", lambda: not new(), remove_new)
+        self.kept.keep(f"attributes of {name}", lambda: not new(), remove_new)
         skipped = {"__dict__", "__weakref__", "__doc__", "__module__"} | _CACHES
         for own, value in before.items():
             if own in (skipped | _OF_ENUMS if Enum in mro(kind) else skipped):
                 continue
             label = f"{name}.{own}"
-            self._keep_value(
+            self.kept.keep_value(
                 label,
                 functools.partial(_attribute, kind, own),
                 functools.partial(type.__setattr__, kind, own, value),
@@ -380,26 +464,30 @@ class ReachedState:
             if runs or not is_kind(value, _CALLED):
                 self._add(label, value)
             else:
-                reached = _Visit(label, value, frozenset(), self._installed, False)
+                reached = _Visit(label, value, frozenset(), self.kept.installed, False)
                 self._unnamed.setdefault(own, []).append(reached)
         for base in mro(kind)[1:]:
             if not is_library(class_module(base)):
                 self._add(class_name(base), base)
 
+    def _visit_container(self, name: str, value: Any) -> None:
+        for each in self.kept.keep_container(name, value):
+            self._add(name, each)
+
     def _visit_object(self, name: str, value: Any) -> None:
         kind = type(value)
         if is_kind(value, _CONTAINERS):
-            self._keep_container(name, value)
+            self._visit_container(name, value)
         if is_library(class_module(kind)) and not is_kind(value, (nn.Module, *_HOLDERS)):
             return
         self._add_class(kind)
         held = attributes(value)
-        self._keep_container(name, held)
+        self._visit_container(name, held)
         for own, each in list(held.items()):
             self._add(f"{name}.{own}", each)
         for own, slot in slots(value):
             label, now = f"{name}.{own}", _slot(slot, value)
-            self._keep_value(
+            self.kept.keep_value(
                 label,
                 functools.partial(_slot, slot, value),
                 functools.partial(slot.__delete__, value)
@@ -408,82 +496,6 @@ class ReachedState:
             )
             if now is not _ABSENT:
                 self._add(label, now)
-
-    # What is kept
-
-    def _keep(self, name: str, is_same: Callable[[], bool], put_back: Callable[[], object]) -> None:
-        self._kept.append(_StatePart(name, is_same, put_back, self._installed))
-
-    def _keep_value(
-        self, name: str, read: Callable[[], object], put_back: Callable[[], object]
-    ) -> None:
-        """Which object a name stands for; equal plain values are the same."""
-        before = read()
-        self._keep(name, lambda: _is_value(read(), before), put_back)
-
-    def _keep_container(self, name: str, value: Any) -> None:
-        before = _contents(value)
-        self._keep(
-            name,
-            lambda: _same_items(_contents(value), before, is_kind(value, set)),
-            lambda: _refill(value, before),
-        )
-        for each in before:
-            self._add(name, each)
-
-    def _keep_tensor(self, name: str, tensor: Tensor) -> None:
-        if tensor.is_inference() or tensor.layout != torch.strided:
-            return
-        version, size = tensor._version, tensor.numel() * tensor.element_size()
-        self._keep_value(
-            f"the gradient of {name}",
-            lambda: tensor.grad if tensor.is_leaf else None,
-            functools.partial(setattr, tensor, "grad", tensor.grad if tensor.is_leaf else None),
-        )
-        if not self._has_room(size):  # only seen, and only what torch counts as a change in place
-            self._keep(name, lambda: tensor._version == version, lambda: None)
-            return
-        alias = tensor.detach()  # of the same memory, which may be exchanged for other
-        copy = alias.clone()
-
-        def put_back() -> None:
-            with torch.no_grad():
-                if not _is_alias(tensor, alias):
-                    tensor.data = alias
-                alias.copy_(copy)
-            put_version_back()
-
-        def put_version_back() -> None:  # autograd looks at it: the user's graph may be alive
-            if tensor._version != version:
-                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-
-        def is_same() -> bool:
-            same = _is_alias(tensor, alias) and _is_equal(tensor.detach(), copy)
-            if same:
-                put_version_back()
-            return same
-
-        self._keep(name, is_same, put_back)
-
-    def _keep_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
-        if array.dtype.hasobject or not self._has_room(array.nbytes):
-            return
-        before = array.copy()
-
-        def put_back() -> None:
-            if array.shape != before.shape:
-                array.resize(before.shape, refcheck=False)
-            np.copyto(array, before)
-
-        self._keep(
-            name,
-            lambda: array.shape == before.shape and array.tobytes() == before.tobytes(),
-            put_back,
-        )
-
-    def _has_room(self, size: int) -> bool:
-        self._bytes += size
-        return self._bytes <= MOST_BYTES
 
 
 @contextmanager
@@ -497,7 +509,7 @@ def kept_state(module: nn.Module, whole: bool = False, when: str = "run") -> Ite
     try:
         yield state
     except BaseException:
-        state.restore()
+        state.kept.restore()
         raise
     state.check(when)
 

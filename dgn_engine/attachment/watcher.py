@@ -117,30 +117,25 @@ class Watcher:
         self._probes, self._class_names = tuple(probes), tuple(class_names)
         self._per_epoch = steps_per_epoch
         self._share = share
-        self._recorder: Recorder | None = None  # while it is watched
+        self._record: WatchRecord | None = None  # while it is watched
+        self._readings: ModuleReadings | None = None
         self._begun = False
         self._pid = os.getpid()
-        self._schedule: ProbeSchedule | None = None
-        self._sliced: SlicedReadings | None = None
         self.steps = 0
         self.trouble = ""  # why it is watched no more, in a sentence
         self._uncompiled: Callable[..., None] = _call
         self._unsaid: BaseException | None = None  # what ends the watching at the next step
-        self._scores = GivenScores(warn)
-        self._readings: dict[str, Reading] = {}
-        self._next_look = self._noted = self._passed = self._framed = 0.0
-        self._framed_at = 0.0  # processor seconds of the recorder at the last frame
-        self._rate_from = (0.0, 0)
+        self._next_look = 0.0
 
     @property
     def active(self) -> bool:
         """Whether steps are recorded."""
-        return self._recorder is not None
+        return self._record is not None
 
     @property
     def _records(self) -> bool:
         """Whether it is active in this process: a forked child has no thread that writes."""
-        return self._recorder is not None and os.getpid() == self._pid
+        return self._record is not None and os.getpid() == self._pid
 
     @property
     def account(self) -> Watching:
@@ -150,7 +145,7 @@ class Watcher:
     @property
     def recorder_seconds(self) -> float:
         """Processor seconds of the thread that writes."""
-        return self._recorder.busy if self._recorder is not None else 0.0
+        return self._record.seconds if self._record is not None else 0.0
 
     # From its beginning to its end
 
@@ -183,22 +178,22 @@ class Watcher:
     def close(self, error: BaseException | None = None) -> None:
         """Read once more, write what is left, and let the folder go. `error`: what ended the
         loop; without one the run is finished."""
-        if not self._records or self._recorder is None:
+        if not self._records or self._record is None:
             return
         try:
             if self._unsaid is not None:
                 self.give_up(self._unsaid)
                 return
             with isolated():
-                self._note_scores()
+                self._record.note_scores(self.steps)
                 if error is None:
                     self._look(last=True)
-                    self._emit(Finished(self.steps))
+                    self._record.emit(Finished(self.steps))
                 elif isinstance(error, Exception):
                     what = f"The training script stopped: {error_kind(error)}: {_text(error)}"
-                    self._emit(Failed(what, _trace(error)))
+                    self._record.emit(Failed(what, _trace(error)))
                 else:  # Ctrl-C
-                    self._recorder.note("Closed", {"step": self.steps})
+                    self._record.note_closed(self.steps)
             self._end()
         except BaseException as own:
             self.give_up(own)
@@ -243,46 +238,43 @@ class Watcher:
 
     def _count_step(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
         self.steps += 1
-        if not self._records:
-            self._warn_unless_begun()
+        if not self._records or self._record is None:
+            if not self._begun:
+                self._begun = True
+                warn(
+                    "Nothing is recorded: this watcher was not started. Write 'with dgn.watch(…) "
+                    "as w:', or call its start() before the first step."
+                )
             return
         if self._unsaid is not None:
             self.give_up(self._unsaid)
             return
         with modes_set_aside(), torch._C.DisableTorchFunction():
-            self._scores.add(loss, accuracy, unknown, self.steps)
+            self._record.scores.add(loss, accuracy, unknown, self.steps)
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + LOOK_EVERY
             self._tick(now)
 
     def _note_test(self, loss: object, accuracy: object, unknown: Mapping[str, object]) -> None:
-        if self._records:
+        if self._records and self._record is not None:
             with modes_set_aside(), torch._C.DisableTorchFunction():
-                self._scores.refuse(unknown)
-                self._note_scores(self._scores.loss(loss), self._scores.share(accuracy))
-
-    def _warn_unless_begun(self) -> None:
-        """Say once that a watcher without a beginning records nothing."""
-        if not self._begun:
-            self._begun = True
-            warn(
-                "Nothing is recorded: this watcher was not started. Write 'with dgn.watch(…) as "
-                "w:', or call its start() before the first step."
-            )
+                scores = self._record.scores
+                scores.refuse(unknown)
+                self._record.note_scores(self.steps, scores.loss(loss), scores.share(accuracy))
 
     def _begin(self) -> None:
         worked, began = time.thread_time(), time.monotonic()
-        with self._state_kept() as reached:
+        with _state_kept(self._module) as reached:
             self._open(WatchedModule(self._module, *self._probe[:2], reached), worked, began)
-        self._say_what_is_left_out(self._watched)
+        if self._readings is not None:
+            self._readings.warn_of_left_out()
         # A step that the user compiles may hold `w.step`. What was read so far has imported the
         # compiler of torch, which takes a second, in any case.
         self._uncompiled = torch.compiler.disable(_call)  # type: ignore[no-untyped-call] # of torch
 
     def _open(self, watched: WatchedModule, worked: float, began: float) -> None:
         """Make the folder and read for the first time; `worked` and `began` are when it started."""
-        self._watched = watched
         labels, order = self._probe[1:]
         _check_names(self._class_names, watched.classes)
         folder = create_folder(self._out, watched.title, len(labels))
@@ -294,205 +286,44 @@ class Watcher:
         except BaseException:
             folder.close()
             raise
-        self._recorder = Recorder(folder)
-        atexit.register(self._at_exit)
         clock, before = time.thread_time, worked
         if watched.x.device.type != "cpu":
             clock, before = time.monotonic, began
         self._budget = WatchBudget(LEDGER * self._share, busy=clock, debt=DEBT)
-        self._billed = 0.0
-        self._alone: TangentAlone | None = None
-        if watched.network is not None:
-            self._sliced = SlicedReadings(clock)
-            self._schedule = ProbeSchedule(self._emit, fewer=True, budget=self._budget)
-            self._schedule.use_executor(self._sliced)
-            self._schedule.watch(tuple(ProbeRequest(name) for name in self._probes))
-        else:
-            self._without_gates(watched)
-        self._rate_from = (time.monotonic(), 0)
+        self._record = WatchRecord(Recorder(folder), self._budget, self._per_epoch)
+        atexit.register(self._at_exit)
+        self._readings = ModuleReadings(
+            self._module, watched, self._probes, self._budget, self._record.emit
+        )
         self._look()
         self._budget.settle(running=True)  # opens the account, on which the beginning is a debt
         self._budget.add_debt("start", clock() - before)
 
-    def _without_gates(self, watched: WatchedModule) -> None:
-        """Only K can be computed: each panel says why."""
-        for name in self._probes:
-            self._readings[name] = Reading(name, 0, absent=watched.refusal)
-        if TANGENT in self._probes:
-            self._alone = TangentAlone(watched.x, watched.labels)
-            self._alone_due = 0.0
-
-    def _say_what_is_left_out(self, watched: WatchedModule) -> None:
-        """Warn of what is not read of the module, now that it was read once."""
-        if watched.without_hooks:
-            warn(f"What is shown is {watched.without_hooks}.")
-        if watched.network is not None:
-            if watched.remark:
-                warn(watched.remark)
-            return
-        only = "only scores are recorded" if self._alone is None else "only K is computed"
-        words = [f"There are no gates and no path kernels of this module; {only}."]
-        words.append(watched.refusal)
-        if self._alone is not None:
-            words.append(self._alone.remark)
-        elif TANGENT in self._probes and self._readings[TANGENT].absent != watched.refusal:
-            words.append(self._readings[TANGENT].absent)
-        warn(" ".join(filter(None, words)))
-
     def _tick(self, now: float) -> None:
-        recorder, began = self._recorder, self._budget.busy()
-        assert recorder is not None
-        if (busy := recorder.busy) != self._billed:
-            self._budget.charge("recording", busy - self._billed, own=False)
-            self._billed = busy
-        for event in recorder.take_events():
-            if isinstance(event, RecordingPaused):
-                warn(f"{event.reason} Your training goes on.")
-        self._budget.settle(running=True)
-        if now - self._noted >= NOTE_EVERY:
-            self._note_scores()
-        if now - self._passed >= PASS_EVERY:
-            self._passed = now
-            recorder.pass_on()
-        due = self._is_due()
+        record, readings, began = self._record, self._readings, self._budget.busy()
+        assert record is not None
+        assert readings is not None
+        record.pass_on(now, self.steps)
+        due = readings.is_due(self.steps)
         self._budget.charge("recording", self._budget.busy() - began)
         try:
             if due:
                 with isolated(patience=0.0):
                     self._look()
                 self._next_look = time.monotonic() + LOOK_EVERY
-            elif self._sliced is not None and self._sliced.waits and self._budget.in_credit:
+            elif readings.waits and self._budget.in_credit:
                 with isolated(patience=0.0):
-                    self._work_on(self._sliced)
+                    readings.work()
+                    record.add_frame(self.steps, readings)
         except OtherThreadReadsError:
             return  # there will be another step
 
-    def _is_due(self) -> bool:
-        if self._schedule is not None:
-            return bool(self._schedule.due(self.steps))
-        return self._alone is not None and time.monotonic() >= self._alone_due
-
     def _look(self, last: bool = False) -> None:
         """Copy the module, read what is due of the copy, and record it."""
-        due = self._schedule.due(self.steps, last) if self._schedule is not None else ()
-        if due:
-            began = self._budget.busy()
-            with self._state_kept() as reached:
-                self._watched.renew(reached)
-            self._budget.charge("copies", self._budget.busy() - began)
-        if due and self._schedule is not None and self._watched.network is not None:
-            context = self._watched.context(self._watched.network)
-            self._schedule.read(due, context, self.steps)
-            self._readings = dict(self._schedule.readings)
-        if last and self._sliced is not None:
-            self._finish(self._sliced)
-        if self._alone is not None:
-            self._read_alone(self._alone)
-        self._record_frame(last)
-
-    def _work_on(self, sliced: SlicedReadings) -> None:
-        """One slice of what takes long, and what it made."""
-        assert self._schedule is not None
-        sliced.latest(self._budget)
-        self._readings = dict(self._schedule.readings)
-        self._record_frame()
-
-    def _finish(self, sliced: SlicedReadings) -> None:
-        """Some seconds for what has no picture yet; then nothing is under way any more."""
-        assert self._schedule is not None
-        began = self._budget.busy()
-        while sliced.awaited and self._budget.busy() - began < LAST_PICTURES:
-            sliced.latest()
-        for name in self._probes:
-            self._schedule.cancel(name)
-        self._readings = {
-            name: replace(
-                reading,
-                absent=OVER if reading.absent == STOPPED else reading.absent,
-                cancelled=False,
-            )
-            for name, reading in self._schedule.readings.items()
-        }
-
-    def _record_frame(self, last: bool = False) -> None:
-        now = time.monotonic()
-        if self._recorder is not None and (last or now >= self._framed + self._frame_every()):
-            began = self._budget.busy()
-            patience = CLOSING if last else 0.0
-            if self._recorder.add_frame(self._frame(now), patience):
-                self._framed, self._framed_at = now, self._recorder.busy
-            self._budget.charge("recording", self._budget.busy() - began)
-
-    def _read_alone(self, alone: TangentAlone) -> None:
-        began = self._budget.busy()
-        try:
-            with self._state_kept() as reached:
-                self._watched.renew(reached)
-                with refuse_draws(reached.draws_of_numpy):
-                    reading = alone.read(self._watched.copy, self.steps)
-                if not self._watched.is_as_read(reached):
-                    reading = Reading(TANGENT, self.steps, absent=CHANGED)
-        except (ValueError, PassRefusedError) as refusal:  # it says which module has no K
-            reading = Reading(TANGENT, self.steps, absent=str(refusal))
-            self._alone = None
-        self._budget.took(TANGENT, "readings", self._budget.busy() - began)
-        every = self._budget.interval(TANGENT)
-        self._alone_due = time.monotonic() + every
-        self._readings[TANGENT] = replace(reading, interval=every)
-        if reading.scalars:
-            seen = (reading.examples, len(self._watched.x)) if reading.examples else (0, 0)
-            self._emit(ProbeScalars(self.steps, TANGENT, reading.scalars, *seen))
-
-    @contextmanager
-    def _state_kept(self) -> Iterator[ReachedState]:
-        """Put back the state that passes of a copy in it reach by name or keep in the process."""
-        with kept_state(unwrapped(self._module)) as reached, _autocast_cache_unused():
-            yield reached
-
-    def _frame_every(self) -> float:
-        """Seconds between two frames, such that writing keeps to its part of the share."""
-        spent = self.recorder_seconds - self._framed_at
-        return max(FRAME_EVERY, spent / (FRAME_SHARE * self._budget.share))
-
-    def _frame(self, now: float) -> Frame:
-        since, steps = self._rate_from
-        rate = (self.steps - steps) / (now - since) if now > since else 0.0
-        self._rate_from = (now, self.steps)
-        network, without = self._watched.network, self._watched.without_hooks
-        readings = {
-            name: replace(reading, remark=", ".join(filter(None, (reading.remark, without))))
-            for name, reading in self._readings.items()
-        }
-        return Frame(
-            run=1,
-            step=self.steps,
-            epoch=self._epoch,
-            steps_per_second=rate,
-            eta_seconds=None,
-            readings=readings,
-            regime=REGIME,
-            wiring=network.wiring if network is not None else (),
-        )
-
-    @property
-    def _epoch(self) -> float:
-        return self.steps / self._per_epoch if self._per_epoch else 0.0
-
-    def _note_scores(self, loss: float | None = None, accuracy: float | None = None) -> None:
-        """One point of the curves: means since the last; what nobody knows is not a number."""
-        self._noted = time.monotonic()
-        known, train = self._scores.diverged, self._scores.take()
-        if known is None and (step := self._scores.diverged) is not None:
-            warn(f"The loss of step {step:,} is not finite. Watching goes on.")
-        if train is None and loss is None and accuracy is None:
-            return
-        means = train or (float("nan"), float("nan"))
-        self._emit(Measured(self.steps, self._epoch, *means, loss, accuracy))
-
-    def _emit(self, event: Event) -> None:
-        if self._recorder is not None and is_logged(event):
-            soon = not isinstance(event, (Measured, ProbeScalars))
-            self._recorder.note(log_word(event), to_plain(event), soon)
+        assert self._record is not None
+        assert self._readings is not None
+        self._readings.read_due(self.steps, last)
+        self._record.add_frame(self.steps, self._readings, last)
 
     def give_up(self, error: BaseException) -> None:
         """Say once, here and in the run folder, that watching stops, and let the loop continue.
@@ -508,26 +339,263 @@ class Watcher:
         with _ignored():
             try:
                 known = isinstance(error, (UserError, StateChangedError))
-                self._emit(Failed(self.trouble, "" if known else _trace(error)))
+                if self._record is not None:
+                    self._record.emit(Failed(self.trouble, "" if known else _trace(error)))
             finally:
                 self._end()
-        self._recorder = None
+        self._record = None
         warn(self.trouble)
 
     def _end(self) -> None:
-        recorder, self._recorder = self._recorder, None
-        if self._schedule is not None:
-            self._schedule.release()
+        record, self._record = self._record, None
+        if self._readings is not None:
+            self._readings.release()
         atexit.unregister(self._at_exit)
-        if recorder is not None and not recorder.close(CLOSING):
-            warn(recorder.paused or "The disk did not take all that was recorded in time.")
+        if record is not None:
+            record.close()
 
     def _at_exit(self) -> None:
         """The program ends without `close`."""
-        if self._records and self._recorder is not None:
+        if self._records and self._record is not None:
             with _ignored():
-                self._recorder.note("Closed", {"step": self.steps})
+                self._record.note_closed(self.steps)
                 self._end()
+
+
+class WatchRecord:
+    """The run folder of a watched module: its scores, events and frames, as its loop has time."""
+
+    def __init__(self, recorder: Recorder, budget: WatchBudget, steps_per_epoch: int) -> None:
+        self._recorder, self._budget, self._per_epoch = recorder, budget, steps_per_epoch
+        self.scores = GivenScores(warn)
+        self._billed = 0.0  # processor seconds of the recorder
+        self._noted = self._passed = self._framed = 0.0
+        self._framed_at = 0.0  # processor seconds of the recorder at the last frame
+        self._rate_from = (time.monotonic(), 0)
+
+    @property
+    def seconds(self) -> float:
+        """Processor seconds of the thread that writes."""
+        return self._recorder.busy
+
+    def pass_on(self, now: float, step: int) -> None:
+        """Bill what was written, and pass scores on to the thread that writes."""
+        if (busy := self._recorder.busy) != self._billed:
+            self._budget.charge("recording", busy - self._billed, own=False)
+            self._billed = busy
+        for event in self._recorder.take_events():
+            if isinstance(event, RecordingPaused):
+                warn(f"{event.reason} Your training goes on.")
+        self._budget.settle(running=True)
+        if now - self._noted >= NOTE_EVERY:
+            self.note_scores(step)
+        if now - self._passed >= PASS_EVERY:
+            self._passed = now
+            self._recorder.pass_on()
+
+    def note_scores(
+        self, step: int, loss: float | None = None, accuracy: float | None = None
+    ) -> None:
+        """Note one point of the curves: means since the last; what nobody knows is not a number."""
+        self._noted = time.monotonic()
+        known, train = self.scores.diverged, self.scores.take()
+        if known is None and (diverged := self.scores.diverged) is not None:
+            warn(f"The loss of step {diverged:,} is not finite. Watching goes on.")
+        if train is None and loss is None and accuracy is None:
+            return
+        means = train or (float("nan"), float("nan"))
+        self.emit(Measured(step, self._epoch(step), *means, loss, accuracy))
+
+    def note_closed(self, step: int) -> None:
+        """Note that the loop ended before its end."""
+        self._recorder.note("Closed", {"step": step})
+
+    def emit(self, event: Event) -> None:
+        if is_logged(event):
+            soon = not isinstance(event, (Measured, ProbeScalars))
+            self._recorder.note(log_word(event), to_plain(event), soon)
+
+    def add_frame(self, step: int, readings: ModuleReadings, last: bool = False) -> None:
+        """Record what was read, where writing keeps to its part of the share."""
+        now, spent = time.monotonic(), self._recorder.busy - self._framed_at
+        every = max(FRAME_EVERY, spent / (FRAME_SHARE * self._budget.share))
+        if not last and now < self._framed + every:
+            return
+        began = self._budget.busy()
+        since, steps = self._rate_from
+        self._rate_from = (now, step)
+        frame = Frame(
+            run=1,
+            step=step,
+            epoch=self._epoch(step),
+            steps_per_second=(step - steps) / (now - since) if now > since else 0.0,
+            eta_seconds=None,
+            readings=readings.shown,
+            regime=REGIME,
+            wiring=readings.wiring,
+        )
+        if self._recorder.add_frame(frame, CLOSING if last else 0.0):
+            self._framed, self._framed_at = now, self._recorder.busy
+        self._budget.charge("recording", self._budget.busy() - began)
+
+    def close(self) -> None:
+        if not self._recorder.close(CLOSING):
+            warn(self._recorder.paused or "The disk did not take all that was recorded in time.")
+
+    def _epoch(self, step: int) -> float:
+        return step / self._per_epoch if self._per_epoch else 0.0
+
+
+class ModuleReadings:
+    """What is read of copies of a module: what the probes see, or K alone where it has no gates."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        watched: WatchedModule,
+        probes: tuple[str, ...],
+        budget: WatchBudget,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._module, self._watched, self._probes = module, watched, probes
+        self._budget, self._emit = budget, emit
+        self._readings: dict[str, Reading] = {}
+        self._schedule: ProbeSchedule | None = None
+        self._sliced: SlicedReadings | None = None
+        self._alone: TangentAlone | None = None
+        self._alone_due = 0.0
+        if watched.network is not None:
+            self._sliced = SlicedReadings(budget.busy)
+            self._schedule = ProbeSchedule(emit, fewer=True, budget=budget)
+            self._schedule.use_executor(self._sliced)
+            self._schedule.watch(tuple(ProbeRequest(name) for name in probes))
+            return
+        for name in probes:  # only K can be computed: each panel says why
+            self._readings[name] = Reading(name, 0, absent=watched.refusal)
+        if TANGENT in probes:
+            self._alone = TangentAlone(watched.x, watched.labels)
+
+    @property
+    def shown(self) -> dict[str, Reading]:
+        """The newest of each probe, with what is left out of it."""
+        without = self._watched.without_hooks
+        return {
+            name: replace(reading, remark=", ".join(filter(None, (reading.remark, without))))
+            for name, reading in self._readings.items()
+        }
+
+    @property
+    def wiring(self) -> tuple[int, ...]:
+        return self._watched.network.wiring if self._watched.network is not None else ()
+
+    def warn_of_left_out(self) -> None:
+        """Warn of what is not read of the module, now that it was read once."""
+        watched = self._watched
+        if watched.without_hooks:
+            warn(f"What is shown is {watched.without_hooks}.")
+        if watched.network is not None:
+            if watched.remark:
+                warn(watched.remark)
+            return
+        only = "only scores are recorded" if self._alone is None else "only K is computed"
+        words = [f"There are no gates and no path kernels of this module; {only}."]
+        words.append(watched.refusal)
+        if self._alone is not None:
+            words.append(self._alone.remark)
+        elif TANGENT in self._probes and self._readings[TANGENT].absent != watched.refusal:
+            words.append(self._readings[TANGENT].absent)
+        warn(" ".join(filter(None, words)))
+
+    def is_due(self, step: int) -> bool:
+        if self._schedule is not None:
+            return bool(self._schedule.due(step))
+        return self._alone is not None and time.monotonic() >= self._alone_due
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is a slice to work on."""
+        return self._sliced is not None and self._sliced.waits
+
+    def read_due(self, step: int, last: bool = False) -> None:
+        """Copy the module, and read what is due of the copy; `last`: nothing is under way then."""
+        due = self._schedule.due(step, last) if self._schedule is not None else ()
+        if due:
+            began = self._budget.busy()
+            with _state_kept(self._module) as reached:
+                self._watched.renew(reached)
+            self._budget.charge("copies", self._budget.busy() - began)
+        if due and self._schedule is not None and self._watched.network is not None:
+            context = self._watched.context(self._watched.network)
+            self._schedule.read(due, context, step)
+            self._readings = dict(self._schedule.readings)
+        if last:
+            self._finish()
+        if self._alone is not None:
+            self._read_alone(self._alone, step)
+
+    def work(self) -> None:
+        """Do one slice of what takes long."""
+        assert self._sliced is not None
+        assert self._schedule is not None
+        self._sliced.latest(self._budget)
+        self._readings = dict(self._schedule.readings)
+
+    def _finish(self) -> None:
+        """Take some seconds for what has no picture yet; then nothing is under way any more."""
+        if self._sliced is None or self._schedule is None:
+            return
+        began = self._budget.busy()
+        while self._sliced.awaited and self._budget.busy() - began < LAST_PICTURES:
+            self._sliced.latest()
+        for name in self._probes:
+            self._schedule.cancel(name)
+        self._readings = {
+            name: replace(
+                reading,
+                absent=OVER if reading.absent == STOPPED else reading.absent,
+                cancelled=False,
+            )
+            for name, reading in self._schedule.readings.items()
+        }
+
+    def _read_alone(self, alone: TangentAlone, step: int) -> None:
+        began = self._budget.busy()
+        try:
+            with _state_kept(self._module) as reached:
+                self._watched.renew(reached)
+                with refuse_draws(reached.draws_of_numpy):
+                    reading = alone.read(self._watched.copy, step)
+                if not self._watched.is_as_read(reached):
+                    reading = Reading(TANGENT, step, absent=CHANGED)
+        except (ValueError, PassRefusedError) as refusal:  # it says which module has no K
+            reading = Reading(TANGENT, step, absent=str(refusal))
+            self._alone = None
+        self._budget.took(TANGENT, "readings", self._budget.busy() - began)
+        every = self._budget.interval(TANGENT)
+        self._alone_due = time.monotonic() + every
+        self._readings[TANGENT] = replace(reading, interval=every)
+        if reading.scalars:
+            seen = (reading.examples, len(self._watched.x)) if reading.examples else (0, 0)
+            self._emit(ProbeScalars(step, TANGENT, reading.scalars, *seen))
+
+    def release(self) -> None:
+        """Nobody waits for its readings any more."""
+        if self._schedule is not None:
+            self._schedule.release()
+
+
+@contextmanager
+def _state_kept(module: nn.Module) -> Iterator[ReachedState]:
+    """Put back the state that passes of a copy in it reach by name or keep in the process, and keep
+    no weights in half precision for the user's outermost `torch.autocast`, which would hold those
+    of each copy until it ends."""
+    enabled = torch.is_autocast_cache_enabled()
+    with kept_state(unwrapped(module)) as reached:
+        torch.set_autocast_cache_enabled(False)
+        try:
+            yield reached
+        finally:
+            torch.set_autocast_cache_enabled(enabled)
 
 
 def _check(module: object, probes: Sequence[str], share: float, steps_per_epoch: int) -> None:
@@ -568,18 +636,6 @@ def warn(sentence: str) -> None:
             raise
         with _ignored():
             complain(f"dgn: {sentence}")
-
-
-@contextmanager
-def _autocast_cache_unused() -> Iterator[None]:
-    """Keep no weights in half precision for the user's outermost `torch.autocast`, which would
-    hold those of each copy until it ends."""
-    enabled = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(enabled)
 
 
 @contextmanager

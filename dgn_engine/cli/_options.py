@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import SETTINGS, RunConfig, with_places_as
+from dgn_engine.config.setting import Setting
 from dgn_engine.errors import UserError
 from dgn_engine.plugins import OptionValue
-from dgn_engine.setting import Setting
 from dgn_engine.storage.config_file import read_config
 
 _GROUPS = {"data": "data", "net": "network", "gating": "gating", "training": "training"}

@@ -263,9 +263,9 @@ def _train(
 ) -> int:
     """`branch`: the folder that `work` makes itself."""
     from dgn_engine.cli._pace import PACE
-    from dgn_engine.cli._progress_bar import TrainProgressBar
     from dgn_engine.session.stop_signals import StopSignals
     from dgn_engine.training.headless_run import HeadlessRun, NotBegunError
+    from dgn_engine.training.run_progress_bar import TrainProgressBar
 
     stop = StopSignals()
     probes, every, named = arguments.record, arguments.checkpoint_every, typed_places(arguments)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from dgn_engine.config import DataConfig
+from dgn_engine.config.setting import filled
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report
 from dgn_engine.data._normalisation import normalisation, normalised
 from dgn_engine.data._sizes import sizes_left
@@ -19,15 +19,12 @@ from dgn_engine.data._variants import (
 )
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import OptionValue, discover
-from dgn_engine.protocol.catalogue import DataEntry
-from dgn_engine.setting import filled
 
 __all__ = [
     "DataSet",
     "DataSizes",
     "Examples",
     "Report",
-    "catalogue",
     "data_sets",
     "find_data_set",
     "known_sizes",
@@ -131,20 +128,3 @@ def _prepared(examples: Examples, config: DataConfig) -> Examples:
 def split_of(config: DataConfig, examples: Examples) -> str:
     """Which examples are for the test, in words."""
     return split_in_words(config, examples, find_data_set(config).splits)
-
-
-def catalogue(root: Path | None = None) -> tuple[DataEntry, ...]:
-    """What can be chosen, and whether it is there already."""
-    return tuple(
-        DataEntry(
-            name,
-            entry.title,
-            entry.available(root),
-            entry.hint,
-            entry.options,
-            entry.takes_path,
-            entry.rooted,
-            entry.plane,
-        )
-        for name, entry in data_sets().items()
-    )

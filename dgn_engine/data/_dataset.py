@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
+from dgn_engine.config.setting import Setting
 from dgn_engine.errors import UserError
-from dgn_engine.setting import Setting
 
 Report: TypeAlias = Callable[[str, float | None], None]
 """Told what goes on and which fraction of it is done (None where that is unknown)."""

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
+from dgn_engine.config.setting import Setting
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Labels, Report
 from dgn_engine.data._variants import frozen_stream
-from dgn_engine.setting import Setting
 
 Points = npt.NDArray[np.float64]
 Draw = Callable[[Labels, np.random.RandomState], Points]

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
+from dgn_engine.config.setting import Setting
 from dgn_engine.data._dataset import DataSizes, Examples
 from dgn_engine.data._variants import frozen_stream
 from dgn_engine.errors import UserError
-from dgn_engine.setting import Setting
 
 Vectors = npt.NDArray[np.float64]
 MOST_NUMBERS = 1 << 28  # 1 GiB of float32

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.config import DataConfig
+from dgn_engine.config.setting import Setting
 from dgn_engine.data._dataset import DataSet, Examples, Report
 from dgn_engine.data._variants import frozen_stream
 from dgn_engine.data._vectors import (
@@ -17,7 +18,6 @@ from dgn_engine.data._vectors import (
     unit_vector,
     vector_sizes,
 )
-from dgn_engine.setting import Setting
 
 
 def load(config: DataConfig, _report: Report) -> Examples:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.config import DataConfig
+from dgn_engine.config.setting import Setting
 from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report
 from dgn_engine.data._variants import frozen_stream
 from dgn_engine.data._vectors import signed_examples, unit_vector
-from dgn_engine.setting import Setting
 
 
 def load(config: DataConfig, _report: Report) -> Examples:

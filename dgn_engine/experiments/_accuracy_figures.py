@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dgn_engine.experiments._grid import TrainedCell, averaged
 from dgn_engine.protocol.experiments import PRINTED_SPREAD, Figure, PlottedLine, Printed, Row
-from dgn_engine.statistics import mean_and_half_width
+from dgn_engine.sweep.statistics import mean_and_half_width
 
 ACCURACY = "test accuracy (%)"
 

@@ -14,7 +14,7 @@ from dgn_engine.experiments._experiment import Request
 from dgn_engine.experiments._power import Design, Region, enough, power
 from dgn_engine.experiments._published import claim_ids, published_claim
 from dgn_engine.protocol.experiments import Claim, Verdict
-from dgn_engine.statistics import Bounds, MeanTest, holm, mean_test
+from dgn_engine.sweep.statistics import Bounds, MeanTest, holm, mean_test
 
 LEAST = 3  # replicates below which nothing that is not exact is decided
 

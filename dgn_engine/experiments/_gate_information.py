@@ -37,9 +37,9 @@ from dgn_engine.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.plugins import OptionValue
 from dgn_engine.regimes import find_regime
-from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.sweep.statistics import mean_and_half_width
 from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.training.device_data import to_device

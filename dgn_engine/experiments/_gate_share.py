@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dgn_engine.experiments._claims import LEAST
-from dgn_engine.statistics import mean_and_half_width, ratio_of_means
+from dgn_engine.sweep.statistics import mean_and_half_width, ratio_of_means
 
 RISE = 0.5  # points of test accuracy: a kind that changes by more in its last quarter goes on
 _ONE = 2.0  # times as much may one seed by itself

@@ -22,8 +22,8 @@ from dgn_engine.experiments._test_set_error import (
 )
 from dgn_engine.protocol.experiments import Figure, PlottedLine, Printed, Row
 from dgn_engine.regimes import find_regime
-from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.runs.run_answers import Mask
+from dgn_engine.sweep.statistics import mean_and_half_width
 from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, UnitFile
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 
-from dgn_engine.statistics import Bounds, opened, stretch
+from dgn_engine.sweep.statistics import Bounds, opened, stretch
 
 Region = tuple[float, float]  # where a claim wants the mean; an end may be infinite
 GOAL = 0.8

@@ -23,7 +23,7 @@ from dgn_engine.experiments._grid import Grid, averaged, calculation, minus
 from dgn_engine.experiments._initial_networks import eigenvalue_distribution, random_gate_kernel
 from dgn_engine.experiments._power import Design
 from dgn_engine.kernels import random_gating_eigenvalues
-from dgn_engine.statistics import SHARE
+from dgn_engine.sweep.statistics import SHARE
 from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 

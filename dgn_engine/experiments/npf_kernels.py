@@ -15,7 +15,7 @@ from dgn_engine.experiments._grid import Grid, averaged, calculation, training
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.experiments._power import Design
 from dgn_engine.kernels import tangent_kernels
-from dgn_engine.statistics import POSITIVE
+from dgn_engine.sweep.statistics import POSITIVE
 from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
 

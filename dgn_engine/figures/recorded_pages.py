@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from dgn_engine.errors import UserError
 from dgn_engine.figures.provenance import FigurePanel, context_of
-from dgn_engine.protocol.frames import Frame
 from dgn_engine.scene.axes import at_step
 from dgn_engine.scene.chart_settings import ChartSettings, adjusted
 from dgn_engine.scene.elements import Empty, Scene, Shown
 from dgn_engine.scene.panel_spec import PanelSpec, View
+from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
-from dgn_engine.storage.session_file.untrusted_run import plain_frame
+from dgn_engine.views.frame_source import Source
 from dgn_engine.views.past_view import Past, PastViews
 from dgn_engine.views.recorded_view import recorded_history
-
-
-class FramesByStep(Protocol):
-    """Recorded frames: on disk, or held in memory."""
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """In ascending order, each once."""
-
-    def at(self, step: int) -> Frame | None:
-        """The last at or before this step. Raises `UserError` where it cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +74,7 @@ def pages_of_run(
     """
     probes = tuple(dict.fromkeys(probe for spec in specs.values() for probe in spec.probes))
     views = recorded_history(loaded, probes).past_views()
-    recorded = RecordedSteps(loaded.folder, clean=plain_frame if loaded.session else _as_it_is)
+    recorded = Source(str(loaded.folder), foreign=loaded.session is not None).frames()
     panels = {name: PagePanel(spec, choices.get(name, {})) for name, spec in specs.items()}
     last = loaded.step if reach[1] is None else min(reach[1], loaded.step)
     return recorded_pages(loaded.name, views, recorded, panels, (reach[0], last), most)
@@ -95,7 +83,7 @@ def pages_of_run(
 def recorded_pages(
     name: str,
     views: PastViews,
-    recorded: FramesByStep,
+    recorded: RecordedSteps | HeldFrames,
     panels: Mapping[str, PagePanel],
     reach: tuple[int, int],
     most: int,
@@ -150,7 +138,3 @@ def _spread(steps: Sequence[int], most: int) -> list[int]:
         return list(steps)
     places = [round(number * (len(steps) - 1) / (most - 1)) for number in range(most)]
     return [steps[place] for place in places]
-
-
-def _as_it_is(frame: Frame) -> Frame:
-    return frame

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dgn_engine.config import NetConfig
+from dgn_engine.config.setting import Setting, filled
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.nets import Net, all_nets
 from dgn_engine.plugins import OptionValue
-from dgn_engine.setting import Setting, filled
 
 
 def find_net(config: NetConfig) -> Net | None:

@@ -26,7 +26,7 @@ from dgn_engine.kernels.peak_memory import check_budget
 from dgn_engine.kernels.precision import full_precision, products
 from dgn_engine.kernels.recursion import PathKernels, path_diagonal, path_recursion
 from dgn_engine.kernels.tangent_sweep import TangentKernels
-from dgn_engine.model.architecture import Dense
+from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.model.stack import Trace
 from dgn_engine.regimes import Trained
@@ -79,6 +79,32 @@ def _tensors(trace: NetworkTrace) -> list[Tensor]:
             found += [*stack.inputs, *stack.pre, *stack.gates, stack.output, *stack.masks]
     found += trace.gate_pre
     return list({id(one): one for one in found}.values())
+
+
+class PathRecursions:
+    """Λ and S of the examples of `both`, each recursion made when first asked for.
+
+    `both`: gates, masks and sensitivities of x and other examples; `block`: that of the two.
+    """
+
+    def __init__(self, architecture: Architecture, both: PathInputs, block: KernelBlock) -> None:
+        self.block = block
+        self._architecture, self._both = architecture, both
+        self._made: dict[bool, PathKernels] = {}  # whether by width
+
+    @full_precision
+    def kernels(self, normalise: Normalise) -> PathKernels:
+        by_width = normalise == "width"
+        if by_width not in self._made:
+            made = path_recursion(self._architecture, self._both, by_width, block=self.block)
+            self._made[by_width] = made
+        return self._made[by_width]
+
+    def diagonals(self, normalise: Normalise) -> tuple[Tensor | None, Tensor | None]:
+        """Λ and S of each example with itself, where a block needs them for its scale."""
+        if self.block.symmetric or normalise != "cosine":
+            return None, None
+        return path_diagonal(self._architecture, self._both)
 
 
 class SharedKernels:
@@ -195,23 +221,25 @@ class SharedKernels:
 
     def overlap(self, normalise: Normalise = "none") -> Tensor:
         """Λ, as `kernels.overlap`."""
-        found, own = self._paths(normalise), self._own(normalise)[0]
-        return normalised(found.kernel.clone(), normalise, found.widths, self._both[1], own)
+        made, own = self._recursions.kernels(normalise), self._recursions.diagonals(normalise)[0]
+        block = self._recursions.block
+        return normalised(made.kernel.clone(), normalise, made.widths, block, own)
 
     def sensitive(self, normalise: Normalise = "none") -> Tensor:
         """S, as `kernels.sensitive_overlap`."""
-        found, own = self._paths(normalise), self._own(normalise)[1]
-        assert found.derivative is not None
-        return normalised(found.derivative.clone(), normalise, found.widths, self._both[1], own)
+        made, own = self._recursions.kernels(normalise), self._recursions.diagonals(normalise)[1]
+        block = self._recursions.block
+        assert made.derivative is not None
+        return normalised(made.derivative.clone(), normalise, made.widths, block, own)
 
     def npk(self, normalise: Normalise = "none") -> Tensor:
         """H, as `kernels.neural_path_kernel`; Σ ⊙ Λ where every node is dense."""
-        block = self._both[1]
+        block = self._recursions.block
         dense = all(isinstance(node, Dense) for node in self.network.architecture.nodes)
         if dense and (block.symmetric or normalise != "cosine"):
-            found = self._paths(normalise)
-            kernel = found.kernel * self.gram.to(accumulator(self.x))
-            return normalised(kernel, normalise, found.widths, block)
+            made = self._recursions.kernels(normalise)
+            kernel = made.kernel * self.gram.to(accumulator(self.x))
+            return normalised(kernel, normalise, made.widths, block)
         plain = PathInputs(self.gates, self.x_value, self.trace.value.masks)
         return paths(self.network.architecture, plain, normalise, self._other_inputs)[0]
 
@@ -272,34 +300,9 @@ class SharedKernels:
             return self.network.sensitivities(pre, KAPPA)
 
     @cached_property
-    def _both(self) -> tuple[PathInputs, KernelBlock]:
-        """Gates, masks and sensitivities of x and `other`, and the block of the two."""
+    def _recursions(self) -> PathRecursions:
         masks = self.trace.value.masks
         check_paths(self.network.architecture, self.gates, None, masks=masks)
-        plain = PathInputs(self.gates, None, masks)
-        both, block = plain.joined(self._other_inputs)
-        return replace(both, sensitivities=self._all_sensitivities), block
-
-    def _own(self, normalise: Normalise) -> tuple[Tensor | None, Tensor | None]:
-        """Λ and S of each example with itself, where a block needs them for its scale."""
-        both, block = self._both
-        if block.symmetric or normalise != "cosine":
-            return None, None
-        return path_diagonal(self.network.architecture, both)
-
-    def _paths(self, normalise: Normalise) -> PathKernels:
-        return self._paths_by_width if normalise == "width" else self._path_counts
-
-    @cached_property
-    @full_precision
-    def _path_counts(self) -> PathKernels:
-        return self._recursion(by_width=False)
-
-    @cached_property
-    @full_precision
-    def _paths_by_width(self) -> PathKernels:
-        return self._recursion(by_width=True)
-
-    def _recursion(self, by_width: bool) -> PathKernels:
-        both, block = self._both
-        return path_recursion(self.network.architecture, both, by_width, block=block)
+        both, block = PathInputs(self.gates, None, masks).joined(self._other_inputs)
+        both = replace(both, sensitivities=self._all_sensitivities)
+        return PathRecursions(self.network.architecture, both, block)

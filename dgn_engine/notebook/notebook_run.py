@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.cli._progress_bar import TrainProgressBar
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import ArgumentError, UserError, did_you_mean
 from dgn_engine.kernels.html_fields import html_table
@@ -23,6 +22,7 @@ from dgn_engine.text.printable import complain, printable
 from dgn_engine.text.written_numbers import percent
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.probes import all_probes
+from dgn_engine.training.run_progress_bar import TrainProgressBar
 
 SCORES = ("epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
 

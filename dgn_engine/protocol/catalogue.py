@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dgn_engine.setting import Setting
+from dgn_engine.config.setting import Setting
 
 
 @dataclass(frozen=True)

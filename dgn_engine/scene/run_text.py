@@ -1,11 +1,11 @@
-"""Runs, networks and layers in a few words: 'digits · fc 64×5 · 21,450 weights'."""
+"""Runs, networks, layers and settings in a few words: 'digits · fc 64×5 · 21,450 weights'."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from dgn_engine.config import DataConfig
+from dgn_engine.config import SETTINGS, DataConfig, with_places_as
 from dgn_engine.protocol.branches import BranchStatus
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.scene.panel_spec import Values, View
@@ -150,3 +150,15 @@ def branch_in_words(branch: BranchStatus) -> str:
         case "failed":
             return f"{words} · failed: {branch.remark}"
     return f"{words} · step {branch.step:,}, {branch.phase}"
+
+
+def in_form_words(text: str) -> str:
+    """A sentence that names settings as the form of a run does: 'learning rate'."""
+
+    def words(part: str, name: str) -> str:
+        if part.endswith(".options"):
+            return f"'{name}'"
+        label = SETTINGS[part][name].label
+        return f"'{label}'" if label else f"{part}.{name}"
+
+    return with_places_as(text, words)

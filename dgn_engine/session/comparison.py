@@ -19,13 +19,20 @@ from dgn_engine.importing.saved_network import (
     listing_of_checkpoint,
     our_network,
 )
-from dgn_engine.protocol.branches import ComparedFrames, ComparisonClosed, ComparisonOpened
+from dgn_engine.protocol.branches import (
+    ComparedFrames,
+    CompareHeld,
+    CompareRun,
+    ComparisonClosed,
+    ComparisonOpened,
+)
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import Change, Measured, RunStarted
 from dgn_engine.protocol.watching import ProbeRequest, ProbeScalars
-from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
+from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs, probe_inputs_of
+from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.branch_origin import origin_of
@@ -36,6 +43,7 @@ from dgn_engine.text.printable import plain
 from dgn_engine.training.layer_infos import layer_infos
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.run import Run
 
 _ONLY_SHOWN = "the run on show is not trained, and no other network is read on its examples."
 MOST_SCALARS = 1000  # that wait to be taken
@@ -55,9 +63,9 @@ class ComparisonSource(Protocol):
 class Comparison:
     """At most one comparison. It outlives the run as long as it fits the examples."""
 
-    def __init__(self, emit: Callable[[Event], None], readings: ExecutorChoice) -> None:
+    def __init__(self, emit: Callable[[Event], None], executors: ExecutorChoice) -> None:
         self._emit = emit
-        self._executors = readings
+        self._executors = executors
         self._source: ComparisonSource | None = None
         self._network: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
@@ -79,9 +87,9 @@ class Comparison:
                 opened,
                 about=_in_words(network, imported.assuming),
                 regime=network.regime.name,
-                layers=layer_infos(network.network.architecture),
+                layers=layer_infos(network.architecture),
                 wiring=network.network.wiring,
-                step=network.step,
+                step=network.step_count,
             )
         self._release()
         self._source, self._network = source, network
@@ -90,6 +98,33 @@ class Comparison:
         self._emit(replace(opened, number=self._number))
         if recorded is not None:
             self._emit(recorded)
+
+    def compare_run(
+        self, command: CompareRun, shown: ReadableNetwork | None, recorded: bool
+    ) -> None:
+        """Compare with a recorded run; `recorded`: so is the run on show, whose frames are compared
+        with those of the other."""
+        if shown is None and not recorded:
+            raise UserError(
+                f"There is no run: start one, or open a recorded one, before you "
+                f"{command.in_words()}."
+            )
+        self.compare(RecordedSource(Path(command.folder), command.step), shown)
+
+    def compare_held(self, command: CompareHeld, run: Run, current: Callable[[], int]) -> None:
+        """Compare with an earlier step of `run`; `current`: the number of the run that is trained
+        now."""
+        started = run.started(paused=True)
+        self.compare(HeldSource(started, run.config, command.step, current), run)
+
+    def compare(self, source: ComparisonSource, shown: ReadableNetwork | None) -> None:
+        """Compare what is shown (None: a recorded run) with another network or run.
+
+        Raises `UserError` where that cannot be, and the comparison before stays.
+        """
+        self.open(source, None if shown is None else probe_inputs_of(shown))
+        if shown is not None:
+            shown.probe_schedule.invalidate_comparing()
 
     @property
     def source(self) -> ComparisonSource | None:
@@ -130,11 +165,14 @@ class Comparison:
         except UserError as refusal:
             self.close(f"The comparison was closed: {refusal}")
 
-    def close(self, reason: str = "") -> None:
+    def close(self, reason: str = "", shown: ReadableNetwork | None = None) -> None:
+        """End it; `shown` has what it read beside the other network no more."""
         if self._source is not None:
             self._release()
             self._source = self._network = None
             self._emit(ComparisonClosed(reason))
+        if shown is not None:
+            shown.probe_schedule.invalidate_comparing()
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
         """Read the same probes as of the run."""
@@ -339,7 +377,7 @@ def _loaded(reader: RunReader, step: int | None) -> run_checkpoints.Snapshot:
 def _in_words(network: FrozenNetwork, assuming: str) -> str:
     """What it is; `assuming`: the activation where a user says it and its file does not."""
     said = ", as you said" if assuming else ""
-    layers = len(network.network.architecture.gated_shapes)
-    step = f" · step {network.step:,}" if network.step else ""
+    layers = len(network.architecture.gated_shapes)
+    step = f" · step {network.step_count:,}" if network.step_count else ""
     gates = f"{layers} gate layer{'' if layers == 1 else 's'}"
     return f"{network.regime.name}{said} · {gates} · {network.weights:,} weights{step}"

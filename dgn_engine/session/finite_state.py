@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dgn_engine.errors import UserError
+from dgn_engine.protocol.messages import Event
+from dgn_engine.protocol.training import Diverged
+from dgn_engine.session.undo import UndoHistory
 from dgn_engine.storage.runs import folder_layout, run_checkpoints
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import BACK_FROM_DIVERGENCE, put_back
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,41 @@ class FiniteState:
     @property
     def step(self) -> int:
         return self.snapshot.step
+
+
+class WayBack:
+    """Keeps the state that the run in progress can be put back to once it has diverged."""
+
+    def __init__(self) -> None:
+        self._state: FiniteState | None = None
+        self._gone_back_to: FiniteState | None = None  # held, for a run that diverges once more
+        self._tried: set[int] = set()  # steps of states that led to divergence once more
+
+    def add_to(self, event: Diverged, run: Run, recording: Recording | None) -> Diverged:
+        """Return the event with the state that `run` can be put back to, which is held from now
+        on."""
+        self._state = state = find_finite_state(run, recording, self._tried)
+        return event if state is None else replace(event, back_to=state.step, stored=state.stored)
+
+    def check_trains(self, run: Run) -> None:
+        """Raise `UserError` where `run` has diverged."""
+        if run.diverged:
+            back = "" if self._state is None else f"go back to step {self._state.step:,}, "
+            raise UserError(
+                f"The run diverged at step {run.step_count:,}; {back}reset it or start another."
+            )
+
+    def put_back(self, run: Run, undo: UndoHistory, emit: Callable[[Event], None]) -> None:
+        """Put a diverged run back to its newest finite state; raises `UserError` without one."""
+        state = self._state
+        if not run.diverged or state is None:
+            why = "no earlier state of it is kept" if run.diverged else "it has not diverged"
+            raise UserError(f"The run cannot go back: {why}.")
+        undo.leave_out(state.step)
+        put_back(run, state.snapshot, "going back", BACK_FROM_DIVERGENCE, emit)
+        # A checkpoint of this step would be the same state once more.
+        self._tried |= {state.step, run.step_count}
+        self._gone_back_to, self._state = state, None
 
 
 def find_finite_state(

@@ -5,34 +5,40 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.config import OF_FILE, DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.data._preprocessing import Preprocessing, as_stored, preprocessing_of
 from dgn_engine.errors import UserError
+from dgn_engine.importing.fold_batchnorm import FOLDED
 from dgn_engine.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.importing.saved_network import is_ours, state_of
 from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.files import FileScored, TrainedOn, TrainingOffered
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.probe_choice import ProbeChoice
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.protocol.watching import ProbeScalars
+from dgn_engine.random_streams import random_stream
+from dgn_engine.regimes import only_regime
 from dgn_engine.session.file_readings import LabelledExamples
-from dgn_engine.session.file_score import FileScore
-from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy
-from dgn_engine.session.train_on import check_unchanged, offer_of
+from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy, sides
+from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.layer_infos import layer_infos
-from dgn_engine.training.out_of_memory import refused_without_memory
+from dgn_engine.training.losses import correct
+from dgn_engine.training.out_of_memory import is_out_of_memory, refused_without_memory
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.run import Run
@@ -41,6 +47,9 @@ Report = Callable[[str, float | None], None]
 
 TELL_EVERY = 0.5  # seconds, of an accuracy on more and more examples,
 FEWEST = 20  # of which there are so many at least
+SLICE = 0.1  # seconds of them, between two of which the engine listens
+MOST = 100  # test examples that pass together
+COMPARED = 2  # examples whose logits say that the file is still the one that was opened
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,15 @@ class ProbeInputs:
         return replace(self, x=self.x.expand(-1, wanted, -1, -1).contiguous())
 
 
+def probe_inputs_of(shown: ReadableNetwork) -> ProbeInputs:
+    """Return the examples on which another network is compared with this one."""
+    if isinstance(shown, InspectedNetwork):
+        return shown.inputs
+    context = shown.context()
+    images = context.x.reshape(len(context.x), *shown.image_shape)
+    return ProbeInputs(images, context.labels, shown.probe_set.classes)
+
+
 class FrozenNetwork:
     """What the probes see of a network that is not trained, read once for each request.
 
@@ -85,7 +103,7 @@ class FrozenNetwork:
                 "they cannot be read here."
             )
         self.regime = found.regime
-        self.step = found.step
+        self.step_count = found.step
         self.moves = False  # its weights are those of a run that trains elsewhere
         self.network = found.network.to(inputs.x.device).requires_grad_(False)
         self._take(inputs)
@@ -98,7 +116,7 @@ class FrozenNetwork:
         x = inputs.in_channels(shape[0] if len(shape) == 3 else 0).x
         if math.prod(shape) != math.prod(x.shape[1:]):
             raise UserError(
-                f"It takes {_sides(shape)} inputs, but these examples have {_sides(inputs.shape)}."
+                f"It takes {sides(shape)} inputs, but these examples have {sides(inputs.shape)}."
             )
         self.x, self._labels = x.reshape(len(x), *shape), inputs.labels
         self._classes = inputs.classes
@@ -110,7 +128,7 @@ class FrozenNetwork:
         same = found.network.architecture == self.network.architecture
         if found.regime.drawn_gates or not same:
             raise UserError("It is another network now.")
-        self.regime, self.step, self.moves = found.regime, found.step, True
+        self.regime, self.step_count, self.moves = found.regime, found.step, True
         self.network = found.network.to(self.x.device).requires_grad_(False)
         self._gates = None
 
@@ -124,13 +142,21 @@ class FrozenNetwork:
 
         `compared` gives the gates of the network that it is compared with.
         """
-        due = self.probe_schedule.due(self.step, catch_up=not self.moves)[:1]
+        due = self.probe_schedule.due(self.step_count, catch_up=not self.moves)[:1]
         if due:
-            context = ProbeContext(
-                self.network, self.x, self._labels, self.regime, compared, self._classes
-            )
-            self.probe_schedule.read(due, context, self.step, standing=True)
+            context = self.context(compared)
+            self.probe_schedule.read(due, context, self.step_count, standing=True)
         return bool(due)
+
+    def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
+        """Return the examples under the network, beside one that is compared with."""
+        return ProbeContext(
+            self.network, self.x, self._labels, self.regime, compared, self._classes
+        )
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.network.architecture
 
     @property
     def gates(self) -> tuple[Tensor, ...]:
@@ -149,8 +175,156 @@ class FrozenNetwork:
         return sum(p.numel() for part in parts for p in part.parameters())
 
 
-def _sides(shape: tuple[int, ...]) -> str:
-    return "×".join(str(side) for side in shape)
+class FileScore:
+    """Right answers over the test examples that have passed, in an order drawn by `seed`: examples
+    of a folder lie class by class, and a part of them should be like the whole."""
+
+    def __init__(
+        self,
+        network: GatedNetwork,
+        examples: Examples,
+        prepare: Preprocessing,
+        seed: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._network, self._test, self._prepare = network, examples, prepare
+        self._clock = clock
+        self.total = len(examples.test_y)
+        self._order = torch.randperm(self.total, generator=random_stream("score", seed)).numpy()
+        self.examples = self.right = 0
+        self._at_once = 1
+
+    @property
+    def pending(self) -> bool:
+        return self.examples < self.total
+
+    @torch.no_grad()
+    def advance(self) -> None:
+        """Pass so many more examples as take about `SLICE` seconds."""
+        began, took = self._clock(), 0.0
+        while self.pending and took < SLICE:
+            rows = self._order[self.examples : self.examples + self._at_once]
+            try:
+                self.right += self._right(rows)
+            except Exception as error:
+                if self._at_once == 1 or not is_out_of_memory(error):
+                    raise
+                self._at_once //= 2  # the same examples again, fewer at once
+                continue
+            self.examples += len(rows)
+            took = self._clock() - began
+            if took < SLICE / 4:
+                self._at_once = min(2 * self._at_once, MOST)
+
+    def _right(self, rows: npt.NDArray[np.int64]) -> int:
+        like = next(self._network.parameters())
+        images = torch.from_numpy(self._test.test_x[rows]).to(like.dtype)
+        x = self._prepare(images).to(like.device)
+        labels = torch.from_numpy(self._test.test_y[rows]).to(like.device)
+        logits = self._network(x.reshape(len(x), *self._network.architecture.input_shape))
+        return int(correct(logits, labels))
+
+
+@dataclass(frozen=True)
+class TrainingOffer:
+    """The `regimes` in which a network can be trained on from its weights, and as which `net`.
+
+    `remark`: what differs from the network of the file; where there is no regime, why not.
+    """
+
+    regimes: tuple[str, ...]
+    remark: str
+    net: NetConfig = field(default_factory=NetConfig)
+    gating: GatingConfig = field(default_factory=GatingConfig)
+
+    def config(self, shown: RunConfig, path: Path, regime: str) -> RunConfig:
+        """That of the run; `shown`: of the network that is inspected, with its data.
+
+        Raises `UserError` where it cannot be trained so.
+        """
+        if regime not in self.regimes:
+            raise UserError(self.remark if not self.regimes else _not_so(regime, self.regimes))
+        copies = regime == only_regime("for_copied_gates").name
+        gates = str(path) if copies else ""
+        return replace(
+            shown,
+            net=self.net,
+            gating=replace(self.gating, regime=regime, gates_from=gates),
+            training=replace(shown.training, weights_from=str(path), augmentation="none"),
+        )
+
+
+def offer_of(
+    listing: CheckpointContents, path: Path, found: ImportedNetwork, logits: int
+) -> TrainingOffer:
+    """What a network of a file can be trained as, on data that want so many logits."""
+    outputs, name = found.network.architecture.classes, listing.file_name
+    if outputs != logits:
+        return TrainingOffer(
+            (), f"{name} has {outputs:,} output{'s' * (outputs > 1)}; these data need {logits:,}."
+        )
+    if listing.picked:
+        return TrainingOffer((), "Its tensors were picked by hand, which a run does not repeat.")
+    if is_ours(listing):
+        return _of_ours(listing, found)
+    biases = found.network.value.tensors()[1]
+    biased = [bias is not None for bias in biases]
+    said = listing.reading
+    if said.net is not None and (said.batchnorm or said.norm_eps or said.ignored):
+        return TrainingOffer(
+            (), f"What you said of {name} is more than a run of {said.net.short} repeats."
+        )
+    net = said.net or NetConfig(f"{OF_FILE}{path}", said.to_options())
+    remarks = []
+    if any(FOLDED in remark for remark in found.remarks):
+        remarks.append(
+            "Its BatchNorm is folded into weights and biases, which train as such: no batch is "
+            "normalised any more."
+        )
+    if any(biased) and not all(biased):
+        remarks.append("Layers without a bias get one of zero, which trains.")
+    regimes = (only_regime("standard").name, only_regime("for_copied_gates").name)
+    return TrainingOffer(regimes, " ".join(remarks), replace(net, bias=any(biased)))
+
+
+def check_unchanged(run: Run, network: torch.nn.Module, x: Tensor, name: str) -> None:
+    """Raise `UserError` where the run's logits are not those of the inspected network on x
+    (n, *shape): the file is another one now."""
+    with torch.no_grad():
+        wanted, found = network(x[:COMPARED]), run.trainer.network(x[:COMPARED])
+    scale = float(wanted.abs().max()) + 1e-30
+    if wanted.shape != found.shape or float((wanted - found).abs().max()) > 1e-3 * scale:
+        raise UserError(f"{name} has changed on the disk since it was opened: open it again.")
+
+
+def _of_ours(listing: CheckpointContents, found: ImportedNetwork) -> TrainingOffer:
+    state, regime = state_of(listing), found.regime
+    gating = replace(
+        state.config.gating,
+        beta=state.beta,
+        epsilon=state.epsilon,
+        value_input=state.value_input,
+        wiring=state.wiring,
+        rotation=state.rotation,
+        shift=state.shift,
+        pretrain_epochs=0,
+    )
+    copied = only_regime("for_copied_gates")
+    if regime.own_gates:
+        gating = replace(gating, wiring=(), rotation=(), shift=())
+        also = (copied.name,) if regime.standard else ()
+        return TrainingOffer((regime.name, *also), "", state.config.net, gating)
+    if regime.name == copied.name and not gating.tiling:
+        return TrainingOffer((regime.name,), "", state.config.net, gating)
+    return TrainingOffer(
+        (),
+        f"Its gates are made by a second network ({regime.name}), which only its own run has: "
+        "continue that (File, Open run…).",
+    )
+
+
+def _not_so(regime: str, regimes: tuple[str, ...]) -> str:
+    return f"It can be trained on in {' or '.join(regimes)}, not in {regime}."
 
 
 @dataclass(frozen=True)
@@ -168,7 +342,7 @@ class InspectionRequest:
     examples: Examples | None = None
 
 
-class InspectedNetwork:
+class InspectedNetwork(FrozenNetwork):
     """The network of a file in the place of a run: every panel shows it, nothing trains it.
 
     Raises `UserError` where the data cannot be had, or the file is no network for them.
@@ -186,12 +360,14 @@ class InspectedNetwork:
         examples, data, prepare = _prepared(opened, report)
         self.asked = opened.data  # before the file had its say: grey images stay so for another
         self.facts = DataFacts.of(examples)
-        self.examples = (len(examples.train_y), len(examples.test_y))
+        self.image_shape = self.facts.shape
+        self.train_labels: Array = examples.train_y
+        self.labelled_examples = LabelledExamples.of(examples)  # on which other files are tried
         self._stored, self._prepare = examples, prepare
         self.inputs = self._choose(config)
         found = network_of(listing, self.inputs.shape, door="window")
         set_threads(found.network.architecture)
-        self.network = FrozenNetwork(found, self.inputs, emit, traced=True)
+        super().__init__(found, self.inputs, emit, traced=True)
         self.assuming = found.assuming
         gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
         self.config = replace(config, data=data, gating=gating)
@@ -202,57 +378,31 @@ class InspectedNetwork:
         self._training = offer_of(listing, opened.path, found, logits)
 
     def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
-        """As `Run.choose_probe_examples`."""
         text = self.config.probe_set if choice is None else choice
         config = replace(self.config, probe_examples=wanted, probe_set=text)  # validates
         self.inputs = self._choose(config)
         self.config = config
-        self.network.show(self.inputs)
+        self.show(self.inputs)
 
     def _choose(self, config: RunConfig) -> ProbeInputs:
         examples, choice = self._stored, ProbeChoice.parse(config.probe_set)
         found = choose_probe_set(examples, config.probe_examples, config.seed, choice)
         rows = list(found.indices[: len(found.indices) - found.drawn])
-        own = drawn_inputs(choice, examples.train_x.shape[1:])
+        own = drawn_inputs(choice, self.image_shape)
         raw = np.concatenate([examples.train_x[rows], own]) if len(own) else examples.train_x[rows]
         x = self._prepare(torch.from_numpy(raw)).to(self.device)
         labels = torch.tensor(found.labels, dtype=torch.int64, device=self.device)
         self.probe_set = found
         return ProbeInputs(x, labels, len(examples.class_names))
 
-    @property
-    def image_shape(self) -> tuple[int, ...]:
-        """Of an example as it is stored."""
-        return tuple(self._stored.train_x.shape[1:])
-
-    @property
-    def labelled_examples(self) -> LabelledExamples:
-        """The test examples on which other files are tried."""
-        return LabelledExamples.of(self._stored)
-
-    @property
-    def train_labels(self) -> Array:
-        """As `Run.train_labels`."""
-        return self._stored.train_y
-
     def training_images(self, rows: Array) -> Array:
-        """As `Run.training_images`."""
         images: Array = self._prepare(torch.from_numpy(self._stored.train_x[rows])).numpy()
         return images
 
     @property
     def probe_images(self) -> Array:
-        """As `Run.probe_images`."""
         images: Array = self.inputs.x.cpu().numpy()
         return images
-
-    @property
-    def step_count(self) -> int:
-        return self.network.step
-
-    @property
-    def architecture(self) -> Architecture:
-        return self.network.network.architecture
 
     @property
     def scoring(self) -> bool:
@@ -286,18 +436,14 @@ class InspectedNetwork:
         """
         config = self._training.config(self.config, self._path, regime)
         run = Run(number, config, self._emit, report, live=True)
-        check_unchanged(run, self.network.network, self.network.x, self.name)
+        check_unchanged(run, self.network, self.x, self.name)
         return run, TrainedOn(run.step_count, self.name, regime, self._training.remark)
 
-    @property
-    def probe_schedule(self) -> ProbeSchedule:
-        return self.network.probe_schedule
-
     def frame(self, compared: Mapping[str, Reading], comparison: int) -> Frame:
-        """The network as it is read; `compared`, `comparison`: as in `Frame`."""
+        """Return the network as it is read; `compared`, `comparison`: as in `Frame`."""
         return Frame(
             run=self.number,
-            step=self.network.step,
+            step=self.step_count,
             epoch=0.0,
             steps_per_second=0.0,
             eta_seconds=None,
@@ -307,18 +453,18 @@ class InspectedNetwork:
         )
 
     def started(self) -> RunStarted:
-        network = self.network.network
+        network = self.network
         return RunStarted(
             run=self.number,
             config=self.config,
-            regime=self.network.regime.name,
+            regime=self.regime.name,
             device=device_name(self.device),
             layers=layer_infos(network.architecture),
             wiring=network.wiring,
             parameters_value=_count(network.value),
-            parameters_feature=0 if self.network.regime.own_gates else _count(network.feature),
-            train_examples=self.examples[0],
-            test_examples=self.examples[1],
+            parameters_feature=0 if self.regime.own_gates else _count(network.feature),
+            train_examples=len(self._stored.train_y),
+            test_examples=len(self._stored.test_y),
             classes=self.probe_set.classes,
             steps_per_epoch=0,
             total_steps=0,

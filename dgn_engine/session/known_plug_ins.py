@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from dgn_engine.data import catalogue as data_entries
+from dgn_engine.data import data_sets
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.importing.from_config import settings_of_net
 from dgn_engine.model.nets import all_nets
-from dgn_engine.protocol.catalogue import Catalogue, NetEntry, RegimeEntry
+from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry, RegimeEntry
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.devices import available_devices
 from dgn_engine.training.probes import all_probes
@@ -33,6 +33,20 @@ def regime_entries() -> tuple[RegimeEntry, ...]:
     return tuple(
         RegimeEntry(id=regime.name, **{name: getattr(regime, name) for name in same})
         for regime in all_regimes()
+    )
+
+
+def data_entries(root: Path | None = None) -> tuple[DataEntry, ...]:
+    """Return every data set, and whether it is there already; `root`: as `catalogue_here` has it,
+    None by default."""
+    same = [field.name for field in fields(DataEntry) if field.name not in ("id", "available")]
+    return tuple(
+        DataEntry(
+            id=name,
+            available=entry.available(root),
+            **{field: getattr(entry, field) for field in same},
+        )
+        for name, entry in data_sets().items()
     )
 
 

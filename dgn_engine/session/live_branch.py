@@ -31,12 +31,12 @@ from dgn_engine.protocol.branches import (
     HoldCheckpoint,
     StartBranch,
 )
-from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import find_regime
-from dgn_engine.session.comparison import Comparison, RecordedSource, network_at
-from dgn_engine.session.file_commands import probe_inputs_of
+from dgn_engine.session.comparison import RecordedSource, network_at
+from dgn_engine.session.frozen_network import probe_inputs_of
+from dgn_engine.session.session_state import SessionState
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.recorded_log import LogTail
 from dgn_engine.storage.runs.recorder import WriteMarker
@@ -169,13 +169,10 @@ class Branches:
     """At most one branch is trained. Commands raise `UserError`; the rest is told by events."""
 
     def __init__(
-        self,
-        emit: Callable[[Event], None],
-        comparison: Comparison,
-        runs_root: str,
-        child: Callable[[list[str]], BranchChild] = BranchChild,
+        self, state: SessionState, child: Callable[[list[str]], BranchChild] = BranchChild
     ) -> None:
-        self._emit, self._comparison, self._root = emit, comparison, runs_root
+        self._state = state
+        self._emit, self._comparison = state.emit, state.comparison
         self._start_child = child
         self._status: BranchStatus | None = None
         self._waiting: tuple[WriteMarker | None, list[str], tuple[int, ...]] | None = None
@@ -186,18 +183,20 @@ class Branches:
         self._pace: float | None = None  # that the branch was given; None: it follows none
         self._held = _HeldCheckpoints()
 
-    def list_checkpoints(
-        self, number: int, recording: Recording | None, seconds_a_step: float
-    ) -> None:
-        """Say where the run with this number can be branched off; 0 seconds: not measured."""
-        self._emit(replace(_listed(number, recording), seconds_a_step=seconds_a_step))
+    def list_checkpoints(self, run: Run, seconds_a_step: float | None) -> None:
+        """Say where the run can be branched off; `seconds_a_step`: None where not measured."""
+        listed = _listed(run.number, self._state.recording)
+        self._emit(replace(listed, seconds_a_step=seconds_a_step or 0.0))
 
-    def hold_checkpoint(self, command: HoldCheckpoint, recording: Recording | None) -> None:
+    def hold_checkpoint(self, command: HoldCheckpoint, seconds_a_step: float | None) -> None:
         """Keep the checkpoint that a branch at this step would begin from, for the form."""
-        self._held.hold("form", command.step, recording)
+        self._held.hold("form", command.step, self._state.recording)
+        if command.step is not None:
+            self.list_checkpoints(self._state.run_for(command), seconds_a_step)
 
-    def start(self, command: StartBranch, run: Run, recording: Recording | None) -> None:
+    def start(self, command: StartBranch, run: Run) -> None:
         """Have the state of now written, or take a checkpoint that is there, and begin there."""
+        recording = self._state.recording
         if self._status is not None and self._status.trains:
             raise UserError("A branch is trained already: stop it before another one begins.")
         if recording is None or recording.paused:
@@ -221,7 +220,9 @@ class Branches:
         until = () if run.total_steps > step else ("--steps", "0")
         asked = ["train", "--branch-from", str(recording.path), "--at-step", *asked_at]
         asked += [*changes.options(), *until]
-        folder = folder_layout.unused_path(Path(self._root), branch_name(run.config, regime, step))
+        folder = folder_layout.unused_path(
+            Path(self._state.runs_root), branch_name(run.config, regime, step)
+        )
         arguments = [*asked, "--out", str(folder), "--quiet", "--checkpoint-every", SAVE_EVERY]
         shape = tuple(probe_inputs_of(run).shape)
         self._forget()

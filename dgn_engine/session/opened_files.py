@@ -1,40 +1,43 @@
-"""Checkpoints that the user opened: read in a child process while training goes on."""
+"""Checkpoints that the user opened: read in a child process while training goes on, and what is
+done with them: gates or weights copied, a network compared, data read for it."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.data import Examples, load_examples
+from dgn_engine.data._preprocessing import as_stored
 from dgn_engine.errors import UserError
 from dgn_engine.importing.file_sequence import bias_by_name
 from dgn_engine.importing.fold_batchnorm import EPSILON, fold_normalisation
 from dgn_engine.importing.match_layers import LayerMatching, Part, match_layers
 from dgn_engine.importing.open_questions import unsaid_of_weights
 from dgn_engine.model.architecture import Architecture, weight_shape
+from dgn_engine.model.regime_entry import check_entry
+from dgn_engine.model.wiring import turned
+from dgn_engine.protocol import files
 from dgn_engine.protocol.file_reading import FileReading
-from dgn_engine.protocol.files import (
-    FileClosed,
-    FileListed,
-    FileUseCheck,
-    Purpose,
-    ReadingRefused,
-    ReadingsFound,
-    TensorInfo,
-)
 from dgn_engine.protocol.messages import Event, Failed, Refused
+from dgn_engine.regimes import only_regime
+from dgn_engine.session.comparison import Comparison, of_listing
 from dgn_engine.session.file_readings import (
     LabelledExamples,
     contradiction_in,
     offered_readings,
     questions_on,
 )
+from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest
 from dgn_engine.session.network_fit import DataFacts, fit_of
+from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+from dgn_engine.training.run import Run
 
 
 def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
@@ -99,14 +102,150 @@ class FileTarget:
     examples: LabelledExamples
 
 
+def file_target_of(shown: ReadableNetwork) -> FileTarget:
+    """Return what a file could become part of."""
+    if isinstance(shown, InspectedNetwork):
+        return FileTarget(
+            gates=shown.architecture,
+            values=shown.architecture,
+            bias=False,
+            trains=False,
+            data=shown.asked,
+            facts=shown.facts,
+            net=shown.config.net,
+            examples=shown.labelled_examples,
+        )
+    assert isinstance(shown, Run)
+    network, examples, data = shown.trainer.network, shown.trainer.data, shown.config.data
+    if data.image_size or data.image_channels:  # its examples have them already
+        data = replace(data, image_size=0, image_channels=0)
+    return FileTarget(
+        gates=shown.architecture,
+        values=network.architecture,
+        bias=bool(len(network.value.biases)),
+        trains=True,
+        data=data,
+        facts=DataFacts(shown.image_shape, shown.architecture.classes),
+        net=shown.config.net,
+        examples=LabelledExamples(examples.test_x, examples.test_y, normalised=True),
+    )
+
+
 @dataclass(frozen=True)
 class _File:
     """An open file; `picked`: the tensors that the user picked, one for each layer."""
 
     path: Path
     listing: CheckpointContents
-    purpose: Purpose = ""
+    purpose: files.Purpose = ""
     picked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DataRequest:
+    """Data for a listed file; `known`: what they give, where that is known without reading them."""
+
+    ticket: int
+    listing: CheckpointContents
+    data: DataConfig
+    net: NetConfig
+    known: DataFacts | None
+
+
+class DataCheck:
+    """At most one set of data is held; of several requests the newest counts, the others end."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit_now = emit
+        self._lock = threading.Lock()
+        self._newest: DataRequest | None = None
+        self._examples: tuple[DataConfig, Examples] | None = None
+        self._threads: list[threading.Thread] = []
+
+    def begin(self, request: DataRequest) -> None:
+        """Begin to read the data, unless what they give is known; `NetworkChecked` follows."""
+        with self._lock:
+            self._newest = request
+        thread = threading.Thread(
+            target=self._answer, args=(request,), name="dgn-data-check", daemon=True
+        )
+        self._threads = [*(one for one in self._threads if one.is_alive()), thread]
+        thread.start()
+
+    def examples(self, data: DataConfig) -> Examples | None:
+        """What was read of these data, as they are stored; None where that is not held."""
+        with self._lock:
+            kept = self._examples
+        return kept[1] if kept is not None and kept[0] == as_stored(data) else None
+
+    def forget(self) -> None:
+        """Let go what is held, and end what is being read."""
+        with self._lock:
+            self._newest = self._examples = None
+
+    def close(self) -> None:
+        self.forget()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+
+    def _answer(self, asked: DataRequest) -> None:
+        ticket, data = asked.ticket, asked.data
+        try:
+            facts = asked.known or DataFacts.of(self._loaded(asked))
+            checked = files.NetworkChecked(ticket, data, *fit_of(asked.listing, data, facts))
+            self._emit(asked, checked)
+            if asked.known is None:  # of those that are known, they come with the listing
+                self._offer(asked, facts)
+            return
+        except _Superseded:
+            return
+        except UserError as refusal:
+            checked = files.NetworkChecked(
+                ticket, data, files.FileUseCheck(False, str(refusal)), data
+            )
+        except Exception as error:  # a reader's fault must not end silently
+            what = f"Reading {data.name} failed: {error}."
+            checked = files.NetworkChecked(ticket, data, files.FileUseCheck(False, what), data)
+            self._emit_now(Failed(what, traceback.format_exc()))
+        with contextlib.suppress(_Superseded):
+            self._emit(asked, checked)
+
+    def _offer(self, asked: DataRequest, facts: DataFacts) -> None:
+        """Say which readings of the file fit these data, where it leaves something open."""
+        examples, data = self.examples(asked.data), asked.data
+        if examples is None:
+            return
+        labelled = LabelledExamples.of(examples)
+        readings = offered_readings(asked.listing, data, facts, asked.net, labelled)
+        if readings is not None:
+            self._emit(
+                asked, files.ReadingsFound(asked.ticket, asked.listing.reading, readings, data)
+            )
+
+    def _loaded(self, asked: DataRequest) -> Examples:
+        def report(what: str, fraction: float | None) -> None:
+            self._emit(asked, files.CheckProgress(asked.ticket, what, fraction))
+
+        examples = self.examples(asked.data)
+        if examples is None:
+            stored = as_stored(asked.data)
+            report(f"reading {asked.data.name.partition(':')[0]}", None)
+            examples = load_examples(stored, report)
+            with self._lock:
+                if asked is self._newest:
+                    self._examples = (stored, examples)
+        return examples
+
+    def _emit(self, asked: DataRequest, event: Event) -> None:
+        """Raises `_Superseded` where a newer request was made, or nobody waits any more."""
+        with self._lock:
+            if asked is not self._newest:
+                raise _Superseded
+            self._emit_now(event)
+
+
+class _Superseded(Exception):  # noqa: N818 - no error: what was asked for is not wanted any more
+    pass
 
 
 class OpenedFiles:
@@ -120,8 +259,9 @@ class OpenedFiles:
         self._said: dict[int, FileReading] = {}  # of files whose network is being read so
         self._readers: list[threading.Thread] = []
         self._closing = threading.Event()
+        self._check = DataCheck(emit)
 
-    def open(self, path: Path, purpose: Purpose, target: FileTarget) -> None:
+    def open(self, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
         """Begin to read; `FileListed` or `Refused` follows."""
         self._tickets += 1
         ticket = self._tickets
@@ -147,8 +287,49 @@ class OpenedFiles:
         """All that a listed file holds, or what was picked of it."""
         return _chosen(self._file(ticket))
 
-    def path(self, ticket: int) -> Path:
-        return self._file(ticket).path
+    def check(self, command: files.CheckNetwork, target: FileTarget) -> None:
+        """Begin to read the data, unless they are those that are shown."""
+        listing, data = self.listing(command.ticket), command.data
+        known = target.facts if data == target.data else None
+        self._check.begin(DataRequest(command.ticket, listing, data, target.net, known))
+
+    def inspection_request(
+        self, command: files.InspectFile, shown: ReadableNetwork
+    ) -> InspectionRequest:
+        """Return what shall be opened as a network, with its data where they have been read."""
+        now = shown.asked if isinstance(shown, InspectedNetwork) else shown.config.data
+        listing, data = self.listing(command.ticket), command.data or now
+        path, examples = self._file(command.ticket).path, self._check.examples(data)
+        return InspectionRequest(path, listing, shown.config, data, examples)
+
+    def take_gates(self, command: files.TakeGates, shown: ReadableNetwork) -> None:
+        gates = self.gates(command.ticket, file_target_of(shown))
+        assert isinstance(shown, Run)  # nothing fits a network that is inspected
+        shown.take_gates(gates, self.listing(command.ticket).file_name, command.restart_value)
+        self.forget(command.ticket)
+
+    def take_weights(self, command: files.TakeWeights, shown: ReadableNetwork) -> None:
+        weights = self.weights(command.ticket, file_target_of(shown))
+        assert isinstance(shown, Run)
+        shown.take_weights(weights, self.listing(command.ticket).file_name)
+        self.forget(command.ticket)
+
+    def config_with_biases(self, command: files.BeginWithBiases, run: Run) -> RunConfig:
+        """Return the configuration of `run` as it is now, with biases.
+
+        Raises `UserError` where the file would not fit it.
+        """
+        target = replace(file_target_of(run), bias=True)
+        if command.purpose == "weights":
+            self.weights(command.ticket, target)
+        else:
+            self.gates(command.ticket, target)
+            check_entry(run.trainer.network, run.trainer.regime, only_regime("for_copied_gates"))
+        return _config_with_biases(run)
+
+    def compare(self, ticket: int, shown: ReadableNetwork, comparison: Comparison) -> None:
+        comparison.compare(of_listing(self.listing(ticket)), shown)
+        self.forget(ticket)
 
     def gates(self, ticket: int, target: FileTarget) -> LayerMatching:
         """The match for the feature network; raises `UserError` if it does not fit.
@@ -168,14 +349,17 @@ class OpenedFiles:
         return match
 
     def forget(self, ticket: int) -> None:
+        """Close a file, and let go the data that were read for it."""
         with self._lock:
             known = self._listed.pop(ticket, None)
             self._said.pop(ticket, None)
         if known is not None:
-            self._emit(FileClosed(ticket))
+            self._emit(files.FileClosed(ticket))
+        self._check.forget()
 
     def close(self) -> None:
         """Stop the readers and their child processes, and forget everything."""
+        self._check.close()
         self._closing.set()
         for reader in self._readers:
             reader.join(timeout=5.0)
@@ -190,23 +374,22 @@ class OpenedFiles:
 
     def _begin(self, ticket: int, path: Path, read: Callable[[], None]) -> None:
         """Read in a thread of its own."""
-        reader = threading.Thread(
-            target=self._guarded, args=(path, read), name=f"dgn-file-{ticket}", daemon=True
-        )
+
+        def guarded() -> None:
+            try:
+                read()
+            except UserError as refusal:
+                if not self._closing.is_set():
+                    self._emit(Refused(f"open {path.name}", str(refusal)))
+            except Exception as error:  # a reader's fault must not end silently
+                what = f"Opening {path.name} failed: {error}."
+                self._emit(Failed(what, traceback.format_exc()))
+
+        reader = threading.Thread(target=guarded, name=f"dgn-file-{ticket}", daemon=True)
         self._readers = [*(r for r in self._readers if r.is_alive()), reader]
         reader.start()
 
-    def _guarded(self, path: Path, read: Callable[[], None]) -> None:
-        try:
-            read()
-        except UserError as refusal:
-            if not self._closing.is_set():
-                self._emit(Refused(f"open {path.name}", str(refusal)))
-        except Exception as error:  # a reader's fault must not end silently
-            what = f"Opening {path.name} failed: {error}."
-            self._emit(Failed(what, traceback.format_exc()))
-
-    def _read(self, ticket: int, path: Path, purpose: Purpose, target: FileTarget) -> None:
+    def _read(self, ticket: int, path: Path, purpose: files.Purpose, target: FileTarget) -> None:
         # What loading it would do is shown on its page.
         file = _File(path, read_tensors(path, cancelled=self._closing, warned=False), purpose)
         event = listed(ticket, file, target)
@@ -226,7 +409,7 @@ class OpenedFiles:
             if event is not None:
                 self._listed[ticket] = file
         if contradiction is not None:
-            self._emit(ReadingRefused(ticket, *contradiction))
+            self._emit(files.ReadingRefused(ticket, *contradiction))
         elif event is not None:
             self._emit(event)
             self._offer_readings(ticket, file, target)
@@ -241,27 +424,45 @@ class OpenedFiles:
             return
         if listing.picked:  # as BatchNorm was folded into these
             found = tuple(replace(f, reading=_with_norms(f.reading, said)) for f in found)
-        self._emit(ReadingsFound(ticket, said, found))
+        self._emit(files.ReadingsFound(ticket, said, found))
 
 
-def listed(ticket: int, file: _File, target: FileTarget) -> FileListed:
+def _config_with_biases(run: Run) -> RunConfig:
+    """Return the configuration of a run like `run` is now, but with biases."""
+    config, network, regime = run.config, run.trainer.network, run.trainer.regime
+    rotation, shift = turned(network.routes)
+    gating = replace(
+        config.gating,
+        regime=regime.name,
+        gates_from=config.gating.gates_from * regime.takes_gates,
+        wiring=network.wiring,
+        rotation=rotation,
+        shift=shift,
+        beta=network.gate.beta,
+        value_input=network.value_input,
+    )
+    training = replace(config.training, learning_rate=run.learning_rate, weights_from="")
+    return replace(config, net=replace(config.net, bias=True), gating=gating, training=training)
+
+
+def listed(ticket: int, file: _File, target: FileTarget) -> files.FileListed:
     """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
     listing, chosen, gates = file.listing, _chosen(file), gates_of(file, target)
     weights, why = weights_of(file, target)
     lacks = not target.bias and target.trains
-    return FileListed(
+    return files.FileListed(
         ticket=ticket,
         path=str(file.path),
         file_name=listing.file_name,
         tensors=tuple(
-            TensorInfo(name, array.shape, listing.dtypes[name])
+            files.TensorInfo(name, array.shape, listing.dtypes[name])
             for name, array in listing.arrays.items()
         ),
         matches=gates.rows,
         fits=gates.fits,
         verdict=gates.verdict,
         ignored=listing.ignored,
-        weights=FileUseCheck(
+        weights=files.FileUseCheck(
             not why,
             why or _copied(listing.file_name, weights),
             weights.rows,
@@ -338,7 +539,7 @@ def _copied(name: str, match: LayerMatching) -> str:
     return f"{words} Its optimiser state is forgotten."
 
 
-def _alone(file: _File, target: FileTarget) -> FileUseCheck:
+def _alone(file: _File, target: FileTarget) -> files.FileUseCheck:
     return fit_of(_chosen(file), target.data, target.facts)[0]
 
 

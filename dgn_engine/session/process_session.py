@@ -11,16 +11,19 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from queue import SimpleQueue
 from typing import NoReturn
 
 from dgn_engine.confinement.child_entry import begin_saving_child
 from dgn_engine.confinement.child_process import describe_end
 from dgn_engine.confinement.parent_watch import LEAVE
 from dgn_engine.confinement.spawn_context import SPAWN, end_spawned
-from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.messages import (
     Command,
     EngineAnswered,
@@ -33,8 +36,6 @@ from dgn_engine.protocol.messages import (
     Stopped,
     Working,
 )
-from dgn_engine.session.command_sender import MOST, CommandSender
-from dgn_engine.session.frame_difference import FrameCompletion, FrameDifference, FrameReduction
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.session.restart import EngineRestart, poisons
 from dgn_engine.session.thread_session import ThreadSession
@@ -49,12 +50,143 @@ BEAT = 1.0  # seconds after which a child says at least that it lives
 HANG_UP = 1.0  # seconds that a child has to read what is being written to it
 POISONED = 86  # exit code of a child that CUDA has left
 ENDS = {POISONED: "a fault of CUDA"}
+MOST = 1000  # commands that may wait for the engine; what is more is refused
+TAKEN = "taken"  # parent → child: the last frame was taken, another may be sent
 Serve = Callable[[Connection, str, str], None]
+Readings = Mapping[str, Reading]
 
 
-# Finds out whether the engine's process still answers, from how long nothing was heard of it.
+class CommandSender:
+    """One pipe's writer. Commands keep their order; a command waits until the engine obeyed it.
+
+    It has a thread of its own: a process that does not read holds up nobody who gives commands.
+    """
+
+    def __init__(self, pipe: Connection, first: Sequence[Command] = ()) -> None:
+        """`first`: commands that stand before all others; they never count as unanswered."""
+        self._pipe = pipe
+        self._messages: SimpleQueue[Command | str | None] = SimpleQueue()
+        for command in first:
+            self._messages.put(command)
+        self._own = len(first)  # of what is obeyed next, so many are ours
+        self._unanswered: deque[Command] = deque()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._write, name="dgn-sender", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def put(self, command: Command) -> bool:
+        """Queue a command without waiting; False where too many wait already.
+
+        After `close` nothing is written any more; another `close` returns what came since, too.
+        """
+        with self._lock:
+            if len(self._unanswered) >= MOST and not isinstance(command, Shutdown):
+                return False
+            self._unanswered.append(command)
+            self._messages.put(command)
+        return True
+
+    def frame_taken(self) -> None:
+        """Ask for another frame. There is at most one such message, so it has no limit."""
+        self._messages.put(TAKEN)
+
+    def on_obeyed(self, count: int) -> None:
+        """Forget `count` further commands: the engine has obeyed them."""
+        with self._lock:
+            for _ in range(count):
+                if self._own:
+                    self._own -= 1
+                elif self._unanswered:
+                    self._unanswered.popleft()
+
+    def close(self) -> tuple[Command, ...]:
+        """Write no more; the commands that were not obeyed. The pipe is to be closed after it."""
+        self._closed = True
+        self._messages.put(None)
+        with self._lock:
+            return tuple(self._unanswered)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the thread, which ends after `close`; whether it has ended."""
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _write(self) -> None:
+        while (message := self._messages.get()) is not None and not self._closed:
+            try:
+                self._pipe.send(message)
+            except OSError:  # the process is gone, which the relay notices
+                self._closed = True
+
+
+@dataclass(frozen=True)
+class FrameDifference:
+    """A frame without the readings that the frame before it had; those are named.
+
+    What is pickled takes time from training, and copies would make every panel look changed.
+    """
+
+    frame: Frame
+    same: tuple[str, ...] = ()
+    same_compared: tuple[str, ...] = ()
+
+
+@dataclass
+class FrameReduction:
+    """Of the side that sends."""
+
+    _before: tuple[Readings, Readings] = field(default=({}, {}))
+
+    def reduced(self, frame: Frame) -> FrameDifference:
+        """What the other side does not have yet; it has to get every one, in this order."""
+        (known, compared), self._before = self._before, (frame.readings, frame.compared)
+        same, same_compared = _same(frame.readings, known), _same(frame.compared, compared)
+        rest = replace(
+            frame,
+            readings=_without(frame.readings, same),
+            compared=_without(frame.compared, same_compared),
+        )
+        return FrameDifference(rest, same, same_compared)
+
+
+@dataclass
+class FrameCompletion:
+    """Of the side that receives."""
+
+    _before: tuple[Readings, Readings] = field(default=({}, {}))
+
+    def whole(self, difference: FrameDifference) -> Frame:
+        """The frame as it was sent; readings that came before are the same objects."""
+        frame, (known, compared) = difference.frame, self._before
+        order = {name: known[name] for name in difference.same}
+        others = {name: compared[name] for name in difference.same_compared}
+        for reading in (*frame.readings.values(), *frame.compared.values()):
+            for array in reading.arrays.values():
+                array.flags.writeable = False  # a flag that pickling loses
+        whole = replace(
+            frame, readings={**order, **frame.readings}, compared={**others, **frame.compared}
+        )
+        self._before = (whole.readings, whole.compared)
+        return whole
+
+
+def _same(readings: Readings, before: Readings) -> tuple[str, ...]:
+    return tuple(name for name, one in readings.items() if one is before.get(name))
+
+
+def _without(readings: Readings, names: tuple[str, ...]) -> Readings:
+    return {name: one for name, one in readings.items() if name not in names}
+
+
 class AnswerWatch:
-    """`heard` by the thread that reads, `look` now and then by the one that shows."""
+    """Tells from how long nothing was heard of the engine's process whether it answers.
+
+    `heard` is called by the thread that reads, `look` now and then by the one that shows.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -26,7 +26,8 @@ from dgn_engine.protocol.watching import (
 )
 from dgn_engine.random_streams import random_stream
 from dgn_engine.session.comparison import Comparison
-from dgn_engine.session.file_commands import Shown, probe_inputs_of
+from dgn_engine.session.frozen_network import probe_inputs_of
+from dgn_engine.session.readable_network import ReadableNetwork
 from dgn_engine.training.losses import answered_right
 from dgn_engine.training.probe_pictures import pictures_of
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
@@ -41,7 +42,7 @@ _TOGETHER = 256
 USUAL, CLASSES = (3, 32, 32), 10  # images of most data sets, where they are not read yet
 
 
-def listed_examples(command: ListExamples, shown: Shown) -> ExamplesListed:
+def listed_examples(command: ListExamples, shown: ReadableNetwork) -> ExamplesListed:
     """The training examples that are asked for, with their pictures."""
     labels, names = shown.train_labels, shown.probe_set.class_names[: shown.probe_set.classes]
     rows = np.arange(len(labels))
@@ -100,54 +101,53 @@ class ReadingCommands:
         except UserError:  # the run itself will say so
             return
 
-    def use_executor(self, shown: Shown) -> None:
+    def use_executor(self, shown: ReadableNetwork) -> None:
         """Read what is shown from now on where its device and size ask for it."""
         self._choice.choose(shown.device, shown.architecture)
         shown.probe_schedule.use_executor(self._choice.executor)
 
-    def release(self, shown: Shown | None) -> None:
+    def release(self, shown: ReadableNetwork | None) -> None:
         """It is about to be replaced: nobody waits for its readings any more."""
         if shown is not None:
             shown.probe_schedule.release()
 
-    def cancel(self, command: CancelReading, shown: Shown) -> None:
+    def cancel(self, command: CancelReading, shown: ReadableNetwork) -> None:
         self._each(command.probes, shown, ProbeSchedule.cancel)
 
-    def resume(self, command: GoOnReading, shown: Shown) -> None:
+    def resume(self, command: GoOnReading, shown: ReadableNetwork) -> None:
         self._each(command.probes, shown, ProbeSchedule.resume)
 
-    def choose_number(self, command: SetProbeExamples, shown: Shown) -> None:
+    def choose_number(self, command: SetProbeExamples, shown: ReadableNetwork) -> None:
         """So many of those that were chosen; what was chosen by hand gives way."""
         choice = replace(ProbeChoice.parse(shown.config.probe_set), rows=())
         self.choose(shown, command.examples, str(choice))
 
-    def choose_set(self, command: ChooseProbeSet, shown: Shown) -> None:
+    def choose_set(self, command: ChooseProbeSet, shown: ReadableNetwork) -> None:
         self.choose(shown, shown.config.probe_examples, str(ProbeChoice.parse(command.choice)))
 
-    def choose_misclassified(self, _: ChooseMisclassified, shown: Shown) -> None:
+    def choose_misclassified(self, _: ChooseMisclassified, shown: ReadableNetwork) -> None:
         if not isinstance(shown, Run):
             raise UserError("Only a run can say which training examples it gets wrong now.")
         rows = misclassified(shown.trainer, shown.config.probe_examples, shown.config.seed)
         choice = replace(ProbeChoice.parse(shown.config.probe_set), classes=(), rows=rows)
         self.choose(shown, shown.config.probe_examples, str(choice))
 
-    def list_examples(self, command: ListExamples, shown: Shown) -> None:
+    def list_examples(self, command: ListExamples, shown: ReadableNetwork) -> None:
         self._emit(listed_examples(command, shown))
 
-    def choose(self, shown: Shown, count: int, choice: str) -> None:
+    def choose(self, shown: ReadableNetwork, count: int, choice: str) -> None:
         """Make the probe set of so many examples, and of these; training does not notice."""
         before = shown.config
         if (before.probe_examples, before.probe_set) == (count, choice):
             return
-        regime = shown.trainer.regime if isinstance(shown, Run) else shown.network.regime
-        if ProbeChoice.parse(choice).drawn and regime.drawn_gates:
+        if ProbeChoice.parse(choice).drawn and shown.context().regime.drawn_gates:
             raise UserError("The gates of this regime are drawn for training examples only.")
         shown.choose_probe_examples(count, choice)
         digest = shown.probe_set.digest
         self._emit(ProbeSetChanged(shown.step_count, count, digest, choice))
         self.meet(shown)
 
-    def meet(self, shown: Shown) -> None:
+    def meet(self, shown: ReadableNetwork) -> None:
         """There are other probe examples: show them, and read what is compared on them, too."""
         normalise = shown.config.data.normalise
         images, one = shown.probe_images, shown.image_shape
@@ -155,7 +155,10 @@ class ReadingCommands:
         self._comparison.renew(probe_inputs_of(shown))
 
     def _each(
-        self, probes: tuple[str, ...], shown: Shown, act: Callable[[ProbeSchedule, str], None]
+        self,
+        probes: tuple[str, ...],
+        shown: ReadableNetwork,
+        act: Callable[[ProbeSchedule, str], None],
     ) -> None:
         for schedule in (shown.probe_schedule, self._comparison.probe_schedule):
             if schedule is not None:

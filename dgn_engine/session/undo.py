@@ -86,7 +86,7 @@ class UndoHistory:
         self._undone: list[_Change] = []
         self._may_merge = False  # the newest change was made, not redone or uncovered by an undo
 
-    def remember(self, command: Command, run: Run | None, act: Callable[[Any], None]) -> None:
+    def remember(self, command: Command, run: Run | None, act: Callable[[Any], object]) -> None:
         """Carry out a command; if it can be undone, remember the state of `run` before it.
 
         Raises what `act` raises, and then nothing is remembered.

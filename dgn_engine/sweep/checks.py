@@ -8,13 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from dgn_engine.config import DataConfig, RunConfig
-from dgn_engine.data import DataSizes, Examples, load_examples, options_of, quiet
+from dgn_engine.config import DataConfig
 from dgn_engine.errors import DoesNotFitError, UserError
-from dgn_engine.importing.from_file import architecture_for
-from dgn_engine.regimes import find_regime
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs.folder_layout import LOCK
@@ -24,19 +19,13 @@ from dgn_engine.sweep.unit import UNITS, Training, Unit, unit_folder
 from dgn_engine.sweep.unit_results import state_of
 from dgn_engine.sweep.workers.attempt import LOGS
 from dgn_engine.text.byte_counts import bytes_in_words
-from dgn_engine.training.device_data import to_device
-from dgn_engine.training.devices import choose_device
-from dgn_engine.training.ignored_settings import (
-    RunFacts,
-    check_contradictions,
-    ignored_settings,
+from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
+from dgn_engine.training.trial_starts import (
+    TrialStarts,
+    check_can_end,
+    is_of_other_data,
+    usual_architecture,
 )
-from dgn_engine.training.initial_weights import read_initial_weights
-from dgn_engine.training.memory_needed import RunUse, check_memory
-from dgn_engine.training.trainer import Trainer
-
-_SHAPE, _CLASSES = (3, 32, 32), 10  # any images, where the data lie on another machine
-_FEW = 2  # examples: of the data only shapes and classes matter here
 
 
 def check_folder(folder: Path, names: Sequence[str] = ()) -> None:
@@ -94,8 +83,7 @@ def check_start(
     for unit in units:
         if isinstance(unit, Training):
             alike.setdefault(_what_counts(unit), []).append(unit)
-    loaded: dict[DataConfig, Examples] = {}
-    sizes: dict[DataConfig, tuple[int, int]] = {}
+    trials = TrialStarts()
     needs: list[float] = []
     for trainings in alike.values():
         left = [unit for unit in trainings if not _is_done(unit, root)]
@@ -103,16 +91,17 @@ def check_start(
             continue
         wanted = left[0]
         try:
-            _check_names(wanted.config)
+            check_can_end(wanted.config)
             if here:
-                needs += [_check_here(wanted, loaded, sizes)] * len(left)
+                given = wanted.gates_from is not None
+                needs += [trials.begin(wanted.config, gates_given=given)] * len(left)
             elif not wanted.config.net.of_file:  # it lies there, not here
-                architecture_for(wanted.config.net, _SHAPE, _CLASSES)
+                usual_architecture(wanted.config.net)
         except UserError as refusal:
             raise UserError(f"The run {wanted.id} is not possible: {refusal}") from None
     if here:
         _check_same_data(list(itertools.chain(*alike.values())), root)
-    return StartCheck(sizes, _fitting_at_once(needs, workers))
+    return StartCheck(trials.sizes, _fitting_at_once(needs, workers))
 
 
 def _check_same_data(units: Sequence[Training], root: Path) -> None:
@@ -127,8 +116,7 @@ def _check_same_data(units: Sequence[Training], root: Path) -> None:
     for data, unit in done.items():
         if data not in left:
             continue
-        had = RunReader(unit_folder(root, unit.id)).info.get("data_fingerprint")
-        if had not in (None, load_examples(data).fingerprint):
+        if is_of_other_data(RunReader(unit_folder(root, unit.id)).info, data):
             raise UserError(
                 f"{data.name} has changed since the run {unit.id} was trained, and results on both "
                 "cannot be compared; choose another folder with --out."
@@ -183,53 +171,3 @@ def _is_done(unit: Training, root: Path) -> bool:
         return state_of(unit, root) in ("done", "diverged")
     except UserError:  # a folder of other work: whoever goes on with it says so
         return False
-
-
-def _check_names(config: RunConfig) -> None:
-    if not config.training.epochs:
-        raise UserError("training.epochs is 0, which never ends; say how many.")
-    check_contradictions(config)  # and that the regime is known
-    options_of(config.data)  # and that the data set is known
-
-
-def _check_here(
-    unit: Training,
-    loaded: dict[DataConfig, Examples],
-    sizes: dict[DataConfig, tuple[int, int]],
-) -> float:
-    """Begin the run on the CPU with next to no examples; return the bytes of main memory that it
-    needs with all of them."""
-    config = unit.config
-    device = choose_device(config.device)
-    data = config.data.without_variant()
-    if data not in loaded:
-        whole = load_examples(data)
-        sizes[data] = (len(whole.train_y), len(whole.test_y))
-        loaded[data] = _few(whole)
-        del whole
-    examples = loaded[data]
-    logits = 1 if examples.signed else len(examples.class_names)
-    shape = examples.train_x.shape[1:]
-    architecture = architecture_for(config.net, shape, logits)
-    whole_sizes = DataSizes(*sizes[data], shape, logits)
-    needed = check_memory(config, architecture, whole_sizes, device, RunUse())
-    regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
-    copies = read_initial_weights(config, regime, architecture, quiet)
-    learns = regime.takes_gates and not config.gating.gates_from and unit.gates_from is None
-    first = find_regime(regime.pretrains_as) if learns else regime
-    trainer = Trainer(config, architecture, to_device(examples, architecture, cpu), first, cpu)
-    copies.copy_into(trainer)
-    if learns:
-        trainer.swap(regime, restart_value=True)
-    return needed.total if device.type != "cuda" else 0.0
-
-
-def _few(examples: Examples) -> Examples:
-    """Copy a few examples, so that the memory of the others is freed."""
-    return replace(
-        examples,
-        train_x=examples.train_x[:_FEW].copy(),
-        train_y=examples.train_y[:_FEW].copy(),
-        test_x=examples.test_x[:_FEW].copy(),
-        test_y=examples.test_y[:_FEW].copy(),
-    )

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.sweep.schedule import SOUND, UnitProgress, UnitState
+from dgn_engine.sweep.statistics import mean_and_half_width
 from dgn_engine.sweep.sweep_file import Sweep, SweepRun
 from dgn_engine.sweep.unit import UNITS
 from dgn_engine.sweep.unit_results import UnitResults

@@ -55,5 +55,9 @@ def set_threads(architecture: Architecture) -> None:
     (docs/decisions/0009).
     """
     torch.set_flush_denormal(True)
-    conv = any(isinstance(node, Conv) for node in architecture.nodes)
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1) if conv else 1)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1) if convolves(architecture) else 1)
+
+
+def convolves(architecture: Architecture) -> bool:
+    """Return whether a network has convolutions, of which steps use several threads well."""
+    return any(isinstance(node, Conv) for node in architecture.nodes)

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from dgn_engine.config import SETTINGS, RunConfig
+from dgn_engine.config.setting import Conditions, meets
 from dgn_engine.data import find_data_set
 from dgn_engine.errors import UserError
 from dgn_engine.regimes import Regime, find_regime
-from dgn_engine.setting import Conditions, meets
 
 _UNMET = {  # why a condition on the regime or the data set does not hold
     "regime.soft": "the gates of {regime} are not soft",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dgn_engine.config import RunConfig
 from dgn_engine.protocol.branches import ComparedFrames
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_state import RunChanges
@@ -76,6 +75,7 @@ def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
     past, frames = step.past, step.frames
     frame = past.frame
     then = past.state_in(RunChanges(frames.started, frames.changes))
+    known, now = compared.config, then.current_config()
     series = {key: one.until(past.step) for key, one in compared.series.items()}
     if past.trouble:
         readings = {name: Reading(name, past.step, absent=past.trouble) for name in past.probes}
@@ -92,22 +92,8 @@ def _at(compared: ComparedRun, step: ComparedStep, run: str) -> ComparedRun:
         own=step.own,
         run=run,
         at=past.step,
-        config=_config_at(compared.config, then.current_config()),
+        config=None if known is None or now is None else known.with_changes_of(now),
         config_at=bool(frames.folder),  # else the changes of the run are not known
-    )
-
-
-def _config_at(known: RunConfig | None, then: RunConfig | None) -> RunConfig | None:
-    """`known` with what can be changed while a run trains, as it was then."""
-    if known is None or then is None:
-        return None
-    training = replace(known.training, learning_rate=then.training.learning_rate)
-    return replace(
-        known,
-        gating=then.gating,
-        training=training,
-        probe_examples=then.probe_examples,
-        probe_set=then.probe_set,
     )
 
 

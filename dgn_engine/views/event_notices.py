@@ -8,42 +8,16 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
-from dgn_engine.config import SETTINGS, with_places_as
+from dgn_engine.protocol import messages, runs, training
 from dgn_engine.protocol.branches import ComparisonClosed, ComparisonOpened
 from dgn_engine.protocol.files import TrainedOn, WeightsSaved, WeightsTaken
-from dgn_engine.protocol.messages import (
-    EngineAnswered,
-    EngineRestarted,
-    EngineSilent,
-    Event,
-    Failed,
-    Refused,
-)
-from dgn_engine.protocol.runs import (
-    RecordingMended,
-    RecordingPaused,
-    RecordingResumed,
-    RecordThinned,
-    RunContinued,
-    RunExported,
-    RunShown,
-    RunsThinned,
-)
-from dgn_engine.protocol.training import (
-    Diverged,
-    Finished,
-    ListedChange,
-    RegimeSwapped,
-    RunStarted,
-    SettingsIgnored,
-    StepsNotCaptured,
-)
+from dgn_engine.scene.run_text import in_form_words
 from dgn_engine.text.printable import printable
 
 Kind = Literal["info", "refused", "failed"]
 INFO = 12.0  # seconds that an info is shown
 REFUSED = 30.0  # … a refusal, unless something succeeds before
-OTHER_RUN = (RunStarted, RunShown, RunContinued)
+OTHER_RUN = (training.RunStarted, runs.RunShown, runs.RunContinued)
 
 
 @dataclass(frozen=True)
@@ -76,7 +50,7 @@ class Notice:
     offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
     asks: bool = False
     listed: bool = True
-    until: tuple[type[Event], ...] = ()
+    until: tuple[type[messages.Event], ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -95,18 +69,6 @@ def time_of_day() -> str:
     return time.strftime("%H:%M:%S")
 
 
-def in_form_words(text: str) -> str:
-    """A sentence that names settings as the form of a run does: 'learning rate'."""
-
-    def words(part: str, name: str) -> str:
-        if part.endswith(".options"):
-            return f"'{name}'"
-        label = SETTINGS[part][name].label
-        return f"'{label}'" if label else f"{part}.{name}"
-
-    return with_places_as(text, words)
-
-
 def refusal_in_words(what: str, reason: str) -> str:
     """One sentence of what cannot be done and why, which names a file once."""
     words = what.split(" ")
@@ -116,16 +78,18 @@ def refusal_in_words(what: str, reason: str) -> str:
     return f"Cannot {what}: {reason}" if what else reason
 
 
-def notice_of(event: Event) -> Notice | None:
+def notice_of(event: messages.Event) -> Notice | None:
     """What an event says to the user, if anything."""
     match event:
-        case Refused(what=what, reason=reason):
+        case messages.Refused(what=what, reason=reason):
             return Notice("refused", refusal_in_words(what, in_form_words(reason)))
-        case SettingsIgnored(sentences=sentences):
+        case training.SettingsIgnored(sentences=sentences):
             return Notice("refused", in_form_words(" ".join(sentences)))
-        case Failed(what=what, traceback=traceback):
+        case messages.Failed(what=what, traceback=traceback):
             return Notice("failed", what, traceback)
-        case RegimeSwapped() | WeightsTaken() | TrainedOn():
+        case training.RegimeSwapped() | WeightsTaken() | TrainedOn() | training.StepsNotCaptured():
+            return Notice("info", event.sentence)
+        case messages.EngineSilent() | messages.EngineAnswered():
             return Notice("info", event.sentence)
         case ComparisonOpened(remark=remark) if remark:
             return Notice("refused", remark)
@@ -133,38 +97,34 @@ def notice_of(event: Event) -> Notice | None:
             return Notice("refused", reason)
         case WeightsSaved(step=step, path=path):
             return Notice("info", f"Weights of step {step:,} saved as {path}.")
-        case Diverged():
+        case training.Diverged():
             return Notice("refused", event.sentence, until=OTHER_RUN)
-        case EngineRestarted():
+        case messages.EngineRestarted():
             return Notice("failed", event.sentence)
-        case StepsNotCaptured():
-            return Notice("info", event.sentence)
-        case EngineSilent() | EngineAnswered():
-            return Notice("info", event.sentence)
-        case Finished(step=step):
+        case training.Finished(step=step):
             return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
-        case RunExported(what=what):
+        case runs.RunExported(what=what):
             return Notice("info", what)
-        case RunsThinned(what=what, trouble=each):
+        case runs.RunsThinned(what=what, trouble=each):
             return Notice("info", what, each)
-        case RecordingPaused(reason=reason):
-            until = (RecordingResumed, *OTHER_RUN)
+        case runs.RecordingPaused(reason=reason):
+            until = (runs.RecordingResumed, *OTHER_RUN)
             return Notice("refused", f"{reason} Training goes on.", until=until)
-        case RecordingResumed(step=step, lost=lost):
+        case runs.RecordingResumed(step=step, lost=lost):
             gap = f"; {lost:,} lines of its log are lost" if lost else ""
             return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
-        case RecordingMended(remark=remark):
+        case runs.RecordingMended(remark=remark):
             return Notice("refused", remark)
-        case RecordThinned():
+        case runs.RecordThinned():
             return Notice("refused", event.sentence)
-        case RunContinued(step=step, remark=remark):
+        case runs.RunContinued(step=step, remark=remark):
             exact = f" It may differ in the last bits: {remark}." if remark else ""
             return Notice("info", f"The recorded run goes on at step {step:,}.{exact}")
         case _:
             return None
 
 
-def step_words(change: ListedChange) -> str:
+def step_words(change: training.ListedChange) -> str:
     return f"{change.what} at step {change.step:,}."
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.untrusted_run import plain_frame
@@ -23,8 +22,5 @@ class Source:
         """For one thread. Raises `UserError` where the folder cannot be read."""
         if self.held is not None:
             return self.held
-        return RecordedSteps(Path(self.folder), clean=plain_frame if self.foreign else _as_it_is)
-
-
-def _as_it_is(frame: Frame) -> Frame:
-    return frame
+        folder = Path(self.folder)
+        return RecordedSteps(folder, clean=plain_frame) if self.foreign else RecordedSteps(folder)

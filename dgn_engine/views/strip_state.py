@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dgn_engine.model.choices import ValueInput
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import LayerInfo
@@ -58,7 +57,7 @@ class StripState:
     regime: str = ""
     entry: RegimeEntry | None = None  # the regime as the catalogue describes it
     source: str = ""  # the file that the gates came from
-    value_input: ValueInput = "image"
+    value_input: str = "image"
     turns: tuple[Turn, ...] = ()  # by feature layer; empty: none is turned
     past: int | None = None  # the step that is looked back at; None: live
 
@@ -128,8 +127,7 @@ class StripState:
     @property
     def input_name(self) -> str:
         """What enters the value network, as short as can be."""
-        names: dict[ValueInput, str] = {"image": "x", "ones": "ones", "random": "random"}
-        return "x" if self.own_gates else names[self.value_input]
+        return "x" if self.own_gates or self.value_input == "image" else self.value_input
 
     def headline(self) -> str:
         """The gates in a few words."""

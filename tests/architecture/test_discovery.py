@@ -219,7 +219,7 @@ def test_no_code_but_its_own_names_a_regime() -> None:
     """It asks for what a regime says of itself. Experiments name those of their papers, the
     configuration its default; what is also the name of a torch module is that of a layer."""
     names = {regime.name for regime in all_regimes() if not hasattr(torch.nn, regime.name)}
-    free = ("dgn_engine/regimes/", "dgn_engine/experiments/", "dgn_engine/config.py")
+    free = ("dgn_engine/regimes/", "dgn_engine/experiments/", "dgn_engine/config/__init__.py")
     sources = sorted((*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")))
     said = re.compile(f"[\"']({'|'.join(names)})[\"']")
     sources = [path for path in sources if said.search(path.read_text("utf-8"))]

@@ -210,7 +210,7 @@ PRINTS = {
 }
 STYLED = {
     "dgn_engine/text/printable.py": "it makes the console",
-    "dgn_engine/cli/_progress_bar.py": "its column makes text of `printable` words",
+    "dgn_engine/training/run_progress_bar.py": "its column makes text of `printable` words",
 }
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from dgn_engine.cli._options import PLACES
 from dgn_engine.config import SETTINGS
+from dgn_engine.config.setting import Setting, filled
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import DataEntry, RegimeEntry
-from dgn_engine.setting import Setting, filled
 
 ALL = {
     f"{part}.{name}".lstrip("."): setting

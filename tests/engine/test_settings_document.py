@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.config import SETTINGS
+from dgn_engine.config.setting import Setting
 from dgn_engine.data import data_sets
 from dgn_engine.importing.from_config import settings_of_net
 from dgn_engine.model.nets import all_nets
-from dgn_engine.setting import Setting
 
 TEXT = (Path(__file__).parents[2] / "docs" / "settings.md").read_text("utf-8")
 ROWS = {

@@ -14,7 +14,7 @@ from tests.mutants.mutations import Mutation, mutations, parses
 GROUPS: dict[str, tuple[tuple[str, ...], int]] = {
     "kernels": (("dgn_engine/kernels",), 90),
     "model": (("dgn_engine/model", "dgn_engine/regimes", "dgn_engine/data"), 90),
-    "training": (("dgn_engine/training", "dgn_engine/config.py"), 90),
+    "training": (("dgn_engine/training", "dgn_engine/config/__init__.py"), 90),
     "storage": (("dgn_engine/storage",), 90),
     "sweep": (("dgn_engine/sweep",), 85),
     "experiments": (("dgn_engine/experiments",), 85),

@@ -10,7 +10,8 @@ from dgn_engine.session.process_session import serve_engine
 
 def serve_with_rare_checkpoints(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: `serve_engine`, so that how fast it is decides no test."""
-    from dgn_engine.session import engine
+    from dgn_engine.session import run_commands
 
-    engine.begin_recording = partial(engine.begin_recording, every=3600.0)  # type: ignore[assignment]
+    quick = run_commands.begin_recording
+    run_commands.begin_recording = partial(quick, every=3600.0)  # type: ignore[assignment]
     serve_engine(pipe, data_root, runs_root)

@@ -19,9 +19,10 @@ from dgn_engine.protocol.training import Pause, SetLearningRate, SettingsIgnored
 from dgn_engine.protocol.watching import Watch
 from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.run_text import in_form_words
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_engine.training.readings import reading_sizes
-from dgn_engine.views.event_notices import Notice, in_form_words, notice_of
+from dgn_engine.views.event_notices import Notice, notice_of
 from dgn_viewer import application
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.settings import Settings

@@ -10,10 +10,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QWidget
 
 from dgn_engine.config import PARTS, SETTINGS, NetConfig, RunConfig
+from dgn_engine.config.setting import Conditions, Setting, meets
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry
 from dgn_engine.scene.theme import Theme
-from dgn_engine.setting import Conditions, Setting, meets
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, problem_in, value_of

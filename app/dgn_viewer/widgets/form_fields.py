@@ -20,9 +20,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.config.setting import Setting
 from dgn_engine.errors import UserError
 from dgn_engine.scene.theme import LIGHT, Theme
-from dgn_engine.setting import Setting
 from dgn_viewer.style.stylesheet import icon, plain_tip, tip
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.layouts import row

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QCheckBox, QFormLayout, QVBoxLayout, QWidget
 
-from dgn_engine.setting import Conditions, Setting
+from dgn_engine.config.setting import Conditions, Setting
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.form_fields import (
     ListField,

@@ -18,8 +18,8 @@ from dgn_engine.experiments import Plan
 from dgn_engine.experiments.report.document import Document, ReportUnit, State
 from dgn_engine.experiments.report.write_report import machine, report_row
 from dgn_engine.protocol.experiments import Figure, PlottedLine, Row
-from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.runs import run_info
+from dgn_engine.sweep.statistics import mean_and_half_width
 from dgn_engine.sweep.summary import SummaryRow
 from dgn_engine.sweep.sweep_file import Sweep
 

@@ -25,11 +25,11 @@ from dgn_engine.experiments.report.known_findings import known_findings
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS, TABLES
 from dgn_engine.experiments.report.run_scale import scale_of, stand_in
 from dgn_engine.protocol.experiments import PRINTED_RUNS
-from dgn_engine.statistics import mean_and_half_width, welch_p
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.runs import run_info
 from dgn_engine.sweep.schedule import SOUND, UnitProgress
+from dgn_engine.sweep.statistics import mean_and_half_width, welch_p
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
 from dgn_engine.sweep.unit_results import UnitResults, read_unstartable, state_of
 

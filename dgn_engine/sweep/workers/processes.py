@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 Batch = tuple[UnitTask, ...]  # what a process is given at once
-_SHAPE, _CLASSES = (3, 32, 32), 10  # any images: only the kinds of the layers matter here
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # more slow dense networks down
 MOST_FAULTS = 2  # in a row, of processes that have one card: then it is left out
 
@@ -248,11 +247,10 @@ def threads(unit: Unit) -> int:
 
 @lru_cache(maxsize=256)
 def _convolves(net: NetConfig) -> bool:
-    from dgn_engine.importing.from_file import architecture_for
-    from dgn_engine.model.architecture import Conv
+    from dgn_engine.training.devices import convolves
+    from dgn_engine.training.trial_starts import usual_architecture
 
     try:
-        architecture = architecture_for(net, _SHAPE, _CLASSES)
+        return convolves(usual_architecture(net))
     except UserError:  # the run itself will say so
         return False
-    return any(isinstance(node, Conv) for node in architecture.nodes)

@@ -9,7 +9,6 @@ import contextlib
 import os
 import pickle
 import queue
-import signal
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from typing import IO
 
 import torch
 
+from dgn_engine.confinement.child_entry import ignore_group_signals
 from dgn_engine.plugins import OptionValue
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 from dgn_engine.training.overflow import has_overflowed
@@ -179,9 +179,7 @@ def _listen(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
 
 def main() -> None:
     """Serve until the input is closed; nice from when the first pictures are there."""
-    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # of the whole group; its parent ends it
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    ignore_group_signals()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     inbox: queue.SimpleQueue[Order] = queue.SimpleQueue()

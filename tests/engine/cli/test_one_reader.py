@@ -177,7 +177,7 @@ def test_every_door_opens_it_and_finds_the_same_kernel(
     kernel = inspected(file, said, tmp_path)
     np.testing.assert_allclose(computed(file, said, tmp_path, x), kernel, rtol=1e-9)
     behind, shown = trained_behind(file, reading, examples), opened(file, reading)
-    for network in (behind, shown.network.network):
+    for network in (behind, shown.network):
         np.testing.assert_allclose(path_kernel(network, x), kernel, rtol=1e-5)
     capsys.readouterr()
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data import Examples, catalogue, load_examples
+from dgn_engine.data import Examples, load_examples
 from dgn_engine.data._variants import balanced, stratified_split
 from dgn_engine.errors import UserError
+from dgn_engine.session.known_plug_ins import data_entries
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_an_unknown_data_set_is_refused_with_the_known_names(name: str) -> None:
 
 @pytest.mark.discovery
 def test_digits_are_in_the_catalogue_and_always_available() -> None:
-    (entry,) = [entry for entry in catalogue() if entry.id == "digits"]
+    (entry,) = [entry for entry in data_entries() if entry.id == "digits"]
     assert entry.available
 
 

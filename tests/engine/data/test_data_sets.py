@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data import catalogue, data_sets, load_examples
+from dgn_engine.data import data_sets, load_examples
 from dgn_engine.errors import UserError
+from dgn_engine.session.known_plug_ins import data_entries
 from tests.plugins import each
 
 
 @pytest.mark.discovery
 def test_the_form_offers_every_data_set(tmp_path: Path) -> None:
-    assert [entry.id for entry in catalogue(tmp_path)] == list(data_sets())
+    assert [entry.id for entry in data_entries(tmp_path)] == list(data_sets())
 
 
 @pytest.mark.parametrize("name", each(data_sets()))

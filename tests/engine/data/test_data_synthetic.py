@@ -10,11 +10,12 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.data import Examples, catalogue, load_examples
+from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.importing.from_config import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.plugins import OptionValue
+from dgn_engine.session.known_plug_ins import data_entries
 
 
 def drawn(name: str, seed: int = 0, **options: OptionValue) -> Examples:
@@ -96,7 +97,7 @@ def test_a_drawn_set_is_learnt_with_one_logit_and_tested_on_its_training_part(na
 
 @pytest.mark.discovery
 def test_the_catalogue_tells_the_form_of_a_data_set() -> None:
-    forms = {entry.id: entry.options for entry in catalogue()}
+    forms = {entry.id: entry.options for entry in data_entries()}
     assert [field.name for field in forms["correlated"]] == ["n", "dim", "rho"]
     assert forms["digits"] == ()
 

@@ -20,10 +20,11 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data import _cifar, catalogue, load_examples
+from dgn_engine.data import _cifar, load_examples
 from dgn_engine.data._published_files import PUBLISHED, PublishedFile
 from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.errors import UserError
+from dgn_engine.session.known_plug_ins import data_entries
 from dgn_engine.storage.checkpoints import limits
 
 MNIST_FILES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
@@ -195,7 +196,7 @@ def test_the_environment_names_the_root(tmp_path: Path, monkeypatch: pytest.Monk
     put_mnist(tmp_path, "FashionMNIST")
     monkeypatch.setenv("DGN_DATA_ROOT", str(tmp_path))
     assert load_examples(DataConfig(name="fashion-mnist")).class_names[0] == "T-shirt/top"
-    available = {entry.id: entry.available for entry in catalogue()}
+    available = {entry.id: entry.available for entry in data_entries()}
     assert available["fashion-mnist"]
     assert not available["mnist"]
 

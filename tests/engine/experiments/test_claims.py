@@ -25,7 +25,7 @@ from dgn_engine.experiments._claims import (
 )
 from dgn_engine.experiments.report.formatting import LEVEL, after_holm
 from dgn_engine.protocol.experiments import PRINTED_RUNS, Claim, Printed
-from dgn_engine.statistics import (
+from dgn_engine.sweep.statistics import (
     PERCENT,
     POSITIVE,
     SHARE,

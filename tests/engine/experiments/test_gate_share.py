@@ -20,7 +20,7 @@ from dgn_engine.experiments._gate_share import (
     percent,
     why_not_converged,
 )
-from dgn_engine.statistics import ratio_of_means
+from dgn_engine.sweep.statistics import ratio_of_means
 
 CHANCE = 12.0
 WORLDS = 1000

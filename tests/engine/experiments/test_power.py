@@ -10,7 +10,7 @@ import pytest
 
 from dgn_engine.experiments._claims import ClaimTest, Sample, above, below, judge, within
 from dgn_engine.experiments._power import GOAL, MOST, Design, enough, power
-from dgn_engine.statistics import PERCENT, mean_test
+from dgn_engine.sweep.statistics import PERCENT, mean_test
 
 Test = Callable[[Sample], ClaimTest]
 DRAWS = [200, pytest.param(600, marks=pytest.mark.faults)]

@@ -28,8 +28,8 @@ from dgn_engine.experiments._gate_information import (
     own_accuracy,
 )
 from dgn_engine.regimes import find_regime
-from dgn_engine.statistics import ratio_of_means
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.sweep.statistics import ratio_of_means
 from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training
 from dgn_engine.sweep.unit_results import TrainedRun
 from dgn_engine.training.run import Run

@@ -16,7 +16,7 @@ from dgn_engine.experiments._test_set_error import (
     one_image,
     paired_variance,
 )
-from dgn_engine.statistics import mean_test
+from dgn_engine.sweep.statistics import mean_test
 from dgn_engine.sweep.unit_results import Answers
 from tests.engine.experiments.made_up import made_run
 

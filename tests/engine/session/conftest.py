@@ -17,7 +17,7 @@ from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Command, Event, Failed, Refused
 from dgn_engine.protocol.training import Advance, RunStarted, StartRun
 from dgn_engine.protocol.watching import ProbeRequest, ProbeSet
-from dgn_engine.session import engine
+from dgn_engine.session import engine, training_loop
 from dgn_engine.session.engine import Engine
 
 RELU = FileReading(activation="relu")
@@ -53,7 +53,7 @@ STARTED = RunStarted(
 @pytest.fixture(autouse=True)
 def patient_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow disk may take as long as it needs to finish a run's folder."""
-    monkeypatch.setattr(engine, "PATIENCE", 60.0)
+    monkeypatch.setattr(training_loop, "PATIENCE", 60.0)
 
 
 def small(regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0) -> RunConfig:

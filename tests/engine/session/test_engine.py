@@ -91,7 +91,7 @@ def reason(desk: Desk) -> str:
 def shown(desk: Desk, folder: Path) -> None:
     """Show a recorded run, once it is read."""
     desk.do(ShowRun(str(folder)))
-    for thread in desk.engine._library._threads.threads:
+    for thread in desk.engine.state.library._threads.threads:
         thread.join(60)
     desk.turn(1)
 
@@ -194,9 +194,9 @@ def test_the_rate_counts_steps_that_were_taken(begun: Desk) -> None:
     begun.turn(4)
     run = begun.engine.run
     assert run is not None
-    assert len(begun.engine._publisher.rate._times) == run.step_count > 0
+    assert len(begun.engine._loop._publisher.rate._times) == run.step_count > 0
     begun.do(Pause(), Resume())
-    assert len(begun.engine._publisher.rate._times) == 0  # counted anew
+    assert len(begun.engine._loop._publisher.rate._times) == 0  # counted anew
 
 
 def test_a_pace_makes_steps_wait(begun: Desk) -> None:
@@ -293,7 +293,7 @@ def test_a_fault_of_ours_stops_the_run_and_its_record(
 ) -> None:
     recorded.do(StartRun(small()))
     recorded.turn(3)
-    recording, run = recorded.engine._recording, recorded.engine.run
+    recording, run = recorded.engine.state.recording, recorded.engine.run
     assert recording is not None
     assert run is not None
 
@@ -307,7 +307,7 @@ def test_a_fault_of_ours_stops_the_run_and_its_record(
     assert failed.what.startswith("Training stopped by a fault")
     assert paused == Paused(run.step_count)
     assert not recorded.engine.running
-    assert recorded.engine._recording is None
+    assert recorded.engine.state.recording is None
     reader = RunReader(recording.path)
     assert reader.status == "failed"
 
@@ -331,7 +331,7 @@ def test_frames_with_new_readings_are_recorded(recorded: Desk) -> None:
     recorded.do(Watch(PROBES[:1]), StartRun(small(), paused=True))
     recorded.train(3)
     recorded.turn(2)
-    recording = recorded.engine._recording
+    recording = recorded.engine.state.recording
     assert recording is not None
     folder = recording.path
     recorded.engine.close()
@@ -344,16 +344,16 @@ def test_frames_with_new_readings_are_recorded(recorded: Desk) -> None:
 def test_a_recorded_run_is_shown_reset_and_gone_on_with(recorded: Desk) -> None:
     recorded.do(Watch(PROBES[:1]), StartRun(small("FR-II"), paused=True))
     recorded.train(4)
-    recording = recorded.engine._recording
+    recording = recorded.engine.state.recording
     assert recording is not None
     folder = recording.path
     recorded.do(StartRun(small(), paused=True))
-    second = recorded.engine._recording
+    second = recorded.engine.state.recording
     assert second is not None
     shown(recorded, folder)
     event = recorded.last(RunShown)
     assert event == RunShown(folder.name, "stopped", 4, "", "", "null", str(second.path))
-    assert recorded.engine._recording is None
+    assert recorded.engine.state.recording is None
     assert recorded.engine.run is None
     frame = recorded.frames[-1]
     assert (frame.run, frame.step) == (3, 4)
@@ -377,7 +377,7 @@ def test_a_recorded_run_is_shown_reset_and_gone_on_with(recorded: Desk) -> None:
     assert recorded.last(Paused) == Paused(6)
     history = recorded.last(HistoryReplayed)
     assert isinstance(history, HistoryReplayed)
-    assert recorded.engine._library.shown is None
+    assert recorded.engine.state.library.shown is None
 
 
 def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
@@ -385,7 +385,7 @@ def test_a_run_that_nobody_records_is_asked_about_before_it_is_given_up(
 ) -> None:
     recorded.do(StartRun(small(), paused=True))
     recorded.train(2)
-    recording = recorded.engine._recording
+    recording = recorded.engine.state.recording
     assert recording is not None
     folder = recording.path
     recorded.engine.close()

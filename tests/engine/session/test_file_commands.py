@@ -334,7 +334,7 @@ def test_a_recorded_run_is_compared_with_its_scores_and_its_network(tmp_path: Pa
     assert isinstance(told, ComparisonOpened)
     assert told.scores
     assert (told.regime, told.step) == ("FR-II", 14)
-    source = desk.engine._files.comparison._network
+    source = desk.engine.state.comparison._network
     assert source is not None
     assert all(map(torch.equal, weights, source.network.value.weights))
     desk.engine.close()

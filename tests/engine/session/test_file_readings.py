@@ -141,9 +141,8 @@ def test_the_right_reading_is_offered_and_said_although_it_is_not_the_usual_one(
     assert (said.ticket, said.reading, said.questions) == (listed.ticket, K4, ())
     assert said.network.fits
     paused.do(InspectFile(listed.ticket))
-    inspected = paused.engine._inspected
-    assert inspected is not None
-    shown = inspected.network
+    shown = paused.engine.state.inspected
+    assert shown is not None
     with torch.no_grad():
         torch.testing.assert_close(shown.network(shown.x), network(shown.x), rtol=0, atol=1e-5)
 
@@ -229,7 +228,7 @@ def test_what_was_said_last_counts(
     monkeypatch.setattr(opened_files, "listed", slowly)
     paused.do(SayReading(listed.ticket, tanh), SayReading(listed.ticket, RELU))
     wait_for(paused, FileListed, told)
-    for reader in paused.engine._files._files._readers:
+    for reader in paused.engine._files._readers:
         reader.join(60)
     listings = [event for event in paused.events[told:] if isinstance(event, FileListed)]
     assert heard == ["relu", "tanh"]
@@ -303,7 +302,7 @@ def test_a_run_from_a_file_reads_it_as_was_said_also_when_it_is_continued(
         wanted = network(x.reshape(-1, *shape))
         torch.testing.assert_close(run.trainer.network(x), wanted, rtol=0, atol=1e-5)
     desk.train(3)
-    weights, place = desk.value(), desk.engine._recording
+    weights, place = desk.value(), desk.engine.state.recording
     assert place is not None
     desk.engine.close()
     again = Desk(str(tmp_path / "runs"))

@@ -33,7 +33,7 @@ from dgn_engine.protocol.messages import Event, Refused
 from dgn_engine.protocol.runs import ContinueRun, RunContinued
 from dgn_engine.protocol.training import Reset, RunStarted, StartRun
 from dgn_engine.protocol.watching import Watch
-from dgn_engine.session import file_score, frozen_network
+from dgn_engine.session import frozen_network
 from dgn_engine.training.device_data import epoch_order
 from tests.engine.importing.torch_networks import in_use, narrow_resnet
 from tests.engine.session.conftest import PROBES, RELU, RESNET, Desk, small
@@ -190,7 +190,7 @@ def plain_share(network: nn.Module, data: DataConfig) -> float:
 def test_the_accuracy_of_a_file_is_that_of_a_slow_loop_over_all_test_examples(
     paused: Desk, resnet: tuple[Path, nn.Module], images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_score, "SLICE", 1e-9)  # one example at a time
+    monkeypatch.setattr(frozen_network, "SLICE", 1e-9)  # one example at a time
     monkeypatch.setattr(frozen_network, "TELL_EVERY", 0.0)
     monkeypatch.setattr(frozen_network, "FEWEST", 1)
     path, network = resnet
@@ -220,7 +220,7 @@ def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
     paused: Desk, dense: tuple[Path, nn.Sequential]
 ) -> None:
     paused.do(InspectFile(paused.open(dense[0], reading=RELU).ticket, DataConfig("digits")))
-    inspected = paused.engine._inspected
+    inspected = paused.engine.state.inspected
     assert inspected is not None
     order = inspected._score._order
     assert sorted(order) == list(range(360))
@@ -282,8 +282,8 @@ def test_a_resnet_trains_on_from_its_logits_and_as_torch_would(
     assert isinstance(offered, TrainingOffered)
     assert (offered.run, offered.regimes) == (2, ("ReLU", "FL"))
     assert "Its BatchNorm is folded into weights and biases" in offered.remark
-    assert desk.engine._inspected is not None
-    shown = desk.engine._inspected.network.network
+    assert desk.engine.state.inspected is not None
+    shown = desk.engine.state.inspected.network
     desk.do(TrainOn(regime, paused=True))
     told = desk.last(TrainedOn)
     assert isinstance(told, TrainedOn)
@@ -342,8 +342,8 @@ def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
     desk.do(InspectFile(desk.open(dense[0], reading=RELU).ticket), TrainOn("ReLU", paused=True))
     desk.train(3)
     weights = desk.value()
-    assert desk.engine._recording is not None
-    place = desk.engine._recording.path
+    assert desk.engine.state.recording is not None
+    place = desk.engine.state.recording.path
     assert "dense.pt" in place.name
     desk.do(Reset())
     assert torch.equal(desk.value()[0], dense[1][0].weight)

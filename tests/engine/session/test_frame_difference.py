@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.session.frame_difference import (
+from dgn_engine.session.process_session import (
     FrameCompletion,
     FrameDifference,
     FrameReduction,

@@ -88,7 +88,7 @@ def test_examples_are_brought_into_the_shape_of_the_network(events: list[Event])
     assert second.tolist() == (deeper > 0).astype(int).tolist()
     assert network.gates is network.gates  # computed once
     assert not any(parameter.requires_grad for parameter in network.network.parameters())
-    assert (network.step, network.regime.name, network.weights) == (12, "ReLU", 56 + 35 + 15)
+    assert (network.step_count, network.regime.name, network.weights) == (12, "ReLU", 56 + 35 + 15)
 
 
 def test_a_network_for_other_inputs_says_both_shapes(events: list[Event]) -> None:
@@ -283,9 +283,9 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
     desk.do(InspectFile(ticket))
     event = desk.last(RunStarted)
     assert isinstance(event, RunStarted)
-    inspected = desk.engine._inspected
+    inspected = desk.engine.state.inspected
     assert inspected is not None
-    network, own = inspected.network.network, regime == "ReLU"
+    network, own = inspected.network, regime == "ReLU"
     order = (0, 1, 2) if own else (2, 0, 1)  # own gates cannot be rewired
     assert (event.run, event.regime, event.wiring, event.device) == (2, regime, order, "cpu")
     assert (event.config.gating.regime, event.config.gating.wiring) == (regime, order)
@@ -325,7 +325,7 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
 
 def _headless(inspected: frozen_network.InspectedNetwork) -> bool:
     """Whether its feature network has no output layer."""
-    return len(inspected.network.network.feature.weights) == 3
+    return len(inspected.network.feature.weights) == 3
 
 
 @pytest.mark.usefixtures("files_at_once")

@@ -143,7 +143,7 @@ def test_steps_after_going_back_to_a_checkpoint_are_had_again_once_that_is_gone(
 ) -> None:
     desk = Desk(str(tmp_path))
     desk.do(StartRun(small("DL"), paused=True))
-    run, recording = desk.engine.run, desk.engine._recording
+    run, recording = desk.engine.run, desk.engine.state.recording
     assert run is not None
     assert recording is not None
     live: dict[int, list[torch.Tensor]] = {}
@@ -244,7 +244,7 @@ def test_a_checkpoint_is_gone_back_to_where_it_is_newer(tmp_path: Path) -> None:
     desk = Desk(str(tmp_path))
     desk.do(StartRun(small("DL"), paused=True))
     desk.train(5)
-    recording = desk.engine._recording
+    recording = desk.engine.state.recording
     assert recording is not None
     recording.checkpoint()
     assert recording.mark().done.wait(60.0)

@@ -257,8 +257,8 @@ def test_chosen_probe_examples_outlive_reset_undo_and_resume(tmp_path: Path) -> 
         assert len(run.probe_set.indices) == 30
         digest = run.probe_set.digest
         desk.train(2)
-        assert desk.engine._recording is not None
-        folder = desk.engine._recording.path
+        assert desk.engine.state.recording is not None
+        folder = desk.engine.state.recording.path
     finally:
         desk.engine.close()
     desk = Desk(str(tmp_path))

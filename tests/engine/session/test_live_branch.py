@@ -212,7 +212,7 @@ def test_where_branches_can_begin_is_listed_and_others_are_refused(desk: Desk) -
     desk.do(Advance(3))
     desk.turn(4)
     desk.do(SwapRegime("FR-II"))
-    recording = desk.engine._recording
+    recording = desk.engine.state.recording
     assert recording is not None
     assert recording.mark().done.wait(LIMIT)
     desk.do(ListCheckpoints())
@@ -241,7 +241,7 @@ def test_the_map_of_two_steps_is_the_exclusive_or_of_their_gates(desk: Desk) -> 
     desk.do(StartRun(small("ReLU"), paused=True), Advance(3))
     desk.turn(5)
     desk.do(SetLearningRate(0.1))
-    recording = desk.engine._recording
+    recording = desk.engine.state.recording
     assert recording is not None
     assert recording.mark().done.wait(LIMIT)
     desk.do(Advance(30))
@@ -290,7 +290,7 @@ def test_a_branch_whose_command_fails_says_why(desk: Desk) -> None:
 
 def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
-    run, recording = desk.engine.run, desk.engine._recording
+    run, recording = desk.engine.run, desk.engine.state.recording
     assert run is not None
     assert recording is not None
     recording._every = 1e9  # none comes by itself, however slow the machine is
@@ -328,7 +328,7 @@ def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(desk
     replaced(desk)
     desk.do(StartRun(small(), paused=True))
     desk.train(2)
-    run, recording = desk.engine.run, desk.engine._recording
+    run, recording = desk.engine.run, desk.engine.state.recording
     assert run is not None
     assert recording is not None
     recording.checkpoint()
@@ -349,7 +349,7 @@ def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(desk
 def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(desk: Desk) -> None:
     children = replaced(desk)
     desk.do(StartRun(small(), paused=True))
-    recording = desk.engine._recording
+    recording = desk.engine.state.recording
     assert recording is not None
     recording._every = 1e9  # none comes by itself, however slow the machine is
 
@@ -378,7 +378,7 @@ def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(
 def test_a_run_that_is_left_with_a_held_checkpoint_goes_out_of_memory(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
     desk.train(2)
-    recording = desk.engine._recording
+    recording = desk.engine.state.recording
     assert recording is not None
     assert recording.mark().done.wait(LIMIT)
     desk.do(HoldCheckpoint(2))
@@ -421,7 +421,7 @@ def test_a_branch_keeps_the_pace_of_its_run_when_another_run_begins(desk: Desk) 
 def test_a_step_is_of_the_probe_set_from_before_it_was_changed_there(desk: Desk) -> None:
     desk.do(StartRun(small(), paused=True))
     desk.train(7)
-    recording = desk.engine._recording
+    recording = desk.engine.state.recording
     assert recording is not None
     desk.do(SetProbeExamples(8))
     recording.checkpoint()

@@ -42,9 +42,13 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.protocol.watching import ProbeRequest, Watch
 from dgn_engine.session import process_session
-from dgn_engine.session.command_sender import MOST, TAKEN
-from dgn_engine.session.frame_difference import FrameDifference
-from dgn_engine.session.process_session import ProcessSession, serve_engine
+from dgn_engine.session.process_session import (
+    MOST,
+    TAKEN,
+    FrameDifference,
+    ProcessSession,
+    serve_engine,
+)
 from dgn_engine.session.thread_session import ThreadSession
 
 READY = EngineReady(None, "2.13")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import EstimateRun, RunEstimated, RunStarted, StartRun
 from dgn_engine.session.engine import Engine
-from dgn_engine.session.run_estimate import estimate_run
+from dgn_engine.session.training_loop import estimate_run
 from dgn_engine.training import memory_needed
 from dgn_engine.training.run import Run
 from tests.engine.session.conftest import small

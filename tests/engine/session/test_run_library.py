@@ -43,7 +43,7 @@ from dgn_engine.protocol.training import (
     SwapRegime,
 )
 from dgn_engine.protocol.watching import ProbeRequest, Watch
-from dgn_engine.session import engine, run_library
+from dgn_engine.session import run_library, training_loop
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import verify
@@ -312,7 +312,7 @@ def test_a_run_that_is_not_recorded_is_given_up_for_another_only_when_that_was_s
 def test_a_run_of_the_window_has_frames_of_its_first_and_last_step_and_of_pauses(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(engine, "MOMENT", 1e9)
+    monkeypatch.setattr(training_loop, "MOMENT", 1e9)
     desk = Desk(str(tmp_path))
     desk.do(Watch((ProbeRequest("npk"), ProbeRequest("gates"))))
     desk.do(StartRun(small()))

@@ -186,7 +186,7 @@ class RunMachine(RuleBasedStateMachine):
         shapes = [(units, *maps) for units in slow.value_sizes[1:-1]]
         assert [layer.shape for layer in told.layers] == shapes
         assert (told.train_examples, told.test_examples) == (TRAIN, TEST)
-        self.engine._recording._every = math.inf  # checkpoints by events, not by the clock
+        self.engine.state.recording._every = math.inf  # checkpoints by events, not by the clock
 
     def _obey(self, command: Command, slowly: object) -> None:
         """Where the slow run refuses the command, the engine has to, and change nothing."""
@@ -397,9 +397,9 @@ class RunMachine(RuleBasedStateMachine):
     @rule(killed=st.booleans(), turns=TURNS)
     def reopen(self, killed: bool, turns: int) -> None:
         """Another program goes on with the run's folder, after a kill from its last checkpoint."""
-        folder = self.engine._recording.path
+        folder = self.engine.state.recording.path
         if killed:
-            assert self.engine._recording._recorder.flush()
+            assert self.engine.state.recording._recorder.flush()
             self.copies += 1
             folder = Path(shutil.copytree(folder, self.place / f"copy-{self.copies}"))
         else:
@@ -429,7 +429,7 @@ class RunMachine(RuleBasedStateMachine):
         assert (continued.step, continued.remark) == (self.slow.state.step, "")
         scores = [event for event in history.events if isinstance(event, Measured)]
         assert tuple(score.step for score in scores) == self.slow.state.scored
-        self.engine._recording._every = math.inf
+        self.engine.state.recording._every = math.inf
 
     @precondition(lambda self: self.slow.state.step > 4 and not self.slow.diverged)
     @rule(turns=TURNS)

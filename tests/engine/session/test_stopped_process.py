@@ -22,8 +22,7 @@ from dgn_engine.protocol.messages import (
 )
 from dgn_engine.protocol.training import Advance, Paused, Undo
 from dgn_engine.session import process_session
-from dgn_engine.session.command_sender import MOST
-from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.session.process_session import MOST, ProcessSession
 from tests.engine.session.quiet_engine import serve_quietly
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGSTOP")

@@ -302,7 +302,7 @@ def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> 
     recorded.do(SwapRegime("FR-II"))
     recorded.train(5)
     recorded.do(Undo())
-    recording = recorded.engine._recording
+    recording = recorded.engine.state.recording
     assert recording is not None
     folder = recording.path
     recorded.engine.close()
@@ -322,7 +322,7 @@ def test_an_undone_setting_stands_in_the_record_and_the_run_goes_on_as_without_i
     recorded.train(7)
     recorded.do(SetLearningRate(0.5), Rewire((1, 0, 2)))
     recorded.train(5)
-    recording = recorded.engine._recording
+    recording = recorded.engine.state.recording
     assert recording is not None
     recording._every = 1e9
     recorded.do(UndoMany(2))

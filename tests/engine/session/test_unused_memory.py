@@ -95,7 +95,7 @@ def test_memory_is_given_back_after_a_run_was_replaced_and_once_more_a_while_lat
     now = 100.0
     monkeypatch.setattr(unused_memory, "give_back", lambda: given.append(1))
     desk = Desk(str(tmp_path))
-    desk.engine._unused = unused_memory.UnusedMemory(lambda: now)
+    desk.engine.state.unused = unused_memory.UnusedMemory(lambda: now)
     for number in (0, 2):
         desk.do(StartRun(small(seed=number)))
         desk.turn(3)

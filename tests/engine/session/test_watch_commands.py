@@ -10,7 +10,7 @@ import torch
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.training import Measured, Running, StartRun
 from dgn_engine.protocol.watching import ReportWindow, SetWatchShare, Watch
-from dgn_engine.session import engine
+from dgn_engine.session import training_loop
 from dgn_engine.session.engine import Engine
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.training.readings.watch_budget import DRAWING
@@ -83,8 +83,8 @@ def test_a_frozen_window_does_not_slow_training() -> None:
 def test_a_window_is_charged_where_it_delays_training(
     monkeypatch: pytest.MonkeyPatch, another: int, cores: int, charged: bool
 ) -> None:
-    monkeypatch.setattr(engine.os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(engine.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(training_loop.os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(training_loop.torch, "get_num_threads", lambda: 1)
     process = os.getpid() + another
     desk = Desk()
     try:

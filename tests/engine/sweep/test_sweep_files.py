@@ -10,13 +10,13 @@ import pytest
 
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
-from dgn_engine.sweep import checks
 from dgn_engine.sweep.checks import StartCheck, check_folder, check_start, ignored_in
 from dgn_engine.sweep.cluster_tls import ClusterTls
 from dgn_engine.sweep.sweep_file import Sweep, read_sweep, sweep_of
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers import find_executor, works_here
 from dgn_engine.sweep.workers.serial import SerialExecutor
+from dgn_engine.training import trial_starts
 from tests.engine.sweep.small import SMALL, learnt, run, small
 
 
@@ -172,13 +172,13 @@ def test_each_training_that_is_not_possible_is_named_with_the_reason() -> None:
 
 def test_data_are_loaded_once_and_their_sizes_told(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[DataConfig] = []
-    load = checks.load_examples
+    load = trial_starts.load_examples
 
     def counted(data: DataConfig) -> Any:
         loaded.append(data)
         return load(data)
 
-    monkeypatch.setattr(checks, "load_examples", counted)
+    monkeypatch.setattr(trial_starts, "load_examples", counted)
     noisy = replace(SMALL.data, label_noise=0.5, pixels="random", variant_seed=3)
     fewer = replace(SMALL.data, train_limit=50)
     units = [small(0), small(1), trained("n", data=noisy), trained("f", data=fewer)]
@@ -203,7 +203,7 @@ def test_what_is_done_is_not_checked_and_what_is_left_of_its_kind_is(
     def absent(_: str) -> None:
         raise UserError("Its device is gone.")
 
-    monkeypatch.setattr(checks, "choose_device", absent)
+    monkeypatch.setattr(trial_starts, "choose_device", absent)
     assert check_start([done], tmp_path) == StartCheck({}, 0)
     said = f"The run {left.id} is not possible: Its device is gone."
     assert refused(done, left, root=tmp_path) == said

@@ -16,7 +16,7 @@ from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.html import html
 from dgn_engine.experiments.report.sweep_report import FEW, sweep_document
-from dgn_engine.statistics import mean_and_half_width
+from dgn_engine.sweep.statistics import mean_and_half_width
 from dgn_engine.sweep.summary import SummaryRow
 from dgn_engine.sweep.sweep_file import Sweep, SweepRun
 from dgn_engine.sweep.unit import Training

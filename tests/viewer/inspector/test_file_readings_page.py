@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.importing.reading_text import about_readings, fitting_in_words, reading_in_words
 from dgn_engine.protocol.file_reading import (
     ACTIVATIONS,
     FileReading,
@@ -26,7 +27,6 @@ from dgn_engine.protocol.files import (
     SayReading,
 )
 from dgn_engine.protocol.messages import Command, EngineReady
-from dgn_engine.scene.reading_text import about_readings, fitting_in_words, reading_in_words
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.file_page import FilePage
 from tests.viewer.inspector.inspected import CATALOGUE, LISTED, press, tell

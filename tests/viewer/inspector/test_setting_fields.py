@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QCheckBox, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import SETTINGS
-from dgn_engine.setting import Setting
+from dgn_engine.config.setting import Setting
 from dgn_viewer.widgets.form_fields import PickBox, field_for, value_of
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.number_field import NumberField

@@ -123,12 +123,12 @@ def test_theme_start_and_budget_hold_at_once(
 
 def test_the_budget_of_a_new_run_is_that_of_the_session() -> None:
     engine = Engine(lambda _event: None, lambda _frame: None)
-    engine._start(START)
+    engine.obey(START)
     assert engine.run is not None
     assert engine.run.budget.share == 0.05
     engine.obey(SetWatchShare(0.2))
     assert engine.run.budget.share == 0.2
-    engine._start(START)
+    engine.obey(START)
     assert engine.run.budget.share == 0.2
     engine.obey(SetWatchShare(0.0))  # refused
     assert engine.run.budget.share == 0.2

@@ -9,9 +9,9 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.config import SETTINGS, DataConfig
+from dgn_engine.config.setting import Conditions, meets
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_engine.scene.theme import Theme
-from dgn_engine.setting import Conditions, meets
 from dgn_viewer.inspector.run_form import DataSection
 from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of
 from dgn_viewer.widgets.layouts import column

@@ -8,6 +8,14 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QAbstractItemView, QListWidget, QListWidgetItem, QSizePolicy, QWidget
 
 from dgn_engine.errors import UserError
+from dgn_engine.importing.reading_text import (
+    GEOMETRY_ABOUT,
+    about_readings,
+    activation_title,
+    epsilon_text,
+    fitting_in_words,
+    reading_in_words,
+)
 from dgn_engine.protocol.file_reading import (
     ACTIVATIONS,
     BatchNormPlace,
@@ -16,14 +24,6 @@ from dgn_engine.protocol.file_reading import (
     Unsaid,
 )
 from dgn_engine.protocol.files import FileListed
-from dgn_engine.scene.reading_text import (
-    GEOMETRY_ABOUT,
-    about_readings,
-    activation_title,
-    epsilon_text,
-    fitting_in_words,
-    reading_in_words,
-)
 from dgn_engine.text.printable import printable
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.widgets.form_fields import PickBox, WordField

@@ -13,8 +13,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Command, EngineReady, Event, Failed, Refused, Working
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import EstimateRun, RunEstimated, RunStarted, StartRun
+from dgn_engine.scene.run_text import in_form_words
 from dgn_engine.scene.theme import Theme
-from dgn_engine.views.event_notices import in_form_words
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.style.chosen_numbers import with_chosen_numbers
 from dgn_viewer.widgets.layouts import column, push_button, row, scrolling

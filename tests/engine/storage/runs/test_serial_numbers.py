@@ -156,12 +156,12 @@ def test_nonsense_in_a_damaged_state_gives_no_number(run):
 def test_numbers_grow_over_swaps_undo_and_redo(tmp_path):
     desk = Desk(str(tmp_path))
     desk.do(StartRun(small("DL"), paused=True))
-    path = desk.engine._recording.path
+    path = desk.engine.state.recording.path
     seen = set()
     for command in (SwapRegime("FR-II"), Undo(), Redo(), Undo(), SwapRegime("FL")):
         desk.train(3)
         desk.do(command)
-        assert desk.engine._recording._recorder.flush()
+        assert desk.engine.state.recording._recorder.flush()
         seen |= {(one.order, one.step) for one in RunReader(path).checkpoints}
     desk.engine.close()
     reader = RunReader(path)

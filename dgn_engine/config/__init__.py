@@ -11,10 +11,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from dgn_engine.config.setting import Setting, check_value, in_short, setting, settings_of
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.choices import Initialisation, ValueInput
 from dgn_engine.plugins import OptionValue
-from dgn_engine.setting import Setting, check_value, in_short, setting, settings_of
 from dgn_engine.text.toml import TomlError, format_toml, parse_toml
 
 Loss = Literal["cross-entropy", "squared"]
@@ -318,6 +318,16 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         _check(self, "")
+
+    def with_changes_of(self, other: RunConfig) -> RunConfig:
+        """Return it with what can be changed while a run trains, as `other` has that."""
+        return replace(
+            self,
+            gating=other.gating,
+            training=replace(self.training, learning_rate=other.training.learning_rate),
+            probe_examples=other.probe_examples,
+            probe_set=other.probe_set,
+        )
 
     def same_run(self, other: RunConfig) -> bool:
         """Whether both make the same run, on whatever device and with or without a download."""

@@ -1,0 +1,236 @@
+"""What begins, continues and ends a run, and what is shown in its place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol import files, runs, training
+from dgn_engine.protocol.messages import Command, Refused, Working
+from dgn_engine.protocol.runs import ContinueRun, DiscardConfirmation, OpenSession, RunEnding
+from dgn_engine.session.finite_state import WayBack
+from dgn_engine.session.frozen_network import InspectedNetwork
+from dgn_engine.session.live_branch import Branches
+from dgn_engine.session.opened_files import OpenedFiles
+from dgn_engine.session.readable_network import ReadableNetwork
+from dgn_engine.session.reading_commands import ReadingCommands
+from dgn_engine.session.session_state import SessionState
+from dgn_engine.session.training_loop import TrainingLoop
+from dgn_engine.session.undo import UndoHistory
+from dgn_engine.storage.runs.drawn_events import drawn_history
+from dgn_engine.storage.runs.index import newest_resumable
+from dgn_engine.storage.runs.run_folder import RunFolder, create_named
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
+from dgn_engine.training.recording import Recording, begin_recording, continue_run
+from dgn_engine.training.run import MAKING, Run
+
+
+def discard_question(
+    command: Command, run: Run | None, recording: Recording | None
+) -> DiscardConfirmation | None:
+    """Ask before an unrecorded run is replaced; None where nothing would be lost."""
+    if not isinstance(command, RunEnding) or command.discard:
+        return None
+    if run is None or not run.step_count:
+        return None
+    safe = run.recorded if recording is None else not recording.paused
+    if safe:  # without a recording: it failed, and its folder has the run up to then
+        return None
+    where = command.path if isinstance(command, OpenSession) else command.folder
+    shown = not isinstance(command, ContinueRun)
+    anyway = replace(command, discard=True)
+    return DiscardConfirmation(run.step_count, Path(where).name, shown, anyway)
+
+
+class RunCommands:
+    """Replaces what a session shows. Methods raise `UserError`, and then nothing is replaced."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        loop: TrainingLoop,
+        readings: ReadingCommands,
+        opened: OpenedFiles,
+        undo: UndoHistory,
+        branches: Branches,
+        cancelled: threading.Event,
+    ) -> None:
+        """`cancelled`: set by another thread, it ends the reading of data that is in progress."""
+        self._state, self._loop, self._readings = state, loop, readings
+        self._opened, self._undo, self._branches = opened, undo, branches
+        self._cancelled = cancelled
+
+    def start(self, command: training.StartRun) -> None:
+        state = self._state
+        self._readings.expect(command.config)
+        run = Run(
+            state.number + 1,
+            command.config,
+            state.emit,
+            self._report,
+            live=True,
+            examples=None if state.run is None else state.run.examples_for(command.config.data),
+            checkpoints=bool(state.runs_root),
+            reclaimed=self._reclaimed(),
+        )
+        self._begin(run, command.paused)
+
+    def train_on(self, command: files.TrainOn) -> None:
+        """Train the network that is inspected."""
+        state = self._state
+        if state.inspected is None:
+            raise UserError("No network is inspected: open a file as a network first.")
+        run, event = state.inspected.trained_on(state.number + 1, command.regime, self._report)
+        self._begin(run, command.paused)
+        state.emit(event)
+
+    def begin_with_biases(
+        self, old: Run, command: files.BeginWithBiases, execute: Callable[[Command], None]
+    ) -> None:
+        """Begin a run with biases, and have a command copy into it, which can be undone."""
+        config = self._opened.config_with_biases(command, old)
+        self.start(training.StartRun(config, paused=not self._state.running))
+        if command.purpose == "gates":
+            execute(files.TakeGates(command.ticket, command.restart_value))
+        else:
+            execute(files.TakeWeights(command.ticket))
+
+    def reset(self, command: training.Reset) -> None:
+        recorded = self._state.library.shown
+        if recorded is not None:
+            self.start(training.StartRun(recorded.config))
+        else:
+            config = self._state.run_for(command).config
+            self.start(training.StartRun(config, paused=not self._state.running))
+
+    def continue_recorded(self, command: runs.ContinueRun) -> None:
+        state, folder = self._state, RunFolder(Path(command.folder))
+        try:
+            run, continued = continue_run(
+                folder,
+                state.number + 1,
+                state.emit,
+                self._report,
+                live=True,
+                reclaimed=self._reclaimed(),
+            )
+            reader = RunReader(folder.path)
+            history = replace(drawn_history(reader.log.each_event()), began=reader.started)
+            self._check_cancelled()
+        except BaseException:
+            folder.close()
+            raise
+        self._replace_run(run, command.paused or run.finished)
+        state.emit_unrecorded(history)
+        state.emit_unrecorded(continued)
+        state.recording = Recording(folder, run, state.emit)
+        run.emit_settings()
+
+    def continue_last(self, command: runs.ContinueLast) -> None:
+        """Continue the newest run; where it cannot be, that is refused, and another one begins."""
+        root = self._state.runs_root
+        folder = newest_resumable(Path(root)) if root else None
+        if folder is not None:
+            try:
+                return self.continue_recorded(runs.ContinueRun(str(folder), command.paused))
+            except UserError as refusal:
+                self._state.emit(Refused(command.in_words(), str(refusal)))
+        return self.start(training.StartRun(command.otherwise, command.paused))
+
+    def resume(self, command: training.Resume | training.Advance) -> None:
+        """Train on; a recorded run that is shown is continued first."""
+        library = self._state.library
+        if library.shown is not None:
+            folder = str(library.folder_to_continue())
+            self.continue_recorded(runs.ContinueRun(folder, paused=True))
+        steps = command.steps if isinstance(command, training.Advance) else None
+        self._loop.resume(self._state.run_for(command), steps)
+
+    def go_back(self, run: Run) -> None:
+        """Put a diverged run back to its newest finite state; it stays paused."""
+        self._state.way_back.put_back(run, self._undo, self._state.emit)
+        self._loop.pause(run)
+
+    def inspect(self, command: files.InspectFile, shown: ReadableNetwork) -> None:
+        """Show the network of a file."""
+        state = self._state
+        state.executors.prepare(shown.config.device)  # it is loaded while the network is made
+        opened = self._opened.inspection_request(command, shown)
+        inspected = InspectedNetwork(state.number + 1, opened, state.emit, self._report)
+        self._check_cancelled()
+        self.leave()
+        state.library.close_shown()
+        state.replace(inspected=inspected)
+        self._readings.use_executor(inspected)
+        state.watch(state.requests)
+        for event in (inspected.started(), inspected.offered(), inspected.scored()):
+            state.emit(event)
+        self._opened.forget(command.ticket)
+        self._readings.meet(inspected)
+
+    def show(self, loaded: LoadedRun) -> None:
+        """Show a recorded run."""
+        state = self._state
+        before = "" if state.recording is None else str(state.recording.path)
+        self.leave()
+        state.library.replace_shown(loaded, before)
+        state.replace()
+        for event in loaded.events_as(state.number, before):
+            state.emit_unrecorded(event)
+        state.watch(state.requests)
+        state.comparison.renew(None)
+
+    def leave(self) -> None:
+        """Finish what is shown: its folder, its readings, its history of changes."""
+        self._loop.end_recording()
+        self._branches.release()
+        self._readings.release(self._state.shown)
+        self._undo.forget()
+        self._state.way_back = WayBack()
+        self._state.unused.expect()
+
+    def _begin(self, run: Run, paused: bool) -> None:
+        """Put a run that has just been made in the place of the old one, and record it."""
+        state = self._state
+        self._replace_run(run, paused)
+        ignored = run.ignored(live=True, recorded=bool(state.runs_root))
+        if ignored:
+            state.emit(training.SettingsIgnored(tuple(one.sentence for one in ignored)))
+        if state.runs_root:
+            try:
+                folder = create_named(Path(state.runs_root), run.config)
+                state.recording = begin_recording(folder, run, state.emit)
+            except UserError as refusal:  # it can be watched all the same
+                state.emit(runs.RecordingPaused(f"{refusal} This run is not recorded."))
+        run.emit_settings()
+
+    def _replace_run(self, run: Run, paused: bool) -> None:
+        """Put `run` in the place of the old one, whose folder is finished."""
+        state = self._state
+        self._check_cancelled()  # since the last report, which may be seconds ago
+        self.leave()
+        state.library.close_shown()
+        self._readings.use_executor(run)
+        run.probe_schedule.watch(state.requests)
+        state.replace(run)
+        self._loop.begin(run, paused)
+        state.emit(run.started(paused))
+        self._readings.meet(run)
+
+    def _reclaimed(self) -> float:
+        """Return the bytes that the run in progress gives back when another takes its place."""
+        return 0.0 if self._state.run is None else float(self._state.run.memory.lasting)
+
+    def _report(self, what: str, fraction: float | None) -> None:
+        self._check_cancelled(what)
+        self._state.emit(Working(what, fraction, can_cancel=True))
+
+    def _check_cancelled(self, what: str = "") -> None:
+        """Raise `UserError` where the user has cancelled what is being read or made."""
+        if self._cancelled.is_set():
+            named = what if what == MAKING else "Reading the data"
+            raise UserError(f"{named} was cancelled.")

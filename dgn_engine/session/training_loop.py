@@ -1,0 +1,213 @@
+"""The run in progress: takes its steps, stops where that is due, publishes and records it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import torch
+
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.data import DataSizes, known_sizes
+from dgn_engine.errors import UserError
+from dgn_engine.importing.from_file import architecture_for
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.messages import Failed
+from dgn_engine.protocol.training import EstimateRun, Finished, Paused, RunEstimated, Running
+from dgn_engine.protocol.watching import ReportWindow, SetWatchShare
+from dgn_engine.session.frame_publisher import FramePublisher, StepRate
+from dgn_engine.session.session_state import SessionState
+from dgn_engine.text.written_numbers import number
+from dgn_engine.training.devices import choose_device
+from dgn_engine.training.memory_needed import NUMBER, RunUse, check_memory, memory_needed
+from dgn_engine.training.readings.watch_budget import DRAWING, SHARE
+from dgn_engine.training.run import Run
+from dgn_engine.training.step_cost import seconds_a_step
+
+MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
+PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
+
+
+class TrainingLoop:
+    """Steps the run of a session, at the user's pace and with the user's share for watching."""
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+        self._publisher = FramePublisher(state.publish, state.comparison)
+        self._stop_at: int | None = None
+        self._share = SHARE
+
+    def begin(self, run: Run, paused: bool) -> None:
+        """Step this run, which is shown from now on."""
+        run.budget.share = self._share
+        self._stop_at, self._state.running = None, not paused
+        self._publisher.rate = StepRate()
+
+    def resume(self, run: Run, steps: int | None) -> None:
+        """Take so many steps; None: until it is finished or paused."""
+        self._state.way_back.check_trains(run)
+        if run.finished:
+            run.total_steps = 0  # asked for more than was planned: until stopped
+        self._stop_at = None if steps is None else run.step_count + max(1, steps)
+        self._state.running = True
+        self._publisher.rate = StepRate()
+        self._state.emit(Running(run.step_count))
+
+    def pause(self, run: Run) -> None:
+        self._state.running = False
+        self._stop_at = None
+        run.settle()
+        self._state.emit(Paused(run.step_count))
+
+    def step(self, run: Run) -> None:
+        """Take one step, or a part of a test pass."""
+        if not run.step_count:
+            self._show_due(run, running=False)  # before the first step
+        began = time.perf_counter()
+        if run.advance():
+            self._publisher.rate.tick(run.pace, time.perf_counter() - began)
+        if run.diverged:
+            self._state.running = False
+        elif run.finished:
+            self._state.running = False
+            self._state.emit(Finished(run.step_count))
+        elif run.evaluation.pending:
+            return  # its scores belong to the step that was asked for
+        elif self._stop_at is not None and run.step_count >= self._stop_at:
+            self.pause(run)
+
+    def read_due(self, run: Run, heard: bool) -> None:
+        """Read, publish and record what is due; `heard`: of a reading that is made elsewhere."""
+        state = self._state
+        self._show_due(run, state.running, heard)
+        began = run.budget.busy()
+        if state.comparison.read_next():
+            run.budget.charge("readings", run.budget.busy() - began)
+        if state.recording is not None:
+            state.recording.tick()
+        run.budget.settle(state.running, run.pace > 0.0)
+        if state.running and not run.pace:
+            run.budget.overhead.begin_if_due()
+
+    def _show_due(self, run: Run, running: bool, heard: bool = False) -> None:
+        """Read, publish and record what is due; where the run stands still, all of it is recorded,
+        so that a run that is opened again shows what was seen when it was left."""
+        frame = self._publisher.publish_due(run, running, heard)
+        if run.diverged:  # a reading may have seen it first
+            self._state.running = False
+        if frame is not None and self._state.recording is not None:
+            needed = not running and not run.probe_schedule.busy
+            self._state.recording.on_frame(frame, needed)
+
+    def show_end(self) -> None:
+        """Record the last step of a run that goes on with what can be read in a moment."""
+        run, recording = self._state.run, self._state.recording
+        if run is None or not self._state.running or recording is None:
+            return
+        try:
+            if run.probe_schedule.seconds < MOMENT:
+                self._show_due(run, running=False)
+        except Exception as error:  # it ends all the same
+            failure = Failed.from_exception("The last frame failed", error)
+            self._state.emit_unrecorded(failure)
+
+    def end_recording(self, sound: bool = True) -> None:
+        """Finish the folder of the run; `sound`: it is between two steps."""
+        if sound:
+            self.show_end()
+        recording, self._state.recording = self._state.recording, None
+        if recording is not None:
+            recording.close(sound, PATIENCE)
+
+    def frame(self) -> Frame | None:
+        """Return the frame of what is shown; None where that is a recorded run, or nothing."""
+        state = self._state
+        if state.run is not None:
+            return self._publisher.frame(state.run, state.running)
+        if state.inspected is not None:
+            return state.inspected.frame(state.comparison.readings, state.comparison.number)
+        return None
+
+    def next_step_in(self) -> float | None:
+        """Return the seconds until the next step by the run's pace; None while nothing runs."""
+        if self._state.inspected is not None and self._state.inspected.scoring:
+            return 0.0
+        trains = self._state.run is not None and self._state.running
+        return self._publisher.rate.wait() if trains else None
+
+    def seconds_a_step(self) -> float | None:
+        """Return what a step of the run takes without a pace; None where that is not known."""
+        run, rate = self._state.run, self._publisher.rate
+        if run is None:
+            return None
+        if run.device.type == "cpu":
+            return rate.seconds_a_step()
+        # Steps on a card end after they were taken here: only at full speed their rate says it.
+        return 1.0 / rate.per_second() if rate.per_second() and not run.pace else None
+
+    def estimate(self, command: EstimateRun) -> None:
+        state = self._state
+        seconds = self.seconds_a_step() if state.running else None
+        event = estimate_run(command.config, state.run, bool(state.runs_root), seconds)
+        state.emit_unrecorded(event)
+
+    def set_share(self, command: SetWatchShare) -> None:
+        """Keep the user's share, also for the runs that follow; raises `UserError` for none."""
+        share = command.share
+        if not 0.0 < share <= 1.0:
+            raise UserError(f"A share of {number(share)} is none: give one above 0, and at most 1.")
+        self._share = share
+        if self._state.run is not None:
+            self._state.run.budget.share = share
+
+    def charge_window(self, command: ReportWindow) -> None:
+        """A window in another process delays training only where both need the same core."""
+        run, apart = self._state.run, command.process != os.getpid()
+        if run is None or (apart and (os.cpu_count() or 1) > torch.get_num_threads()):
+            return
+        run.budget.charge(DRAWING, command.drawing, own=False)
+        run.budget.charge("window", command.other, own=False)
+
+
+def estimate_run(
+    config: RunConfig, run: Run | None, recorded: bool, seconds: float | None
+) -> RunEstimated:
+    """Compute what a run takes; nothing is allocated, and no data are read that are not at hand.
+
+    Args:
+        config: The run.
+        run: The one in progress, whose memory it would have; None where there is none.
+        recorded: Checkpoints of it would be written.
+        seconds: What a step of `run` takes; None where that is not known.
+
+    Returns:
+        Zeros where its data are not known yet; the refusal where it cannot be carried out.
+    """
+    try:
+        sizes = _sizes(config.data, run)
+        if sizes is None:
+            return RunEstimated(config=config)
+        device = choose_device(config.device)
+        architecture = architecture_for(config.net, sizes.shape, sizes.classes)
+        use = RunUse(live=True, recorded=recorded, card=device.type == "cuda")
+        needed = memory_needed(config, architecture, sizes, use)
+        at_hand = None if run is None else run.examples_for(config.data)
+        reclaimed = 0 if run is None else run.memory.lasting
+        loaded = 0 if at_hand is None else needed.data
+        check_memory(config, architecture, sizes, device, use, loaded, reclaimed)
+    except UserError as refusal:
+        return RunEstimated(refusal=str(refusal), config=config)
+    measured = seconds is not None and run is not None and config.same_run(run.config)
+    if not measured:
+        seconds = (
+            seconds_a_step(config, architecture, sizes.train) if device.type == "cpu" else None
+        )
+    return RunEstimated(needed.weights // NUMBER, needed.total, seconds, measured, config=config)
+
+
+def _sizes(data: DataConfig, run: Run | None) -> DataSizes | None:
+    """Return the sizes of the run in progress where its data are alike, or those that follow from
+    the options; None where data would have to be read."""
+    if run is not None and data.without_variant() == run.config.data.without_variant():
+        return DataSizes(*run.examples, run.image_shape, run.architecture.classes)
+    return known_sizes(data, balanced=True)
