@@ -16,7 +16,7 @@ from benchmarks.case import Amounts
 from dgn_engine.config import RunConfig
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.regimes import find_regime
-from dgn_engine.training.optimizer import count_moments
+from dgn_engine.training.steps.optimizer import count_moments
 
 ITEM = 4  # bytes of a float32
 Bound = Literal["arithmetic", "memory"]

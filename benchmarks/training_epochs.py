@@ -25,7 +25,7 @@ EAGER: list[str] = []  # why steps of this process were not captured, with the m
 
 def record_eager(method: str, trainer: Trainer) -> Trainer:
     """Return the trainer; add to `EAGER` why its steps are not captured, where they are not."""
-    trainer.on_eager = lambda reason: EAGER.append(f"{method}: {reason}")
+    trainer.network_step.on_eager = lambda reason: EAGER.append(f"{method}: {reason}")
     return trainer
 
 

@@ -31,7 +31,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from dgn_engine.training.batched.stacked_network import TrainerStack
-from dgn_engine.training.cuda.step_runner import GraphSteps
+from dgn_engine.training.steps.graphs import GraphSteps
+from dgn_engine.training.steps.network_step import NetworkStep
 from dgn_engine.training.trainer import Trainer
 from tests.engine.training.cuda import fake_card
 from tests.engine.training.cuda.fake_card import (
@@ -486,8 +487,8 @@ def _replacements(card: SimulatedCard) -> Iterator[tuple[Any, str, Any]]:
     grouped = torch._C._group_tensors_by_device_and_dtype
     yield torch._C, "_group_tensors_by_device_and_dtype", lambda *a: _grouped(grouped(*a))
     yield threading.Thread, "start", _watched(card, threading.Thread.start)
-    for owner in (Trainer, TrainerStack):
-        for name in ("step", "take"):
+    for owner, names in (Trainer, "step"), (NetworkStep, "take"), (TrainerStack, "step take"):
+        for name in names.split():
             yield owner, name, _within(card.no_host_reads, getattr(owner, name))
     # A new graph is compared with eager steps, which reads how far they are apart.
     yield GraphSteps, "_capture", _within(card.host_reads_allowed, GraphSteps._capture)

@@ -200,7 +200,7 @@ def with_accuracy(
     is not the one expected."""
     import torch
 
-    from dgn_engine.training.losses import correct
+    from dgn_engine.training.steps.losses import correct
 
     if labels is None:
         return opened

@@ -500,7 +500,7 @@ def _accuracy(
     import torch
 
     from dgn_engine.kernels.jacobian_rows import logits_of
-    from dgn_engine.training.losses import correct
+    from dgn_engine.training.steps.losses import correct
 
     if labels is None:
         return None

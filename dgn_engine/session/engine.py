@@ -83,13 +83,17 @@ class Engine:
             training.Pause: in_run(lambda run, _: loop.pause(run)),
             training.Reset: run_commands.reset,
             training.GoBack: in_run(lambda run, _: run_commands.go_back(run)),
-            training.SwapRegime: in_run(lambda run, c: run.swap(c.regime, c.restart_value)),
-            training.Rewire: in_run(lambda run, c: run.rewire(c.order)),
-            training.Rotate: in_run(lambda run, c: run.rotate(c.rotation, c.shift)),
-            training.SetLearningRate: in_run(lambda run, c: run.set_learning_rate(c.learning_rate)),
-            training.SetBeta: in_run(lambda run, c: run.set_beta(c.beta)),
-            training.SetValueInput: in_run(lambda run, c: run.set_value_input(c.value_input)),
-            training.SetPace: in_run(lambda run, c: run.set_pace(c.steps_per_second)),
+            training.SwapRegime: in_run(lambda run, c: run.control.swap(c.regime, c.restart_value)),
+            training.Rewire: in_run(lambda run, c: run.control.rewire(c.order)),
+            training.Rotate: in_run(lambda run, c: run.control.rotate(c.rotation, c.shift)),
+            training.SetLearningRate: in_run(
+                lambda run, c: run.control.set_learning_rate(c.learning_rate)
+            ),
+            training.SetBeta: in_run(lambda run, c: run.control.set_beta(c.beta)),
+            training.SetValueInput: in_run(
+                lambda run, c: run.control.set_value_input(c.value_input)
+            ),
+            training.SetPace: in_run(lambda run, c: run.control.set_pace(c.steps_per_second)),
             training.Undo: lambda _: undo.undo(state.run),
             training.UndoSetting: lambda _: undo.undo_setting(state.run),
             training.UndoMany: lambda c: undo.undo_many(c, state.run),
@@ -197,7 +201,7 @@ class Engine:
             self._attempt(f"show {loaded.name}", lambda: self._runs.show(loaded))
         run = state.run
         # A run with a pace leaves a card idle between its steps.
-        trains = run is not None and state.running and not run.pace
+        trains = run is not None and state.running and not run.control.pace
         heard = state.executors.executor.latest(run.budget if run is not None and trains else None)
         self._branches.poll(run)
         if run is not None:

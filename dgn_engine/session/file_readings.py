@@ -31,7 +31,7 @@ from dgn_engine.protocol.file_reading import FileReading, FittingReading, OpenQu
 from dgn_engine.random_streams import random_stream
 from dgn_engine.session.network_fit import DataFacts, data_for
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.training.losses import correct
+from dgn_engine.training.steps.losses import correct
 
 MOST_TRIED = 500  # examples on which a reading is tried
 _PASS = 50  # of them at once

@@ -35,7 +35,7 @@ class FramePublisher:
         # A diverged run has no gates to read: what was seen last stays.
         due = () if run.diverged else run.probe_schedule.due(run.step_count, not running)
         if due:
-            context = run.context(self._comparison.gates)
+            context = run.probed.context(self._comparison.gates)
             long = run.probe_schedule.long(due, context)
             if long:
                 frame = self.frame(run, running)
@@ -77,7 +77,7 @@ class FramePublisher:
             watching=run.budget.account if running else None,
             regime=run.trainer.regime.name,
             wiring=run.trainer.network.wiring,
-            probe_digest=run.probe_set.digest,
+            probe_digest=run.probed.probe_set.digest,
         )
 
 

@@ -37,11 +37,11 @@ from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set, drawn_inputs
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.layer_infos import layer_infos
-from dgn_engine.training.losses import correct
 from dgn_engine.training.out_of_memory import is_out_of_memory, refused_without_memory
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.run import Run
+from dgn_engine.training.steps.losses import correct
 
 Report = Callable[[str, float | None], None]
 
@@ -78,9 +78,10 @@ def probe_inputs_of(shown: ReadableNetwork) -> ProbeInputs:
     """Return the examples on which another network is compared with this one."""
     if isinstance(shown, InspectedNetwork):
         return shown.inputs
-    context = shown.context()
-    images = context.x.reshape(len(context.x), *shown.image_shape)
-    return ProbeInputs(images, context.labels, shown.probe_set.classes)
+    probed = shown.probed
+    context = probed.context()
+    images = context.x.reshape(len(context.x), *probed.image_shape)
+    return ProbeInputs(images, context.labels, probed.probe_set.classes)
 
 
 class FrozenNetwork:
@@ -398,6 +399,11 @@ class InspectedNetwork(FrozenNetwork):
     def training_images(self, rows: Array) -> Array:
         images: Array = self._prepare(torch.from_numpy(self._stored.train_x[rows])).numpy()
         return images
+
+    @property
+    def probed(self) -> InspectedNetwork:
+        """Itself: it holds the examples that it is read on."""
+        return self
 
     @property
     def probe_images(self) -> Array:

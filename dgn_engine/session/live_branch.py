@@ -228,7 +228,7 @@ class Branches:
         self._forget()
         self._threads = torch.get_num_threads()
         self._parent = run.number
-        self._pace = None if command.full_speed else run.pace
+        self._pace = None if command.full_speed else run.control.pace
         self._waiting = marker, arguments, shape
         named = [recording.path.name if word == str(recording.path) else word for word in asked]
         self._tell(
@@ -260,9 +260,13 @@ class Branches:
         if self._waiting is not None:
             self._begin()
         parent = run if run is not None and run.number == self._parent else None
-        if parent is not None and self._child is not None and self._pace not in (None, parent.pace):
-            self._pace = parent.pace
-            self._child.set_pace(parent.pace)
+        if (
+            parent is not None
+            and self._child is not None
+            and self._pace not in (None, parent.control.pace)
+        ):
+            self._pace = parent.control.pace
+            self._child.set_pace(parent.control.pace)
         if self._follower is not None:
             while self._follower is not None and not self._follower.news.empty():
                 self._take(self._follower.news.get(), parent)

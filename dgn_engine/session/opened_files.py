@@ -125,7 +125,7 @@ def file_target_of(shown: ReadableNetwork) -> FileTarget:
         bias=bool(len(network.value.biases)),
         trains=True,
         data=data,
-        facts=DataFacts(shown.image_shape, shown.architecture.classes),
+        facts=DataFacts(shown.probed.image_shape, shown.architecture.classes),
         net=shown.config.net,
         examples=LabelledExamples(examples.test_x, examples.test_y, normalised=True),
     )
@@ -305,13 +305,15 @@ class OpenedFiles:
     def take_gates(self, command: files.TakeGates, shown: ReadableNetwork) -> None:
         gates = self.gates(command.ticket, file_target_of(shown))
         assert isinstance(shown, Run)  # nothing fits a network that is inspected
-        shown.take_gates(gates, self.listing(command.ticket).file_name, command.restart_value)
+        shown.control.take_gates(
+            gates, self.listing(command.ticket).file_name, command.restart_value
+        )
         self.forget(command.ticket)
 
     def take_weights(self, command: files.TakeWeights, shown: ReadableNetwork) -> None:
         weights = self.weights(command.ticket, file_target_of(shown))
         assert isinstance(shown, Run)
-        shown.take_weights(weights, self.listing(command.ticket).file_name)
+        shown.control.take_weights(weights, self.listing(command.ticket).file_name)
         self.forget(command.ticket)
 
     def config_with_biases(self, command: files.BeginWithBiases, run: Run) -> RunConfig:
@@ -441,7 +443,9 @@ def _config_with_biases(run: Run) -> RunConfig:
         beta=network.gate.beta,
         value_input=network.value_input,
     )
-    training = replace(config.training, learning_rate=run.learning_rate, weights_from="")
+    training = replace(
+        config.training, learning_rate=run.trainer.optimizer.learning_rate, weights_from=""
+    )
     return replace(config, net=replace(config.net, bias=True), gating=gating, training=training)
 
 

@@ -14,33 +14,14 @@ from dgn_engine.training.probes import ComparedGates, ProbeContext, no_compariso
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 
 
-class ReadableNetwork(Protocol):
-    """A run, or a network that is inspected in its place (`training.run.Run` and
-    `frozen_network.InspectedNetwork`)."""
+class ReadableExamples(Protocol):
+    """The examples that a network is read on, and those that they are chosen from."""
 
-    number: int  # of what the session has shown so far
-    config: RunConfig
-    device: torch.device
-    probe_schedule: ProbeSchedule
     probe_set: ProbeSet
-
-    @property
-    def architecture(self) -> Architecture: ...
-
-    @property
-    def image_shape(self) -> tuple[int, ...]:
-        """The shape of one example as it is stored."""
-
-    @property
-    def step_count(self) -> int:
-        """The training steps that led to its weights."""
+    image_shape: tuple[int, ...]  # of one example as it is stored
 
     def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
         """Return the probe examples under the network, beside one that is compared with."""
-
-    def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
-        """Choose so many probe examples, at least 2; `choice`: which, as `probe_set` of the
-        configuration has it (None: as before)."""
 
     @property
     def probe_images(self) -> Array:
@@ -52,3 +33,27 @@ class ReadableNetwork(Protocol):
 
     def training_images(self, rows: Array) -> Array:
         """(m, *image_shape): these training examples as images, or as vectors."""
+
+
+class ReadableNetwork(Protocol):
+    """A run, or a network that is inspected in its place (`training.run.Run` and
+    `frozen_network.InspectedNetwork`)."""
+
+    number: int  # of what the session has shown so far
+    config: RunConfig
+    device: torch.device
+    probe_schedule: ProbeSchedule
+
+    @property
+    def probed(self) -> ReadableExamples: ...
+
+    @property
+    def architecture(self) -> Architecture: ...
+
+    @property
+    def step_count(self) -> int:
+        """The training steps that led to its weights."""
+
+    def choose_probe_examples(self, wanted: int, choice: str | None = None) -> None:
+        """Choose so many probe examples, at least 2; `choice`: which, as `probe_set` of the
+        configuration has it (None: as before)."""

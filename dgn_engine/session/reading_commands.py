@@ -28,12 +28,12 @@ from dgn_engine.random_streams import random_stream
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.session.frozen_network import probe_inputs_of
 from dgn_engine.session.readable_network import ReadableNetwork
-from dgn_engine.training.losses import answered_right
 from dgn_engine.training.probe_pictures import pictures_of
 from dgn_engine.training.readings.executor_choice import ExecutorChoice
 from dgn_engine.training.readings.probe_schedule import ProbeSchedule
 from dgn_engine.training.readings.reading_sizes import any_heavy
 from dgn_engine.training.run import Run
+from dgn_engine.training.steps.losses import answered_right
 from dgn_engine.training.trainer import Trainer
 
 MOST_LISTED = 256
@@ -44,7 +44,10 @@ USUAL, CLASSES = (3, 32, 32), 10  # images of most data sets, where they are not
 
 def listed_examples(command: ListExamples, shown: ReadableNetwork) -> ExamplesListed:
     """The training examples that are asked for, with their pictures."""
-    labels, names = shown.train_labels, shown.probe_set.class_names[: shown.probe_set.classes]
+    labels, names = (
+        shown.probed.train_labels,
+        shown.probed.probe_set.class_names[: shown.probed.probe_set.classes],
+    )
     rows = np.arange(len(labels))
     if command.label >= 0:
         rows = rows[labels == command.label]
@@ -52,7 +55,7 @@ def listed_examples(command: ListExamples, shown: ReadableNetwork) -> ExamplesLi
     rows = rows[first : first + min(command.count, MOST_LISTED)]
     indices, classes = tuple(map(int, rows)), tuple(map(int, labels[rows]))
     found = ProbeSet(indices, classes, names, "")
-    pictures = pictures_of(found, shown.training_images(rows), shown.config.data.normalise)
+    pictures = pictures_of(found, shown.probed.training_images(rows), shown.config.data.normalise)
     return ExamplesListed(command.label, first, total, pictures)
 
 
@@ -63,12 +66,12 @@ def misclassified(trainer: Trainer, wanted: int, seed: int) -> tuple[int, ...]:
     Raises `UserError` where there are fewer than two.
     """
     generator = random_stream("probe", seed)
-    order = torch.randperm(trainer.examples, generator=generator)[:LOOKED_AT]
+    order = torch.randperm(trainer.batches.examples, generator=generator)[:LOOKED_AT]
     found: list[int] = []
     for rows in torch.split(order, _TOGETHER):
         at = rows.to(trainer.data.train_x.device)
         with torch.no_grad():
-            logits = trainer.network_at(at)(trainer.data.train_x[at])
+            logits = trainer.control.network_at(at)(trainer.data.train_x[at])
         right = answered_right(logits, trainer.data.train_y[at])
         found.extend(rows[~right.cpu()].tolist())
         if len(found) >= wanted:
@@ -140,18 +143,18 @@ class ReadingCommands:
         before = shown.config
         if (before.probe_examples, before.probe_set) == (count, choice):
             return
-        if ProbeChoice.parse(choice).drawn and shown.context().regime.drawn_gates:
+        if ProbeChoice.parse(choice).drawn and shown.probed.context().regime.drawn_gates:
             raise UserError("The gates of this regime are drawn for training examples only.")
         shown.choose_probe_examples(count, choice)
-        digest = shown.probe_set.digest
+        digest = shown.probed.probe_set.digest
         self._emit(ProbeSetChanged(shown.step_count, count, digest, choice))
         self.meet(shown)
 
     def meet(self, shown: ReadableNetwork) -> None:
         """There are other probe examples: show them, and read what is compared on them, too."""
         normalise = shown.config.data.normalise
-        images, one = shown.probe_images, shown.image_shape
-        self._emit(pictures_of(shown.probe_set, images, normalise, one))
+        images, one = shown.probed.probe_images, shown.probed.image_shape
+        self._emit(pictures_of(shown.probed.probe_set, images, normalise, one))
         self._comparison.renew(probe_inputs_of(shown))
 
     def _each(

@@ -128,7 +128,7 @@ class RunCommands:
         state.emit_unrecorded(history)
         state.emit_unrecorded(continued)
         state.recording = Recording(folder, run, state.emit)
-        run.emit_settings()
+        run.control.emit_settings()
 
     def continue_last(self, command: runs.ContinueLast) -> None:
         """Continue the newest run; where it cannot be, that is refused, and another one begins."""
@@ -206,7 +206,7 @@ class RunCommands:
                 state.recording = begin_recording(folder, run, state.emit)
             except UserError as refusal:  # it can be watched all the same
                 state.emit(runs.RecordingPaused(f"{refusal} This run is not recorded."))
-        run.emit_settings()
+        run.control.emit_settings()
 
     def _replace_run(self, run: Run, paused: bool) -> None:
         """Put `run` in the place of the old one, whose folder is finished."""

@@ -65,7 +65,7 @@ class TrainingLoop:
             self._show_due(run, running=False)  # before the first step
         began = time.perf_counter()
         if run.advance():
-            self._publisher.rate.tick(run.pace, time.perf_counter() - began)
+            self._publisher.rate.tick(run.control.pace, time.perf_counter() - began)
         if run.diverged:
             self._state.running = False
         elif run.finished:
@@ -85,8 +85,8 @@ class TrainingLoop:
             run.budget.charge("readings", run.budget.busy() - began)
         if state.recording is not None:
             state.recording.tick()
-        run.budget.settle(state.running, run.pace > 0.0)
-        if state.running and not run.pace:
+        run.budget.settle(state.running, run.control.pace > 0.0)
+        if state.running and not run.control.pace:
             run.budget.overhead.begin_if_due()
 
     def _show_due(self, run: Run, running: bool, heard: bool = False) -> None:
@@ -143,7 +143,7 @@ class TrainingLoop:
         if run.device.type == "cpu":
             return rate.seconds_a_step()
         # Steps on a card end after they were taken here: only at full speed their rate says it.
-        return 1.0 / rate.per_second() if rate.per_second() and not run.pace else None
+        return 1.0 / rate.per_second() if rate.per_second() and not run.control.pace else None
 
     def estimate(self, command: EstimateRun) -> None:
         state = self._state
@@ -209,5 +209,5 @@ def _sizes(data: DataConfig, run: Run | None) -> DataSizes | None:
     """Return the sizes of the run in progress where its data are alike, or those that follow from
     the options; None where data would have to be read."""
     if run is not None and data.without_variant() == run.config.data.without_variant():
-        return DataSizes(*run.examples, run.image_shape, run.architecture.classes)
+        return DataSizes(*run.examples, run.probed.image_shape, run.architecture.classes)
     return known_sizes(data, balanced=True)

@@ -263,11 +263,11 @@ def _numbers(turns: tuple[int, ...]) -> str:
 @contextmanager
 def _shared(run: Run, before: Snapshot | None) -> Iterator[None]:
     """Let a recording write the copy of the run that was made for undo, not another one."""
-    run.snapshot = before
+    run.control.snapshot = before
     try:
         yield
     finally:
-        run.snapshot = None
+        run.control.snapshot = None
 
 
 def _trim(changes: list[_Change]) -> None:
@@ -281,19 +281,21 @@ def _settings_of(run: Run) -> _UndoneSettings:
     turns = turned(network.routes)
     beta, value_input = network.gate.beta, network.value_input
     chosen = run.config.probe_examples, run.config.probe_set
-    return _UndoneSettings(network.wiring, *turns, run.learning_rate, beta, value_input, *chosen)
+    return _UndoneSettings(
+        network.wiring, *turns, run.trainer.optimizer.learning_rate, beta, value_input, *chosen
+    )
 
 
 def _turn_back(run: Run, to: _UndoneSettings) -> None:
     """Put order, rotation and settings back, only what is different now."""
     now = _settings_of(run)
     if now.order != to.order:
-        run.rewire(to.order)
+        run.control.rewire(to.order)
     if turned(run.trainer.network.routes) != (to.rotation, to.shift):
-        run.rotate(to.rotation, to.shift)
+        run.control.rotate(to.rotation, to.shift)
     if now.learning_rate != to.learning_rate:
-        run.set_learning_rate(to.learning_rate)
+        run.control.set_learning_rate(to.learning_rate)
     if now.beta != to.beta:
-        run.set_beta(to.beta)
+        run.control.set_beta(to.beta)
     if now.value_input != to.value_input:
-        run.set_value_input(to.value_input)
+        run.control.set_value_input(to.value_input)

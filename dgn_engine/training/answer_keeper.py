@@ -28,7 +28,7 @@ class AnswerKeeper:
         """`run`: new, or as its checkpoint left it."""
         self._folder = folder
         self._evaluation = run.evaluation
-        self._first = run.pretrain_steps
+        self._first = run.control.pretrain_steps
         found, examples = read_answers(folder), len(run.trainer.data.test_y)
         known = found if found.examples == examples else RunAnswers({}, {})
         past = [one for one in known.best.items() if self._first < one[0] <= run.step_count]

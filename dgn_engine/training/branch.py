@@ -90,17 +90,17 @@ def carry_out(changes: BranchChanges, run: Run) -> None:
     if changes.seed is not None:
         run.trainer.reseed(changes.seed)
     if changes.regime and changes.regime != run.trainer.regime.name:
-        run.swap(changes.regime, changes.restart_value)
+        run.control.swap(changes.regime, changes.restart_value)
     if changes.wiring:
-        run.rewire(changes.wiring)
+        run.control.rewire(changes.wiring)
     if changes.rotation or changes.shift:
-        run.rotate(changes.rotation, changes.shift)
+        run.control.rotate(changes.rotation, changes.shift)
     if changes.value_input is not None:
-        run.set_value_input(changes.value_input)
+        run.control.set_value_input(changes.value_input)
     if changes.learning_rate is not None:
-        run.set_learning_rate(changes.learning_rate)
+        run.control.set_learning_rate(changes.learning_rate)
     if changes.beta is not None:
-        run.set_beta(changes.beta)
+        run.control.set_beta(changes.beta)
 
 
 def branch_name(config: RunConfig, regime: str, step: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,13 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dgn_engine.config import RunConfig
 from dgn_engine.data import Examples
+from dgn_engine.data._augmentation import Augmentation
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
 from dgn_engine.protocol.probe_choice import ProbeChoice, unpacked
 from dgn_engine.protocol.watching import ProbeSet
-from dgn_engine.random_streams import random_stream
+from dgn_engine.random_streams import random_stream, send_to_device
 
 ALL = ProbeChoice()  # balanced over all classes
 DRAWN = "drawn"  # stands for the class of an example of the user's own, which has none
@@ -55,14 +58,45 @@ def to_device(examples: Examples, architecture: Architecture, device: torch.devi
     )
 
 
-class BatchBuffer:
-    """The examples of a step, gathered into the same memory each time."""
+class Batches:
+    """The training examples that each step is shown, a function of (seed, step).
 
-    def __init__(self) -> None:
+    `data` may be replaced by equal ones between two steps.
+    """
+
+    def __init__(self, data: DeviceData, config: RunConfig) -> None:
+        self.data = data
+        self._size = config.training.batch
+        self._seed = config.seed
+        self._epoch = 0
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
         self._room: dict[int, tuple[Tensor, Tensor]] = {}  # by the size of the batch
+        augmented = config.training.augmentation != "none"
+        self.augmentation = Augmentation(data.train_x, config.seed) if augmented else None
 
-    def take(self, data: DeviceData, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of some training examples; the next call writes over them."""
+    @property
+    def examples(self) -> int:
+        return len(self.data.train_y)
+
+    @property
+    def count(self) -> int:
+        """Batches in an epoch; the last one may be smaller."""
+        return math.ceil(self.examples / self._size)
+
+    def rows(self, step: int) -> Tensor:
+        """The examples of a step, (m,), of which 0 is the first."""
+        self._epoch, place = divmod(step, self.count)
+        if self.augmentation is not None:
+            self.augmentation.begin(self._epoch)
+        if self._order[0] != self._epoch:
+            order = epoch_order(self._seed, self._epoch, self.examples)
+            self._order = (self._epoch, send_to_device(order, self.data.train_x.device))
+        return self._order[1][place * self._size : (place + 1) * self._size]
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of these examples, as shown in this epoch: gathered into the same
+        memory each time, so that the next call writes over them."""
+        data = self.data
         sources = (data.train_x, data.train_y)
         room = self._room.get(len(rows))
         if room is None or any(
@@ -73,7 +107,15 @@ class BatchBuffer:
             self._room[len(rows)] = room = (x, y)
         for own, source in zip(room, sources, strict=True):
             torch.index_select(source, 0, rows, out=own)
-        return room
+        if self.augmentation is None:
+            return room
+        return self.augmentation.show(room[0], rows, self._epoch), room[1]
+
+    def reseed(self, seed: int) -> None:
+        """Order and show them by another seed from the next step on."""
+        self._seed, self._order = seed, (-1, torch.empty(0))
+        if self.augmentation is not None:
+            self.augmentation.reseed(seed)
 
 
 def epoch_order(seed: int, epoch: int, examples: int) -> Tensor:

@@ -90,10 +90,10 @@ class EvaluationSchedule:
         test_due = self._live and tests and time.monotonic() >= self._next_test()
         waits = epoch_ends or test_due
         if waits or step % self._every == 0 or (repeated is not None and step in repeated):
-            score = self._trainer.ask_score()
+            score = self._trainer.train_sums.ask()
             asked = _Asked(step, self._trainer.epoch, score, epoch_ends, waits and tests)
             self._asked.append(asked)
-        elif not self._trainer.finite:
+        elif not self._trainer.train_sums.finite:
             return False
         return self._take_scores(waits)
 

@@ -229,7 +229,7 @@ class HeadlessRun:
                 "record the run."
             )
         self._run = run
-        self._keeper = WeightKeeper(folder.root / KEPT, training, run.pretrain_steps)
+        self._keeper = WeightKeeper(folder.root / KEPT, training, run.control.pretrain_steps)
         self._keeper.begin(run.trainer)
 
     def _keep_answers(self, run: Run, recording: Recording) -> None:
@@ -294,7 +294,7 @@ class HeadlessRun:
         due = () if waits else schedule.due(step, catch_up=needed)
         if not due:
             return
-        schedule.read(due, run.context(), step)
+        schedule.read(due, run.probed.context(), step)
         if self._recording is not None and step != self._recorded:
             frame = Frame(
                 run=run.number,
@@ -305,7 +305,7 @@ class HeadlessRun:
                 readings=dict(schedule.readings),
                 regime=run.trainer.regime.name,
                 wiring=run.trainer.network.wiring,
-                probe_digest=run.probe_set.digest,
+                probe_digest=run.probed.probe_set.digest,
             )
             self._recording.on_frame(frame, needed, PATIENCE if needed else 0.0)
 

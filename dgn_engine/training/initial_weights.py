@@ -40,9 +40,9 @@ class InitialWeights:
     def copy_into(self, trainer: Trainer) -> None:
         """Θ^f and Θ^v := what the files hold."""
         if self.gates is not None:
-            trainer.take_gates(*tensors_of(self.gates))
+            trainer.control.take_gates(*tensors_of(self.gates))
         if self.values is not None:
-            trainer.take_weights(*tensors_of(self.values))
+            trainer.control.take_weights(*tensors_of(self.values))
 
 
 def read_initial_weights(

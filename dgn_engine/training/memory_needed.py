@@ -25,10 +25,9 @@ from dgn_engine.model.tiling import tiled
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.free_memory import free_memory
 from dgn_engine.text.byte_counts import bytes_in_words
-from dgn_engine.training.conv_step import is_convolution_architecture
-from dgn_engine.training.dense_step import is_dense_architecture
 from dgn_engine.training.metrics import examples_at_once
-from dgn_engine.training.optimizer import count_moments
+from dgn_engine.training.steps.dense_step import is_dense_architecture
+from dgn_engine.training.steps.optimizer import count_moments
 
 NUMBER = 4  # bytes of a float32
 _LABEL = 8  # and of an int64
@@ -154,7 +153,7 @@ def _count_activations(networks: _Networks, config: RunConfig, sizes: DataSizes,
     batch = min(config.training.batch, sizes.train)
     at_once = min(examples_at_once(networks.wide, card), sizes.test)
     tested = at_once * networks.regime.generalises * networks.passed
-    if networks.by_hand and networks.value.dense:
+    if networks.by_hand:
         # Its buffers stay, and there are some for the smaller last batch.
         buffered = _BUFFERED_ALONE if networks.alone else _BUFFERED_BOTH
         return (batch + sizes.train % batch) * buffered * networks.value.units + tested
@@ -208,7 +207,7 @@ class _Networks:
         tiling, regime = config.gating.tiling, find_regime(config.gating.regime)
         wide = tiled(architecture, tiling) if tiling else architecture
         value, feature = (_Network.of(one, config.net.bias) for one in (wide, architecture))
-        by_hand = value.by_hand and config.training.precision != "bf16" and not regime.drawn_gates
+        by_hand = value.dense and config.training.precision != "bf16" and not regime.drawn_gates
         return _Networks(wide, value, feature, regime, by_hand)
 
     @property
@@ -249,7 +248,7 @@ class _Network:
     """Numbers of one network: its weights, and those that a pass keeps of one example.
 
     `layers`: units of its gate layers; `normalised`: what a pass that trains keeps beside
-    `passed`; `by_hand`: it is a chain that is trained without autograd, `dense` or of convolutions.
+    `passed`; `dense`: it is a chain of dense layers.
     """
 
     weights: int
@@ -257,7 +256,6 @@ class _Network:
     layers: tuple[int, ...]
     passed: int
     normalised: int
-    by_hand: bool
     dense: bool
 
     @property
@@ -277,15 +275,13 @@ class _Network:
                 normalised += math.prod(shape)
             if isinstance(node, arch.MaxPool | arch.GlobalMaxPool):  # and where each largest was
                 passed += math.prod(shape) * (1 + _LABEL // NUMBER)
-        dense = is_dense_architecture(architecture)
         return _Network(
             weights=sum(weights) + outputs + 4 * channels,  # γ, shift, mean and variance
             largest_weight=max(weights),
             layers=units,
             passed=passed,
             normalised=normalised,
-            by_hand=dense or is_convolution_architecture(architecture),
-            dense=dense,
+            dense=is_dense_architecture(architecture),
         )
 
 

@@ -15,10 +15,10 @@ from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.training.cuda.host_copies import HostCopy
 from dgn_engine.training.device_data import DeviceData
-from dgn_engine.training.losses import answered_right, correct, loss
 from dgn_engine.training.out_of_memory import is_out_of_memory
+from dgn_engine.training.steps.host_copies import Courier, HostCopy
+from dgn_engine.training.steps.losses import answered_right, correct, loss
 
 # Numbers of the largest layer in a chunk. On a CPU more at once is slower, as it leaves the cache;
 # a card is filled, and some such layers in float32 take a few GiB of it at most.
@@ -52,6 +52,44 @@ class PendingScore:
         total, right = self.sums.tensor.tolist()
         seen = self.examples or math.nan
         return Score(total / seen, right / seen, self.examples)
+
+
+class RunningScore:
+    """Losses and right answers of the batches since the last score, added up on the device.
+
+    `sums` (2,): of losses and of right answers; `examples`: how many they are of.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        dtype = torch.float64 if device.type != "mps" else torch.float32
+        self.sums = torch.zeros(2, dtype=dtype).to(device)
+        self.examples = 0
+        self._courier = Courier(device)
+        self._loss_sum, self._right_sum = self.sums.unbind()
+
+    def add(self, value: Tensor, logits: Tensor, labels: Tensor) -> None:
+        """Add the mean loss () and the right answers of a batch: work of the device alone."""
+        self._loss_sum.add_(value, alpha=len(labels))
+        self._right_sum.add_(correct(logits, labels))
+
+    @property
+    def finite(self) -> bool:
+        """Whether each loss since the last score was finite; always True on a GPU, which is not
+        waited for: there the next score says it.
+        """
+        return self.sums.device.type != "cpu" or math.isfinite(float(self.sums[0]))
+
+    def ask(self) -> PendingScore:
+        """Return the score up to here, for which a card is not waited for, and begin anew."""
+        asked = PendingScore(self._courier.fetch(self.sums), self.examples)
+        self.sums.zero_()
+        self.examples = 0
+        return asked
+
+    def set(self, sums: Tensor, examples: int) -> None:
+        """Take over what was gathered elsewhere."""
+        self.sums.copy_(sums)
+        self.examples = examples
 
 
 @dataclass(frozen=True)

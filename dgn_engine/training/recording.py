@@ -88,7 +88,7 @@ class Recording:
         self._framed_at = 0.0  # of these when the last frame was taken
         run.recorded = True
         emit(FramesRecorded(str(self.path)))
-        run.before_change = lambda change: self.checkpoint(f"before {change}")
+        run.control.before_change = lambda change: self.checkpoint(f"before {change}")
 
     @property
     def path(self) -> Path:
@@ -206,7 +206,9 @@ class Recording:
             self.checkpoint()
         if sound and not (self._run.finished or self._run.diverged):
             self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
-        self._run.before_change = _not_recorded  # else run and recording keep each other alive
+        self._run.control.before_change = (
+            _not_recorded  # else run and recording keep each other alive
+        )
         self._recorder.before_close = last
         whole = self._recorder.close(timeout)
         for event in self._recorder.take_events():

@@ -326,7 +326,7 @@ class _Replay:
                 case RegimeSwapped() if change.undone:
                     self._undo(change, place, run)
                 case RegimeSwapped(source=""):
-                    run.swap(change.after, restart_value=VALUE in change.redrawn)
+                    run.control.swap(change.after, restart_value=VALUE in change.redrawn)
                 case RegimeSwapped() | WeightsTaken():
                     what = "gates" if isinstance(change, RegimeSwapped) else "weights"
                     why = f"{what} of {change.source} came in at step {change.step:,}"
@@ -366,16 +366,16 @@ class _Replay:
                 f"{change.step:,}, is not kept",
                 change.step,
             )
-        run.announce_change(change.undone)
+        run.control.announce_change(change.undone)
         run.evaluation.restart()
         go_back(run, states[0])
-        run.invalidate_readings()
+        run.probed.invalidate_readings()
 
     def _settings_after(self, place: int, run: Run) -> tuple[object, ...]:
         """Order, turns and dials after an undo: as they are, but for what the log says next."""
         network, step = run.trainer.network, run.step_count
         turns = network.wiring, *turned(network.routes)
-        dials = run.learning_rate, network.gate.beta, network.value_input
+        dials = run.trainer.optimizer.learning_rate, network.gate.beta, network.value_input
         for next_one in self._past.changes[place + 1 :]:
             match next_one:
                 case Rewired() if next_one.step == step:
@@ -449,17 +449,17 @@ def _same_score(one: Measured, other: Measured) -> bool:
 def _rewire(change: Rewired, run: Run) -> None:
     network = run.trainer.network
     if network.wiring != change.order:
-        run.rewire(change.order)
+        run.control.rewire(change.order)
     if turned(network.routes) != (change.rotation, change.shift):
-        run.rotate(change.rotation, change.shift)
+        run.control.rotate(change.rotation, change.shift)
 
 
 def _set_dials(change: SettingChanged, run: Run) -> None:
     network = run.trainer.network
-    if run.learning_rate != change.learning_rate:
-        run.set_learning_rate(change.learning_rate)
+    if run.trainer.optimizer.learning_rate != change.learning_rate:
+        run.control.set_learning_rate(change.learning_rate)
     if network.gate.beta != change.beta:
-        run.set_beta(change.beta)
+        run.control.set_beta(change.beta)
     if network.value_input != change.value_input:
-        run.set_value_input(change.value_input)
-    run.pace = change.pace
+        run.control.set_value_input(change.value_input)
+    run.control.pace = change.pace

@@ -24,8 +24,8 @@ def capture(run: Run) -> Snapshot | None:
 
     Returns `Run.snapshot` where a copy of this moment has been made already.
     """
-    if run.snapshot is not None:
-        return run.snapshot
+    if run.control.snapshot is not None:
+        return run.control.snapshot
     trainer, network = run.trainer, run.trainer.network
     run.settle()
     counters = trainer.counters()
@@ -39,20 +39,20 @@ def capture(run: Run) -> Snapshot | None:
         **counters,
         "epoch": trainer.epoch,
         "regime": trainer.regime.name,
-        "gates_source": run.gates_source,
+        "gates_source": run.control.gates_source,
         "wiring": list(network.wiring),
         "rotation": [route.rotate for route in network.routes],
         "shift": [route.shift[0] for route in network.routes],
         "dials": {
-            "learning_rate": run.learning_rate,
+            "learning_rate": run.trainer.optimizer.learning_rate,
             "beta": network.gate.beta,
             "epsilon": network.gate.epsilon,
             "value_input": network.value_input,
-            "pace": run.pace,
+            "pace": run.control.pace,
             "probe_examples": run.config.probe_examples,
             "probe_set": run.config.probe_set,
         },
-        "pretrain_steps": run.pretrain_steps,
+        "pretrain_steps": run.control.pretrain_steps,
         "total_steps": run.total_steps,
         "epoch_train": list(run.evaluation.epoch_so_far),
         "train_peaks": list(run.evaluation.peaks),
@@ -104,7 +104,7 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
         "seed": trainer.seed,
         "dials": {
             **then["dials"],
-            "pace": run.pace,
+            "pace": run.control.pace,
             "probe_examples": run.config.probe_examples,
             "probe_set": run.config.probe_set,
         },
@@ -134,10 +134,10 @@ def put_back(
     """
     trainer = run.trainer
     before, wires, dials = trainer.regime.name, _wires(run), _dials(run)
-    run.announce_change(announced)
+    run.control.announce_change(announced)
     run.evaluation.restart()  # it emits the scores that wait for a test pass
     go_back(run, snapshot)
-    run.invalidate_readings()
+    run.probed.invalidate_readings()
     regime, network = trainer.regime, trainer.network
     trained = ((FEATURE, regime.trains_feature), (VALUE, regime.trains_value))
     emit(
@@ -149,7 +149,7 @@ def put_back(
             frozen=tuple(name for name, trains in trained if not trains),
             redrawn=(),
             copied=(VALUE, FEATURE),
-            source=run.gates_source,
+            source=run.control.gates_source,
             parameters_feature=sum(one.numel() for one in network.feature.parameters()),
             undone=undone,
             of_step=snapshot.step,
@@ -159,7 +159,7 @@ def put_back(
     if _wires(run) != wires:
         emit(Rewired(run.step_count, *_wires(run)))
     if _dials(run) != dials:
-        run.emit_settings()
+        run.control.emit_settings()
 
 
 def _wires(run: Run) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -169,33 +169,32 @@ def _wires(run: Run) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 def _dials(run: Run) -> tuple[float, float, str]:
     network = run.trainer.network
-    return run.learning_rate, network.gate.beta, network.value_input
+    return run.trainer.optimizer.learning_rate, network.gate.beta, network.value_input
 
 
 def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     trainer, dials = run.trainer, state["dials"]
     regime = find_regime(state["regime"])
     trainer.restore(tensors, state)
-    trainer.regime = regime
-    run.gates_source = str(state.get("gates_source", run.gates_source))
+    trainer.control.regime = regime
+    run.control.gates_source = str(state.get("gates_source", run.control.gates_source))
     # What `enter` does to a network, without drawing or copying anything.
     network = trainer.network
     configure_for(network, regime)
     network.value_input = dials["value_input"]
     network.set_gate(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
-    trainer.rewire(tuple(int(place) for place in state["wiring"]))
-    trainer.reroute(
+    trainer.control.rewire(tuple(int(place) for place in state["wiring"]))
+    trainer.control.reroute(
         tuple(int(turn) for turn in state.get("rotation", ())),
         tuple(int(step) for step in state.get("shift", ())),
     )
     trainer.optimizer.set_learning_rate(float(dials["learning_rate"]))
-    run.learning_rate = float(dials["learning_rate"])
-    run.pace = float(dials["pace"])
+    run.control.pace = float(dials["pace"])
     run.choose_probe_examples(
         int(dials.get("probe_examples", run.config.probe_examples)),
         str(dials.get("probe_set", run.config.probe_set)),
     )
-    run.pretrain_steps = int(state["pretrain_steps"])
+    run.control.pretrain_steps = int(state["pretrain_steps"])
     run.total_steps = int(state["total_steps"])
     run.put_backs = tuple((int(at), int(of)) for at, of in state.get("put_backs", ()))
     awaited = state["awaited"]

@@ -13,8 +13,8 @@ from dgn_engine.config import RunConfig
 from dgn_engine.data import Examples
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.regimes import find_regime
-from dgn_engine.training.dense_step import is_dense_architecture
 from dgn_engine.training.device_data import to_device
+from dgn_engine.training.steps.dense_step import is_dense_architecture
 from dgn_engine.training.trainer import Trainer
 
 # Seconds and operations a second of one core, fitted to steps that were timed on a shared core of

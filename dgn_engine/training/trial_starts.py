@@ -88,7 +88,7 @@ class TrialStarts:
         trainer = Trainer(config, architecture, to_device(examples, architecture, cpu), first, cpu)
         copies.copy_into(trainer)
         if learns:
-            trainer.swap(regime, restart_value=True)
+            trainer.control.swap(regime, restart_value=True)
         return needed.total if device.type != "cuda" else 0.0
 
 

@@ -84,7 +84,7 @@ def test_the_whole_engine_loads_without_qt_and_trains_without_torchs_compiler() 
         "        importlib.import_module(found.name)\n"
         "import torch\n"
         "from dgn_engine.config import TrainingConfig\n"
-        "from dgn_engine.training.optimizer import optimiser_over\n"
+        "from dgn_engine.training.steps.optimizer import optimiser_over\n"
         "weight = torch.nn.Parameter(torch.zeros(3))\n"
         "for word in ('adam', 'sgd', 'rmsprop'):\n"
         "    optimiser = optimiser_over([{'params': [weight]}], TrainingConfig(optimiser=word))\n"

@@ -143,7 +143,7 @@ def changed(run: Run, seed: int) -> Arrangement:
     """Change some of what can be changed while a run trains, at random; returns how it is then."""
     gating = run.config.gating
     random = Random(f"changes of {gating.regime} {run.config.net.name} {seed}")
-    shapes = run.trainer.base.gated_shapes
+    shapes = run.trainer.control.base.gated_shapes
     layers = len(shapes)
     now = Arrangement(
         run.trainer.regime.name,
@@ -155,16 +155,16 @@ def changed(run: Run, seed: int) -> Arrangement:
     if random.random() < 0.3:
         other = random.choice([regime.name for regime in all_regimes()])
         try:
-            run.swap(other, random.random() < 0.5)
+            run.control.swap(other, random.random() < 0.5)
             now = replace(now, regime=other)
         except UserError:
             pass  # tiled gates: neither network takes the weights of the other
     if random.random() < 0.4:
         now = replace(now, beta=3.25)
-        run.set_beta(3.25)
+        run.control.set_beta(3.25)
     if random.random() < 0.4:
         now = replace(now, value_input="ones")
-        run.set_value_input("ones")
+        run.control.set_value_input("ones")
     if find_regime(now.regime).own_gates:
         return now
     if random.random() < 0.4:
@@ -176,12 +176,12 @@ def changed(run: Run, seed: int) -> Arrangement:
             rotation=tuple(turns[source][0] for source in order),
             shift=tuple(turns[source][1] for source in order),
         )
-        run.rewire(order)
+        run.control.rewire(order)
     if random.random() < 0.4:
         turned = tuple(random.randrange(size[0]) for size in shapes)
         steps = tuple(random.randrange(3) if len(size) == 3 else 0 for size in shapes)
         now = replace(now, rotation=turned, shift=steps)
-        run.rotate(turned, steps)
+        run.control.rotate(turned, steps)
     return now
 
 

@@ -16,10 +16,10 @@ import torch
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.training.batched.stacked_network import TrainerStack
-from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
 from dgn_engine.training.readings.reading_jobs import ExactAnswer, ExactJob, StepContexts
 from dgn_engine.training.readings.stream_readings import StreamReadings
+from dgn_engine.training.steps.graphs import WARM_UP, EagerSteps, GraphSteps
 from tests.engine.sweep.small import content, run, small
 from tests.gpu.trainers import trainer_on
 

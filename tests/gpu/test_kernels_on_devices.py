@@ -75,7 +75,7 @@ def test_every_probe_reads_a_network_that_lies_on_the_device(
     read = {}
     for place in (torch.device("cpu"), device):
         made = trainer_on(place)
-        network = made.network_at(torch.arange(N, device=place))
+        network = made.control.network_at(torch.arange(N, device=place))
         x, y = made.data.train_x[:N], made.data.train_y[:N]
         result = all_probes()[probe].read(ProbeContext(network, x, y, made.regime), {}, None)
         read[place.type] = result.arrays

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.training.cuda.step_runner import WARM_UP
 from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes, npk, ntk, overlap
 from dgn_engine.training.readings.reading_jobs import (
     JobOver,
@@ -17,6 +16,7 @@ from dgn_engine.training.readings.reading_jobs import (
     StepContexts,
 )
 from dgn_engine.training.readings.stream_readings import StreamReadings
+from dgn_engine.training.steps.graphs import WARM_UP
 from tests.engine.kernels.tiny import ARCHITECTURES
 from tests.gpu.trainers import CHAIN, trainer_on
 

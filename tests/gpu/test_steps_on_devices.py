@@ -14,9 +14,9 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Measured
 from dgn_engine.regimes import all_regimes, find_regime
-from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.steps.graphs import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.trainer import Trainer
 from tests.engine.kernels.tiny import ARCHITECTURES
 from tests.gpu.trainers import trainer_on
@@ -37,7 +37,7 @@ CONFIG = RunConfig(
 
 
 def eager(made: Trainer) -> Trainer:
-    made.steps = EagerSteps(made)
+    made.steps = EagerSteps(made.network_step)
     return made
 
 
@@ -96,10 +96,10 @@ def test_a_swap_at_any_step_of_warming_up_or_capture_is_followed(
     for made in (ours, theirs):
         for _ in range(at):
             made.step()
-        made.swap(find_regime("FR-II"), restart_value=False)
+        made.control.swap(find_regime("FR-II"), restart_value=False)
         for _ in range(WARM_UP + 1):
             made.step()
-        made.rewire((1, 2, 0))
+        made.control.rewire((1, 2, 0))
         made.optimizer.set_learning_rate(2.0**-7)
         for _ in range(5 * EPOCH):
             made.step()

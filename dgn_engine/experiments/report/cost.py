@@ -21,7 +21,6 @@ from dgn_engine.sweep.workers.batched_workers import find_stacks
 from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.written_numbers import duration
 from dgn_engine.training.devices import choose_device
-from dgn_engine.training.optimizer import count_moments
 from dgn_engine.training.step_cost import (
     feature_passes,
     seconds_a_step,
@@ -29,6 +28,7 @@ from dgn_engine.training.step_cost import (
     time_steps,
     weights_of,
 )
+from dgn_engine.training.steps.optimizer import count_moments
 
 BYTES = 4
 WORTH = 0.9  # of the time: packing that saves less is not mentioned

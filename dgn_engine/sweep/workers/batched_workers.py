@@ -96,20 +96,19 @@ def find_stacks(
 
     A function of the units alone, so that a sweep that goes on has the stacks it had.
     """
-    from dgn_engine.training.batched import packable
-    from dgn_engine.training.batched.stack_groups import STACK, gains_on_cpu, stacks_of
+    from dgn_engine.training.batched import packable, why_not
+    from dgn_engine.training.batched.stack_groups import STACK, stacks_of
 
     stacks: list[frozenset[str]] = []
     for wave in waves(units):
-        if gaining:
-            wave = [unit for unit in wave if gains_on_cpu(unit.config)]
         configs = [unit.resolved(root) for unit in wave]
         for pack in packable(configs).packs:
             most = max(2, min(STACK, -(-len(pack) // places)))
             for places_in_pack in stacks_of([configs[i] for i in pack], most):
-                stack = frozenset(wave[pack[i]].id for i in places_in_pack)
-                if len(stack) > 1:
-                    stacks.append(stack)
+                stack = [wave[pack[i]] for i in places_in_pack]
+                members = len(stack) if gaining else None
+                if len(stack) > 1 and not why_not(configs[pack[places_in_pack[0]]], members):
+                    stacks.append(frozenset(unit.id for unit in stack))
     return stacks
 
 

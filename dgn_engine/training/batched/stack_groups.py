@@ -6,19 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dgn_engine.config import RunConfig
-from dgn_engine.importing.from_config import find_net, options_of
-from dgn_engine.model.nets import all_nets
+from dgn_engine.importing.from_config import options_of
 from dgn_engine.regimes import find_regime
+from dgn_engine.training.steps.choice import StepCase, choose_way
 
 # Networks in one stack. Measured (MNIST, w = 128, d = 5, batch 32, network-steps a second of one
 # busy core): ReLU 936, 1120, 1090, 1191, 1251 and DL 422, 483, 510, 563, 582 with 4, 8, 12, 24, 48.
 STACK = 24
-
-
-# The widest dense networks of which a stack is quicker on a CPU at rest than they are one by one
-# (docs/performance.md, How costs grow): a step of width 64 takes as long in a stack, or longer, as
-# each network's weights come from memory. Gates that are looked up make a step cheaper.
-WIDEST, WIDEST_LOOKED_UP = 32, 64
 
 
 @dataclass(frozen=True)
@@ -29,35 +23,14 @@ class StackGroups:
     leftovers: tuple[int, ...]
 
 
-def why_not(config: RunConfig) -> str:
-    """Why this run cannot be packed, in one sentence; empty where it can."""
-    regime = find_regime(config.gating.regime)
-    net = find_net(config.net)
-    if net is None or not net.stackable:
-        stackable = [name for name, net in all_nets().items() if net.stackable]
-        return f"Only {' and '.join(stackable)} networks are packed, not {config.net.short}."
-    if regime.drawn_gates:
-        return f"{regime.name} has no feature network; it is not packed."
-    if regime.takes_gates and not config.gating.gates_from:
-        return f"{regime.name} without gates_from trains in two stages; it is not packed."
-    if config.training.augmentation != "none":
-        return "Augmented images are shown one network at a time; they are not packed."
-    if config.training.precision == "bf16":
-        return "Steps in bf16 are those of one network at a time; they are not packed."
-    if config.training.epochs == 0:
-        return "training.epochs is 0, which never ends; it is not packed."
-    return ""
+def why_not(config: RunConfig, members: int | None = None) -> str:
+    """Why this run is not packed, in one sentence; empty where it is.
 
-
-def gains_on_cpu(config: RunConfig) -> bool:
-    """Whether a stack of such networks was measured to be quicker than one by one on a CPU."""
-    if why_not(config):
-        return False
-    regime = find_regime(config.gating.regime)
-    looked_up = not (regime.own_gates or regime.trains_feature)
-    return int(options_of(config.net).get("width", 0)) <= (
-        WIDEST_LOOKED_UP if looked_up else WIDEST
-    )
+    `members`: so many, itself included, would be a stack on a CPU, which has to be quicker.
+    """
+    case = StepCase.of(config, members)
+    row = choose_way("networks", case)
+    return "" if row.way == "stack" else row.reason_for(case)
 
 
 def packable(configs: Sequence[RunConfig]) -> StackGroups:

@@ -125,7 +125,7 @@ class StackMember:
             with self._writing():
                 folder.info.begin(started, self.run.fingerprint, torch.get_num_threads(), stack)
             self._emit(started)
-        self.run.trainer.data = sources.shared(job.config.data, self.run.trainer.data)
+        self.run.trainer.batches.data = sources.shared(job.config.data, self.run.trainer.data)
         self._keep()
         self._answers = AnswerKeeper(folder.root, self.run)
         while self.run.evaluation.pending:  # it was left between training and testing
@@ -198,7 +198,9 @@ class StackMember:
     def _keep(self) -> None:
         training = self.job.config.training
         if training.keep_best or training.keep_epochs:
-            self._keeper = WeightKeeper(self._folder.root / KEPT, training, self.run.pretrain_steps)
+            self._keeper = WeightKeeper(
+                self._folder.root / KEPT, training, self.run.control.pretrain_steps
+            )
             self._keeper.begin(self.run.trainer)
 
     def _write_answers(self) -> None:

@@ -19,12 +19,12 @@ from dgn_engine.training.batched.stacked_gates import (
     TrainedGates,
 )
 from dgn_engine.training.batched.stacked_weights import StackedWeights
-from dgn_engine.training.cuda.graph import Card, CudaCard
-from dgn_engine.training.cuda.host_copies import Courier, HostCopy
-from dgn_engine.training.cuda.step_precision import ROUNDING, step_precision
-from dgn_engine.training.cuda.step_runner import EagerSteps, GraphSteps, StepRunner
 from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.metrics import CHUNK_VALUES, Score
+from dgn_engine.training.steps.choice import StepCase, choose_way
+from dgn_engine.training.steps.graphs import Card, CudaCard, EagerSteps, GraphSteps, StepRunner
+from dgn_engine.training.steps.host_copies import Courier, HostCopy
+from dgn_engine.training.steps.network_step import ROUNDING, step_precision
 from dgn_engine.training.trainer import Trainer
 
 
@@ -42,14 +42,11 @@ class TrainerStack:
         first = trainers[0]
         self._config = first.config.training
         self.step_count = first.step_count
-        self._undone_steps = first.undone_steps
         self.steps_per_epoch = first.steps_per_epoch
         data = [trainer.data for trainer in trainers]
         self._train = StackedExamples([d.train_x for d in data], [d.train_y for d in data])
         self._test = StackedExamples([d.test_x for d in data], [d.test_y for d in data])
-        seeds = {trainer.config.seed for trainer in trainers}
-        self._one_order = len(seeds) == 1
-        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+        self._order = StackedOrder(trainers)
         self._fixed = _fixed_inputs(first, trainers)
         self._weights = StackedWeights(trainers)
         self._chain = self._weights.value.chain
@@ -64,7 +61,8 @@ class TrainerStack:
         self._courier = Courier(device)
         self._looked: HostCopy | None = None
         self.steps: StepRunner = EagerSteps(self)
-        if device.type == "cuda":
+        launch = choose_way("launch", StepCase(first.config, first.regime, device.type))
+        if launch.way == "graph":
             self.capture_steps(CudaCard(device))
 
     def capture_steps(self, card: Card) -> None:
@@ -80,7 +78,7 @@ class TrainerStack:
         """Each network has a log of its own, which names the step."""
         for trainer in self._trainers:
             trainer.step_count = self.step_count
-            trainer.on_eager(reason)
+            trainer.network_step.on_eager(reason)
 
     def structure(self) -> tuple[object, ...]:
         return ()  # nothing of a stack changes while it trains
@@ -100,7 +98,7 @@ class TrainerStack:
         return ROUNDING[self._config.precision]
 
     def step(self) -> None:
-        rows = self._rows()
+        rows = self._order.rows(self.step_count)
         self.steps.step(rows)
         self._seen = [seen + rows.shape[-1] for seen in self._seen]
         self.step_count += 1
@@ -178,7 +176,8 @@ class TrainerStack:
         """Copy steps, sums and optimiser state to the trainers."""
         self._weights.publish()
         for trainer, sums, seen in zip(self._trainers, self._sums, self._seen, strict=True):
-            trainer.set_progress(self.step_count, sums, seen)
+            trainer.step_count = self.step_count
+            trainer.train_sums.set(sums, seen)
 
     def release(self) -> None:
         """Give every network back to its trainer, with memory of its own."""
@@ -201,21 +200,7 @@ class TrainerStack:
             assert features.gradient_chain is not None
             return TrainedGates(networks, features.chain, features.gradient_chain)
         data = [trainer.data for trainer in self._trainers]
-        return FrozenGates(networks, data, self._one_order)
-
-    def _rows(self) -> Tensor:
-        """(m,) where all networks see the same examples, else (B, m)."""
-        epoch, place = divmod(self.step_count - self._undone_steps, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            self._order = (epoch, self._order_of(epoch))
-        batch = self._config.batch
-        return self._order[1][..., place * batch : (place + 1) * batch]
-
-    def _order_of(self, epoch: int) -> Tensor:
-        trainers = self._trainers[:1] if self._one_order else self._trainers
-        orders = [epoch_order(t.config.seed, epoch, self._train.examples) for t in trainers]
-        found = orders[0] if self._one_order else torch.stack(orders)
-        return send_to_device(found, self._trainers[0].data.train_x.device)
+        return FrozenGates(networks, data, self._order.one)
 
 
 def _fixed_inputs(first: Trainer, trainers: Sequence[Trainer]) -> Tensor | None:
@@ -227,6 +212,35 @@ def _fixed_inputs(first: Trainer, trainers: Sequence[Trainer]) -> Tensor | None:
         return torch.ones_like(like[:1])
     inputs = [trainer.network.get_buffer("random_input") for trainer in trainers]
     return torch.stack(inputs).to(like.dtype)[:, None]
+
+
+class StackedOrder:
+    """The training examples that each step of a stack is shown.
+
+    `one`: all networks see the same ones, in one order.
+    """
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        first = trainers[0]
+        self._seeds = [trainer.config.seed for trainer in trainers]
+        self.one = len(set(self._seeds)) == 1
+        self._batch = first.config.training.batch
+        self._undone_steps = first.undone_steps
+        self._steps_per_epoch = first.steps_per_epoch
+        self._train_y = first.data.train_y
+        self._epoch: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    def rows(self, step: int) -> Tensor:
+        """(m,) where all networks see the same examples, else (B, m)."""
+        epoch, place = divmod(step - self._undone_steps, self._steps_per_epoch)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, self._of(epoch))
+        return self._epoch[1][..., place * self._batch : (place + 1) * self._batch]
+
+    def _of(self, epoch: int) -> Tensor:
+        seeds = self._seeds[:1] if self.one else self._seeds
+        orders = [epoch_order(seed, epoch, len(self._train_y)) for seed in seeds]
+        return send_to_device(orders[0] if self.one else torch.stack(orders), self._train_y.device)
 
 
 class StackedExamples:

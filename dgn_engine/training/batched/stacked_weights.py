@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dgn_engine.config import RunConfig
 from dgn_engine.training.batched.dense import DenseChain
-from dgn_engine.training.optimizer import make_capturable, optimiser_over
+from dgn_engine.training.steps.optimizer import make_capturable, optimiser_over
 from dgn_engine.training.trainer import Trainer
 
 

@@ -31,7 +31,6 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
 from dgn_engine.text.written_numbers import number
-from dgn_engine.training.losses import loss
 from dgn_engine.training.probes._probe import (
     Probe,
     ProbeContext,
@@ -41,6 +40,7 @@ from dgn_engine.training.probes._probe import (
 )
 from dgn_engine.training.probes._trained_layers import pass_cost
 from dgn_engine.training.probes.gradients import FROZEN, UNTRAINED
+from dgn_engine.training.steps.losses import loss
 
 STEPS = 10
 OWN = "The run's own steps are these: plain gradient descent on all training examples."

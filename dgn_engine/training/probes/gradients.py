@@ -18,9 +18,9 @@ import torch
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.plugins import OptionValue
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.losses import loss
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 from dgn_engine.training.probes._trained_layers import pass_cost, trained_layers
+from dgn_engine.training.steps.losses import loss
 
 UNTRAINED = "Nothing trains this network, so there is no loss whose gradient it would be."
 FROZEN = "This regime trains no weights."

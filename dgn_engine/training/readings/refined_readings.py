@@ -40,7 +40,7 @@ class JobPace:
 
 
 @dataclass
-class _JobProgress:
+class _RefiningState:
     """A job, or what is left of one that is over. `job`: None then."""
 
     job: RefinedJob | None
@@ -74,7 +74,7 @@ class RefinedReadings:
         self._readings = readings
         self._emit = emit
         self._read_at = read_at
-        self._jobs: dict[str, _JobProgress] = {}
+        self._jobs: dict[str, _RefiningState] = {}
         self._pictures: set[str] = set()  # in `readings`, made by a job of the network as it is
         self._cancelled: set[str] = set()  # or failed
         self._broken: set[str] = set()  # a fault that was reported
@@ -108,7 +108,7 @@ class RefinedReadings:
         jobs = []
         for name, chosen in options.items():
             self._stop(name)
-            progress = _JobProgress(None, contexts.step, len(contexts.whole.x))
+            progress = _RefiningState(None, contexts.step, len(contexts.whole.x))
             first = name not in self._pictures
             progress.job = RefinedJob(name, chosen, partial(self._deliver, progress), first)
             self._jobs[name] = progress
@@ -167,7 +167,7 @@ class RefinedReadings:
             self.executor.cancel(progress.job)
             progress.job = None
 
-    def _deliver(self, progress: _JobProgress, answer: JobSlice | JobOver) -> None:
+    def _deliver(self, progress: _RefiningState, answer: JobSlice | JobOver) -> None:
         if progress.job is None:
             return
         name = progress.job.name
@@ -177,7 +177,7 @@ class RefinedReadings:
         else:
             self._sharpen(name, progress, answer)
 
-    def _sharpen(self, name: str, progress: _JobProgress, piece: JobSlice) -> None:
+    def _sharpen(self, name: str, progress: _RefiningState, piece: JobSlice) -> None:
         left = progress.pace.left(piece.done, piece.elapsed)
         if piece.result is not None:
             made = _reading_of(name, progress.step, piece)
@@ -197,7 +197,7 @@ class RefinedReadings:
             shown = replace(made, remark=describe_examples(made, progress.examples))
         self._readings[name] = replace(shown, progress=min(piece.done, 1.0), left=left)
 
-    def _end(self, name: str, progress: _JobProgress, over: JobOver) -> None:
+    def _end(self, name: str, progress: _RefiningState, over: JobOver) -> None:
         shown = self._readings.get(name)
         if shown is None:
             return

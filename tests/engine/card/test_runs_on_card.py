@@ -33,13 +33,13 @@ def test_a_run_on_a_card_gives_the_bits_of_one_on_the_cpu(
     after = "DL" if regime == "FR-II" else "FR-II"
 
     def script(run: Run) -> None:
-        take_steps(run, run.pretrain_steps + UNTIL_CAPTURED)
+        take_steps(run, run.control.pretrain_steps + UNTIL_CAPTURED)
         first = capture(run)
         assert first is not None
         folder = tmp_path / run.device.type
         folder.mkdir()
         stored = run_checkpoints.load(run_checkpoints.write(folder, first, 0, MARKS))
-        run.swap(after, restart_value=False)
+        run.control.swap(after, restart_value=False)
         take_steps(run, 1)
         go_back(run, first)
         take_steps(run, 1)

@@ -86,7 +86,7 @@ def test_readings_of_a_paused_run_are_those_of_the_cpu(session: Session) -> None
     assert session.troubles == []
     assert {name: reading.step for name, reading in on_card.items()} == dict.fromkeys(HEAVY, 0)
     for name, reading in on_card.items():
-        context = session.engine.run.context()  # type: ignore[union-attr]
+        context = session.engine.run.probed.context()  # type: ignore[union-attr]
         expected = all_probes()[name].read(context, {}, None)
         assert not reading.absent, name
         for key, array in expected.arrays.items():

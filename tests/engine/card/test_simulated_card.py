@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from dgn_engine.training import trainer as trainer_module
-from dgn_engine.training.losses import correct
+from dgn_engine.training.steps.losses import correct
 from tests.engine.card.card_runs import begin_run, small_config
 from tests.simulated_card import CardError, HostRead, SimulatedCard, is_on_card, simulated_card
 

@@ -40,7 +40,7 @@ def judge(place: Path, regime: str, net: str, seed: int) -> None:
         len(run.trainer.data.train_y),
         run.architecture.classes,
     )
-    rows = run.probe_set.indices
+    rows = run.probed.probe_set.indices
     tied = slow.tied(context.x, rows).numpy()
     for name, kernel in slow.tangent(context.x, rows).items():
         equal_but_for_a_tie(found[name], kernel.numpy(), tied, name)
@@ -51,7 +51,7 @@ def judge(place: Path, regime: str, net: str, seed: int) -> None:
         assert "its folded weights (BatchNorm is in them)" in said["tangent_kernel"]
         assert not np.allclose(folded["ntk"], found["ntk"])
     assert settings["step"] == run.step_count
-    assert settings["rows"] == list(run.probe_set.indices)
+    assert settings["rows"] == list(run.probed.probe_set.indices)
     every_arrangement_is_said(settings, run.config, arranged)
 
 
@@ -91,7 +91,7 @@ def kernels_of(folder: Path, out: Path, *options: str) -> tuple[dict[str, Array]
 
 def in_double(run: Run) -> ProbeContext:
     """The probe set under the network of the run, in float64."""
-    context = run.context()
+    context = run.probed.context()
     network = copy.deepcopy(context.network).double()
     if network.given_gates is not None:
         network = network.with_gates(tuple(gates.double() for gates in network.given_gates))

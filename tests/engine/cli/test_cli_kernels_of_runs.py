@@ -65,7 +65,7 @@ def test_the_command_computes_the_kernels_of_the_run(
         str(tmp_path / "net.safetensors"), tmp_path / "k.npz", "--examples", "probe"
     )
     assert code == 0
-    context = run.context()
+    context = run.probed.context()
     live, x = copy.deepcopy(context.network).double(), context.x.double()
     if live.given_gates is not None:
         live = live.with_gates(tuple(gates.double() for gates in live.given_gates))
@@ -75,7 +75,7 @@ def test_the_command_computes_the_kernels_of_the_run(
     settings = json.loads(str(found["settings"]))
     assert (settings["regime"], settings["step"]) == (regime, 3)
     assert settings["examples"] == "probe"
-    assert settings["rows"] == list(run.probe_set.indices)
+    assert settings["rows"] == list(run.probed.probe_set.indices)
     assert settings["beta"] == (live.gate.beta if live.gate.soft else None)
     wired = not live.own_gates
     for name, word in (("wiring", "permute"), ("rotation", "rotation"), ("shift", "shift")):
@@ -130,7 +130,7 @@ def test_the_output_says_which_weights_the_kernel_is_over(
         return
     _, folded = kernels(source, tmp_path / "k.npz", "--examples", "probe", "--folded")
     assert "folded weights (BatchNorm is in them)" in str(folded["settings"])
-    context = run.context()
+    context = run.probed.context()
     live, x = copy.deepcopy(context.network).double(), context.x.double()
     assert np.array_equal(found["ntk"], k.tangent_kernels(live, x).whole.numpy())
     assert np.array_equal(folded["ntk"], k.tangent_kernels(live, x, folded=True).whole.numpy())
@@ -154,7 +154,7 @@ def test_bernoulli_gates_are_refused_for_other_inputs(
 ) -> None:
     run = make_run("FRG", small(FC))
     run.save(tmp_path / "net.safetensors")
-    np.save(tmp_path / "x.npy", run.context().x.numpy())
+    np.save(tmp_path / "x.npy", run.probed.context().x.numpy())
     code, _ = kernels(
         str(tmp_path / "net.safetensors"), tmp_path / "k.npz", "--inputs", str(tmp_path / "x.npy")
     )
@@ -241,7 +241,7 @@ def test_inputs_are_normalised_as_those_of_the_run_and_that_is_said(
     config = small(FC)
     run = make_run("ReLU", replace(config, data=replace(config.data, normalise="0.2/0.4")))
     run.save(tmp_path / "net.safetensors")
-    x = run.context().x.numpy()
+    x = run.probed.context().x.numpy()
     np.save(tmp_path / "raw.npy", x * 0.4 + 0.2)
     np.save(tmp_path / "ready.npy", x)
     source = str(tmp_path / "net.safetensors")
@@ -286,7 +286,10 @@ def test_a_run_of_a_files_network_has_kernels_while_the_file_is_there(
     code, found = kernels(source, tmp_path / "k.npz", "--examples", "probe")
     assert code == 0
     assert "Its layers are those that layers.npz has now" in capsys.readouterr().out
-    live, x = copy.deepcopy(run.context().network).double(), run.context().x.double()
+    live, x = (
+        copy.deepcopy(run.probed.context().network).double(),
+        run.probed.context().x.double(),
+    )
     assert np.array_equal(found["ntk"], k.tangent_kernels(live, x).whole.numpy())
     np.savez(layers, W1=np.ones((8, 64)), W2=np.ones((10, 8)))
     assert kernels(source, tmp_path / "k.npz", "--examples", "probe")[0] == 2

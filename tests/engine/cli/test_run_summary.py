@@ -12,6 +12,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 
 def test_gate_layers_are_counted_as_in_the_window() -> None:
     changes = (Rewired(3, (2, 1, 0)),)
-    reader = cast(RunReader, SimpleNamespace(summary=SimpleNamespace(changes=changes)))
+    log = SimpleNamespace(summary=SimpleNamespace(changes=changes))
+    reader = cast(RunReader, SimpleNamespace(log=log))
     (line,) = _run_summary._changes(reader)
     assert "G3 G2 G1 at step 3" in line

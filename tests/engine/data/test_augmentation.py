@@ -16,10 +16,10 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array
 from dgn_engine.training.batched import packable
 from dgn_engine.training.device_data import epoch_order
-from dgn_engine.training.losses import loss
-from dgn_engine.training.optimizer import NetworkOptimizer
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.steps.losses import loss
+from dgn_engine.training.steps.optimizer import NetworkOptimizer
 
 Make = Callable[..., Run]
 TINY = RunConfig(
@@ -124,7 +124,7 @@ def test_an_augmented_run_that_goes_on_is_the_one_that_was_not_interrupted(make_
 def test_test_and_probe_images_stay_as_they_are(make_run: Make) -> None:
     run, plain = make_run("ReLU", TINY), make_run("ReLU", OFF)
     assert torch.equal(run.trainer.data.test_x, plain.trainer.data.test_x)
-    assert torch.equal(run.context().x, plain.context().x)
+    assert torch.equal(run.probed.context().x, plain.probed.context().x)
 
 
 def test_rows_of_numbers_and_specks_are_refused(make_run: Make) -> None:

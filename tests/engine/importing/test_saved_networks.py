@@ -78,8 +78,8 @@ def parts(network: GatedNetwork, x: Tensor) -> list[Tensor]:
 
 
 def same_kernels(run: Run, listing: CheckpointContents) -> None:
-    live, x = run.context().network, run.context().x.double()
-    stored = our_network(listing, run.image_shape, torch.float64)
+    live, x = run.probed.context().network, run.probed.context().x.double()
+    stored = our_network(listing, run.probed.image_shape, torch.float64)
     if live.given_gates is not None:
         stored = stored.with_gates(tuple(gates.double() for gates in live.given_gates))
         live = live.with_gates(stored.given_gates or ())
@@ -111,10 +111,10 @@ def test_what_was_changed_while_it_trained_stands_in_the_file(
 ) -> None:
     run = make_run("DL", small("cnn4"))
     run.step()
-    run.set_beta(2.5)
-    run.set_value_input("ones")
-    run.rotate((1, 0, 0, 2), (0, 1, 0, 0))
-    run.rewire((3, 1, 2, 0))
+    run.control.set_beta(2.5)
+    run.control.set_value_input("ones")
+    run.control.rotate((1, 0, 0, 2), (0, 1, 0, 0))
+    run.control.rewire((3, 1, 2, 0))
     run.save(tmp_path / "net.safetensors")
     listing = read(tmp_path / "net.safetensors")
     state = state_of(listing)
@@ -131,8 +131,8 @@ def test_what_was_changed_while_it_trained_stands_in_the_file(
 def test_a_checkpoint_has_the_kernels_of_its_run(make_run: Make) -> None:
     run = make_run("DL", small("fc"), tiling=(2, 1, 2))
     run.step()
-    run.set_beta(2.5)
-    run.rotate((1, 0, 2))
+    run.control.set_beta(2.5)
+    run.control.rotate((1, 0, 2))
     snapshot = capture(run)
     assert snapshot is not None
     state = NetworkState.of_checkpoint(snapshot.state, run.fingerprint)
@@ -144,7 +144,7 @@ def test_bernoulli_gates_exist_for_training_examples_only(make_run: Make, tmp_pa
     run.save(tmp_path / "net.safetensors")
     network = our_network(read(tmp_path / "net.safetensors"), (1, 8, 8), torch.float32)
     with pytest.raises(UserError, match="coins"):
-        network(run.context().x)
+        network(run.probed.context().x)
 
 
 def old(listing: CheckpointContents) -> CheckpointContents:
@@ -168,7 +168,7 @@ def test_an_old_file_whose_turned_gates_were_wired_anew_is_refused(
     make_run: Make, tmp_path: Path
 ) -> None:
     run = make_run("DL", small("fc"), rotation=(1, 0, 2))
-    run.rewire((2, 0, 1))
+    run.control.rewire((2, 0, 1))
     run.save(tmp_path / "net.safetensors")
     listing = old(read(tmp_path / "net.safetensors"))
     with pytest.raises(UserError, match="how they were turned"):

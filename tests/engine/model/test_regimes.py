@@ -69,8 +69,8 @@ def test_an_unknown_regime_is_refused_with_the_known_ones():
 def test_gates_are_hard_or_soft_as_the_table_says(make_run, name):
     run = make_run(name, pretrain_epochs=1)
     if find_regime(name).takes_gates:
-        run.swap(name, restart_value=True)
-    gates = run.context().gates
+        run.control.swap(name, restart_value=True)
+    gates = run.probed.context().gates
     only_zeros_and_ones = all(bool(((g == 0) | (g == 1)).all()) for g in gates)
     assert only_zeros_and_ones != find_regime(name).soft
 
@@ -98,7 +98,7 @@ def test_fr_di_starts_with_equal_networks_and_fr_ii_does_not(make_run):
 
 def test_relu_is_the_ordinary_network(make_run):
     run = make_run("ReLU")
-    x = run.context().x
+    x = run.probed.context().x
     z = x
     layers = list(run.trainer.network.value.weights)
     for layer in layers[:-1]:
@@ -122,12 +122,12 @@ def test_fl_trains_a_relu_network_first_and_then_restarts_the_value_network(make
 def test_a_swap_keeps_redraws_and_copies_what_the_theory_says(make_run, events, before, after):
     run = make_run("ReLU")
     if before != "ReLU":
-        run.swap(before, restart_value=False)
+        run.control.swap(before, restart_value=False)
     for _ in range(3):
         run.step()
     network = run.trainer.network
     value, feature = weights(network.value), weights(network.feature)
-    run.swap(after, restart_value=True)
+    run.control.swap(after, restart_value=True)
     left, entered, told = REGIMES[before], REGIMES[after], events[-1]
     redrawn = {
         "redraw": ("feature weights",),
@@ -171,16 +171,16 @@ def test_a_redrawn_group_loses_its_optimiser_state_and_no_other(make_run):
         run.step()
     network, state = run.trainer.network, run.trainer.optimizer.torch.state
     assert all(p in state for p in network.value.parameters())
-    run.swap("FR-II", restart_value=True)
+    run.control.swap("FR-II", restart_value=True)
     assert all(p in state for p in network.value.parameters())
     assert not any(p in state for p in network.feature.parameters())
-    run.swap("FR-DI", restart_value=True)
+    run.control.swap("FR-DI", restart_value=True)
     assert not any(p in state for p in network.value.parameters())
 
 
 def test_the_sentence_names_each_group(make_run, events):
     run = make_run("DL")
-    run.swap("FR-II", restart_value=True)
+    run.control.swap("FR-II", restart_value=True)
     assert events[-1].sentence == (
         "DL → FR-II at step 0. Kept: value weights; redrawn: feature weights; "
         "frozen: feature weights."
@@ -189,20 +189,20 @@ def test_the_sentence_names_each_group(make_run, events):
 
 def test_a_deep_linear_network_is_a_product_of_its_weights(make_run):
     run = make_run("DLN")
-    x = run.context().x
+    x = run.probed.context().x
     z = x
     for layer in run.trainer.network.value.weights:
         z = z @ layer.T
     assert torch.allclose(run.trainer.network(x), z, atol=1e-6)
-    assert all(bool((gate == 1).all()) for gate in run.context().gates)
+    assert all(bool((gate == 1).all()) for gate in run.probed.context().gates)
 
 
 def test_frg_throws_each_coin_once_and_shows_no_test_score(make_run, events):
     run = make_run("FRG", gate_probability=0.25)
-    before = run.context().gates
+    before = run.probed.context().gates
     for _ in range(run.trainer.steps_per_epoch):
         run.step()
-    assert same(before, run.context().gates)
+    assert same(before, run.probed.context().gates)
     share = float(torch.cat([gate.flatten() for gate in before]).mean())
     assert abs(share - 0.25) < 0.05  # 20 examples, 48 units: sd 0.014
     scores = [event for event in events if isinstance(event, Measured)]
@@ -212,7 +212,11 @@ def test_frg_throws_each_coin_once_and_shows_no_test_score(make_run, events):
 
 def test_two_equal_examples_have_different_gates_under_frg(make_run):
     trainer = make_run("FRG").trainer
-    gates = trainer.network_at(torch.tensor([3, 4])).trace(trainer.data.train_x[[3, 3]]).value.gates
+    gates = (
+        trainer.control.network_at(torch.tensor([3, 4]))
+        .trace(trainer.data.train_x[[3, 3]])
+        .value.gates
+    )
     assert not torch.equal(gates[0][0], gates[0][1])
 
 
@@ -245,7 +249,7 @@ def test_gates_only_has_weights_that_never_move_and_learns(make_run):
 
 def test_tiled_gates_are_the_feature_networks_gates_repeated(make_run):
     run = make_run("FR-II", tiling=(2, 1, 3))
-    network, x = run.trainer.network, run.context().x
+    network, x = run.trainer.network, run.probed.context().x
     trace = network.trace(x)
     feature = [(q > 0).float() for q in trace.feature.pre]
     assert [gate.shape[1] for gate in trace.value.gates] == [32, 16, 48]
@@ -257,7 +261,7 @@ def test_tiled_gates_are_the_feature_networks_gates_repeated(make_run):
 
 def test_rotated_gates_are_shifted_by_as_many_units(make_run):
     run = make_run("FR-II", rotation=(0, 3, -1), wiring=(2, 0, 1))
-    trace = run.trainer.network.trace(run.context().x)
+    trace = run.trainer.network.trace(run.probed.context().x)
     feature = [(q > 0).float() for q in trace.feature.pre]
     assert torch.equal(trace.value.gates[0], feature[2])
     assert torch.equal(trace.value.gates[1][:, 3], feature[0][:, 0])
@@ -288,7 +292,7 @@ def test_fl_of_tiled_gates_is_refused_before_it_trains(make_run):
 
 def test_a_refused_swap_leaves_the_pre_training_as_it_was(make_run):
     run = make_run("FL-linear", tiling=(2, 1, 1), pretrain_epochs=1)
-    steps = run.pretrain_steps
+    steps = run.control.pretrain_steps
     with pytest.raises(UserError, match="tiled"):
-        run.swap("FR-DI", restart_value=True)
-    assert run.pretrain_steps == steps > 0
+        run.control.swap("FR-DI", restart_value=True)
+    assert run.control.pretrain_steps == steps > 0

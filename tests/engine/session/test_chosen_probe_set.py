@@ -168,11 +168,11 @@ def test_the_misclassified_are_those_that_the_network_gets_wrong(desk: Desk) -> 
     run = run_of(desk)
     data = run.trainer.data
     wrong = run.trainer.network(data.train_x).argmax(dim=1) != data.train_y
-    assert len(run.probe_set.indices) == min(20, int(wrong.sum()))
-    assert all(bool(wrong[row]) for row in run.probe_set.indices)
+    assert len(run.probed.probe_set.indices) == min(20, int(wrong.sum()))
+    assert all(bool(wrong[row]) for row in run.probed.probe_set.indices)
     desk.do(SetProbeExamples(12))  # by hand gives way to a number
     assert run.config.probe_set == ""
-    assert len(run.probe_set.indices) == 12
+    assert len(run.probed.probe_set.indices) == 12
 
 
 def test_a_choice_outlives_reset_resume_and_the_disk(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_choice_outlives_reset_resume_and_the_disk(tmp_path: Path) -> None:
         desk.train(2)
         desk.do(ChooseProbeSet(choice))
         desk.train(2)
-        digest = run_of(desk).probe_set.digest
+        digest = run_of(desk).probed.probe_set.digest
         shown = desk.last(ProbeExamples)
         folder = next(tmp_path.iterdir())
         desk.do(Reset())
@@ -194,7 +194,7 @@ def test_a_choice_outlives_reset_resume_and_the_disk(tmp_path: Path) -> None:
         assert loaded.config.probe_set == choice
         assert recorded_examples(loaded) == shown
         desk.do(ContinueRun(str(folder), paused=True))
-        assert run_of(desk).probe_set.digest == digest
+        assert run_of(desk).probed.probe_set.digest == digest
         assert run_of(desk).step_count == 4
     finally:
         desk.engine.close()
@@ -219,12 +219,12 @@ def test_what_cannot_be_chosen_is_refused_and_nothing_changes(
     desk: Desk, config: Callable[[], RunConfig], choice: str, why: str
 ) -> None:
     desk.do(StartRun(config(), paused=True))
-    before = run_of(desk).probe_set
+    before = run_of(desk).probed.probe_set
     desk.do(ChooseProbeSet(choice))
     refused = desk.last(Refused)
     assert isinstance(refused, Refused)
     assert why in refused.reason
-    assert run_of(desk).probe_set == before
+    assert run_of(desk).probed.probe_set == before
     assert run_of(desk).config.probe_set == ""
 
 
@@ -242,10 +242,10 @@ def test_training_examples_are_listed_by_class_in_the_order_of_the_data(desk: De
 
 def test_a_chosen_probe_set_is_undone_in_its_place_among_the_changes(desk: Desk) -> None:
     desk.do(StartRun(small("FR-II"), paused=True))
-    first = run_of(desk).probe_set.digest
+    first = run_of(desk).probed.probe_set.digest
     weights = desk.value()
     desk.do(ChooseProbeSet("classes 3,8"), ChooseProbeSet("classes 3,8"), SetBeta(2.0))
-    chosen = run_of(desk).probe_set.digest
+    chosen = run_of(desk).probed.probe_set.digest
     desk.do(ChooseMisclassified(), SetProbeExamples(30))
     listed = desk.last(ChangesListed)
     assert isinstance(listed, ChangesListed)
@@ -256,14 +256,17 @@ def test_a_chosen_probe_set_is_undone_in_its_place_among_the_changes(desk: Desk)
     assert len(words) == 4  # the same set once more is no change
     assert words[2].endswith("chosen by hand")
     desk.do(UndoMany(3))
-    assert (run_of(desk).probe_set.digest, run_of(desk).trainer.network.gate.beta) == (chosen, 8.0)
+    assert (run_of(desk).probed.probe_set.digest, run_of(desk).trainer.network.gate.beta) == (
+        chosen,
+        8.0,
+    )
     changed = desk.last(ProbeSetChanged)
     assert isinstance(changed, ProbeSetChanged)
     assert (changed.examples, changed.choice) == (20, "classes 3,8")
     desk.do(Undo())
-    assert run_of(desk).probe_set.digest == first
+    assert run_of(desk).probed.probe_set.digest == first
     desk.do(Redo())
-    assert run_of(desk).probe_set.digest == chosen
+    assert run_of(desk).probed.probe_set.digest == chosen
     assert not [event for event in desk.events if isinstance(event, (Failed, Refused))]
     for before, now in zip(weights, desk.value(), strict=True):
         assert torch.equal(before, now)

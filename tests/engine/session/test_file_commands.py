@@ -127,7 +127,7 @@ def test_a_run_with_biases_begins_and_takes_the_weights_in_one_step(
     for place, layer in enumerate(layers):
         assert torch.equal(stack.weights[place], layer.weight)  # type: ignore[arg-type]
         assert torch.equal(stack.biases[place], layer.bias)  # type: ignore[arg-type]
-    assert (run.number, run.config.net.bias, run.learning_rate) == (2, True, 0.01)
+    assert (run.number, run.config.net.bias, run.trainer.optimizer.learning_rate) == (2, True, 0.01)
     assert (run.trainer.regime.name, run.trainer.network.wiring) == ("DL", (2, 0, 1))
     assert not desk.engine.running
     desk.do(Undo())
@@ -266,7 +266,7 @@ def test_the_kernel_beside_is_that_of_the_network_in_the_file(desk: Desk, traine
     desk.do(CompareFile(desk.open(trained).ticket))
     desk.turn(4)
     assert desk.engine.run is not None
-    z = desk.engine.run.context().x.double().flatten(1).numpy()
+    z = desk.engine.run.probed.context().x.double().flatten(1).numpy()
     saved, kernel = load_file(trained), z @ z.T
     for place in range(3):
         q = z @ saved[f"value.weights.{place}"].astype(np.float64).T
@@ -374,7 +374,7 @@ def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain:
     desk.do(StartRun(small(), paused=True), Watch(PROBES))
     run = desk.engine.run
     assert run is not None
-    x = run.context().x.flatten(1)
+    x = run.probed.context().x.flatten(1)
     desk.do(InspectFile(desk.open(chain, reading=RELU).ticket))
     desk.turn(3)
     saved = torch.load(chain, weights_only=True)

@@ -73,10 +73,10 @@ class MadeUpRun:
         self.trainer = SimpleNamespace(epoch=1.5, regime=regime, network=network)
         self.probe_schedule = Schedule()
         self.budget = WatchBudget()
-        self.probe_set = SimpleNamespace(digest="abc")
-
-    def context(self, gates: object) -> object:
-        return ("context with", gates)
+        self.probed = SimpleNamespace(
+            probe_set=SimpleNamespace(digest="abc"),
+            context=lambda gates: ("context with", gates),
+        )
 
 
 class Bench:

@@ -197,7 +197,11 @@ def test_it_goes_back_with_weights_optimiser_and_dials_and_trains_on(desk: Desk)
     run = desk.engine.run
     assert run is not None
     assert all(map(torch.equal, desk.value(), weights))
-    assert (run.step_count, run.learning_rate, desk.engine.running) == (said.step, 1e-3, False)
+    assert (run.step_count, run.trainer.optimizer.learning_rate, desk.engine.running) == (
+        said.step,
+        1e-3,
+        False,
+    )
     swap, setting, paused = desk.events[-3:]
     assert isinstance(swap, RegimeSwapped)
     assert (swap.step, swap.of_step) == (said.step, 9)
@@ -281,7 +285,7 @@ def test_the_last_finite_pictures_stay_with_their_step(desk: Desk) -> None:
     assert {one.step for one in before.values()} == {4}
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(math.nan)
-    run.invalidate_readings()
+    run.probed.invalidate_readings()
     desk.turn(3)  # a reading sees it before a loss does
     said = desk.last(Diverged)
     assert isinstance(said, Diverged)

@@ -96,7 +96,7 @@ def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
         assert found is not None
         assert (found.step, found.error, found.examples) == (0, 0.0, 0)
         assert found.remark == "20 probe examples, exact"
-        here = probe_schedule.all_probes()[name].read(run.context(), {}, None)
+        here = probe_schedule.all_probes()[name].read(run.probed.context(), {}, None)
         assert set(here.arrays) <= set(found.arrays)
         for key, array in here.arrays.items():
             np.testing.assert_allclose(found.arrays[key], array, rtol=1e-4, atol=1e-5)
@@ -223,11 +223,11 @@ def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
     other.do(StartRun(replace(small(), probe_examples=40), paused=True))
     twin = other.engine.run
     assert twin is not None
-    assert run.probe_set == twin.probe_set
-    assert torch.equal(run.context().x, twin.context().x)
+    assert run.probed.probe_set == twin.probed.probe_set
+    assert torch.equal(run.probed.context().x, twin.probed.context().x)
     other.engine.close()
     changed = desk.last(ProbeSetChanged)
-    assert changed == ProbeSetChanged(2, 40, run.probe_set.digest)
+    assert changed == ProbeSetChanged(2, 40, run.probed.probe_set.digest)
     until(desk, lambda: exact(desk))
     found = reading(desk)
     assert found is not None
@@ -254,8 +254,8 @@ def test_chosen_probe_examples_outlive_reset_undo_and_resume(tmp_path: Path) -> 
         desk.do(SetProbeExamples(30), SwapRegime("FR-II"), Undo())
         run = desk.engine.run
         assert run is not None
-        assert len(run.probe_set.indices) == 30
-        digest = run.probe_set.digest
+        assert len(run.probed.probe_set.indices) == 30
+        digest = run.probed.probe_set.digest
         desk.train(2)
         assert desk.engine.state.recording is not None
         folder = desk.engine.state.recording.path
@@ -266,13 +266,13 @@ def test_chosen_probe_examples_outlive_reset_undo_and_resume(tmp_path: Path) -> 
         desk.do(ContinueRun(str(folder), paused=True))
         run = desk.engine.run
         assert run is not None
-        assert (run.config.probe_examples, run.probe_set.digest) == (30, digest)
+        assert (run.config.probe_examples, run.probed.probe_set.digest) == (30, digest)
         started = desk.last(RunStarted)
         assert isinstance(started, RunStarted)
         assert started.config.probe_examples == 30
         desk.do(Reset())
         assert desk.engine.run is not None
-        assert desk.engine.run.probe_set.digest == digest
+        assert desk.engine.run.probed.probe_set.digest == digest
     finally:
         desk.engine.close()
 

@@ -156,8 +156,8 @@ def test_a_branch_trains_beside_the_run_is_compared_and_changes_nothing_of_it(de
     last = run_checkpoints.load(reader.checkpoint())
     again = Run(1, run.config, lambda _: None, lambda *_: None, live=False, recorded=True)
     restore(again, run_checkpoints.load(RunReader(parent).checkpoint(at)))
-    again.swap("FR-II", restart_value=True)
-    again.set_learning_rate(0.002)
+    again.control.swap("FR-II", restart_value=True)
+    again.control.set_learning_rate(0.002)
     while again.step_count < last.step:
         again.step()
     assert last.step == 210
@@ -309,7 +309,7 @@ def test_any_step_is_had_after_changes_and_their_undo(desk: Desk) -> None:
         states[step] = capture(run)
         if step == 12:  # from here on no checkpoint is written where weights change
             recording.checkpoint("before more")
-            run.before_change = lambda _: None
+            run.control.before_change = lambda _: None
         if step in later:
             desk.do(later[step])
         desk.train(1)
@@ -343,7 +343,7 @@ def test_a_branch_at_a_step_is_from_before_its_changes_unless_it_begins_now(desk
         again = recorded_run_at(
             reader, 2, lambda _: None, lambda *_: None, after_changes=after_changes
         )
-        assert again.run.learning_rate == rate
+        assert again.run.trainer.optimizer.learning_rate == rate
 
 
 def test_the_checkpoint_that_a_form_or_a_branch_needs_stays_and_goes_afterwards(desk: Desk) -> None:

@@ -252,10 +252,10 @@ class RunMachine(RuleBasedStateMachine):
         self._forget_rounding(tensors)
         assert trainer.counters()["train_seen"] == state.seen
         assert np.allclose(trainer.counters()["train_sums"], (state.loss_sum, state.right), **CLOSE)
-        context = run.context()
+        context = run.probed.context()
         with torch.no_grad():
             logits = context.network(context.x)
-        slowly, gates = slow.outputs(list(run.probe_set.indices))
+        slowly, gates = slow.outputs(list(run.probed.probe_set.indices))
         assert torch.allclose(logits, slowly, **CLOSE)
         for ours, theirs in zip(context.gates, gates, strict=True):
             assert torch.allclose(ours.flatten(1), theirs, **CLOSE)

@@ -226,13 +226,13 @@ def test_a_setting_is_put_back_alone_and_both_ways_are_done_again(begun: Desk) -
     assert isinstance(listed, ChangesListed)
     assert listed.setting == "the learning rate"
     begun.do(UndoSetting())
-    assert run.learning_rate == 1e-3
+    assert run.trainer.optimizer.learning_rate == 1e-3
     assert begun.last(UndoChanged) == UndoChanged("order of the gate layers", "learning rate")
     begun.do(UndoSetting())
     assert begun.last(Rewired) == Rewired(15, (0, 1, 2))
     assert same(whole(begun), learnt)
     begun.do(Redo(), Redo())
-    assert (run.learning_rate, run.trainer.network.wiring) == (0.25, (1, 0, 2))
+    assert (run.trainer.optimizer.learning_rate, run.trainer.network.wiring) == (0.25, (1, 0, 2))
     assert same(whole(begun), learnt)
     begun.do(Undo(), Undo())  # what they put back is still the run before each change
     assert same(whole(begun), before)
@@ -273,7 +273,7 @@ def test_a_setting_that_made_the_run_diverge_is_undone_and_it_trains_again(begun
     assert isinstance(begun.events[-1], Refused)  # there are no weights to keep
     begun.do(SetBeta(3.0), SetProbeExamples(30), Undo(), Undo())
     assert same(whole(begun), before)
-    assert run_of(begun).learning_rate == 1e-3
+    assert run_of(begun).trainer.optimizer.learning_rate == 1e-3
     twin = undisturbed(20)
     begun.train(20)
     assert same(whole(begun), twin)

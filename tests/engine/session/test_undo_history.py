@@ -66,7 +66,9 @@ class History:
     def do(self, *commands: Command) -> str:
         """What is undone next, in words."""
         for command in commands:
-            self.history.remember(command, self.run, lambda _: self.seen.append(self.run.snapshot))
+            self.history.remember(
+                command, self.run, lambda _: self.seen.append(self.run.control.snapshot)
+            )
         return self.names.undo
 
     @property
@@ -135,7 +137,7 @@ def test_a_copy_made_for_undo_is_there_for_the_record_while_a_command_is_carried
     assert all(isinstance(seen, Snapshot) for seen in history.seen)
     history.do(SetProbeExamples(9))
     assert history.seen[-1] is None
-    assert history.run.snapshot is None
+    assert history.run.control.snapshot is None
 
 
 def test_what_cannot_be_undone_or_is_refused_is_not_remembered(history: History) -> None:
@@ -150,7 +152,7 @@ def test_what_cannot_be_undone_or_is_refused_is_not_remembered(history: History)
     with pytest.raises(ValueError, match="no"):
         history.history.remember(SwapRegime("FL"), history.run, refuse)
     assert (history.kept, len(history.events)) == (1, told_so_far)
-    assert history.run.snapshot is None
+    assert history.run.control.snapshot is None
     history.history.remember(SwapRegime("FL"), None, lambda _: None)  # no run: it will refuse
     assert history.kept == 0
 

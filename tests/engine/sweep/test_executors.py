@@ -206,7 +206,7 @@ def test_stacks_hold_networks_of_one_kind_and_one_wave_and_share_the_places(
 
 
 def test_dense_networks_on_a_cpu_are_packed_and_others_are_not() -> None:
-    many: list[Unit] = [small(0), small(1)]
+    many: list[Unit] = [small(seed) for seed in range(8)]
     assert isinstance(find_executor("auto", many), BatchedExecutor)
     assert isinstance(find_executor("auto", many[:1]), ProcessExecutor)
 
@@ -218,29 +218,37 @@ def of_width(unit: Training, width: int, device: Device = "cpu") -> Training:
 
 
 @pytest.mark.parametrize(
-    ("regime", "width", "gains"),
+    ("regime", "width", "networks", "gains"),
     [
-        ("ReLU", 32, True),
-        ("ReLU", 33, False),
-        ("DL", 32, True),
-        ("DL", 64, False),
-        ("FR-II", 64, True),
-        ("FR-II", 65, False),
-        ("DL", 128, False),
+        ("ReLU", 16, 8, True),
+        ("DL", 16, 7, False),
+        ("ReLU", 32, 24, True),
+        ("DL", 32, 23, False),
+        ("DL", 33, 24, False),
+        ("FR-II", 32, 8, True),
+        ("FR-II", 32, 7, False),
+        ("FR-II", 64, 16, True),
+        ("FR-II", 64, 15, False),
+        ("FR-II", 65, 24, False),
     ],
 )
 def test_by_itself_a_cpu_packs_only_what_was_measured_to_be_quicker_so(
-    regime: str, width: int, gains: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    regime: str,
+    width: int,
+    networks: int,
+    gains: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    units: list[Unit] = [of_width(small(seed, regime), width) for seed in range(3)]
+    units: list[Unit] = [of_width(small(seed, regime), width) for seed in range(networks)]
     found = find_executor("auto", units)
     assert found == (BatchedExecutor(gaining=True) if gains else ProcessExecutor())
     assert find_executor("packed", units) == BatchedExecutor(), "who asks for stacks has them"
-    narrow: list[Unit] = [small(seed, regime) for seed in range(2)]
+    narrow: list[Unit] = [of_width(small(seed, regime), 8) for seed in range(9)]
     stacks = find_stacks(units + narrow, tmp_path, 1, gaining=True)
-    assert {len(stack) for stack in stacks} == ({2, 3} if gains else {2})
+    assert {len(stack) for stack in stacks} == ({networks, 9} if gains else {9})
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    either: list[Unit] = [of_width(small(seed, regime), width, "auto") for seed in range(3)]
+    either = [of_width(small(seed, regime), width, "auto") for seed in range(networks)]
     assert find_executor("auto", either) == BatchedExecutor(gaining=True), "on a card as before"
     assert isinstance(find_executor("auto", either, devices="cpu"), BatchedExecutor) == gains
 

@@ -274,7 +274,7 @@ def test_every_executor_has_its_name_and_its_limit() -> None:
             "limit": 2,
             "tls": ClusterTls(),
         }
-    auto = find_executor("auto", [small(0), small(1)], workers=4)
+    auto = find_executor("auto", [small(seed) for seed in range(8)], workers=4)
     assert (type(auto).__name__, vars(auto)["limit"]) == ("BatchedExecutor", 4)
     gpu = [replace(small(n), config=replace(small(n).config, device="auto")) for n in (0, 1)]
     assert type(find_executor("auto", gpu)).__name__ in ("BatchedExecutor", "ProcessExecutor")

@@ -192,31 +192,36 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     own, other = run_of(gating={"regime": "ReLU"}), run_of(gating={"regime": "FR-II"})
     assert (own.trainer.regime.name, other.trainer.regime.name) == ("ReLU", "FR-II")
-    x = own.context().x
+    x = own.probed.context().x
     hidden = (own.trainer.network.value.weights[0] @ x.T).T
-    assert torch.equal(own.context().gates[0], (hidden > 0).float())
+    assert torch.equal(own.probed.context().gates[0], (hidden > 0).float())
     hidden = (other.trainer.network.feature.weights[0] @ x.T).T
-    assert torch.equal(other.context().gates[0], (hidden > 0).float())
+    assert torch.equal(other.probed.context().gates[0], (hidden > 0).float())
 
 
 @case("gating.beta", "gating.epsilon")
 def _(_: Path) -> None:
     for regime, part in (("DL", "feature"), ("soft-ReLU", "value")):
         run = run_of(gating={"regime": regime, "beta": 3.0, "epsilon": 0.2})
-        x, network = run.context().x.double(), run.trainer.network
+        x, network = run.probed.context().x.double(), run.trainer.network
         q = x @ getattr(network, part).weights[0].double().T
         by_hand = 1.2 / (1.0 + torch.exp(-3.0 * q))
-        torch.testing.assert_close(run.context().gates[0].double(), by_hand, atol=1e-6, rtol=1e-5)
-    run.set_beta(1.0)  # ε stays
+        torch.testing.assert_close(
+            run.probed.context().gates[0].double(), by_hand, atol=1e-6, rtol=1e-5
+        )
+    run.control.set_beta(1.0)  # ε stays
     torch.testing.assert_close(
-        run.context().gates[0].double(), 1.2 / (1.0 + torch.exp(-q)), atol=1e-6, rtol=1e-5
+        run.probed.context().gates[0].double(),
+        1.2 / (1.0 + torch.exp(-q)),
+        atol=1e-6,
+        rtol=1e-5,
     )
 
 
 @case("gating.value_input")
 def _(_: Path) -> None:
     run = run_of(gating={"value_input": "ones"})
-    x, network = run.context().x, run.trainer.network
+    x, network = run.probed.context().x, run.trainer.network
     sums = network.value.weights[0].sum(dim=1)
     torch.testing.assert_close(network.trace(x).value.pre[0], sums.expand(len(x), -1))
     run = run_of(gating={"value_input": "random"})
@@ -230,7 +235,7 @@ def _(_: Path) -> None:
 @case("gating.wiring", "gating.rotation")
 def _(_: Path) -> None:
     run = run_of(gating={"wiring": (2, 0, 1), "rotation": (0, 4, -1)})
-    trace = run.trainer.network.trace(run.context().x)
+    trace = run.trainer.network.trace(run.probed.context().x)
     made = [torch.sigmoid(2.0 * q) for q in trace.feature.pre]
     units = torch.arange(9)
     for layer, (source, turn) in enumerate(((2, 0), (0, 4), (1, -1))):
@@ -241,7 +246,7 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     maps = {"name": "cnn4", "options": (("channels", 3),)}
     run = run_of(net=maps, gating={"shift": (0, 1, 2, 0)})
-    trace = run.trainer.network.trace(run.context().x)
+    trace = run.trainer.network.trace(run.probed.context().x)
     made, used = torch.sigmoid(2.0 * trace.feature.pre[2]), trace.value.gates[2]
     side = made.shape[2]
     for row in range(side):
@@ -253,7 +258,7 @@ def _(_: Path) -> None:
 @case("gating.tiling")
 def _(_: Path) -> None:
     run = run_of(gating={"tiling": (1, 3, 2), "rotation": (0, 2, 0)})
-    trace = run.trainer.network.trace(run.context().x)
+    trace = run.trainer.network.trace(run.probed.context().x)
     made = torch.sigmoid(2.0 * trace.feature.pre[1])
     turned = made[:, [(unit - 2) % 9 for unit in range(9)]]
     torch.testing.assert_close(trace.value.gates[1], torch.cat([turned] * 3, dim=1))
@@ -264,7 +269,7 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     run = run_of(gating={"regime": "FRG", "gate_probability": 0.2}, data={"train_limit": 500})
     rows = torch.arange(500)
-    gates = run.trainer.network_at(rows).trace(run.trainer.data.train_x).value.gates
+    gates = run.trainer.control.network_at(rows).trace(run.trainer.data.train_x).value.gates
     for gate in gates:
         assert float(gate.mean()) == pytest.approx(0.2, abs=4 * math.sqrt(0.16 / 4500))
         shares = gate.mean(dim=0)  # a coin for each example and unit, not one for all examples

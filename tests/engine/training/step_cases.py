@@ -29,12 +29,12 @@ def exact_trainer(architecture: Architecture, regime: str, **parts: dict[str, An
     data = DeviceData(x, y, x[:4], y[:4])
     made = Trainer(config, architecture, data, find_regime(regime), torch.device("cpu"))
     made.network.double()
-    made.data = DeviceData(x.double(), y, x[:4].double(), y[:4])
+    made.batches.data = DeviceData(x.double(), y, x[:4].double(), y[:4])
     return made
 
 
 def assert_equal_steps(ours: Trainer, theirs: Trainer, steps: int = 8) -> None:
-    theirs.use_autograd()
+    theirs.network_step.use_autograd()
     for _ in range(steps):
         ours.step()
         theirs.step()

@@ -67,7 +67,7 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in range(10):
         if step == AT:
             recording.checkpoint("before a branch")
-            run.set_learning_rate(0.002)
+            run.control.set_learning_rate(0.002)
         run.step()
     assert recording.close()
     return path
@@ -84,15 +84,15 @@ def by_hand(parent: Path, changes: BranchChanges) -> Run:
     if changes.seed is not None:
         run.trainer.reseed(changes.seed)
     if changes.regime:
-        run.swap(changes.regime, restart_value=True)
+        run.control.swap(changes.regime, restart_value=True)
     if changes.wiring:
-        run.rewire(changes.wiring)
+        run.control.rewire(changes.wiring)
     if changes.rotation:
-        run.rotate(changes.rotation)
+        run.control.rotate(changes.rotation)
     if changes.value_input:
-        run.set_value_input(changes.value_input)
+        run.control.set_value_input(changes.value_input)
     if changes.learning_rate:
-        run.set_learning_rate(changes.learning_rate)
+        run.control.set_learning_rate(changes.learning_rate)
     return run
 
 
@@ -134,7 +134,7 @@ def test_a_branch_goes_on_from_its_folder_with_its_own_seed(parent: Path, tmp_pa
     again.close()
     assert resumed.trainer.seed == 9
     assert resumed.config.seed == CONFIG.seed
-    assert resumed.probe_set.digest == run.probe_set.digest
+    assert resumed.probed.probe_set.digest == run.probed.probe_set.digest
     for one in (run, resumed):
         for _ in range(5):
             one.step()

@@ -33,7 +33,7 @@ def config(net: str, **training: object) -> RunConfig:
 
 
 def exact(run: Run) -> ProbeContext:
-    found = run.context()
+    found = run.probed.context()
     network = found.network.double()
     return ProbeContext(
         network, found.x.double(), found.labels, found.regime, training=found.training
@@ -80,10 +80,10 @@ def test_what_is_measured_are_the_runs_own_steps_where_it_descends_plainly(
     make_run: Callable[..., Run],
 ) -> None:
     run = make_run("DL", config("fc"))
-    found = PROBE.read(run.context(), {}, None)
+    found = PROBE.read(run.probed.context(), {}, None)
     assert found.facts["run"].startswith("The run's own steps are these")
     for step in range(4):
-        context = run.context()
+        context = run.probed.context()
         again = PROBE.read(context, {}, None)
         assert found.arrays["measured"][step] == pytest.approx(
             again.arrays["measured"][0], rel=1e-5
@@ -102,10 +102,12 @@ def test_what_is_measured_are_the_runs_own_steps_where_it_descends_plainly(
 def test_where_the_run_steps_otherwise_that_is_said(
     make_run: Callable[..., Run], training: dict[str, object], word: str
 ) -> None:
-    found = PROBE.read(make_run("DL", config("fc", **training)).context(), {}, None)
+    found = PROBE.read(make_run("DL", config("fc", **training)).probed.context(), {}, None)
     assert word in found.facts["run"]
     fewer = replace(config("fc"), probe_examples=10)
-    assert "20 examples" in PROBE.read(make_run("DL", fewer).context(), {}, None).facts["run"]
+    assert (
+        "20 examples" in PROBE.read(make_run("DL", fewer).probed.context(), {}, None).facts["run"]
+    )
 
 
 def test_a_small_rate_is_predicted_well_and_a_large_one_is_not(
@@ -122,6 +124,6 @@ def test_a_step_that_float32_does_not_resolve_is_predicted_too(
     make_run: Callable[..., Run], regime: str
 ) -> None:
     tiny = config("fc", loss="cross-entropy", learning_rate=1e-8)
-    found = PROBE.read(make_run(regime, tiny).context(), {}, None)
+    found = PROBE.read(make_run(regime, tiny).probed.context(), {}, None)
     assert found.scalars["one"] < 1e-5
     assert found.arrays["measured"][STEPS] < found.arrays["measured"][0]

@@ -65,7 +65,7 @@ def test_where_nothing_generalises_train_scores_come_as_seldom_as_elsewhere(
     """A test that was due when FRG began is never taken: it must not bring a score a step."""
     run = make_run("DL", TINY)
     run.evaluation = EvaluationSchedule(run.trainer, events.append, live=True)
-    run.swap("FRG", restart_value=False)
+    run.control.swap("FRG", restart_value=False)
     for _ in range(12):
         run.step()
     scores = [event for event in events if isinstance(event, Measured)]

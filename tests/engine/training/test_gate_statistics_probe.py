@@ -26,12 +26,12 @@ def test_shares_of_gates_and_units_are_those_counted_one_by_one(
 ) -> None:
     config = RunConfig(data=DataConfig(train_limit=60), net=NETS[net], probe_examples=11)
     run = make_run(regime, config)
-    first = PROBE.read(run.context(), {}, None)
-    before = [layer.clone() for layer in run.context().gates]
+    first = PROBE.read(run.probed.context(), {}, None)
+    before = [layer.clone() for layer in run.probed.context().gates]
     for _ in range(3):
         run.step()
-    found = PROBE.read(run.context(), {}, first.memory)
-    context = run.context()
+    found = PROBE.read(run.probed.context(), {}, first.memory)
+    context = run.probed.context()
     labels = context.labels.tolist()
     assert found.arrays["classes"].tolist() == sorted(set(labels))
     assert "churn" not in first.scalars
@@ -52,6 +52,6 @@ def test_shares_of_gates_and_units_are_those_counted_one_by_one(
 
 def test_after_other_examples_there_is_no_churn(make_run: Callable[..., Run]) -> None:
     run = make_run("DL")
-    first = PROBE.read(run.context(), {}, None)
-    found = PROBE.read(run.context().subsample(2), {}, first.memory)
+    first = PROBE.read(run.probed.context(), {}, None)
+    found = PROBE.read(run.probed.context().subsample(2), {}, first.memory)
     assert "churn" not in found.scalars

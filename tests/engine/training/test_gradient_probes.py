@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.training.losses import loss
 from dgn_engine.training.probes import ProbeContext, all_probes
 from dgn_engine.training.run import Run
+from dgn_engine.training.steps.losses import loss
 
 GRADIENTS, UPDATES = all_probes()["gradients"], all_probes()["updates"]
 NETS = {
@@ -30,7 +30,7 @@ def config(net: str, kind: str = "cross-entropy") -> RunConfig:
 
 
 def exact(run: Run) -> ProbeContext:
-    found = run.context()
+    found = run.probed.context()
     run.trainer.network.double()
     training = found.training
     return ProbeContext(
@@ -86,7 +86,7 @@ def test_updates_are_what_the_weights_did_between_two_readings(
         for _ in range(steps):
             run.step()
         kept.append(weights())
-        seen.append(UPDATES.read(run.context(), {}, memory))
+        seen.append(UPDATES.read(run.probed.context(), {}, memory))
         memory = seen[-1].memory
     first, third, fourth = seen[0], seen[2], seen[3]
     assert np.isnan(first.arrays["value_update"]).all()
@@ -105,18 +105,18 @@ def test_updates_are_what_the_weights_did_between_two_readings(
 
 
 def test_a_network_that_nothing_trains_has_neither(make_run: Callable[..., Run]) -> None:
-    found = make_run("DL", config("fc")).context()
+    found = make_run("DL", config("fc")).probed.context()
     alone = ProbeContext(found.network, found.x, found.labels, found.regime)
     for probe in (GRADIENTS, UPDATES):
         assert probe.read(alone, {}, None).absent.startswith("Nothing trains this network")
-    frozen = GRADIENTS.read(make_run("gates-only", config("fc")).context(), {}, None)
+    frozen = GRADIENTS.read(make_run("gates-only", config("fc")).probed.context(), {}, None)
     assert set(frozen.arrays) == {"labels", "feature"}
 
 
 def test_reading_gradients_changes_no_step(make_run: Callable[..., Run]) -> None:
     plain, read = (make_run("DL", replace(config("fc"), seed=3)) for _ in range(2))
     for _ in range(4):
-        GRADIENTS.read(read.context(), {}, None)
+        GRADIENTS.read(read.probed.context(), {}, None)
         plain.step()
         read.step()
     pairs = zip(plain.trainer.network.parameters(), read.trainer.network.parameters(), strict=True)

@@ -24,7 +24,7 @@ CONFIG = RunConfig(
 def test_the_expectation_is_the_mean_over_all_signs_of_the_weights(
     make_run: Callable[..., Run],
 ) -> None:
-    given = make_run("FR-II", CONFIG).context()
+    given = make_run("FR-II", CONFIG).probed.context()
     network = given.network.double()
     context = ProbeContext(network, given.x.double(), given.labels, given.regime)
     weights = list(network.value.weights)
@@ -48,7 +48,7 @@ def test_the_expectation_is_the_mean_over_all_signs_of_the_weights(
 
 
 def test_the_numbers_are_those_of_both_matrices(make_run: Callable[..., Run]) -> None:
-    found = PROBE.read(make_run("DL").context(), {}, None)
+    found = PROBE.read(make_run("DL").probed.context(), {}, None)
     value, expected = found.arrays["value"], found.arrays["expected"]
     off = np.sqrt(((value - expected) ** 2).sum()) / np.sqrt((expected**2).sum())
     assert found.scalars["distance"] == pytest.approx(off)
@@ -59,6 +59,9 @@ def test_the_numbers_are_those_of_both_matrices(make_run: Callable[..., Run]) ->
 
 
 def test_where_the_statement_does_not_hold_that_is_said(make_run: Callable[..., Run]) -> None:
-    assert "makes its own gates" in PROBE.read(make_run("ReLU").context(), {}, None).absent
-    assert "frozen" in PROBE.read(make_run("gates-only").context(), {}, None).absent
-    assert "begin as copies" in PROBE.read(make_run("FR-DI").context(), {}, None).facts["depends"]
+    assert "makes its own gates" in PROBE.read(make_run("ReLU").probed.context(), {}, None).absent
+    assert "frozen" in PROBE.read(make_run("gates-only").probed.context(), {}, None).absent
+    assert (
+        "begin as copies"
+        in PROBE.read(make_run("FR-DI").probed.context(), {}, None).facts["depends"]
+    )

@@ -96,7 +96,7 @@ def test_the_bytes_of_the_weights_are_exact(net: str, bias: bool) -> None:
     config = replace(config, net=replace(config.net, bias=bias))
     trainer = trainer_of(config)
     held = [t.nbytes for name, t in trainer.network.state_dict().items() if name != "random_input"]
-    assert memory_needed(config, trainer.base, SIZES, UNRECORDED).weights == sum(held)
+    assert memory_needed(config, trainer.control.base, SIZES, UNRECORDED).weights == sum(held)
 
 
 @pytest.mark.parametrize("regime", each(regime.name for regime in all_regimes()))
@@ -154,7 +154,7 @@ def test_moments_are_those_of_the_optimiser(training: dict[str, object], moments
         for name, t in trainer.optimizer.tensors(trainer.network).items()
         if not name.endswith(".step")
     )
-    needed = memory_needed(config, trainer.base, SIZES, UNRECORDED)
+    needed = memory_needed(config, trainer.control.base, SIZES, UNRECORDED)
     assert needed.optimiser == moments * needed.weights
     # The output layer of the feature network, which makes no gates, never moves.
     assert held == pytest.approx(needed.optimiser, rel=0.05)

@@ -21,10 +21,10 @@ from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.dense_step import DenseStep
 from dgn_engine.training.out_of_memory import is_out_of_memory
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 from dgn_engine.training.run import Run, batch_that_fits
+from dgn_engine.training.steps.dense_step import DenseStep
 
 Make = Callable[..., Run]
 SMALL = RunConfig(
@@ -75,14 +75,14 @@ def test_a_probe_without_memory_sees_half_of_its_examples_and_says_so(make_run: 
     run = make_run("DL", replace(SMALL, probe_examples=64))
     hungry(run, "npk", 40)
     run.probe_schedule.watch((ProbeRequest("npk"), ProbeRequest("gates")))
-    run.probe_schedule.read(("npk", "gates"), run.context(), 0)
+    run.probe_schedule.read(("npk", "gates"), run.probed.context(), 0)
     readings = run.probe_schedule.readings
     assert readings["npk"].remark == "probe batch halved to 32: out of memory"
     assert readings["gates"].remark == ""
     assert readings["gates"].arrays["layer_0"].shape[0] == 64
     whole = make_run("DL", replace(SMALL, probe_examples=64))
     whole.probe_schedule.watch((ProbeRequest("npk"),))
-    whole.probe_schedule.read(("npk",), whole.context(), 0)
+    whole.probe_schedule.read(("npk",), whole.probed.context(), 0)
     for name, array in readings["npk"].arrays.items():
         if array.shape == (32, 32):  # each second example, classes in their order
             wanted = whole.probe_schedule.readings["npk"].arrays[name][::2, ::2]
@@ -96,13 +96,13 @@ def test_what_does_not_fit_at_all_is_said_and_not_tried_again(make_run: Make) ->
     run = make_run("DL", replace(SMALL, probe_examples=64))
     hungry(run, "npk", 0)
     run.probe_schedule.watch((ProbeRequest("npk"),))
-    run.probe_schedule.read(("npk",), run.context(), 0)
+    run.probe_schedule.read(("npk",), run.probed.context(), 0)
     reading = run.probe_schedule.readings["npk"]
     assert reading.facts == {"fault": MISFIT}
     assert "out of memory" in reading.absent
     hungry(run, "npk", 64)  # there would be room; nobody tries until something has changed
     run.probe_schedule._probes["npk"] = replace(run.probe_schedule._probes["npk"], read=_never)
-    run.probe_schedule.read(("npk",), run.context(), 1)
+    run.probe_schedule.read(("npk",), run.probed.context(), 1)
     assert run.probe_schedule.readings["npk"].facts == {"fault": MISFIT}
 
 

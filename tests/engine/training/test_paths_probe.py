@@ -22,7 +22,7 @@ XOR = DataConfig(name="xor", options=(("n", 20), ("noise", 0.1)))
 def test_counts_and_sums_are_those_of_all_paths_one_by_one(
     make_run: Callable[..., Run], regime: str, example: int
 ) -> None:
-    given = make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)).context()
+    given = make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)).probed.context()
     network = given.network.double()
     context = ProbeContext(network, given.x.double(), given.labels, given.regime)
     found = paths.PROBE.read(context, {"example": example}, None)
@@ -67,7 +67,7 @@ def test_counts_and_sums_are_those_of_all_paths_one_by_one(
 def test_every_path_has_its_feature_and_its_value_and_two_examples_share_some(
     make_run: Callable[..., Run], regime: str
 ) -> None:
-    given = make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)).context()
+    given = make_run(regime, RunConfig(data=XOR, net=DENSE, probe_examples=6)).probed.context()
     network = given.network.double()
     context = ProbeContext(network, given.x.double(), given.labels, given.regime)
     found = paths.PROBE.read(context, {"example": 1, "second": "4"}, None)
@@ -112,7 +112,7 @@ def test_what_sub_networks_add_is_found_by_dropping_their_blocks(
     make_run: Callable[..., Run],
 ) -> None:
     net = NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))
-    context = make_run("DL", RunConfig(data=XOR, net=net, probe_examples=6)).context()
+    context = make_run("DL", RunConfig(data=XOR, net=net, probe_examples=6)).probed.context()
     found = paths.PROBE.read(context, {"example": 3}, None)
     gates = [layer[3].double() for layer in context.gates]
     weights = [weight.detach().double() for weight in context.network.value.weights]
@@ -138,7 +138,7 @@ def test_a_residual_network_has_the_shares_of_its_sub_networks(
     make_run: Callable[..., Run],
 ) -> None:
     net = NetConfig("resnet_fc", (("blocks", 2), ("width", 4)))
-    context = make_run("FR-II", RunConfig(data=XOR, net=net, probe_examples=6)).context()
+    context = make_run("FR-II", RunConfig(data=XOR, net=net, probe_examples=6)).probed.context()
     found = paths.PROBE.read(context, {}, None)
     assert found.facts["blocks"] == ",1,2,1 2"
     tau = [(gate.double() @ gate.double().T).diagonal() for gate in context.gates]
@@ -151,16 +151,16 @@ def test_a_residual_network_has_the_shares_of_its_sub_networks(
 
 def test_where_there_are_no_paths_to_count_that_is_said(make_run: Callable[..., Run]) -> None:
     maps = RunConfig(data=DataConfig(train_limit=40), net=NetConfig("cnn4", (("channels", 2),)))
-    assert "convolution" in paths.PROBE.read(make_run("DL", maps).context(), {}, None).absent
+    assert "convolution" in paths.PROBE.read(make_run("DL", maps).probed.context(), {}, None).absent
     many = RunConfig(data=XOR, net=NetConfig("resnet_fc", (("blocks", 7), ("width", 3))))
-    assert "too many" in paths.PROBE.read(make_run("DL", many).context(), {}, None).absent
+    assert "too many" in paths.PROBE.read(make_run("DL", many).probed.context(), {}, None).absent
     biased = RunConfig(data=XOR, net=NetConfig("fc", DENSE.options, bias=True))
-    assert "biases" in paths.PROBE.read(make_run("DL", biased).context(), {}, None).absent
+    assert "biases" in paths.PROBE.read(make_run("DL", biased).probed.context(), {}, None).absent
 
 
 def test_a_large_network_is_summed_and_not_listed(make_run: Callable[..., Run]) -> None:
     wide = RunConfig(data=XOR, net=NetConfig("fc", (("depth", 5), ("width", 40))))
-    context = make_run("DL", wide).context()
+    context = make_run("DL", wide).probed.context()
     found = paths.PROBE.read(context, {}, None)
     assert "units" not in found.arrays
     assert found.scalars["total"] == 3 * 40.0**4
@@ -174,7 +174,7 @@ def test_where_each_nth_example_is_read_a_chosen_one_is_the_same_or_the_nearest_
     make_run: Callable[..., Run], net: NetConfig
 ) -> None:
     """Defect: the place among all was taken for the row of those read, so another one was shown."""
-    whole = make_run("FR-II", RunConfig(data=XOR, net=net, probe_examples=12)).context()
+    whole = make_run("FR-II", RunConfig(data=XOR, net=net, probe_examples=12)).probed.context()
     few = whole.subsample(2).subsample(2)
     for chosen, second, shown in (
         (8, "4", ("8", "4")),

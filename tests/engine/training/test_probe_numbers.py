@@ -28,7 +28,7 @@ def context_of(
     run: Run, gates: tuple[Tensor, ...], others: tuple[Tensor, ...] | None = None
 ) -> ProbeContext:
     """The run under gates that are given, beside others."""
-    found = run.context(lambda: others)
+    found = run.probed.context(lambda: others)
     network = found.network.with_gates(gates)
     network.own_gates = False
     return ProbeContext(network, found.x, found.labels, found.regime, lambda: others)
@@ -36,7 +36,7 @@ def context_of(
 
 def drawn(run: Run, seed: int, layers: int = 3) -> tuple[Tensor, ...]:
     generator = torch.Generator().manual_seed(seed)
-    shape = (len(run.context().x), 16)
+    shape = (len(run.probed.context().x), 16)
     return tuple((torch.rand(shape, generator=generator) < 0.4).float() for _ in range(layers))
 
 
@@ -87,7 +87,7 @@ def cosines(kernel: Tensor) -> np.ndarray:
 @pytest.mark.parametrize("regime", ["DL", "FR-II"])
 def test_overlap_is_the_product_of_the_layers_overlaps(make_run: Make, regime: str) -> None:
     run = make_run(regime)
-    context = run.context()
+    context = run.probed.context()
     trace = context.network.trace(context.x)
     gates = [gate.double().detach() for gate in trace.value.gates]
     pre = [q.double().detach() for q in trace.gate_pre]
@@ -112,8 +112,8 @@ def test_overlap_is_the_product_of_the_layers_overlaps(make_run: Make, regime: s
 
 def test_paths_that_two_examples_share_are_counted_one_by_one(make_run: Make) -> None:
     run = make_run("FR-II")
-    found = PROBES["overlap"].read(run.context(), {}, None).arrays
-    first, second, third = (gate.bool().numpy() for gate in run.context().gates)
+    found = PROBES["overlap"].read(run.probed.context(), {}, None).arrays
+    first, second, third = (gate.bool().numpy() for gate in run.probed.context().gates)
 
     def shared(a: int, b: int) -> int:
         """Paths from one input unit, each tried."""
@@ -134,7 +134,7 @@ def test_paths_that_two_examples_share_are_counted_one_by_one(make_run: Make) ->
         assert own[a] == shared(a, a)
         count = found["active"][a, b] * np.sqrt(own[a] * own[b])
         np.testing.assert_allclose(count, shared(a, b), rtol=1e-5, atol=1e-6)
-    soft = PROBES["overlap"].read(make_run("DL").context(), {}, None)
+    soft = PROBES["overlap"].read(make_run("DL").probed.context(), {}, None)
     assert "paths" not in soft.arrays
 
 
@@ -153,12 +153,12 @@ def test_a_picture_of_living_gates_does_not_stay_over_gates_that_have_died(
 ) -> None:
     names = ("overlap", "layer_kernels")
     run, schedule = make_run("ReLU"), watching(events, *names)
-    schedule.read(names, run.context(), 7)
+    schedule.read(names, run.probed.context(), 7)
     with torch.no_grad():  # digits have no negative pixel
         for layer in range(3 - layers, 3):
             run.trainer.network.value.weights[layer].fill_(-1.0)
-    run.invalidate_readings()
-    schedule.read(names, run.context(), 9)
+    run.probed.invalidate_readings()
+    schedule.read(names, run.probed.context(), 9)
     for name in names:
         found = schedule.readings[name]
         assert found.step == 9
@@ -170,7 +170,7 @@ def test_a_picture_of_living_gates_does_not_stay_over_gates_that_have_died(
 
 def test_the_npk_of_the_probe_set_is_inputs_times_overlaps(make_run: Make) -> None:
     run = make_run("FR-II")
-    context = run.context()
+    context = run.probed.context()
     gates = [gate.double() for gate in context.gates]
     x = context.x.double()
     kernel = (x @ x.T) * torch.stack([g @ g.T for g in gates]).prod(0)
@@ -186,7 +186,7 @@ def test_the_npk_of_the_probe_set_is_inputs_times_overlaps(make_run: Make) -> No
 
 def test_the_ntk_of_the_probe_set_is_that_of_both_networks(make_run: Make) -> None:
     run = make_run("DL")
-    context, network = run.context(), run.trainer.network
+    context, network = run.probed.context(), run.trainer.network
     found = PROBES["ntk"].read(context, {}, None)
     for name, part in (("value", network.value), ("feature", network.feature)):
         weights = list(part.weights)
@@ -206,14 +206,14 @@ def test_the_ntk_of_the_probe_set_is_that_of_both_networks(make_run: Make) -> No
         assert found.scalars[f"trace_{name}"] == pytest.approx(kernel.trace().item(), rel=1e-4)
         assert found.scalars[f"norm_{name}"] == pytest.approx(kernel.norm().item(), rel=1e-3)
     assert "cross" not in found.arrays
-    hard = PROBES["ntk"].read(make_run("FR-II").context(), {}, None)
+    hard = PROBES["ntk"].read(make_run("FR-II").probed.context(), {}, None)
     assert "hard gates" in hard.facts["feature"]
     assert hard.facts["trains"] == "K = K^V, over Θ^v."
-    frozen = PROBES["ntk"].read(make_run("gates-only").context(), {}, None)
+    frozen = PROBES["ntk"].read(make_run("gates-only").probed.context(), {}, None)
     assert set(frozen.arrays) == {"labels", "feature"}
     assert frozen.facts["trains"] == "K = K^F, over Θ^f."
     assert "value network is frozen" in frozen.facts["value"]
-    own = PROBES["ntk"].read(make_run("soft-ReLU").context(), {}, None)
+    own = PROBES["ntk"].read(make_run("soft-ReLU").probed.context(), {}, None)
     assert {"value", "feature", "cross"} <= set(own.arrays)
 
 
@@ -240,7 +240,7 @@ def test_a_probe_is_due_at_once_then_by_the_clock_and_only_for_a_new_step(
     run = make_run("DL")
     schedule = watching(events, "gates", "agreement", clock=clock)
     assert schedule.due(0) == ("gates", "agreement")
-    schedule.read(schedule.due(0), run.context(), 0)
+    schedule.read(schedule.due(0), run.probed.context(), 0)
     assert schedule.readings["gates"].interval == 0.25
     assert schedule.due(1) == ()
     assert schedule.due(1, catch_up=True) == ("gates", "agreement")
@@ -268,7 +268,7 @@ def test_a_slow_probe_waits_for_its_share_and_a_changed_request_does_not(
         return gates_probe.read(*given)  # type: ignore[arg-type]
 
     monkeypatch.setitem(schedule._probes, "gates", replace(PROBES["gates"], read=slow))  # type: ignore[arg-type]
-    schedule.read(("gates",), run.context(), 0)
+    schedule.read(("gates",), run.probed.context(), 0)
     assert schedule.readings["gates"].interval == pytest.approx(2.0)  # 5 % of the time
     clock.now += 1.9
     assert schedule.due(1) == ()
@@ -292,7 +292,7 @@ def test_a_faulty_probe_is_told_once_until_it_works_again(
     monkeypatch.setitem(schedule._probes, "gates", replace(PROBES["gates"], read=faulty))  # type: ignore[arg-type]
     told = []
     for step in range(4):
-        schedule.read(("gates",), run.context(), step)
+        schedule.read(("gates",), run.probed.context(), step)
         told.append(sum(isinstance(event, Failed) for event in events))
     assert told == [1, 1, 1, 2]
     assert schedule.readings["gates"].absent == "The probe failed at step 3: no."
@@ -308,7 +308,7 @@ def test_of_a_network_that_overflowed_it_is_said_that_it_has_and_what_to_do(
     with torch.no_grad():
         run.trainer.network.value.weights[0].fill_(number)
         run.trainer.network.feature.weights[0].fill_(number)
-    schedule.read(names, run.context(), 7)
+    schedule.read(names, run.probed.context(), 7)
     for name in names:
         reading = schedule.readings[name]
         assert reading.facts == {"fault": "overflow"}
@@ -323,10 +323,10 @@ def test_what_takes_too_long_is_not_read_where_nobody_else_reads_it(
     run, schedule = make_run("DL", replace(SMALL, probe_examples=12)), watching(events, "gates")
     dear = replace(PROBES["gates"], cost=lambda _, n: n * 1e10)
     monkeypatch.setitem(schedule._probes, "gates", dear)
-    schedule.read(("gates",), run.context(), 0)
+    schedule.read(("gates",), run.probed.context(), 0)
     assert "12 probe examples takes too long between two steps" in schedule.readings["gates"].absent
     monkeypatch.setitem(schedule._probes, "gates", replace(dear, cost=lambda _, n: 1e11))
-    schedule.read(("gates",), run.context(), 0)
+    schedule.read(("gates",), run.probed.context(), 0)
     assert not schedule.readings["gates"].absent  # just five seconds
 
 
@@ -355,7 +355,7 @@ def looks(
     for step in range(8):
         step = 0 if standing else step
         if schedule.due(step, catch_up=True):
-            schedule.read(("gates",), run.context(), step, standing)
+            schedule.read(("gates",), run.probed.context(), step, standing)
             reading = schedule.readings["gates"]
             found.append(len(reading.arrays["x"]))
             fewer = found[-1] if found[-1] < 64 else 0

@@ -67,7 +67,7 @@ def read_due(run: Run, standing: bool = False) -> None:
     schedule.refined.executor.latest()
     due = schedule.due(run.step_count, catch_up=standing)
     if due:
-        schedule.read(due, run.context(), run.step_count, standing)
+        schedule.read(due, run.probed.context(), run.step_count, standing)
 
 
 def wait_until_read(run: Run) -> None:
@@ -97,7 +97,7 @@ def test_a_run_trains_on_and_hears_of_the_step_that_was_copied(
     assert door.threads == ["dgn-card-readings_0"]
     twin = make_run("DL")
     twin.probe_schedule.watch((ProbeRequest("npk"),))
-    twin.probe_schedule.read(("npk",), twin.context(), 0)
+    twin.probe_schedule.read(("npk",), twin.probed.context(), 0)
     for name, array in newest(twin).arrays.items():
         assert np.array_equal(newest(run).arrays[name], array), name
     assert newest(run).scalars == newest(twin).scalars
@@ -113,7 +113,7 @@ def test_what_was_being_read_of_another_network_is_not_told(run: Run) -> None:
     door = hold(run.probe_schedule, "npk")
     read_due(run)
     run.step()
-    run.swap("FR-II", restart_value=False)
+    run.control.swap("FR-II", restart_value=False)
     read_due(run)  # it waits for the thread, not with it
     door.open.set()
     wait_until_read(run)

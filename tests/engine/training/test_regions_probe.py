@@ -27,7 +27,7 @@ def test_every_point_of_the_grid_is_that_of_the_network_there(
 ) -> None:
     monkeypatch.setattr(regions, "FINEST", 16)
     data, net, regime = CASES[case]
-    context = make_run(regime, RunConfig(data=data, net=net, probe_examples=10)).context()
+    context = make_run(regime, RunConfig(data=data, net=net, probe_examples=10)).probed.context()
     found = regions.PROBE.read(context, {}, None)
     arrays, corners = found.arrays, context.x[[0, 5, 9]]
     seen: dict[tuple[int, int], list[tuple[bool, ...]]] = {}
@@ -64,7 +64,7 @@ def test_every_point_of_the_grid_is_that_of_the_network_there(
 
 
 def test_gates_that_are_coins_have_no_plane(make_run: Callable[..., Run]) -> None:
-    found = regions.PROBE.read(make_run("FRG").context(), {}, None)
+    found = regions.PROBE.read(make_run("FRG").probed.context(), {}, None)
     assert "coins" in found.absent
 
 

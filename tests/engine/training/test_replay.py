@@ -53,13 +53,13 @@ def change(run: Run) -> None:
     """What a user did before the step that follows."""
     match run.step_count:
         case 6:
-            run.set_learning_rate(0.003)
+            run.control.set_learning_rate(0.003)
         case 8:
-            run.swap("FR-II", restart_value=True)
+            run.control.swap("FR-II", restart_value=True)
         case 9:
-            run.rewire((1, 0, *run.trainer.network.wiring[2:]))
+            run.control.rewire((1, 0, *run.trainer.network.wiring[2:]))
         case 17:
-            run.set_value_input("ones")
+            run.control.set_value_input("ones")
 
 
 def record(path: Path, config: RunConfig) -> Path:
@@ -69,7 +69,7 @@ def record(path: Path, config: RunConfig) -> Path:
         1, config, lambda event: recording.on_event(event), silent, live=False, examples=examples()
     )
     recording = begin_recording(folder, run, silent, every=1e9)
-    run.before_change = silent
+    run.control.before_change = silent
     while run.step_count < RESUMED:
         if run.step_count == 4:
             recording.checkpoint("before a change")
@@ -81,7 +81,7 @@ def record(path: Path, config: RunConfig) -> Path:
             again, 1, lambda event: recording.on_event(event), silent, live=False
         )
         recording = Recording(again, run, silent, every=1e9)
-        run.before_change = silent
+        run.control.before_change = silent
         assert isinstance(continued, RunContinued)
         while run.step_count < END:
             if run.step_count == 20:

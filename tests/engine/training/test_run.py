@@ -46,14 +46,14 @@ def test_gates_of_a_file_begin_fl_and_end_the_epochs_that_would_have_learnt_them
     make_run: Make, events: list[Event]
 ) -> None:
     run = make_run("FL", pretrain_epochs=1)
-    assert run.pretrain_steps > 0
-    run.take_gates(match(3), "net.pt", restart_value=False)
+    assert run.control.pretrain_steps > 0
+    run.control.take_gates(match(3), "net.pt", restart_value=False)
     (told,) = swaps(events)
     assert (told.before, told.after, told.source) == ("ReLU", "FL", "net.pt")
     assert told.copied == ("feature weights (from net.pt)",)
     assert told.kept == ("value weights",)
     assert told.redrawn == ()
-    assert run.pretrain_steps == 0
+    assert run.control.pretrain_steps == 0
     assert all(bool((w == 0.5).all()) for w in run.trainer.network.feature.weights[:3])
     for _ in range(3):
         run.step()
@@ -64,14 +64,14 @@ def test_a_value_network_is_drawn_anew_with_the_gates_of_a_file_where_that_is_wa
     make_run: Make, events: list[Event]
 ) -> None:
     run = make_run("DL")
-    run.take_gates(match(3), "net.pt", restart_value=True)
+    run.control.take_gates(match(3), "net.pt", restart_value=True)
     (told,) = swaps(events)
     assert (told.redrawn, told.kept) == (("value weights",), ())
 
 
 def test_a_swap_ends_pre_training(make_run: Make, events: list[Event]) -> None:
     run = make_run("FL", pretrain_epochs=1)
-    run.swap("FR-II", restart_value=True)
+    run.control.swap("FR-II", restart_value=True)
     for _ in range(3):
         run.step()
     (told,) = swaps(events)
@@ -83,10 +83,10 @@ def test_a_swap_ends_pre_training(make_run: Make, events: list[Event]) -> None:
 def test_what_was_there_before_a_change_is_announced_before_it(make_run: Make) -> None:
     run = make_run("DL")
     said: list[tuple[str, str]] = []
-    run.before_change = lambda change: said.append((change, run.trainer.regime.name))
-    run.swap("FR-II", restart_value=True)
-    run.take_gates(match(3), "net.pt", restart_value=False)
-    run.take_weights(match(2), "other.pt")
+    run.control.before_change = lambda change: said.append((change, run.trainer.regime.name))
+    run.control.swap("FR-II", restart_value=True)
+    run.control.take_gates(match(3), "net.pt", restart_value=False)
+    run.control.take_weights(match(2), "other.pt")
     assert said == [("FR-II", "DL"), ("FL", "FR-II"), ("weights of other.pt", "FL")]
 
 
@@ -95,7 +95,7 @@ def test_weights_of_a_file_are_told_with_the_layers_that_keep_their_own(
 ) -> None:
     run = make_run("DL")
     run.step()
-    run.take_weights(match(2), "net.pt")
+    run.control.take_weights(match(2), "net.pt")
     told = events[-1]
     assert isinstance(told, WeightsTaken)
     assert (told.step, told.source, told.layers) == (1, "net.pt", 2)
@@ -103,16 +103,16 @@ def test_weights_of_a_file_are_told_with_the_layers_that_keep_their_own(
     assert not told.biases
     assert all(bool((w == 0.5).all()) for w in run.trainer.network.value.weights[:2])
     with pytest.raises(UserError, match="begin a run with biases"):
-        run.take_weights(match(2, biases=True), "net.pt")
+        run.control.take_weights(match(2, biases=True), "net.pt")
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda run: run.set_learning_rate(0.5), (0.5, 8.0, "image", 0.0)),
-        (lambda run: run.set_beta(2.0), (0.001, 2.0, "image", 0.0)),
-        (lambda run: run.set_value_input("ones"), (0.001, 8.0, "ones", 0.0)),
-        (lambda run: run.set_pace(3.0), (0.001, 8.0, "image", 3.0)),
+        (lambda run: run.control.set_learning_rate(0.5), (0.5, 8.0, "image", 0.0)),
+        (lambda run: run.control.set_beta(2.0), (0.001, 2.0, "image", 0.0)),
+        (lambda run: run.control.set_value_input("ones"), (0.001, 8.0, "ones", 0.0)),
+        (lambda run: run.control.set_pace(3.0), (0.001, 8.0, "image", 3.0)),
     ],
 )
 def test_a_dial_is_told_as_it_is_now(
@@ -129,10 +129,10 @@ def test_a_dial_is_told_as_it_is_now(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda run: run.set_learning_rate(0.0),
-        lambda run: run.set_beta(0.0),
-        lambda run: run.set_value_input("noise"),
-        lambda run: run.set_pace(-1.0),
+        lambda run: run.control.set_learning_rate(0.0),
+        lambda run: run.control.set_beta(0.0),
+        lambda run: run.control.set_value_input("noise"),
+        lambda run: run.control.set_pace(-1.0),
     ],
 )
 def test_a_dial_out_of_bounds_is_refused_and_changes_nothing(
@@ -143,7 +143,7 @@ def test_a_dial_out_of_bounds_is_refused_and_changes_nothing(
         change(run)
     assert events == []
     network = run.trainer.network
-    assert (run.learning_rate, run.pace) == (0.001, 0.0)
+    assert (run.trainer.optimizer.learning_rate, run.control.pace) == (0.001, 0.0)
     assert (network.gate.beta, network.value_input) == (8.0, "image")
 
 
@@ -151,15 +151,15 @@ def test_an_order_and_a_rotation_are_told_and_need_wires(
     make_run: Make, events: list[Event]
 ) -> None:
     run = make_run("DL")
-    run.rewire((2, 0, 1))
-    run.rotate((0, 3, 0))
+    run.control.rewire((2, 0, 1))
+    run.control.rotate((0, 3, 0))
     ones = [event for event in events if isinstance(event, Rewired)]
     assert [(event.order, event.rotation) for event in ones] == [
         ((2, 0, 1), ()),
         ((2, 0, 1), (0, 3, 0)),
     ]
     own = make_run("ReLU")
-    for word, change in (("permute", own.rewire), ("rotate", own.rotate)):
+    for word, change in (("permute", own.control.rewire), ("rotate", own.control.rotate)):
         with pytest.raises(UserError, match=f"nothing to {word}"):
             change((1, 0, 2))
 
@@ -189,7 +189,7 @@ def test_gates_are_learnt_for_as_many_epochs_as_asked_or_as_follow(
     base = make_run().config
     config = replace(base, training=replace(base.training, epochs=epochs))
     run = make_run("FL", config, pretrain_epochs=pretrain)
-    assert (run.pretrain_steps, run.total_steps) == (steps, total)
+    assert (run.control.pretrain_steps, run.total_steps) == (steps, total)
     assert not run.finished
 
 

@@ -43,10 +43,10 @@ def test_a_state_without_a_part_is_refused(make_run: Make, name: str) -> None:
 
 def test_all_that_can_be_changed_in_a_run_is_put_back(make_run: Make) -> None:
     first = make_run("DL", wiring=(2, 0, 1), rotation=(1, 0, 3))
-    first.set_learning_rate(0.25)
-    first.set_beta(3.5)
-    first.set_value_input("ones")
-    first.set_pace(7.0)
+    first.control.set_learning_rate(0.25)
+    first.control.set_beta(3.5)
+    first.control.set_value_input("ones")
+    first.control.set_pace(7.0)
     for _ in range(6):
         first.step()
     first.evaluation.peaks = [0.25, 0.5]
@@ -56,7 +56,7 @@ def test_all_that_can_be_changed_in_a_run_is_put_back(make_run: Make) -> None:
     assert second.trainer.regime.name == "DL"
     assert (two.wiring, two.routes, two.gate) == (one.wiring, one.routes, one.gate)
     assert two.value_input == "ones"
-    assert (second.learning_rate, second.pace) == (0.25, 7.0)
+    assert (second.trainer.optimizer.learning_rate, second.control.pace) == (0.25, 7.0)
     assert [group["lr"] for group in second.trainer.optimizer.torch.param_groups] == [0.25] * 2
     assert second.step_count == 6
     assert second.total_steps == first.total_steps
@@ -94,8 +94,8 @@ def test_what_is_no_longer_finite_is_not_kept(make_run: Make) -> None:
 
 def test_a_state_is_copied_once_while_a_change_is_carried_out(make_run: Make) -> None:
     run = make_run("DL")
-    run.snapshot = taken(run)
-    assert capture(run) is run.snapshot
+    run.control.snapshot = taken(run)
+    assert capture(run) is run.control.snapshot
 
 
 @pytest.mark.parametrize(("regime", "left"), [("FL", True), ("DL", False)])
@@ -106,9 +106,9 @@ def test_an_undo_leaves_as_much_of_the_pre_training_as_there_was(
     run = make_run(regime)
     for _ in range(2):
         run.step()
-    before, ends = taken(run), run.pretrain_steps
+    before, ends = taken(run), run.control.pretrain_steps
     assert bool(ends) == left
     for _ in range(3):
         run.step()
     go_back(run, before)
-    assert (run.step_count, run.pretrain_steps) == (5, ends + 3 if left else 0)
+    assert (run.step_count, run.control.pretrain_steps) == (5, ends + 3 if left else 0)

@@ -35,7 +35,7 @@ def take_steps(made: Trainer, count: int = 3) -> None:
 
 
 def swap(made: Trainer) -> None:
-    made.swap(find_regime("FR-II"), restart_value=True)
+    made.control.swap(find_regime("FR-II"), restart_value=True)
 
 
 def restore(made: Trainer) -> None:
@@ -45,7 +45,7 @@ def restore(made: Trainer) -> None:
 
 def import_weights(made: Trainer) -> None:
     weights = [weight.detach() * 0.5 for weight in made.network.value.weights]
-    made.take_weights(weights, [None] * len(weights))
+    made.control.take_weights(weights, [None] * len(weights))
 
 
 def leave_stack(made: Trainer) -> None:
@@ -82,7 +82,7 @@ def test_a_planted_read_is_refused() -> None:
 def test_no_step_reads_a_number_back(change: str, optimiser: str, autograd: bool) -> None:
     made = trainer_on(CPU, "DL", optimiser=optimiser)
     if autograd:
-        made.use_autograd()
+        made.network_step.use_autograd()
     take_steps(made)
     CHANGES[change](made)
     take_steps(made)

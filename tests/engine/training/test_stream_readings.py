@@ -255,10 +255,10 @@ def test_a_step_without_memory_ends_the_readings_beside_it_and_is_taken_again(
     monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
     run, twin = make_run("DL"), make_run("DL")
     card = StreamReadings(torch.device("cpu"))
-    schedule, take = run.probe_schedule, run.trainer.take
+    schedule, take = run.probe_schedule, run.trainer.network_step.take
     schedule.use_executor(card)
     schedule.watch((ProbeRequest("npk"),))
-    schedule.read(schedule.due(0), run.context(), 0)
+    schedule.read(schedule.due(0), run.probed.context(), 0)
 
     def full(rows: torch.Tensor) -> None:
         if schedule.busy:
@@ -293,12 +293,12 @@ def test_a_run_on_the_card_trains_on_and_has_the_reading_of_the_step_that_was_co
     monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)  # everything counts as expensive
     run, twin = make_run("DL"), make_run("DL")
     twin.probe_schedule.watch((ProbeRequest("npk"),))
-    twin.probe_schedule.read(("npk",), twin.context(), 0)
+    twin.probe_schedule.read(("npk",), twin.probed.context(), 0)
     card = StreamReadings(torch.device("cpu"))
     schedule = run.probe_schedule
     schedule.use_executor(card)
     schedule.watch((ProbeRequest("npk"),))
-    schedule.read(schedule.due(0), run.context(), 0)
+    schedule.read(schedule.due(0), run.probed.context(), 0)
     while schedule.busy:
         run.step()
         twin.step()

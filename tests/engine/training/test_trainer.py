@@ -68,7 +68,7 @@ def with_state(made: Trainer) -> set[str]:
 
 def test_an_epoch_is_every_example_once_in_batches_of_which_the_last_is_smaller() -> None:
     made = trainer()
-    made.use_autograd()  # which calls the network
+    made.network_step.use_autograd()  # which calls the network
     seen: list[int] = []
     made.network.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
     assert made.steps_per_epoch == 3
@@ -81,7 +81,7 @@ def test_an_epoch_is_every_example_once_in_batches_of_which_the_last_is_smaller(
 
 def test_a_train_score_is_the_mean_over_the_examples_since_the_last() -> None:
     made = trainer(training={"learning_rate": 1e-12, "optimiser": "sgd"})
-    made.use_autograd()
+    made.network_step.use_autograd()
     for count in (1, 3, 2):
         shown: list[Tensor] = []
         handle = made.network.register_forward_pre_hook(
@@ -115,11 +115,11 @@ def test_a_test_score_is_over_all_test_examples() -> None:
 
 def test_a_loss_that_is_not_finite_is_noticed_until_the_next_score() -> None:
     made = stepped(trainer())
-    assert made.finite
+    assert made.train_sums.finite
     with torch.no_grad():
         made.network.value.weights[-1].fill_(math.inf)
     made.step()
-    assert not made.finite
+    assert not made.train_sums.finite
 
 
 def enters(left: Regime, entered: Regime, restart: bool) -> set[str]:
@@ -143,11 +143,11 @@ def test_what_a_swap_overwrites_loses_its_optimiser_state_and_nothing_else(
 ) -> None:
     for before in ("ReLU", "DL"):
         made = stepped(trainer("DL"))
-        made.swap(REGIMES[before], False)
+        made.control.swap(REGIMES[before], False)
         stepped(made)
         remembered, value = with_state(made), weights(made.network.value)
         feature = weights(made.network.feature)
-        change = made.swap(REGIMES[after], restart)
+        change = made.control.swap(REGIMES[after], restart)
         overwritten = enters(REGIMES[before], REGIMES[after], restart)
         assert with_state(made) == remembered - overwritten
         assert same(value, weights(made.network.value)) == ("value" not in overwritten)
@@ -160,7 +160,7 @@ def test_what_a_swap_overwrites_loses_its_optimiser_state_and_nothing_else(
 @pytest.mark.parametrize("name", each(REGIMES))
 def test_a_change_says_of_each_group_what_became_of_it(name: str) -> None:
     regime = REGIMES[name]
-    change = trainer("DL").swap(regime, False)
+    change = trainer("DL").control.swap(regime, False)
     unused = regime.on_entry == "aside"
     overwritten = enters(REGIMES["DL"], regime, restart=False)
     kept = [] if "value" in overwritten else ["value weights"]
@@ -195,20 +195,20 @@ def test_imported_biases_need_a_value_network_with_biases() -> None:
     made = stepped(trainer())
     before = weights(made.network.value)
     with pytest.raises(UserError, match="begin a run with biases"):
-        made.take_weights(*imported(biases=True))
+        made.control.take_weights(*imported(biases=True))
     assert same(before, weights(made.network.value))
     assert with_state(made) == {"value", "feature"}
-    made.take_weights(*imported(biases=False))
+    made.control.take_weights(*imported(biases=False))
     assert all(bool((weight == 2).all()) for weight in made.network.value.weights)
     assert with_state(made) == {"feature"}
 
 
 def test_imported_weights_reset_biases_that_are_not_among_them() -> None:
     made = stepped(trainer(net={"bias": True}))
-    made.take_weights(*imported(biases=True, layers=2))
+    made.control.take_weights(*imported(biases=True, layers=2))
     last = made.network.value.weights[-1].detach().clone()
     assert firsts(made.network.value)[:2] == [3.0, 3.0]
-    made.take_weights(*imported(biases=False, layers=1))
+    made.control.take_weights(*imported(biases=False, layers=1))
     assert firsts(made.network.value)[:2] == [0.0, 3.0]
     assert torch.equal(made.network.value.weights[-1], last), "no layer of the file"
 
@@ -216,7 +216,7 @@ def test_imported_weights_reset_biases_that_are_not_among_them() -> None:
 def test_gates_of_a_file_may_bring_biases_along() -> None:
     made = stepped(trainer())
     value = weights(made.network.value)
-    made.take_gates(*imported(biases=True, layers=3))
+    made.control.take_gates(*imported(biases=True, layers=3))
     feature = made.network.feature
     assert firsts(feature) == [3.0, 3.0, 3.0, 0.0]
     assert all(bool((weight == 2).all()) for weight in feature.weights[:3])
@@ -225,30 +225,30 @@ def test_gates_of_a_file_may_bring_biases_along() -> None:
     stepped(made)
     assert any(bool((bias != 3).any()) for bias in feature.biases[:3]), "and are trained"
     plain = stepped(trainer())
-    plain.take_gates(*imported(biases=False, layers=3))
+    plain.control.take_gates(*imported(biases=False, layers=3))
     assert len(plain.network.feature.biases) == 0
     assert with_state(plain) == {"value"}
 
 
 def test_rewiring_carries_each_gate_layers_turn_along() -> None:
     made = trainer(gating={"wiring": (0, 1, 2), "rotation": (0, 1, 3)})
-    made.rewire((2, 0, 1))
+    made.control.rewire((2, 0, 1))
     assert made.network.wiring == (2, 0, 1)
     assert [route.rotate for route in made.network.routes] == [3, 0, 1]
-    made.rewire((1, 2, 0))
+    made.control.rewire((1, 2, 0))
     assert [route.rotate for route in made.network.routes] == [1, 3, 0]
-    made.reroute((), ())
+    made.control.reroute((), ())
     assert [route.rotate for route in made.network.routes] == [0, 0, 0]
     with pytest.raises(UserError, match="does not name each"):
-        made.rewire((0, 1))
+        made.control.rewire((0, 1))
     with pytest.raises(UserError, match="no map"):
-        made.reroute((), (1, 0, 0))
+        made.control.reroute((), (1, 0, 0))
     assert [route.shift for route in made.network.routes] == [(0, 0)] * 3
 
 
 def test_maps_are_turned_in_space_and_carry_it_along() -> None:
     made = trainer(architecture=MAPS, gating={"shift": (1, 0), "rotation": (0, 1)})
-    made.rewire((1, 0))
+    made.control.rewire((1, 0))
     assert [(r.rotate, r.shift) for r in made.network.routes] == [(1, (0, 0)), (0, (1, 1))]
 
 
@@ -260,10 +260,10 @@ def test_a_wiring_in_the_configuration_that_does_not_fit_is_named_by_its_key() -
 def test_only_drawn_gates_differ_from_example_to_example() -> None:
     rows = torch.tensor([0, 3])
     plain = trainer("DL")
-    assert plain.network_at(rows) is plain.network
+    assert plain.control.network_at(rows) is plain.network
     drawn = trainer("FRG")
-    gates = drawn.network_at(rows).given_gates
-    again = drawn.network_at(torch.tensor([3])).given_gates
+    gates = drawn.control.network_at(rows).given_gates
+    again = drawn.control.network_at(torch.tensor([3])).given_gates
     assert gates is not None
     assert again is not None
     assert all(torch.equal(one[1], two[0]) for one, two in zip(gates, again, strict=True))
@@ -273,7 +273,7 @@ def test_a_trainer_goes_on_from_the_state_of_another_to_the_last_bit() -> None:
     for regime, gates in (("DL", False), ("DL", True), ("FR-II", False)):
         first = stepped(trainer(regime))
         if gates:
-            first.take_gates(*imported(biases=True, layers=3))
+            first.control.take_gates(*imported(biases=True, layers=3))
         stepped(first)
         tensors = {name: tensor.clone() for name, tensor in first.tensors().items()}
         counters = first.counters()
@@ -301,15 +301,15 @@ def test_every_draw_of_a_run_is_another_one() -> None:
     made = trainer("DL")
     drawn = [weights(made.network.value)[0], weights(made.network.feature)[0]]
     for _ in range(2):
-        made.swap(find_regime("FR-II"), False)
+        made.control.swap(find_regime("FR-II"), False)
         drawn.append(weights(made.network.feature)[0])
     assert made.counters()["draws"] == 4
     assert all(not torch.equal(a, b) for n, a in enumerate(drawn) for b in drawn[:n])
 
 
-def test_scores_of_a_stack_are_taken_over() -> None:
+def test_sums_that_were_gathered_elsewhere_are_taken_over() -> None:
     made = trainer()
-    made.set_progress(6, torch.tensor([10.0, 3.0]), 8)
+    made.train_sums.set(torch.tensor([10.0, 3.0]), 8)
     score = made.train_score()
-    assert (made.step_count, score.examples) == (6, 8)
+    assert score.examples == 8
     assert (score.loss, score.accuracy) == (1.25, 0.375)

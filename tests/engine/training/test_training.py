@@ -13,7 +13,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.training import Diverged, Measured
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.training.device_data import choose_probe_set, epoch_order
-from dgn_engine.training.losses import correct, loss, signs
+from dgn_engine.training.steps.losses import correct, loss, signs
 
 
 def final_weights(run, steps):
@@ -44,7 +44,9 @@ def test_probes_do_not_alter_the_run(make_run):
     run.probe_schedule.watch(requests)
     for _ in range(20):
         run.step()
-        run.probe_schedule.read(("gates", "overlap", "npk", "ntk"), run.context(), run.step_count)
+        run.probe_schedule.read(
+            ("gates", "overlap", "npk", "ntk"), run.probed.context(), run.step_count
+        )
     assert all(
         torch.equal(a, b) for a, b in zip(plain, run.trainer.network.parameters(), strict=True)
     )
@@ -52,7 +54,7 @@ def test_probes_do_not_alter_the_run(make_run):
 
 def test_a_permutation_sends_gate_layer_pi_l_to_value_layer_l(make_run):
     run = make_run("DL", wiring=(2, 0, 1))
-    network, x = run.trainer.network, run.context().x
+    network, x = run.trainer.network, run.probed.context().x
     trace = network.trace(x)
     for layer, source in enumerate((2, 0, 1)):
         assert torch.equal(trace.value.gates[layer], network.gate(trace.feature.pre[source]))
@@ -60,22 +62,22 @@ def test_a_permutation_sends_gate_layer_pi_l_to_value_layer_l(make_run):
 
 def test_own_gates_cannot_be_permuted(make_run):
     with pytest.raises(UserError, match="own gates"):
-        make_run("ReLU").rewire((1, 0, 2))
+        make_run("ReLU").control.rewire((1, 0, 2))
 
 
 def test_layers_of_different_shape_cannot_be_exchanged(make_run):
     config = replace(make_run().config, net=NetConfig(name="gconv"), probe_examples=4)
     run = make_run("DL", config)
     with pytest.raises(UserError, match=r"Gate layer 3 \(128 channels of 8×8\)"):
-        run.rewire((2, 1, 0, 3, 4, 5))
-    run.rewire((1, 0, 3, 2, 5, 4))
+        run.control.rewire((2, 1, 0, 3, 4, 5))
+    run.control.rewire((1, 0, 3, 2, 5, 4))
 
 
 @pytest.mark.parametrize("value_input", ["image", "ones", "random"])
 def test_the_value_network_sees_its_own_input(make_run, value_input):
     run = make_run("DL", value_input=value_input)
-    x = run.context().x
-    seen = run.context().kernels.x_value
+    x = run.probed.context().x
+    seen = run.probed.context().kernels.x_value
     if value_input == "image":
         assert torch.equal(seen, x)
     else:
@@ -163,7 +165,7 @@ def test_divergence_stops_at_its_step(make_run, events):
 
 def test_the_probe_set_is_balanced_sorted_and_drawn_by_the_seed(make_run):
     run = make_run()
-    chosen = run.probe_set
+    chosen = run.probed.probe_set
     assert list(chosen.labels) == sorted(chosen.labels)
     assert np.bincount(chosen.labels).tolist() == [2] * 10
     assert len(set(chosen.indices)) == 20
@@ -180,7 +182,7 @@ def test_every_probe_reads_a_pair_of_classes(make_run):
     names = ("gates", "overlap", "npk", "ntk")
     run.probe_schedule.watch(tuple(ProbeRequest(name) for name in names))
     run.step()
-    run.probe_schedule.read(names, run.context(), run.step_count)
+    run.probe_schedule.read(names, run.probed.context(), run.step_count)
     assert {name: run.probe_schedule.readings[name].absent for name in names} == dict.fromkeys(
         names, ""
     )

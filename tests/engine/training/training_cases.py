@@ -104,7 +104,7 @@ def _(_: Path) -> None:
     run = run_of(net=maps, training={"augmentation": "davidnet", "batch": 50})
     trainer = run.trainer
     order = torch.randperm(50, generator=stream("order", 0, 0))
-    shown = trainer._augmentation.show(trainer.data.train_x[order], order, 0)
+    shown = trainer.batches.augmentation.show(trainer.data.train_x[order], order, 0)
     assert not torch.equal(shown, trainer.data.train_x[order])
     labels = trainer.data.train_y[order]
     logits = trainer.network(shown).detach()
@@ -205,7 +205,7 @@ def _(_: Path) -> None:
 
 @case("training.pace")
 def _(_: Path) -> None:
-    assert run_of(training={"pace": 4.0}).pace == 4.0
+    assert run_of(training={"pace": 4.0}).control.pace == 4.0
     rate = StepRate()
     rate.tick(4.0, 0.0)
     assert 0.0 < rate.wait() <= 0.25
@@ -238,22 +238,28 @@ def _(_: Path) -> None:
 def _(_: Path) -> None:
     for examples in (10, 23):
         run = run_of(probe_examples=examples)
-        assert len(run.probe_set.indices) == len(run.context().x) == examples
-        assert max(np.bincount(run.probe_set.labels)) - min(np.bincount(run.probe_set.labels)) <= 1
+        assert len(run.probed.probe_set.indices) == len(run.probed.context().x) == examples
+        assert (
+            max(np.bincount(run.probed.probe_set.labels))
+            - min(np.bincount(run.probed.probe_set.labels))
+            <= 1
+        )
 
 
 @case("probe_set")
 def _(_: Path) -> None:
     run = run_of(probe_set="classes 3,8")
-    assert set(run.probe_set.labels) == {3, 8}
-    assert len(run.probe_set.indices) == 10
+    assert set(run.probed.probe_set.labels) == {3, 8}
+    assert len(run.probed.probe_set.indices) == 10
     rows = (7, 3, 20)
-    labels = run.train_labels
+    labels = run.probed.train_labels
     run = run_of(probe_set="rows 7,3,20")
-    assert sorted(run.probe_set.indices) == sorted(rows)
-    assert run.probe_set.labels == tuple(sorted(int(labels[row]) for row in rows))
+    assert sorted(run.probed.probe_set.indices) == sorted(rows)
+    assert run.probed.probe_set.labels == tuple(sorted(int(labels[row]) for row in rows))
     shape = run.trainer.data.train_x.shape[1:]
     assert torch.equal(
-        run.context().x,
-        torch.from_numpy(run.training_images(np.array(run.probe_set.indices))).reshape(-1, *shape),
+        run.probed.context().x,
+        torch.from_numpy(
+            run.probed.training_images(np.array(run.probed.probe_set.indices))
+        ).reshape(-1, *shape),
     )

@@ -93,7 +93,7 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.step > 3)
     from dgn_engine.model.network import GatedNetwork
-    from dgn_engine.training.dense_step import DenseStep
+    from dgn_engine.training.steps.dense_step import DenseStep
 
     forward, by_hand = GatedNetwork.forward, DenseStep.__call__
 

@@ -87,11 +87,11 @@ def test_dials_wiring_and_draws_come_back(make_run):
     run = make_run("DL")
     for _ in range(3):
         run.step()
-    run.set_beta(4.0)
-    run.set_learning_rate(0.01)
-    run.set_value_input("random")
-    run.rewire((2, 0, 1))
-    run.swap("FR-II", restart_value=False)
+    run.control.set_beta(4.0)
+    run.control.set_learning_rate(0.01)
+    run.control.set_value_input("random")
+    run.control.rewire((2, 0, 1))
+    run.control.swap("FR-II", restart_value=False)
     run.step()
     other = fresh(run.config, recorded=True)
     restore(other, capture(run))
@@ -100,7 +100,7 @@ def test_dials_wiring_and_draws_come_back(make_run):
     for one in (run, other):
         for _ in range(4):
             one.step()
-        one.swap("FR-DI", restart_value=False)
+        one.control.swap("FR-DI", restart_value=False)
         one.step()
     assert_same(run, other)
 

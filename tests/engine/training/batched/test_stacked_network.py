@@ -55,7 +55,7 @@ def begun(config, dtype=torch.float32):
     if dtype is torch.float64:
         data = DeviceData(doubled(data.train_x), data.train_y, doubled(data.test_x), data.test_y)
         run.trainer.network.double()
-    run.trainer.data = data
+    run.trainer.batches.data = data
     return run
 
 
@@ -99,7 +99,7 @@ def packed_and_alone(configs, dtype, steps=STEPS):
         scores, _ = pack.test_scores()
         for run, score in zip(runs, scores, strict=True):
             twin = begun(run.config, dtype)
-            twin.trainer.use_autograd()
+            twin.trainer.network_step.use_autograd()
             for _ in range(steps):
                 twin.trainer.step()
             yield run, score, twin

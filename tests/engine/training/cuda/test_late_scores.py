@@ -15,10 +15,11 @@ from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Diverged, Measured
 from dgn_engine.random_streams import send_to_device
 from dgn_engine.training.batched.stacked_network import TrainerStack
-from dgn_engine.training.cuda.host_copies import Courier, HostCopy
-from dgn_engine.training.cuda.step_runner import WARM_UP, GraphSteps
+from dgn_engine.training.metrics import RunningScore
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.steps.graphs import WARM_UP, GraphSteps
+from dgn_engine.training.steps.host_copies import Courier, HostCopy
 from tests.engine.conftest import SMALL
 from tests.engine.training.cuda.fake_card import FakeCard
 
@@ -56,7 +57,7 @@ class LateCourier(Courier):
 
 
 def late(run: Run, questions: int = 3) -> LateCourier:
-    run.trainer._courier = courier = LateCourier(questions)
+    run.trainer.train_sums._courier = courier = LateCourier(questions)
     return courier
 
 
@@ -112,7 +113,7 @@ def test_a_swap_is_told_after_the_scores_of_the_steps_before_it(
     late(run)
     for _ in range(5):
         run.step()
-    run.swap("FR-II", restart_value=False)
+    run.control.swap("FR-II", restart_value=False)
     assert [type(event).__name__ for event in events[-2:]] == ["Measured", "RegimeSwapped"]
 
 
@@ -121,7 +122,7 @@ def test_a_loss_that_is_no_number_ends_the_run_once_when_it_has_arrived(
 ) -> None:
     run = make_run("DL", TINY)
     late(run)
-    monkeypatch.setattr(type(run.trainer), "finite", True)  # as on a card, which is not waited for
+    monkeypatch.setattr(RunningScore, "finite", True)  # as on a card, which is not waited for
     with torch.no_grad():
         run.trainer.network.value.weights[-1].fill_(float("nan"))
     steps = 0

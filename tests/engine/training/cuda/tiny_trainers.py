@@ -38,5 +38,5 @@ def of_architecture(name: str, regime: str, images: int = 8, device: str = "cpu"
     data = DeviceData(x, y, x[:4], y[:4])
     made = Trainer(config, architecture, data, find_regime(regime), torch.device(device))
     made.network.double()
-    made.data = DeviceData(x.double(), y, x[:4].double(), y[:4])
+    made.batches.data = DeviceData(x.double(), y, x[:4].double(), y[:4])
     return made

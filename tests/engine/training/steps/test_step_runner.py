@@ -19,9 +19,9 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import StepsNotCaptured
 from dgn_engine.regimes import all_regimes, find_regime
-from dgn_engine.training.cuda.step_runner import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.run import Run
+from dgn_engine.training.steps.graphs import WARM_UP, EagerSteps, GraphSteps
 from dgn_engine.training.trainer import Trainer
 from tests.engine.kernels.tiny import every_architecture
 from tests.engine.training.chains import CHAIN_WEIGHTS, SETTINGS
@@ -96,8 +96,8 @@ def test_captured_steps_of_every_network_are_the_eager_ones(name: str, regime: s
 def test_what_is_captured_is_replayed_and_not_done_again() -> None:
     made = captured(chain_trainer("DL"))
     taken: list[Tensor] = []
-    take = made.take
-    made.take = lambda rows: (taken.append(rows), take(rows))[1]  # type: ignore[method-assign]
+    take = made.network_step.take
+    made.network_step.take = lambda rows: (taken.append(rows), take(rows))[1]  # type: ignore[method-assign]
     for _ in range(3 * EPOCH):
         made.step()
     assert len(taken) == WARM_UP + 3 + WARM_UP  # captured and proved; the last batch warms up
@@ -109,17 +109,17 @@ def test_what_is_captured_is_replayed_and_not_done_again() -> None:
 def gates(made: Trainer) -> None:
     generator = torch.Generator().manual_seed(8)
     weights = [torch.randn(w.shape, generator=generator) for w in CHAIN_WEIGHTS[:3]]
-    made.take_gates(weights, [torch.full((6,), 0.1)] * 3)
+    made.control.take_gates(weights, [torch.full((6,), 0.1)] * 3)
     made.network.double()
 
 
 CHANGES: dict[str, Change] = {
-    "swap to FL": lambda made: made.swap(find_regime("FL"), restart_value=False),
-    "swap to FR-II": lambda made: made.swap(find_regime("FR-II"), restart_value=True),
-    "swap to ReLU": lambda made: made.swap(find_regime("ReLU"), restart_value=False),
-    "swap to FRG": lambda made: made.swap(find_regime("FRG"), restart_value=False),
-    "permute": lambda made: made.rewire((1, 2, 0)),
-    "rotate": lambda made: made.reroute((0, 2, 1), ()),
+    "swap to FL": lambda made: made.control.swap(find_regime("FL"), restart_value=False),
+    "swap to FR-II": lambda made: made.control.swap(find_regime("FR-II"), restart_value=True),
+    "swap to ReLU": lambda made: made.control.swap(find_regime("ReLU"), restart_value=False),
+    "swap to FRG": lambda made: made.control.swap(find_regime("FRG"), restart_value=False),
+    "permute": lambda made: made.control.rewire((1, 2, 0)),
+    "rotate": lambda made: made.control.reroute((0, 2, 1), ()),
     "beta": lambda made: made.network.set_gate(beta=2.0, epsilon=0.3),
     "value input": lambda made: setattr(made.network, "value_input", "ones"),
     "imported gates": gates,
@@ -176,7 +176,7 @@ def test_gates_that_are_drawn_by_another_seed_are_seen_by_the_graph() -> None:
 def test_augmented_images_of_a_new_epoch_are_seen_by_the_graph() -> None:
     ours, theirs = (of_architecture("cnn4", "ReLU", images=12) for _ in range(2))
     for made in (ours, theirs):
-        made._augmentation = Augmentation(made.data.train_x, 0)
+        made.batches.augmentation = Augmentation(made.data.train_x, 0)
     step_both(captured(ours), theirs, 8)
     assert graphs(ours).trouble == ""
 
@@ -184,7 +184,7 @@ def test_augmented_images_of_a_new_epoch_are_seen_by_the_graph() -> None:
 def test_a_graph_that_does_something_else_is_found_and_steps_are_eager_from_then_on() -> None:
     ours, theirs = chain_trainer("DL"), chain_trainer("DL")
     said: list[str] = []
-    ours.on_eager = said.append
+    ours.network_step.on_eager = said.append
 
     class Broken(FakeCard):
         def captured(self, work: Callable[[], None]) -> Any:
@@ -262,7 +262,7 @@ def test_a_graph_is_trusted_as_far_as_eager_steps_are_sure_of_themselves(
 def test_a_capture_that_fails_is_said_once_and_costs_nothing() -> None:
     ours, theirs = chain_trainer("FR-II"), chain_trainer("FR-II")
     said: list[str] = []
-    ours.on_eager = said.append
+    ours.network_step.on_eager = said.append
 
     class Failing(FakeCard):
         def captured(self, work: Callable[[], None]) -> Any:
@@ -274,8 +274,8 @@ def test_a_capture_that_fails_is_said_once_and_costs_nothing() -> None:
 
     ours.capture_steps(Failing())
     step_both(ours, theirs, 9)
-    ours.swap(find_regime("DL"), restart_value=False)
-    theirs.swap(find_regime("DL"), restart_value=False)
+    ours.control.swap(find_regime("DL"), restart_value=False)
+    theirs.control.swap(find_regime("DL"), restart_value=False)
     step_both(ours, theirs, 9)
     assert said == ["OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"]
     assert all(parameter.grad is None for parameter in ours.network.parameters())
@@ -288,7 +288,7 @@ def test_a_run_that_diverges_is_not_taken_for_a_graph_that_is_wrong() -> None:
     for _ in range(6):
         made.step()
     assert graphs(made).trouble == ""
-    assert not made.finite
+    assert not made.train_sums.finite
 
 
 def test_other_examples_are_read_by_another_graph() -> None:
@@ -296,7 +296,7 @@ def test_other_examples_are_read_by_another_graph() -> None:
     step_both(ours, theirs, 5)
     for made in (ours, theirs):
         data = made.data
-        made.data = DeviceData(data.train_x.flip(0), data.train_y, data.test_x, data.test_y)
+        made.batches.data = DeviceData(data.train_x.flip(0), data.train_y, data.test_x, data.test_y)
     step_both(ours, theirs, 6)
 
 

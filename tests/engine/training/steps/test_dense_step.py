@@ -15,9 +15,9 @@ from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAvera
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import find_regime
-from dgn_engine.training.dense_step import is_dense_chain
-from dgn_engine.training.flat_weights import side_by_side
-from dgn_engine.training.optimizer import NetworkOptimizer
+from dgn_engine.training.steps.dense_buffers import side_by_side
+from dgn_engine.training.steps.dense_step import is_dense_chain
+from dgn_engine.training.steps.optimizer import NetworkOptimizer
 from dgn_engine.training.trainer import Trainer
 from tests.engine.training.chains import CHAIN, CHAIN_WEIGHTS, HIDDEN, SETTINGS, trainer
 from tests.engine.training.step_cases import BY_HAND, assert_equal_steps
@@ -102,21 +102,21 @@ def test_it_follows_swaps_orders_dials_and_imported_biases() -> None:
         generator = torch.Generator().manual_seed(8)
         weights = [torch.randn(w.shape, generator=generator).double() for w in CHAIN_WEIGHTS[:3]]
         biases: list[Tensor | None] = [torch.full((6,), 0.1, dtype=torch.float64)] * 3
-        made.take_gates(weights, biases)
+        made.control.take_gates(weights, biases)
         made.network.double()
 
     assert_equal_steps(*pair, steps=3)
-    both(lambda made: made.rewire((1, 2, 0)))
-    both(lambda made: made.reroute((0, 2, 1), ()))
+    both(lambda made: made.control.rewire((1, 2, 0)))
+    both(lambda made: made.control.reroute((0, 2, 1), ()))
     both(lambda made: made.network.set_gate(beta=2.0, epsilon=0.3))
     both(lambda made: made.optimizer.set_learning_rate(0.001))
     both(lambda made: setattr(made.network, "value_input", "ones"))
-    both(lambda made: made.swap(find_regime("FL"), restart_value=False))
+    both(lambda made: made.control.swap(find_regime("FL"), restart_value=False))
     both(gates)
-    both(lambda made: made.swap(find_regime("DL"), restart_value=False))
-    both(lambda made: made.swap(find_regime("ReLU"), restart_value=False))
-    both(lambda made: made.swap(find_regime("FRG"), restart_value=False))
-    both(lambda made: made.swap(find_regime("FR-II"), restart_value=True))
+    both(lambda made: made.control.swap(find_regime("DL"), restart_value=False))
+    both(lambda made: made.control.swap(find_regime("ReLU"), restart_value=False))
+    both(lambda made: made.control.swap(find_regime("FRG"), restart_value=False))
+    both(lambda made: made.control.swap(find_regime("FR-II"), restart_value=True))
 
 
 def test_a_network_whose_steps_are_not_numbers_is_seen_as_such() -> None:
@@ -124,7 +124,7 @@ def test_a_network_whose_steps_are_not_numbers_is_seen_as_such() -> None:
     with torch.no_grad():
         made.network.value.weights[-1].fill_(math.inf)
     made.step()
-    assert not made.finite
+    assert not made.train_sums.finite
 
 
 class Leaky(Stack):

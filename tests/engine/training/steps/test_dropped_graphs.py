@@ -21,8 +21,8 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.batched import Job, train_pack
 from dgn_engine.training.batched.stacked_network import TrainerStack
-from dgn_engine.training.cuda.step_runner import WARM_UP
 from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.steps.graphs import WARM_UP
 from dgn_engine.training.trainer import Trainer
 from tests.engine.training.cuda.fake_card import FakeCard
 

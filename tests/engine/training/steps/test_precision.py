@@ -18,9 +18,9 @@ from dgn_engine.kernels import precision
 from dgn_engine.kernels.precision import products, use_full_products
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.batched.stack_groups import pack_key, why_not
-from dgn_engine.training.cuda.step_precision import step_precision
-from dgn_engine.training.cuda.step_runner import GraphSteps
 from dgn_engine.training.run import Run
+from dgn_engine.training.steps.graphs import GraphSteps
+from dgn_engine.training.steps.network_step import step_precision
 from tests.engine.conftest import SMALL
 from tests.engine.kernels.tiny import ARCHITECTURES
 from tests.engine.training.cuda.fake_card import FakeCard

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dgn_engine.config import TrainingConfig
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.training.flat_weights import FlatWeights
+from dgn_engine.training.steps.dense_buffers import FlatWeights
 
 
 class NetworkOptimizer:
@@ -25,6 +25,7 @@ class NetworkOptimizer:
             {"params": list(network.feature.parameters())},
         ]
         self.torch = optimiser_over(groups, config)
+        self.learning_rate = config.learning_rate
         self._states = 0  # how often states came or went otherwise than by a step
         self._moments: dict[int, _Moments] = {}  # by the stretch of weights that they belong to
         first = self.torch.param_groups[0]
@@ -36,6 +37,7 @@ class NetworkOptimizer:
 
     def set_learning_rate(self, rate: float) -> None:
         """From the next step on, for both groups."""
+        self.learning_rate = rate
         for group in self.torch.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)  # a captured step reads it there

@@ -10,7 +10,7 @@ from dgn_engine.config import TrainingConfig
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
-from dgn_engine.training.optimizer import NetworkOptimizer, optimiser_over
+from dgn_engine.training.steps.optimizer import NetworkOptimizer, optimiser_over
 
 CHAIN = Architecture((3,), (Dense(3, 4), Dense(4, 2, gated=False)))
 

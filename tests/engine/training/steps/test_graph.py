@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from dgn_engine.training.cuda.graph import CudaCard
+from dgn_engine.training.steps.graphs import CudaCard
 
 POOL = (0, 7)
 CARD = torch.device("cuda", 0)

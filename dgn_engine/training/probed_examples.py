@@ -1,0 +1,124 @@
+"""The examples that probes read: which they are, and the network on them."""
+
+from __future__ import annotations
+
+import torch
+
+from dgn_engine.config import RunConfig
+from dgn_engine.data import Examples
+from dgn_engine.data._normalisation import normalisation
+from dgn_engine.protocol.frames import Array
+from dgn_engine.protocol.probe_choice import ProbeChoice
+from dgn_engine.protocol.watching import ProbeSet
+from dgn_engine.training.device_data import choose_probe_set, chosen_on_device, drawn_inputs
+from dgn_engine.training.probes import (
+    ComparedGates,
+    ProbeContext,
+    TrainingState,
+    no_comparison,
+)
+from dgn_engine.training.readings.probe_schedule import ProbeSchedule
+from dgn_engine.training.trainer import Trainer
+
+
+class ProbedExamples:
+    """The probe set of a run, on the device of its trainer.
+
+    `probe_set`: which examples; `image_shape`: of one, also where the network takes rows.
+    """
+
+    def __init__(
+        self, config: RunConfig, examples: Examples, trainer: Trainer, schedule: ProbeSchedule
+    ) -> None:
+        self._config = config
+        self._trainer = trainer
+        self._schedule = schedule
+        self.image_shape = tuple(examples.train_x.shape[1:])
+        choice = ProbeChoice.parse(config.probe_set)
+        self._take(choose_probe_set(examples, config.probe_examples, config.seed, choice))
+        self._first = self.probe_set
+
+    @property
+    def began_with(self) -> int:
+        """How many there were at first; 0 where there are as many now."""
+        first = len(self._first.indices)
+        return 0 if first == len(self.probe_set.indices) else first
+
+    def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
+        """The probe set under the network as it is now, and under one that is compared with."""
+        trainer, x, y = self._trainer, self._x, self._y
+        network = trainer.control.network_at(self._rows)
+        if trainer.regime.drawn_gates:  # there are none for examples of the user's own
+            x, y = x[: len(self._rows)], y[: len(self._rows)]
+        given = self._config.training
+        training = TrainingState(
+            step=trainer.step_count,
+            loss=given.loss,
+            optimiser=given.optimiser,
+            learning_rate=trainer.optimizer.learning_rate,
+            momentum=given.momentum,
+            batch=min(given.batch, trainer.batches.examples),
+            examples=trainer.batches.examples,
+            augmented=given.augmentation != "none",
+        )
+        return ProbeContext(network, x, y, trainer.regime, compared, training=training)
+
+    def choose(self, config: RunConfig) -> None:
+        """Choose those of this configuration, as a run that begins with it does."""
+        data, names = self._trainer.data, self.probe_set.class_names[: self.probe_set.classes]
+        choice, wanted = ProbeChoice.parse(config.probe_set), config.probe_examples
+        chosen = chosen_on_device(data, names, wanted, config.seed, choice, self.image_shape)
+        self._config = config
+        self._take(chosen)
+        self._begin_readings_anew()
+
+    def invalidate_readings(self) -> None:
+        """The network is another one; under FRG there may be no gates for the last examples."""
+        if self.probe_set.drawn:
+            self._begin_readings_anew()
+        else:
+            self._schedule.invalidate()
+
+    @property
+    def train_labels(self) -> Array:
+        """(n,) of all training examples."""
+        labels: Array = self._trainer.data.train_y.cpu().numpy()
+        return labels
+
+    def training_images(self, rows: Array) -> Array:
+        """(m, *image_shape): these training examples as images, or as vectors."""
+        x = self._trainer.data.train_x
+        images: Array = x[torch.from_numpy(rows).to(x.device)].cpu().numpy()
+        return images.reshape(-1, *self.image_shape)
+
+    @property
+    def probe_images(self) -> Array:
+        """(n, *image_shape): the probe examples as images, or as vectors."""
+        images: Array = self._x.reshape(-1, *self.image_shape).cpu().numpy()
+        return images
+
+    def _begin_readings_anew(self) -> None:
+        """Of the probe set as it is now."""
+        first, now = self._first, self.probe_set
+        count = len(self._rows if self._trainer.regime.drawn_gates else now.indices)
+        same = now.digest == first.digest and count == len(first.indices)
+        self._schedule.begin_anew(
+            0 if count == len(first.indices) else count, "" if same else now.digest[:8]
+        )
+
+    def _take(self, chosen: ProbeSet) -> None:
+        self.probe_set = chosen
+        known, data = len(chosen.indices) - chosen.drawn, self._trainer.data
+        self._rows = torch.tensor(chosen.indices[:known], device=data.train_x.device)
+        self._x, self._y = data.train_x[self._rows], data.train_y[self._rows]
+        if chosen.drawn:
+            own = self._drawn().reshape(-1, *data.train_x.shape[1:])
+            classes = torch.full((len(own),), chosen.classes, device=self._y.device)
+            self._x = torch.cat([self._x, own.to(self._x)])
+            self._y = torch.cat([self._y, classes.to(self._y)])
+
+    def _drawn(self) -> torch.Tensor:
+        """The user's own examples as the network takes training images."""
+        own = drawn_inputs(ProbeChoice.parse(self._config.probe_set), self.image_shape)
+        how = normalisation(self._config.data.normalise)
+        return torch.from_numpy(own if how is None else how(own))
