@@ -97,7 +97,7 @@ def drawn_frames(window: InWindow, seconds: float) -> DrawnFrames:
         draw(name)
         if host.charts.made is None:
             return
-        canvas, readings = host.scene_view().canvas(), host.view().readings
+        canvas, readings = host.charts.view.canvas(), host.drawn.view.readings
         probes = {probe: readings[probe].step for probe in host.spec.probes if probe in readings}
         if canvas not in hooked:
             canvas.installEventFilter(painted)

@@ -115,7 +115,7 @@ class InWindow:
         hosts = [
             self.viewer.window.docks.hosts[name] for name in self.viewer.window.docks.visible()
         ]
-        canvases = [host.scene_view().canvas() for host in hosts]
+        canvases = [host.charts.view.canvas() for host in hosts]
         count = 0
 
         def move() -> None:

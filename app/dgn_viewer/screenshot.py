@@ -128,7 +128,7 @@ class Screenshot:
         window = self._viewer.window
         step, readings = window.history.step, window.history.readings
         hosts = [window.docks.hosts[name] for name in window.docks.visible()]
-        wanted = {request.probe for host in hosts for request in host.requests()}
+        wanted = {request.probe for host in hosts for request in host.drawn.requests()}
         found = [readings[probe] for probe in wanted if probe in readings]
         there = all(one.step == step and not one.pending for one in found)
         there = there and len(found) == len(wanted)

@@ -151,7 +151,7 @@ class Window(QMainWindow):
     def _show_state(self, before: RunState) -> None:
         """Show the state of the run where it is another than before."""
         if self.run_state is not before:
-            self.docks.compare(self.run_state.comparison is not None)
+            self.docks.arrangement.compare(self.run_state.comparison is not None)
             self.registry.refresh()
             self._show_in_bars()
 
@@ -173,7 +173,7 @@ class Window(QMainWindow):
     def on_frame(self, frame: Frame) -> None:
         if self.history.on_frame(frame):
             self.status.show_frame(frame)
-            self.step_cursor.on_frame(frame)
+            self.step_cursor.keeper.on_frame(frame)
             self.tour.refresh()
             self.display.follow(frame.watching)
             self.display.refresh()
@@ -222,8 +222,8 @@ class Window(QMainWindow):
             event.accept()
         elif escape and self.inspector.page is not None:
             self.inspector.leave()
-        elif escape and self.docks.maximised:
-            self.docks.restore()
+        elif escape and self.docks.arrangement.maximised:
+            self.docks.arrangement.restore()
             self.registry.refresh()
         elif escape and self.step_cursor.step is not None:
             self.step_cursor.live()
@@ -242,15 +242,15 @@ class Window(QMainWindow):
         super().showEvent(event)
         if not self._arranged:
             self._arranged = True
-            self.docks.share_out()
+            self.docks.arrangement.share_out()
         name_platform_parts(self)
         self.setFocus(Qt.FocusReason.OtherFocusReason)  # else the first small button has it
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Save the layout; the engine is stopped by whoever started it."""
         self.layouts.stop()
-        self.docks.restore()
-        self.docks.compare(False)
+        self.docks.arrangement.restore()
+        self.docks.arrangement.compare(False)
         if not self._foreign_layout:
             window_layout.save(self, self.settings, self.docks)
         self.settings.save()
@@ -485,7 +485,7 @@ class Window(QMainWindow):
         self.addToolBarBreak(Qt.ToolBarArea.BottomToolBarArea)
         self.addToolBar(Qt.ToolBarArea.BottomToolBarArea, self.compared_bar)
         self.setStatusBar(self.status)
-        self.docks.arrange()
+        self.docks.arrangement.arrange()
 
     def _connect(self) -> None:
         for part in (
@@ -527,8 +527,8 @@ class Window(QMainWindow):
         self.docks.linked.lighted.connect(self.strip.canvas.light)
         self.docks.steps.wanted.connect(self.step_cursor.go_to)
         self.docks.changed.connect(partial(name_platform_parts, self))
-        self.docks.arranged.connect(self.inspector_dock.fit)
-        self.docks.arranged.connect(partial(name_platform_parts, self))
+        self.docks.arrangement.arranged.connect(self.inspector_dock.fit)
+        self.docks.arrangement.arranged.connect(partial(name_platform_parts, self))
         self.recent.changed.connect(self.registry.refresh)
         self.files.configured.connect(partial(self.recent.add, "configuration"))
         self.menus.opening.connect(self._on_menu)
@@ -549,7 +549,7 @@ class Window(QMainWindow):
         self._arranged = window_layout.restore(self, self.settings, DEFAULT_SIZE)
         window_layout.restore_charts(self.docks, self.settings)
         if self._arranged:
-            self.docks.adopt(self.settings.layout_preset)
+            self.docks.arrangement.adopt(self.settings.layout_preset)
         for part in (self.inspector_dock, self.results, *self.banners, self.question):
             part.hide()
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dgn_engine.errors import UserError
 from dgn_engine.figures.provenance import FigurePanel, context_of
 from dgn_engine.scene.axes import at_step
 from dgn_engine.scene.chart_settings import ChartSettings, adjusted
-from dgn_engine.scene.elements import Empty, Scene, Shown
+from dgn_engine.scene.elements import Empty, Shown
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.storage.runs.held_frames import HeldFrames
 from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
+from dgn_engine.views.drawn_panel import DrawnPanel
 from dgn_engine.views.frame_source import Source
 from dgn_engine.views.past_view import Past, PastViews
 from dgn_engine.views.recorded_view import recorded_history
@@ -29,15 +30,11 @@ class PagePanel:
 
     def draw(self, view: View) -> Shown:
         """What it shows of a view of the past."""
-        shown = self.spec.draw(view)
+        drawn = DrawnPanel(self.spec)
+        shown = drawn.draw(view)
         if isinstance(shown, Empty):
             return shown
-
-        def drawn_with(option: str, value: str) -> Scene | None:
-            other = self.spec.draw(replace(view, choices={**view.choices, option: value}))
-            return other if isinstance(other, Scene) else None
-
-        return adjusted(at_step(shown, view.cursor), self.charts, drawn_with)
+        return adjusted(at_step(shown, view.cursor), self.charts, drawn.draw_with)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import class_names, example_axis, example_labels, example_rows, step_axis
+from dgn_engine.scene.axes import class_names, example_axis, example_labels, example_rows
 from dgn_engine.scene.compared import b_in_words, b_name, pair_labels
 from dgn_engine.scene.elements import (
     Axis,
@@ -21,7 +21,7 @@ from dgn_engine.scene.elements import (
     Subjects,
 )
 from dgn_engine.scene.gate_agreement import MEANS
-from dgn_engine.scene.layer_curves import layer_axis
+from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, recorded_curve
 from dgn_engine.scene.panel_spec import (
     About,
     ComparedRun,
@@ -113,28 +113,9 @@ def _by_layer(reading: Reading) -> Chart:
 
 
 def _over_steps(view: View) -> Chart:
-    series = view.series.get(("agreement", "equal"))
-    curves: tuple[Curve, ...] = ()
-    if series is not None and series.steps.size:
-        curves = (
-            Curve(
-                "all layers",
-                series.steps,
-                100 * series.values,
-                role="compared",
-                thick=True,
-                marker=bool(series.steps.size == 1),
-            ),
-        )
-    return Chart(
-        key="over_steps",
-        title="Equal gates, %",
-        x=step_axis(list(curves), view),
-        y=Axis(),
-        curves=curves,
-        marks=view.marks,
-        narrow=(0, 0, 1, 1),
-    )
+    source = ("agreement", "equal")
+    curves = recorded_curve(view, source, "all layers", "compared", scale=100, thick=True)
+    return chart_over_steps(view, "Equal gates, %", curves, (0, 0, 1, 1))
 
 
 def _map(view: View, compared: ComparedRun, reading: Reading, layer: int) -> Chart:

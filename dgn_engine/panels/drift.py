@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import class_names, example_axis, step_axis
-from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Empty, Fact, Role, Scene, Shown
-from dgn_engine.scene.layer_curves import layer_axis, places
+from dgn_engine.scene.axes import class_names, example_axis
+from dgn_engine.scene.elements import Axis, Chart, Curve, Dash, Fact, Role, Scene, Shown
+from dgn_engine.scene.layer_curves import chart_over_steps, layer_axis, places, recorded_curve
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import number
@@ -23,13 +24,9 @@ MEASURE = Option("measure", "Over steps", always(("moved", "distance"), ("cosine
 _FIRST = "This is that reading: train on, and the curves begin."
 
 
-def draw(view: View) -> Shown:
+@draw_reading("drift", "How far features and values have moved, from the first frame on.")
+def draw(view: View, reading: Reading) -> Shown:
     """Both drifts over steps; now, gates by layer and features by example."""
-    reading = view.readings.get("drift")
-    if reading is None:
-        return Empty("How far features and values have moved, from the first frame on.")
-    if reading.absent:
-        return Empty(reading.absent)
     charts = [_over_steps(view, choice(view, MEASURE)), _by_layer(reading)]
     if "features" in reading.arrays:
         charts.append(_by_example(view, reading))
@@ -46,22 +43,12 @@ def draw(view: View) -> Shown:
 
 
 def _over_steps(view: View, measure: str) -> Chart:
-    curves = []
+    curves: tuple[Curve, ...] = ()
     for part, name, role, dash in _PARTS:
-        series = view.series.get(("drift", part if measure == "moved" else f"{part}_cosine"))
-        if series is not None and series.steps.size:
-            marker = bool(series.steps.size == 1)
-            curves.append(Curve(name, series.steps, series.values, role, dash, marker=marker))
+        scalar = part if measure == "moved" else f"{part}_cosine"
+        curves += recorded_curve(view, ("drift", scalar), name, role, dash)
     titles = {"moved": "Distance from the first", "cosine": "Cosine with the first"}
-    return Chart(
-        key="over_steps",
-        title=titles[measure],
-        x=step_axis(curves, view),
-        y=Axis(),
-        curves=tuple(curves),
-        marks=view.marks,
-        narrow=(0, 0, 1, 2),
-    )
+    return chart_over_steps(view, titles[measure], curves, (0, 0, 1, 2))
 
 
 def _by_layer(reading: Reading) -> Chart:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import step_axis
-from dgn_engine.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
+from dgn_engine.scene.elements import Axis, Chart, Curve, Fact, Scene, Shown, finite_range
+from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.scatter import scattered
 from dgn_engine.scene.trials import freeze_random_gates
@@ -23,13 +24,11 @@ TIMES = Option(
 )
 
 
-def draw(view: View) -> Shown:
+@draw_reading(
+    "error_prediction", "Predicted and measured steps on the probe examples, with the first frame."
+)
+def draw(view: View, reading: Reading) -> Shown:
     """Losses along the steps, changes of logits against each other, and the mismatch over steps."""
-    reading = view.readings.get("error_prediction")
-    if reading is None:
-        return Empty("Predicted and measured steps on the probe examples, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     charts = (_losses(reading), _changes(reading), _over_steps(view))
     return Scene(charts, _facts(reading), reading.step, _note(view, reading))
 
@@ -74,24 +73,10 @@ def _changes(reading: Reading) -> Chart:
 
 
 def _over_steps(view: View) -> Chart:
-    curves = []
-    for name, words in (("one", "after 1"), ("all", "after all")):
-        series = view.series.get(("error_prediction", name))
-        if series is not None and series.steps.size:
-            values = 100 * series.values
-            marker = bool(series.steps.size == 1)
-            role, dash = ("text", "solid") if name == "one" else ("muted", "dash")
-            curves.append(Curve(words, series.steps, values, role, dash, marker=marker))  # type: ignore[arg-type]
-    return Chart(
-        key="over_steps",
-        title="Mismatch of the logits, %",
-        x=step_axis(curves, view),
-        y=Axis(),
-        curves=tuple(curves),
-        marks=view.marks,
-        column=2,
-        narrow=(1, 0, 1, 2),
-    )
+    one = recorded_curve(view, ("error_prediction", "one"), "after 1", "text", "solid", 100)
+    every = recorded_curve(view, ("error_prediction", "all"), "after all", "muted", "dash", 100)
+    title = "Mismatch of the logits, %"
+    return chart_over_steps(view, title, one + every, (1, 0, 1, 2), 2)
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:

@@ -28,6 +28,7 @@ from dgn_engine.scene.elements import (
     Subjects,
     finite_range,
 )
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_in
 from dgn_engine.scene.trials import freeze_random_gates, keep_gates
@@ -51,13 +52,9 @@ LAYER = Option(
 UNIT = Option("unit", "Channel", _units, True, ("unit", 0))
 
 
-def draw(view: View) -> Shown:
+@draw_reading("gates", "The gates of every layer for the probe examples, with the first frame.")
+def draw(view: View, reading: Reading) -> Shown:
     """Overviews of all layers above the chosen layer's map, and a channel's maps on its right."""
-    reading = view.readings.get("gates")
-    if reading is None:
-        return Empty("The gates of every layer for the probe examples, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     layers = layers_in(list(reading.arrays), "layer")
     if not layers:
         return Empty("This network has no gate layer.")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import class_names, step_axis
+from dgn_engine.scene.axes import class_names
 from dgn_engine.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
 from dgn_engine.scene.elements import (
     Axis,
     Chart,
     Curve,
-    Empty,
     Fact,
     Matrix,
     Scene,
@@ -19,7 +18,14 @@ from dgn_engine.scene.elements import (
     Subjects,
     finite_range,
 )
-from dgn_engine.scene.layer_curves import layer_axis, layers_note, over_steps, places
+from dgn_engine.scene.layer_curves import (
+    chart_over_steps,
+    layer_axis,
+    layers_note,
+    over_steps,
+    places,
+)
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import percent
@@ -37,29 +43,18 @@ OVER_STEPS = Option(
 )
 
 
-def draw(view: View) -> Shown:
+@draw_reading(
+    "gate_statistics", "How many gates are open, by layer and class, with the first frame."
+)
+def draw(view: View, reading: Reading) -> Shown:
     """Shares by layer now, by class, and one of them over steps."""
-    reading = view.readings.get("gate_statistics")
-    if reading is None:
-        return Empty("How many gates are open, by layer and class, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     count = len(reading.arrays["density"])
     what = choice(view, OVER_STEPS)
     curves = over_steps(view, "gate_statistics", what, count, 100.0)
     charts = (
         _by_layer(view, reading, count),
         _by_class(view, reading, count),
-        Chart(
-            key="over_steps",
-            title=_TITLES[what],
-            x=step_axis(curves, view),
-            y=Axis(),
-            curves=curves,
-            marks=view.marks,
-            column=2,
-            narrow=(1, 0, 1, 2),
-        ),
+        chart_over_steps(view, _TITLES[what], curves, (1, 0, 1, 2), 2),
     )
     parts = ["A gate is open from ½ on.", layers_note(count)]
     if compared_reading(view, "gate_statistics") is not None and view.compared is not None:

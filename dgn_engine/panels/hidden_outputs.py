@@ -13,13 +13,13 @@ from dgn_engine.scene.elements import (
     Array,
     Axis,
     Chart,
-    Empty,
     Fact,
     Matrix,
     Scene,
     Shown,
     Subjects,
 )
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_engine.scene.run_text import layers_in
 from dgn_engine.scene.trials import blind_value_network, reverse_layers
@@ -69,13 +69,9 @@ CHANNEL = Option("channel", "Channels", _channels, engine=True)
 SCALE = Option("scale", "Colours", always(("tile", "scaled alone"), ("layer", "scaled together")))
 
 
-def draw(view: View) -> Shown:
+@draw_reading("hidden_outputs", "What each layer makes of one example, with the first frame.")
+def draw(view: View, reading: Reading) -> Shown:
     """One chart a pass: maps as tiles, a column a layer; units of dense layers, a row a layer."""
-    reading = view.readings.get("hidden_outputs")
-    if reading is None:
-        return Empty("What each layer makes of one example, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     arrays = reading.arrays
     layers = layers_in(list(arrays), "as_is")
     maps = [layer for layer in layers if arrays[f"as_is_{layer}"].ndim == 3]

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import example_pairs, step_axis
+from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import b_name, compared_reading, pair_labels, why_not_compared
 from dgn_engine.scene.elements import (
     Array,
-    Axis,
     Chart,
-    Curve,
-    Empty,
     Fact,
     Matrix,
     Scene,
     Shown,
     finite_range,
 )
+from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import freeze_random_gates
 from dgn_engine.text.written_numbers import number
@@ -37,13 +36,9 @@ _CURVES = {"distance": "distance", "cosine": "cosine", "traces": "ratio"}
 _NAMES = (("value", "Measured $K^V$"), ("expected", "Expected $βH$"))
 
 
-def draw(view: View) -> Shown:
+@draw_reading("kernel_theory", "The value kernel beside its expectation βH, with the first frame.")
+def draw(view: View, reading: Reading) -> Shown:
     """Both kernels in one scale, and how far they lie apart over steps."""
-    reading = view.readings.get("kernel_theory")
-    if reading is None:
-        return Empty("The value kernel beside its expectation βH, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     both = [reading.arrays[name] for name, _ in _NAMES]
     reach = max(max(map(abs, finite_range(values))) for values in both) or 1.0
     charts = [
@@ -71,22 +66,9 @@ def _matrix(
 
 
 def _over_steps(view: View, measure: str) -> Chart:
-    series = view.series.get(("kernel_theory", measure))
-    curves: tuple[Curve, ...] = ()
-    if series is not None and series.steps.size:
-        marker = bool(series.steps.size == 1)
-        name = _CURVES[measure]
-        curves = (Curve(name, series.steps, series.values, "value", thick=True, marker=marker),)
-    return Chart(
-        key="over_steps",
-        title=_TITLES[measure],
-        x=step_axis(curves, view),
-        y=Axis(),
-        curves=curves,
-        marks=view.marks,
-        column=2,
-        narrow=(1, 0, 1, 2),
-    )
+    source = ("kernel_theory", measure)
+    curves = recorded_curve(view, source, _CURVES[measure], "value", thick=True)
+    return chart_over_steps(view, _TITLES[measure], curves, (1, 0, 1, 2), 2)
 
 
 def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:

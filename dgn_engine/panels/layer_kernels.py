@@ -10,9 +10,10 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import b_in_words, compared_reading, pair_labels, why_not_compared
-from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
+from dgn_engine.scene.elements import Array, Axis, Chart, Curve, Fact, Matrix, Scene, Shown
 from dgn_engine.scene.layer_curves import layer_axis, places
 from dgn_engine.scene.matrix_colours import SPANS, ranged, span_range
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, choice
 from dgn_engine.scene.run_text import layer_name, layer_tag, layer_values, layers_in
 from dgn_engine.scene.trials import reverse_layers
@@ -26,13 +27,11 @@ LAYER = Option(
 )
 
 
-def draw(view: View) -> Shown:
+@draw_reading(
+    "layer_kernels", "The overlap of each gate layer and their product, with the first frame."
+)
+def draw(view: View, reading: Reading) -> Shown:
     """All τ small, the chosen one beside the product, and the means along the depth."""
-    reading = view.readings.get("layer_kernels")
-    if reading is None:
-        return Empty("The overlap of each gate layer and their product, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     layers = layers_in(list(reading.arrays), "tau")
     chosen = int(choice(view, LAYER))
     rows = math.ceil(len(layers) / _IN_A_ROW) if len(layers) > 1 else 0

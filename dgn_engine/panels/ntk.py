@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import example_pairs, step_axis
+from dgn_engine.scene.axes import example_pairs
 from dgn_engine.scene.compared import (
     b_name,
     compared_reading,
@@ -19,11 +19,9 @@ from dgn_engine.scene.compared import (
 )
 from dgn_engine.scene.elements import (
     Array,
-    Axis,
     Chart,
     Curve,
     Dash,
-    Empty,
     Fact,
     Matrix,
     Role,
@@ -32,7 +30,9 @@ from dgn_engine.scene.elements import (
     finite_range,
 )
 from dgn_engine.scene.estimates import estimate_note, marked
+from dgn_engine.scene.layer_curves import chart_over_steps
 from dgn_engine.scene.overlaid import alike, kernel_curves
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import (
     About,
     ComparedRun,
@@ -74,13 +74,9 @@ def _compared_parts(view: View) -> Values:
 PART = Option("part", "Part", _compared_parts)
 
 
-def draw(view: View) -> Shown:
+@draw_reading("ntk", "The traces and matrices of the neural tangent kernel, with the first frame.")
+def draw(view: View, reading: Reading) -> Shown:
     """Traces over steps, and the matrices of the parts that exist."""
-    reading = view.readings.get("ntk")
-    if reading is None:
-        return Empty("The traces and matrices of the neural tangent kernel, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     parts = [part for part in _PARTS if part[0] in reading.arrays]
     charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
     scale = _unit(reading) if choice(view, SCALE) == "unit" else _as_computed(reading)
@@ -155,15 +151,8 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
         curves.append(Curve(label, steps, values, role, dash, marker=marker))
     shown = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
     curves = [*kernel_curves(alike(view, "ntk")[0], measure, shown), *curves]
-    return Chart(
-        key="over_steps",
-        title="Trace" if measure == "trace" else "Frobenius norm",
-        x=step_axis(curves, view),
-        y=Axis(log=True),
-        curves=tuple(curves),
-        marks=view.marks,
-        narrow=(0, 0, 1, max(parts, 1)),
-    )
+    title = "Trace" if measure == "trace" else "Frobenius norm"
+    return chart_over_steps(view, title, curves, (0, 0, 1, max(parts, 1)), log=True)
 
 
 def _with(

@@ -18,6 +18,7 @@ from dgn_engine.scene.compared import (
 from dgn_engine.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown
 from dgn_engine.scene.estimates import errors_of, estimate_note, marked, mean_in_words
 from dgn_engine.scene.matrix_colours import SPANS, ranged, span_range
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_engine.scene.run_text import layer_values
 from dgn_engine.scene.trials import freeze_random_gates, reverse_layers
@@ -41,13 +42,11 @@ PART = Option("part", "Show", _parts)
 SCALE = Option("scale", "Colours", always(("pairs", "off the diagonal"), ("unit", "0 to 1")))
 
 
-def draw(view: View) -> Shown:
+@draw_reading(
+    "overlap", "The overlap of active and of sensitive sub-networks, with the first frame."
+)
+def draw(view: View, reading: Reading) -> Shown:
     """Λ and S, examples in the same order, both with unit diagonal."""
-    reading = view.readings.get("overlap")
-    if reading is None:
-        return Empty("The overlap of active and of sensitive sub-networks, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     part = choice(view, PART)
     suffix = "" if part == "all" else f"_{part}"
     labels = reading.arrays["labels"]

@@ -13,7 +13,6 @@ from dgn_engine.scene.elements import (
     Axis,
     Chart,
     Curve,
-    Empty,
     Fact,
     Matrix,
     Role,
@@ -24,6 +23,7 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.layer_curves import layer_axis
 from dgn_engine.scene.network_graph import MOST_LINES, network_graph
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
 from dgn_engine.scene.scatter import lines, scattered
 from dgn_engine.scene.trials import freeze_random_gates
@@ -90,13 +90,9 @@ GRAPH = Option("graph", "Right", _pictures)
 SHOW = Option("show", "Units", _maps)
 
 
-def draw(view: View) -> Shown:
+@draw_reading("paths", "The paths of one example: how many are active, and what they add up to.")
+def draw(view: View, reading: Reading) -> Shown:
     """Units by what passes them, and the largest paths; or the sub-networks of blocks."""
-    reading = view.readings.get("paths")
-    if reading is None:
-        return Empty("The paths of one example: how many are active, and what they add up to.")
-    if reading.absent:
-        return Empty(reading.absent)
     if _apart(reading):
         return Scene(_sub_networks(reading), _facts(reading), reading.step, _share_note(reading))
     charts = [_units(reading, choice(view, SHOW))]

@@ -7,19 +7,20 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import class_names, step_axis
+from dgn_engine.scene.axes import class_names
 from dgn_engine.scene.elements import (
     Array,
     Axis,
     Chart,
     Curve,
-    Empty,
     Fact,
     Matrix,
     Role,
     Scene,
     Shown,
 )
+from dgn_engine.scene.layer_curves import chart_over_steps, recorded_curve
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.scatter import scattered
 from dgn_engine.scene.trials import freeze_random_gates
@@ -30,13 +31,11 @@ _ROLES: tuple[Role, ...] = ("value", "feature", "cross")
 _FEW = 12  # points that are drawn larger
 
 
-def draw(view: View) -> Shown:
+@draw_reading(
+    "regions", "How gates cut the plane, and the decision boundary, with the first frame."
+)
+def draw(view: View, reading: Reading) -> Shown:
     """The cuts of the gates, the decision, and the examples with the boundary or a curve."""
-    reading = view.readings.get("regions")
-    if reading is None:
-        return Empty("How gates cut the plane, and the decision boundary, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     third = _points(view, reading) if choice(view, THIRD) == "points" else _over_steps(view)
     charts = (_cuts(view, reading), _decision(view, reading), third)
     return Scene(charts, _facts(reading), reading.step, _note(reading))
@@ -181,21 +180,8 @@ def boundary(reading: Reading) -> Array:
 
 
 def _over_steps(view: View) -> Chart:
-    series = view.series.get(("regions", "regions"))
-    curves: tuple[Curve, ...] = ()
-    if series is not None and series.steps.size:
-        marker = bool(series.steps.size == 1)
-        curves = (Curve("regions", series.steps, series.values, "feature", marker=marker),)
-    return Chart(
-        key="over_steps",
-        title="Regions on the grid",
-        x=step_axis(curves, view),
-        y=Axis(),
-        curves=curves,
-        marks=view.marks,
-        column=2,
-        narrow=(1, 0, 1, 2),
-    )
+    curves = recorded_curve(view, ("regions", "regions"), "regions", "feature")
+    return chart_over_steps(view, "Regions on the grid", curves, (1, 0, 1, 2), 2)
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:

@@ -23,7 +23,6 @@ from dgn_engine.scene.elements import (
     Axis,
     Chart,
     Curve,
-    Empty,
     Fact,
     Matrix,
     Ramp,
@@ -33,6 +32,7 @@ from dgn_engine.scene.elements import (
 )
 from dgn_engine.scene.estimates import errors_of, estimate_note, marked
 from dgn_engine.scene.overlaid import spectrum_curves, spectrum_steps
+from dgn_engine.scene.panel_readings import draw_reading
 from dgn_engine.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, always, choice
 from dgn_engine.scene.trials import blind_value_network, freeze_random_gates
 from dgn_engine.text.written_numbers import number, percent, plus_minus
@@ -41,13 +41,9 @@ SHOWN = ("spectrum", "alignment", "kernel")
 SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
 
 
-def draw(view: View) -> Shown:
+@draw_reading("npk", "The spectrum of the neural path kernel, with the first frame.")
+def draw(view: View, reading: Reading) -> Shown:
     """Eigenvalues on a logarithmic axis, and a second view of the same kernel."""
-    reading = view.readings.get("npk")
-    if reading is None:
-        return Empty("The spectrum of the neural path kernel, with the first frame.")
-    if reading.absent:
-        return Empty(reading.absent)
     shown, other = choice(view, SHOW), compared_reading(view, "npk")
     if other is not None and view.compared is not None:
         return _with(view, reading, other, view.compared, shown)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.scene.axes import step_axis
 from dgn_engine.scene.elements import (
     Array,
     Axis,
@@ -20,7 +19,13 @@ from dgn_engine.scene.elements import (
     Scene,
     Shown,
 )
-from dgn_engine.scene.layer_curves import layer_axis, layers_note, over_steps, places
+from dgn_engine.scene.layer_curves import (
+    chart_over_steps,
+    layer_axis,
+    layers_note,
+    over_steps,
+    places,
+)
 from dgn_engine.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_engine.scene.trials import train_gates_alone
 from dgn_engine.text.written_numbers import number, percent
@@ -113,16 +118,8 @@ def _over_steps(view: View, network: str, what: str, count: int) -> Chart:
         ("gradients", network) if what == "gradient" else ("updates", f"{network}_{what}")
     )
     curves = over_steps(view, probe, prefix, count, log=True)
-    return Chart(
-        key="over_steps",
-        title=f"{_TITLES[what]}, {network} network",
-        x=step_axis(curves, view),
-        y=Axis(log=True),
-        curves=curves,
-        marks=view.marks,
-        column=2,
-        narrow=(1, 0, 1, 2),
-    )
+    title = f"{_TITLES[what]}, {network} network"
+    return chart_over_steps(view, title, curves, (1, 0, 1, 2), 2, log=True)
 
 
 def _facts(gradients: Reading | None, updates: Reading | None) -> tuple[Fact, ...]:

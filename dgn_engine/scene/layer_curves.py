@@ -1,4 +1,4 @@
-"""Curves of single layers: over steps one line a layer, over layers one marker a layer."""
+"""Curves over steps, and of single layers: over layers one marker a layer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,50 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dgn_engine.scene.elements import OVERLAYS, Array, Axis, Curve, Subjects
+from dgn_engine.scene.axes import step_axis
+from dgn_engine.scene.elements import OVERLAYS, Array, Axis, Chart, Curve, Dash, Role, Subjects
 from dgn_engine.scene.panel_spec import View
 
 MOST = len(OVERLAYS)  # lines that can be told apart
+
+
+def recorded_curve(
+    view: View,
+    source: tuple[str, str],
+    name: str,
+    role: Role,
+    dash: Dash = "solid",
+    scale: float = 1.0,
+    thick: bool = False,
+) -> tuple[Curve, ...]:
+    """Return the curve of a recorded scalar times `scale`; none before its first value."""
+    series = view.series.get(source)
+    if series is None or not series.steps.size:
+        return ()
+    values = series.values if scale == 1.0 else scale * series.values
+    alone = bool(series.steps.size == 1)
+    return (Curve(name, series.steps, values, role, dash, thick=thick, marker=alone),)
+
+
+def chart_over_steps(
+    view: View,
+    title: str,
+    curves: Sequence[Curve],
+    narrow: tuple[int, int, int, int],
+    column: int = 0,
+    log: bool = False,
+) -> Chart:
+    """Return the chart of curves over steps that stands beside what is drawn of a reading."""
+    return Chart(
+        key="over_steps",
+        title=title,
+        x=step_axis(curves, view),
+        y=Axis(log=log),
+        curves=tuple(curves),
+        marks=view.marks,
+        column=column,
+        narrow=narrow,
+    )
 
 
 def chosen_layers(count: int) -> tuple[int, ...]:

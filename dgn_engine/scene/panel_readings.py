@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.scene.compared import pair_labels
-from dgn_engine.scene.elements import Scene
+from dgn_engine.scene.elements import Empty, Scene, Shown
 from dgn_engine.scene.panel_spec import PanelSpec, View
 
 SCORES = ("train_loss",)  # that is measured last, of a panel without probes
@@ -15,6 +18,29 @@ def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
     """The readings that the panel is made of, as far as they have come."""
     found = (view.readings.get(probe) for probe in spec.probes)
     return tuple(reading for reading in found if reading is not None)
+
+
+def draw_reading(
+    probe: str, before: str
+) -> Callable[[Callable[[View, Reading], Shown]], Callable[[View], Shown]]:
+    """Return a decorator for what draws the reading of one probe.
+
+    Args:
+        probe: The probe, whose reading is passed as the second argument.
+        before: What is said until there is one; of one that is absent its own words are.
+    """
+
+    def decorate(draw: Callable[[View, Reading], Shown]) -> Callable[[View], Shown]:
+        @wraps(draw)
+        def draw_view(view: View) -> Shown:
+            reading = view.readings.get(probe)
+            if reading is None or reading.absent:
+                return Empty(before if reading is None else reading.absent)
+            return draw(view, reading)
+
+        return draw_view
+
+    return decorate
 
 
 def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:

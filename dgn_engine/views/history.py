@@ -91,7 +91,7 @@ class History:
         self._left: set[str] = set()  # probes that nobody has watched since their last value
         self._gaps: dict[str, tuple[tuple[int, int], ...]] = {}
         self._examples: dict[str, ReadOn] = {}  # that its newest scalars were read on
-        self._marks: list[Mark] = []
+        self.marks: tuple[Mark, ...] = ()  # the same object until there is another
         self._marked = 0  # of all marks so far
         self._replayed: dict[str, tuple[int, int]] = {}  # what was left out of a recorded run
         self._changes = 0  # of the network
@@ -146,10 +146,6 @@ class History:
         if self._began is None:
             return None
         return RunChanges(self._began, tuple(self._made), self.state.catalogue)
-
-    @property
-    def marks(self) -> tuple[Mark, ...]:
-        return tuple(self._marks)
 
     def look_back(self, past: Past | None) -> None:
         """Let all views show what was recorded then; None: what is there now. Events and frames
@@ -296,7 +292,7 @@ class History:
             step=self._step,
             readings=dict(self._readings),
             series=self._series(),
-            marks=tuple(self._marks),
+            marks=self.marks,
             last=self._last,
             choices=dict(choices),
             paused=self.state.paused,
@@ -341,8 +337,8 @@ class History:
                     found[source] = drawn, all_of_them
         before = self._replayed.get("", (0, 0))
         marked = self._marked + before[1] - before[0]
-        if len(self._marks) < marked:
-            found[""] = len(self._marks), marked
+        if len(self.marks) < marked:
+            found[""] = len(self.marks), marked
         return found
 
     def _traced(self) -> dict[str, int]:
@@ -461,10 +457,11 @@ class History:
         self._step = max(self._step, step)
 
     def _mark(self, mark: Mark) -> None:
-        self._marks.append(mark)
+        marks = [*self.marks, mark]
+        if len(marks) > MOST_MARKS:
+            del marks[1 : MOST_MARKS // 2 : 2]
+        self.marks = tuple(marks)
         self._marked += 1
-        if len(self._marks) > MOST_MARKS:
-            del self._marks[1 : MOST_MARKS // 2 : 2]
         if changes_network(mark):
             self._changes += 1
             self._change = mark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dgn_engine.protocol.frames import NOT_RECORDED, Frame, Reading
 from dgn_engine.protocol.run_state import RunChanges, RunState
@@ -33,6 +34,18 @@ class Past:
     def step(self) -> int:
         """The step that is shown."""
         return self.asked if self.frame is None else self.frame.step
+
+    @cached_property
+    def readings(self) -> dict[str, Reading]:
+        """What was recorded of each probe, or that nothing was: the same objects for all panels."""
+        if self.trouble:
+            facts = {"fault": NOT_RECORDED}
+            return {
+                probe: Reading(probe, self.step, facts=facts, absent=self.trouble)
+                for probe in self.probes
+            }
+        recorded = readings_at(self.frame, self.asked, self.probes)
+        return {probe: replace(reading, interval=0.0) for probe, reading in recorded.items()}
 
     def state_in(self, run: RunChanges | None) -> RunState:
         """Return the state of the run at the step; the empty one where there is no run."""
@@ -68,23 +81,12 @@ def past_view(live: View, past: Past, then: RunState) -> View:
         step=step,
         regime=then.regime,
         wiring=then.wiring,
-        readings=_readings(live, past),
+        readings=past.readings,
         outdated=_outdated(live, past),
         diverged=diverged if diverged is not None and diverged <= step else None,
         probe_examples=0,  # those of that step cannot be chosen any more
         tested=entry is None or not entry.drawn_gates,
     )
-
-
-def _readings(live: View, past: Past) -> dict[str, Reading]:
-    if past.trouble:
-        facts = {"fault": NOT_RECORDED}
-        return {
-            probe: Reading(probe, past.step, facts=facts, absent=past.trouble)
-            for probe in past.probes
-        }
-    found = readings_at(past.frame, past.asked, past.probes)
-    return {probe: replace(reading, interval=0.0) for probe, reading in found.items()}
 
 
 def _outdated(live: View, past: Past) -> dict[str, Mark]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dgn_engine.protocol.branches import ComparedFrames
@@ -10,7 +10,6 @@ from dgn_engine.protocol.runs import HistoryReplayed
 from dgn_engine.protocol.training import Change
 from dgn_engine.protocol.watching import ProbeRequest
 from dgn_engine.scene.panel_spec import ComparedRun, View
-from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.views.compared_step import ComparedStep, Pairing
 from dgn_engine.views.history import History
@@ -59,23 +58,3 @@ def views_of_two(first: LoadedRun, second: LoadedRun, probes: Sequence[str]) -> 
 def _past(loaded: LoadedRun, probes: tuple[str, ...]) -> Past:
     frame = loaded.frame
     return Past(loaded.step, frame if frame and frame.step == loaded.step else None, probes)
-
-
-def view_at(
-    history: History,
-    steps: RecordedSteps,
-    step: int,
-    probes: Iterable[str],
-    choices: Mapping[str, str] | None = None,
-) -> View:
-    """What a panel is given when one looks back at a step: the same as in the window.
-
-    `history`: as `recorded_history` makes it of a recorded run, or that of a window; it looks at
-    what it did before. `steps`: the frames of the same run. Raises `UserError`.
-    """
-    before = history.past
-    history.look_back(Past(step, steps.at(step), tuple(probes)))
-    try:
-        return history.view(choices or {})
-    finally:
-        history.look_back(before)

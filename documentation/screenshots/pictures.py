@@ -178,7 +178,7 @@ def _compare(shot: Photographer) -> None:
         shot.train(50)
     shot.send(SwapRegime("FR-II"))
     shot.train(400)
-    shot.window.docks.arrange("compare")
+    shot.window.docks.arrangement.arrange("compare")
     shot.settle(20.0)
     shot.window.step_cursor.go_to(450)
     shot.linger(2.0)
@@ -194,7 +194,7 @@ def _plane(_folder: Path) -> RunConfig:
 
 
 def _teach(shot: Photographer) -> None:
-    shot.window.docks.arrange("teach")
+    shot.window.docks.arrangement.arrange("teach")
     shot.train(300)
     shot.linger(1.5)  # the bar of time follows within a second
 

@@ -26,6 +26,7 @@ from dgn_engine.views.event_notices import Notice, notice_of
 from dgn_viewer import application
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.settings import Settings
+from tests.viewer.seen_charts import visible_range
 
 
 def record(viewer: Viewer) -> list[Command]:
@@ -56,7 +57,7 @@ def test_every_panel_fills_with_recent_data(viewer: Viewer, qtbot: QtBot) -> Non
 
 def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    probe = window.docks.hosts["ntk"].requests()[0].probe
+    probe = window.docks.hosts["ntk"].drawn.requests()[0].probe
     sent = record(viewer)
 
     def watched() -> list[set[str]]:
@@ -83,7 +84,7 @@ def test_a_panel_behind_another_tab_asks_for_nothing(viewer: Viewer, qtbot: QtBo
     window.tabifyDockWidget(docks["panel.spectrum"], docks["panel.ntk"])
     docks["panel.ntk"].raise_()
     qtbot.waitUntil(lambda: "spectrum" not in window.docks.visible())
-    assert window.docks.is_open("spectrum")
+    assert window.docks.arrangement.is_open("spectrum")
     window.docks.toggle("spectrum")
     qtbot.waitUntil(lambda: "spectrum" in window.docks.visible())
     assert "ntk" not in window.docks.visible()
@@ -116,9 +117,9 @@ def test_the_layout_comes_back_at_the_next_start(
     first.window.docks.hosts["training"].charts.put(kept)
     first.close()
     second = make_viewer()
-    assert second.window.docks.hosts["training"].charts.settings() == kept
-    assert not second.window.docks.is_open("overlap")
-    assert second.window.docks.is_open("ntk")
+    assert second.window.docks.hosts["training"].charts.settings == kept
+    assert not second.window.docks.arrangement.is_open("overlap")
+    assert second.window.docks.arrangement.is_open("ntk")
 
 
 def test_shift_f10_opens_the_menu_of_the_panel_in_front(viewer: Viewer, qtbot: QtBot) -> None:
@@ -130,7 +131,7 @@ def test_shift_f10_opens_the_menu_of_the_panel_in_front(viewer: Viewer, qtbot: Q
     menu = QApplication.activePopupWidget()
     assert menu is not None
     assert menu.objectName() == "chart_menu"
-    assert menu.parent() is docks.hosts["training"].scene_view()
+    assert menu.parent() is docks.hosts["training"].charts.view
     menu.close()
 
 
@@ -226,13 +227,13 @@ def test_a_notice_leads_to_its_step_on_every_time_axis(viewer: Viewer, qtbot: Qt
     qtbot.waitUntil(lambda: any("→ FL" in notice.text for notice in window.notices.recent))
     qtbot.waitUntil(lambda: [b.text() for b in window.notice_line.offers()] == ["Undo"])
     (mark,) = window.history.view({}).marks
-    training = window.docks.hosts["training"].scene_view()
-    qtbot.waitUntil(lambda: "loss" in training.shown_charts())
+    training = window.docks.hosts["training"].charts.view
+    qtbot.waitUntil(lambda: "loss" in training.charts.shown_keys())
     window.registry["view.notices"].trigger()
     window.notice_list.rows()[0].buttons()["Go to step"].click()
-    low, high = training.visible_range("loss")[0]
+    low, high = visible_range(training, "loss")[0]
     assert low <= mark.x <= high
-    assert not training.is_following("loss")
+    assert not training.charts.items["loss"].following
     window.notice_line.offers()[0].click()
     qtbot.waitUntil(lambda: window.run_state.regime == "DL")
 

@@ -105,7 +105,7 @@ def playground_actions(
     """One row for each data set of the plane."""
 
     def begin(data: str) -> None:
-        docks.arrange(LAYOUT)
+        docks.arrangement.arrange(LAYOUT)
         send(StartRun(playground_run(data)))
 
     return tuple(
@@ -229,7 +229,7 @@ def _is_theme(parts: Parts, name: str, _now: RunState) -> bool:
 
 
 def _is_layout(docks: PanelDocks, name: str, _now: RunState) -> bool:
-    return docks.stands_as(name)
+    return docks.arrangement.stands_as(name)
 
 
 def _ready(now: RunState) -> bool:
@@ -257,9 +257,10 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
     """The rows that do not depend on panels, regimes and experiments."""
     send, run, files, recorded = parts.send, parts.run, parts.files, parts.recorded
     exports, experiments, docks = parts.exports, parts.experiments, parts.docks
+    arranged = docks.arrangement
     row = ActionSpec
 
-    cursor = parts.cursor
+    cursor, player = parts.cursor, parts.cursor.player
 
     def looks_back(_now: RunState) -> bool:
         return not cursor.why_not
@@ -382,12 +383,12 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Find any action by its name"),
         row("view.maximise", "Maximise panel", docks.toggle_maximised, ("Ctrl+Shift+M",),
             "maximise", "Let the panel in front fill the window; again, or Esc: as it was before",
-            text_now=lambda _: "Restore panels" if docks.maximised else "Maximise panel",
-            icon_now=lambda _: "restore" if docks.maximised else "maximise"),
-        *(row(f"view.layout.{name}", f"{preset.title} layout", partial(docks.arrange, name), (), "",
-              preset.about, checked=partial(_is_layout, docks, name))
+            text_now=lambda _: "Restore panels" if arranged.maximised else "Maximise panel",
+            icon_now=lambda _: "restore" if arranged.maximised else "maximise"),
+        *(row(f"view.layout.{name}", f"{preset.title} layout", partial(arranged.arrange, name), (),
+              "", preset.about, checked=partial(_is_layout, docks, name))
           for name, preset in PRESETS.items()),
-        row("view.reset_layout", "Reset layout", docks.arrange, (), "",
+        row("view.reset_layout", "Reset layout", arranged.arrange, (), "",
             "Put every panel back to where it was at first"),
         row("view.chart_menu", "Menu of the chart", chart_menu, ("Shift+F10", "Menu"), "",
             "Range, smoothing, colours and values of a chart of the panel in front"),
@@ -405,11 +406,11 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "All panels show the first recorded step", looks_back, why_not=why_live),
         row("time.live", "Back to live", cursor.live, ("Ctrl+End",), "live",
             "All panels show what is there now again (Esc)", lambda _: cursor.step is not None),
-        row("time.play", "Play", cursor.play, ("Shift+Space",), "play",
+        row("time.play", "Play", player.play, ("Shift+Space",), "play",
             "Let all panels run through what was recorded; training goes on",
             looks_back, why_not=why_live,
-            text_now=lambda _: "Stop playing" if cursor.playing else "Play the recorded steps",
-            icon_now=lambda _: "stop" if cursor.playing else "play"),
+            text_now=lambda _: "Stop playing" if player.playing else "Play the recorded steps",
+            icon_now=lambda _: "stop" if player.playing else "play"),
         *link_actions(parts.compare_step, cursor, docks.steps),
         row("view.follow", "Follow again", parts.events.follow, ("Alt+End",), "",
             "Show all steps on every time axis, up to the newest", _shows_run),
@@ -483,7 +484,7 @@ def panel_actions(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[A
             partial(docks.toggle, name),
             (f"Ctrl+{place}",) if place <= 9 else (),
             tip=f"Open or close {spec.title}",
-            checked=lambda _, name=name: docks.is_open(name),  # type: ignore[misc]
+            checked=lambda _, name=name: docks.arrangement.is_open(name),  # type: ignore[misc]
             group="" if spec.opened else "more",
         )
         for place, (name, spec) in enumerate(panels.items(), start=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -59,9 +59,11 @@ class ChartControls(QObject):
         super().__init__(parent)
         self._make_view = make_view
         self._made: SceneView | None = None
-        self._settings: dict[str, ChartSettings] = {}
-        self._drawn = Drawn(Scene(()), {})
-        self._shown = Scene(())
+        # What the user set, by chart key; a chart that goes and returns has it again.
+        self.settings: Mapping[str, ChartSettings] = {}
+        self._scene = self._shown = Scene(())
+        self._drawn_with: DrawnWith = as_it_is
+        self._find_others: Callable[[], Sequence[tuple[str, str]]] = tuple
         self._rows = (
             _MenuEntry(0, "Copy image", self._copy_image, lambda _: True),
             _MenuEntry(0, "Copy values", self._copy_values, lambda _: True),
@@ -70,7 +72,7 @@ class ChartControls(QObject):
                 0, "Save animation…", lambda _: animate and animate(), lambda _: animate is not None
             ),
             _MenuEntry(2, "Follow again", self._follow, self._strayed),
-            _MenuEntry(2, "As the panel draws it", self._reset, lambda key: key in self._settings),
+            _MenuEntry(2, "As the panel draws it", self._reset, lambda key: key in self.settings),
             _MenuEntry(
                 3, "What am I seeing?", lambda _: about and about(), lambda _: about is not None
             ),
@@ -79,6 +81,10 @@ class ChartControls(QObject):
     @property
     def view(self) -> SceneView:
         """What the charts are shown in."""
+        return self.make()
+
+    def make(self) -> SceneView:
+        """Return the view, which is made where nothing was shown in it yet."""
         if self._made is None:
             self._made = self._make_view()
             self._made.menu_wanted.connect(self.open_menu)
@@ -93,34 +99,34 @@ class ChartControls(QObject):
         self,
         scene: Scene,
         drawn_with: DrawnWith = as_it_is,
-        others: Sequence[tuple[str, str]] = (),
+        find_others: Callable[[], Sequence[tuple[str, str]]] = tuple,
     ) -> Scene:
         """Show what a panel has drawn, as it is set; returns what is shown.
 
-        `drawn_with` draws with another choice of the panel, `others` are these choices.
+        `drawn_with` draws with another choice of the panel; `find_others` returns these choices.
         """
-        self._drawn = Drawn(scene, self._settings, drawn_with, others)
-        self._shown = adjusted(scene, self._settings, drawn_with)
+        self._scene, self._drawn_with, self._find_others = scene, drawn_with, find_others
+        self._shown = adjusted(scene, self.settings, drawn_with)
         self.view.show_scene(self._shown)
         return self._shown
 
-    def settings(self) -> dict[str, ChartSettings]:
-        """What the user set, by chart key; a chart that goes and returns has it again."""
-        return dict(self._settings)
+    def painting(self) -> float:
+        """Seconds of processor time that painting the charts has taken so far."""
+        return self._made.painting() if self._made is not None else 0.0
 
     def put_all(self, settings: Mapping[str, ChartSettings]) -> None:
         """Set these charts, and leave every other one to its panel."""
-        self.put(dict.fromkeys(self._settings, PLAIN) | dict(settings))
+        self.put(dict.fromkeys(self.settings, PLAIN) | dict(settings))
 
     def put(self, settings: Mapping[str, ChartSettings]) -> None:
         """Set these charts, from a file or a menu; others keep what they have."""
         if not settings:
             return
-        merged = self._settings | dict(settings)
-        self._settings = {key: one for key, one in merged.items() if one != PLAIN}
+        merged = {**self.settings, **settings}
+        self.settings = {key: one for key, one in merged.items() if one != PLAIN}
         for key in settings:
             if self._made is not None:
-                self._made.follow_chart(key)
+                self._made.charts.follow(key)
         self.changed.emit()
 
     def open_menu(self, key: str = "", place: QPoint | None = None) -> None:
@@ -133,8 +139,8 @@ class ChartControls(QObject):
         if chart is None or not self._made.isVisible():
             return
         if by_keys:
-            self.view.choose_chart(key)  # it may be behind a tab
-        at = place or self.view.mapToGlobal(self.view.area(key).center().toPoint())
+            self.view.charts.choose(key)  # it may be behind a tab
+        at = place or self.view.mapToGlobal(self.view.charts.area(key).center().toPoint())
         menu = QMenu(self.view)
         menu.setObjectName("chart_menu")
         menu.setAccessibleName(f"Chart {plain(chart.title)}")
@@ -153,7 +159,8 @@ class ChartControls(QObject):
 
     def _fill(self, menu: QMenu, key: str, at: QPoint) -> None:
         rows = [row for row in self._rows if row.applies(key)]
-        found = choices(replace(self._drawn, settings=self._settings), key)
+        drawn = Drawn(self._scene, self.settings, self._drawn_with, self._find_others())
+        found = choices(drawn, key)
         for group in range(4):
             if group == 1:
                 for title in _MENUS:
@@ -209,10 +216,11 @@ class ChartControls(QObject):
         RangePopup(title, reach, log, take, window).open(at)
 
     def _follow(self, key: str) -> None:
-        self.view.follow_chart(key)
+        self.view.charts.follow(key)
 
     def _strayed(self, key: str) -> bool:
-        return key in self.view.shown_charts() and not self.view.is_following(key)
+        charts = self.view.charts
+        return key in charts.shown_keys() and not charts.items[key].following
 
     def _reset(self, key: str) -> None:
         self.put({key: PLAIN})

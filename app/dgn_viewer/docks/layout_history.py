@@ -44,7 +44,7 @@ class LayoutHistory(QObject):
         self._quiet.setInterval(QUIET)
         self._quiet.timeout.connect(self.take)
         docks.changed.connect(self._stir)
-        docks.arranged.connect(self._stir)
+        docks.arrangement.arranged.connect(self._stir)
         docks.steps.changed.connect(self._stir)
         docks.steps.zoomed.connect(self._stir)
         for dock in docks.docks():
@@ -74,16 +74,18 @@ class LayoutHistory(QObject):
         if QApplication.mouseButtons() != Qt.MouseButton.NoButton:
             self._stir()  # it is being dragged
             return
-        if not self._window.isVisible() or self._docks.maximised:
+        if not self._window.isVisible() or self._docks.arrangement.maximised:
             return
-        layout = self._docks.layout()
+        layout = self._docks.arrangement.layout()
         if layout["tree"] is None:
             return
         zoom = self._docks.steps.zoom
-        before, self._now = self._now, _Arrangement(layout, self._docks.preset, zoom)
+        before, self._now = self._now, _Arrangement(layout, self._docks.arrangement.preset, zoom)
         if before is None:
             return
-        moved = not is_same(before.layout, layout) and not self._docks.comparing_changed()
+        moved = (
+            not is_same(before.layout, layout) and not self._docks.arrangement.comparing_changed()
+        )
         if not moved and before.zoom == zoom:
             return
         self._done.append(before)
@@ -114,7 +116,7 @@ class LayoutHistory(QObject):
             target.append(self._now)
             self._now = source.pop()
             if not is_same(self._now.layout, target[-1].layout):
-                self._docks.put_layout(self._now.layout, self._now.preset)
+                self._docks.arrangement.put_layout(self._now.layout, self._now.preset)
                 QTimer.singleShot(0, self, self._settle)
             self._docks.steps.put(self._now.zoom)
         finally:
@@ -124,7 +126,7 @@ class LayoutHistory(QObject):
     def _settle(self) -> None:
         """Panels that were closed take their sizes only once they are shown."""
         if self._now is not None and self._window.isVisible():
-            self._docks.put_sizes(self._now.layout)
+            self._docks.arrangement.sizes.put(self._now.layout)
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -53,7 +53,7 @@ class LinkedSelection(QObject):
         self._light(selection)
         for view in self._views:
             if view is not source or selection == NOTHING:
-                view.let_go()
+                view.pointer.let_go()
         if changed:
             self.changed.emit()
 

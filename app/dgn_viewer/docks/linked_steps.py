@@ -67,7 +67,7 @@ class LinkedSteps(QObject):
 
     def toggle(self) -> None:
         """Let a zoom of one time axis be that of all, or of that chart alone."""
-        shown = tuple(view.shown_steps() for view in self._views)
+        shown = tuple(view.steps.shown() for view in self._views)
         if self.zoom.own is None:
             self._first = shown
         self.zoom = StepZoom(not self.linked, own=shown)
@@ -100,6 +100,6 @@ class LinkedSteps(QObject):
         own = self._first if self.zoom.own is None else self.zoom.own
         for place, view in enumerate(self._views):
             if self.zoom.steps is not None:
-                view.zoom_steps(*self.zoom.steps)
+                view.steps.zoom(*self.zoom.steps)
             else:
-                view.put_steps(own[place] if place < len(own) else {})
+                view.steps.put(own[place] if place < len(own) else {})

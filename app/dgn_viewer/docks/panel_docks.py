@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, QTimer, Signal
@@ -19,6 +19,7 @@ from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.linked_steps import LinkedSteps
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
+from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.widgets.announcement import announce
 
 _AROUND = 200  # pixels of the window's height that are no docks, before it is laid out
@@ -66,148 +67,108 @@ class MaximisedPanel:
             part.setHidden(was)
 
 
-class PanelDocks(QObject):
-    """Docks by panel id.
+class PanelSizes:
+    """Where a panel goes that is opened, and the sizes that panels had together."""
 
-    `changed`: a panel was opened, closed, or went behind another tab. `arranged`: panels were
-    given their sizes, and what lies beside them may have been squeezed.
+    def __init__(
+        self,
+        window: QMainWindow,
+        docks: Mapping[str, QDockWidget],
+        specs: Mapping[str, PanelSpec],
+        large: MaximisedPanel,
+    ) -> None:
+        self._window, self._docks, self._specs, self._large = window, docks, specs, large
+        self._known: dict[frozenset[str], Node] = {}  # that these panels had together
+
+    def open(self) -> frozenset[str]:
+        """Return the panels that have a place in the window."""
+        docks = self._docks.items()
+        return frozenset(n for n, dock in docks if not (dock.isHidden() or dock.isFloating()))
+
+    def keep(self) -> None:
+        """Remember what these panels have together, for when one of them is opened again."""
+        if self._large.name:
+            return
+        if (tree := described(self._window, self._docks)["tree"]) is not None:
+            self._known[self.open()] = tree
+
+    def give(self, usual: Node | None) -> None:
+        """A panel was opened: the sizes that the same ones had, else the usual ones."""
+        self.activate()
+        names = self.open()
+        tree, now = self._known.get(names, usual), described(self._window, self._docks)["tree"]
+        if tree is not None and outline(tree, names) == outline(now, names):
+            share_out(self._window, self._docks, tree)
+
+    def put(self, layout: dict[str, Any]) -> None:
+        """Give the panels the shares of this layout, which they have taken the places of."""
+        self.activate()
+        share_out(self._window, self._docks, layout["tree"])
+
+    def activate(self) -> None:
+        """Let the window lay out what has changed in it."""
+        if (room := self._window.layout()) is not None:
+            room.activate()
+
+    def give_place(self, name: str) -> None:
+        """One that is not open at first becomes a tab behind the last panel of its column."""
+        spec, dock = self._specs[name], self._docks[name]
+        if spec.opened or spec.compares or dock.isFloating():
+            return
+        others = [n for n in self.open() if self._specs[n].area == spec.area] or [*self.open()]
+        if others:
+            last = max(others, key=lambda n: self._docks[n].geometry().bottom())
+            self._window.tabifyDockWidget(self._docks[last], dock)
+
+
+class PanelArrangement(QObject):
+    """The layout of the docks: a preset, what the user has made of it, or one panel alone.
+
+    `arranged`: panels were given their sizes, and what lies beside them may have been squeezed.
+    `restored(name)`: this panel no longer fills the window.
+
+    Args:
+        visible: Returns the panels that are seen.
+        front: Returns the panel that commands mean.
+        settled: Several panels come and go inside of it, which is told once.
     """
 
-    changed = Signal()
     arranged = Signal()
+    restored = Signal(str)
 
-    def __init__(self, window: QMainWindow, specs: Mapping[str, PanelSpec], theme: Theme) -> None:
+    def __init__(
+        self,
+        window: QMainWindow,
+        docks: Mapping[str, PanelFrame],
+        specs: Mapping[str, PanelSpec],
+        visible: Callable[[], tuple[str, ...]],
+        front: Callable[[], str],
+        settled: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         super().__init__(window)
-        self.window = window
-        self._specs = dict(specs)
-        self._seen: set[str] = set()
-        self._front = ""
+        self._window, self._docks, self._specs = window, docks, specs
+        self._visible, self._front, self._settled = visible, front, settled
         self._comparing = self._told_comparing = False
         self._before: tuple[QByteArray, str, Node | None] | None = None  # the comparison
-        self._settling = False
         self._preset = ""  # the layout that is shown, until the user changes it
         self._tree: Node | None = None  # as the preset was last arranged
         self._adopting = False  # a restored layout is a preset's, laid out for some height
-        self._sizes: dict[frozenset[str], Node] = {}  # that these panels had together
-        self.hosts: dict[str, PanelDock] = {}
-        self.linked = LinkedSelection(self)
-        self.steps = LinkedSteps(self)
-        self.ages = ReadingAges()
-        self._docks: dict[str, PanelFrame] = {}
-        self._titles: dict[str, DockTitle] = {}
-        for name, spec in specs.items():
-            self._add(name, spec, theme)
-        self._large = MaximisedPanel(window, self._docks)
+        self._large = MaximisedPanel(window, docks)
+        self.sizes = PanelSizes(window, docks, specs, self._large)
         self._refitting = QTimer(self)
         self._refitting.setSingleShot(True)
         self._refitting.setInterval(0)
         self._refitting.timeout.connect(self._refit)
-        window.installEventFilter(self)
-        application = QApplication.instance()
-        assert isinstance(application, QApplication)
-        application.focusChanged.connect(self._on_focus)
-
-    def _add(self, name: str, spec: PanelSpec, theme: Theme) -> None:
-        dock = PanelFrame(spec.title, self.window)
-        dock.setObjectName(f"panel.{name}")
-        linked, steps, ages = self.linked, self.steps, self.ages
-        host = PanelDock(name, spec, theme, linked=linked, steps=steps, ages=ages)
-        dock.setWidget(host)
-        title = DockTitle(dock)
-        dock.setTitleBarWidget(title)
-        title.pressed.connect(lambda: self.choose(name))
-        host.age_changed.connect(title.show_age)
-        host.became_stale.connect(lambda words: self._say_stale(name, words))
-        title.maximised.connect(lambda: self.toggle_maximised(name))
-        self._titles[name] = title
-        dock.closing.connect(self._keep_sizes)
-        dock.visibilityChanged.connect(lambda seen, name=name: self._on_visibility(name, seen))
-        self.hosts[name] = host
-        self._docks[name] = dock
-
-    def docks(self) -> tuple[PanelFrame, ...]:
-        """The docks themselves, for who watches where they go."""
-        return tuple(self._docks.values())
-
-    def put_sizes(self, layout: dict[str, Any]) -> None:
-        """Give the panels the shares of this layout, which they have taken the places of."""
-        if (room := self.window.layout()) is not None:
-            room.activate()
-        share_out(self.window, self._docks, layout["tree"])
-
-    def comparing_changed(self) -> bool:
-        """Whether a comparison has opened or closed its panels since this was asked last."""
-        before, self._told_comparing = self._told_comparing, self._comparing
-        return before != self._comparing
-
-    # Which panels are seen
-
-    def visible(self) -> tuple[str, ...]:
-        """Panels that are visible: open and not behind another tab."""
-        return tuple(name for name in self.hosts if name in self._seen)
-
-    def is_open(self, name: str) -> bool:
-        """Whether the panel has a place in the layout, perhaps behind another tab."""
-        return name in self._large.open if self._large.name else not self._docks[name].isHidden()
-
-    def toggle(self, name: str) -> None:
-        """Close a panel that is seen, else bring it to the front."""
-        dock = self._docks[name]
-        covered = dock.isFloating() and not dock.isActiveWindow()
-        if name in self._seen and not covered and not self._large.name:
-            dock.close()
-        else:
-            self.show(name)
-
-    def show(self, name: str) -> None:
-        if self._large.name != name:
-            self.restore()
-        closed = self._docks[name].isHidden()
-        if closed:
-            self._give_place(name)
-        self._docks[name].come_to_front()
-        self.choose(name)
-        if closed:
-            self._give_sizes()
-
-    def front(self) -> str:
-        """The panel that a command means: the one last clicked or focused, else the first seen."""
-        seen = self.visible()
-        return self._front if self._front in seen else next(iter(seen), "")
-
-    def choose(self, name: str) -> None:
-        """Commands mean this panel from now on, and its title is marked."""
-        self._front = name
-        self._mark_front()
-
-    def make_scene_views(self) -> None:
-        """Import what draws charts, which takes long, and make room for them in every panel."""
-        for host in self.hosts.values():
-            host.scene_view()
-
-    def go_to_step(self, step: int) -> bool:
-        """Show this step on the time axes of the panels in sight; False where there are none."""
-        scenes = [self.hosts[name].scene_view() for name in self.visible()]
-        found = [scene.go_to(step, step, back=False) for scene in scenes]
-        return any(found)
-
-    # One panel alone
 
     @property
     def maximised(self) -> str:
         """The panel that fills the window; '' where none does."""
         return self._large.name
 
-    def toggle_maximised(self, name: str = "") -> None:
-        """Fill the window with this panel (the one in front), or go back to the layout before."""
-        name = name or self.front()
-        if self._large.name or not name:
-            self.restore()
-            return
+    def maximise(self, name: str) -> None:
+        """Fill the window with this panel."""
         with self._settled():
             self._large.enter(name)
-        self.choose(name)
-        self._titles[name].show_maximised(True)
 
     def restore(self) -> None:
         """The layout that there was before a panel was maximised."""
@@ -215,10 +176,23 @@ class PanelDocks(QObject):
         if name:
             with self._settled():
                 self._large.leave()
-            self._titles[name].show_maximised(False)
+            self.restored.emit(name)
             self.arranged.emit()
 
-    # Layouts
+    def is_open(self, name: str) -> bool:
+        """Whether the panel has a place in the layout, perhaps behind another tab."""
+        return name in self._large.open if self._large.name else not self._docks[name].isHidden()
+
+    def open(self, name: str) -> None:
+        """Bring a panel to the front, in a place of its own where it is closed."""
+        if self._large.name != name:
+            self.restore()
+        closed = self._docks[name].isHidden()
+        if closed:
+            self.sizes.give_place(name)
+        self._docks[name].come_to_front()
+        if closed:
+            self.sizes.give(self._tree)
 
     @property
     def preset(self) -> str:
@@ -229,20 +203,25 @@ class PanelDocks(QObject):
         """Whether it is this layout that is shown."""
         return self._preset == preset and self._is_preset()
 
+    def comparing_changed(self) -> bool:
+        """Whether a comparison has opened or closed its panels since this was asked last."""
+        before, self._told_comparing = self._told_comparing, self._comparing
+        return before != self._comparing
+
     def arrange(self, preset: str = OVERVIEW) -> None:
         """Arrange the panels as the preset says, at the size that the window has."""
         self.restore()
         tree = preset_tree(PRESETS[preset], self._specs, self._wanted(preset), self._height())
         if tree is None:
             return
-        front = self.front()
+        front = self._front()
         with self._settled():
-            arranged(self.window, self._docks, {"tree": tree})
+            arranged(self._window, self._docks, {"tree": tree})
             for name, spec in self._specs.items():
                 if spec.compares and not self._comparing:
                     self._docks[name].hide()
         self._preset, self._tree, self._before = preset, tree, None
-        share_out(self.window, self._docks, tree)
+        share_out(self._window, self._docks, tree)
         if front and not self._docks[front].isHidden():
             self._docks[front].raise_()
         self.arranged.emit()
@@ -263,7 +242,7 @@ class PanelDocks(QObject):
         self.restore()
         self._comparing = on
         if on:
-            self._before = self.window.saveState(), self._preset, self._tree
+            self._before = self._window.saveState(), self._preset, self._tree
             for name, dock in self._docks.items():
                 dock.setVisible(self._specs[name].compares or not dock.isHidden())
             self.share_out()
@@ -271,7 +250,7 @@ class PanelDocks(QObject):
                 self._refitting.start()
         elif self._before is not None:
             state, self._preset, self._tree = self._before
-            self.window.restoreState(state)
+            self._window.restoreState(state)
             self.arranged.emit()
         else:  # another layout was chosen meanwhile
             for name, dock in self._docks.items():
@@ -279,16 +258,15 @@ class PanelDocks(QObject):
 
     def share_out(self) -> None:
         """Give columns and panels their shares, as tabs where the window is low."""
-        if (room := self.window.layout()) is not None:
-            room.activate()
+        self.sizes.activate()
         self._refit()
         if self._tree is not None:
-            share_out(self.window, self._docks, self._tree)
+            share_out(self._window, self._docks, self._tree)
         self.arranged.emit()
 
     def layout(self) -> dict[str, Any]:
         """As `dock_layout.described` has it; that of before while a panel is maximised."""
-        return self._large.layout if self._large.name else described(self.window, self._docks)
+        return self._large.layout if self._large.name else described(self._window, self._docks)
 
     def put_layout(self, layout: Any, preset: str = "") -> bool:
         """Arrange the panels so; False where that makes no sense, and nothing is changed.
@@ -296,27 +274,17 @@ class PanelDocks(QObject):
         `preset`: that it was called when it was there before.
         """
         self.restore()
-        done = arranged(self.window, self._docks, layout)
+        done = arranged(self._window, self._docks, layout)
         if done:
             self._preset, self._tree = "", None
             self.adopt(preset)
             self.arranged.emit()
         return done
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self.window and event.type() == QEvent.Type.Resize and self._preset:
+    def resize(self, _event: object = None) -> None:
+        """The window has another size."""
+        if self._preset:
             self._refitting.start()
-        elif watched is self.window and event.type() == QEvent.Type.WindowActivate:
-            self._raise_floating()
-        return False
-
-    def set_theme(self, theme: Theme) -> None:
-        for host in self.hosts.values():
-            host.set_theme(theme)
-        for title in self._titles.values():
-            title.set_theme(theme)
-        for dock in self._docks.values():
-            dock.set_theme(theme)
 
     # Inside
 
@@ -338,7 +306,7 @@ class PanelDocks(QObject):
             if dock.isVisible() and not dock.isFloating() and not dock.visibleRegion().isEmpty()
         ]
         if not rects:
-            return float(self.window.height() - _AROUND)
+            return float(self._window.height() - _AROUND)
         return float(max(r.bottom() for r in rects) + 1 - min(r.top() for r in rects))
 
     def _is_preset(self) -> bool:
@@ -355,7 +323,7 @@ class PanelDocks(QObject):
         if self._large.name or not self._preset:
             return
         wanted = self._wanted(self._preset)
-        if self._adopting and self.visible():  # only now it is known how the panels lie
+        if self._adopting and self._visible():  # only now it is known how the panels lie
             self._adopting, preset = False, PRESETS[self._preset]
             self._tree = tree_like(self.layout()["tree"], preset, self._specs, wanted) or self._tree
         tree = preset_tree(PRESETS[self._preset], self._specs, wanted, self._height())
@@ -365,36 +333,127 @@ class PanelDocks(QObject):
         self.arrange(self._preset)
         self._before = before
 
-    def _keep_sizes(self) -> None:
-        """What these panels have together, for when one of them is opened again."""
-        if not self._large.name and (tree := self.layout()["tree"]) is not None:
-            self._sizes[self._open()] = tree
 
-    def _give_sizes(self) -> None:
-        """A panel was opened: the sizes that the same ones had, else those of the preset."""
-        if (room := self.window.layout()) is not None:
-            room.activate()
-        names = self._open()
-        tree = self._sizes.get(names, self._tree)
-        if tree is not None and outline(tree, names) == outline(self.layout()["tree"], names):
-            share_out(self.window, self._docks, tree)
+class PanelDocks(QObject):
+    """Docks by panel id.
 
-    def _give_place(self, name: str) -> None:
-        """One that is not open at first becomes a tab behind the last panel of its column."""
-        spec, dock = self._specs[name], self._docks[name]
-        if spec.opened or spec.compares or dock.isFloating():
+    `changed`: a panel was opened, closed, or went behind another tab. `arrangement`: how they
+    stand in the window.
+    """
+
+    changed = Signal()
+
+    def __init__(self, window: QMainWindow, specs: Mapping[str, PanelSpec], theme: Theme) -> None:
+        super().__init__(window)
+        self.window = window
+        self._specs = dict(specs)
+        self._seen: set[str] = set()
+        self._front = ""
+        self._settling = False
+        self.hosts: dict[str, PanelDock] = {}
+        self.linked = LinkedSelection(self)
+        self.steps = LinkedSteps(self)
+        self.ages = ReadingAges()
+        self._docks: dict[str, PanelFrame] = {}
+        self._titles: dict[str, DockTitle] = {}
+        self.arrangement = PanelArrangement(
+            window, self._docks, self._specs, self.visible, self.front, self._settled
+        )
+        self.arrangement.restored.connect(lambda name: self._titles[name].show_maximised(False))
+        for name, spec in specs.items():
+            self._add(name, spec, theme)
+        callbacks = {
+            QEvent.Type.Resize: self.arrangement.resize,
+            QEvent.Type.WindowActivate: self._raise_floating,
+        }
+        EventFilter(self, callbacks, window)
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        application.focusChanged.connect(self._on_focus)
+
+    def _add(self, name: str, spec: PanelSpec, theme: Theme) -> None:
+        dock = PanelFrame(spec.title, self.window)
+        dock.setObjectName(f"panel.{name}")
+        linked, steps, ages = self.linked, self.steps, self.ages
+        host = PanelDock(name, spec, theme, linked=linked, steps=steps, ages=ages)
+        dock.setWidget(host)
+        title = DockTitle(dock)
+        dock.setTitleBarWidget(title)
+        title.pressed.connect(lambda: self.choose(name))
+        host.age.changed.connect(title.show_age)
+        host.age.became_stale.connect(lambda words: self._say_stale(name, words))
+        title.maximised.connect(lambda: self.toggle_maximised(name))
+        self._titles[name] = title
+        dock.closing.connect(self.arrangement.sizes.keep)
+        dock.visibilityChanged.connect(lambda seen, name=name: self._on_visibility(name, seen))
+        self.hosts[name] = host
+        self._docks[name] = dock
+
+    def docks(self) -> tuple[PanelFrame, ...]:
+        """The docks themselves, for who watches where they go."""
+        return tuple(self._docks.values())
+
+    # Which panels are seen
+
+    def visible(self) -> tuple[str, ...]:
+        """Panels that are visible: open and not behind another tab."""
+        return tuple(name for name in self.hosts if name in self._seen)
+
+    def toggle(self, name: str) -> None:
+        """Close a panel that is seen, else bring it to the front."""
+        dock = self._docks[name]
+        covered = dock.isFloating() and not dock.isActiveWindow()
+        if name in self._seen and not covered and not self.arrangement.maximised:
+            dock.close()
+        else:
+            self.show(name)
+
+    def show(self, name: str) -> None:
+        self.arrangement.open(name)
+        self.choose(name)
+
+    def front(self) -> str:
+        """The panel that a command means: the one last clicked or focused, else the first seen."""
+        seen = self.visible()
+        return self._front if self._front in seen else next(iter(seen), "")
+
+    def choose(self, name: str) -> None:
+        """Commands mean this panel from now on, and its title is marked."""
+        self._front = name
+        self._mark_front()
+
+    def make_scene_views(self) -> None:
+        """Import what draws charts, which takes long, and make room for them in every panel."""
+        for host in self.hosts.values():
+            host.charts.make()
+
+    def go_to_step(self, step: int) -> bool:
+        """Show this step on the time axes of the panels in sight; False where there are none."""
+        scenes = [self.hosts[name].charts.view for name in self.visible()]
+        found = [scene.steps.go_to(step, step, back=False) for scene in scenes]
+        return any(found)
+
+    def toggle_maximised(self, name: str = "") -> None:
+        """Fill the window with this panel (the one in front), or go back to the layout before."""
+        name = name or self.front()
+        if self.arrangement.maximised or not name:
+            self.arrangement.restore()
             return
-        others = [n for n in self._open() if self._specs[n].area == spec.area] or [*self._open()]
-        if others:
-            last = max(others, key=lambda n: self._docks[n].geometry().bottom())
-            self.window.tabifyDockWidget(self._docks[last], dock)
+        self.arrangement.maximise(name)
+        self.choose(name)
+        self._titles[name].show_maximised(True)
 
-    def _open(self) -> frozenset[str]:
-        """Panels that have a place in the window."""
-        docks = self._docks.items()
-        return frozenset(n for n, dock in docks if not (dock.isHidden() or dock.isFloating()))
+    def set_theme(self, theme: Theme) -> None:
+        for host in self.hosts.values():
+            host.set_theme(theme)
+        for title in self._titles.values():
+            title.set_theme(theme)
+        for dock in self._docks.values():
+            dock.set_theme(theme)
 
-    def _raise_floating(self) -> None:
+    # Inside
+
+    def _raise_floating(self, _event: object = None) -> None:
         """Floating panels are not lost behind the window when it comes to the front."""
         for dock in self._docks.values():
             if dock.isFloating() and dock.isVisible():
@@ -419,8 +478,8 @@ class PanelDocks(QObject):
         (self._seen.add if seen else self._seen.discard)(name)
         if self._settling:
             return
-        if name == self._large.name and self._docks[name].isHidden():  # it was closed
-            self.restore()
+        if name == self.arrangement.maximised and self._docks[name].isHidden():  # it was closed
+            self.arrangement.restore()
             self._docks[name].hide()
         self._mark_front()
         self.changed.emit()

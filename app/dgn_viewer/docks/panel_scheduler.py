@@ -167,14 +167,14 @@ class PanelScheduler(QObject):
     def _draw(self, name: str) -> None:
         host = self._docks.hosts[name]
         now, began = time.monotonic(), time.thread_time()
-        painting = host.painting()
+        painting = host.charts.painting()
         painted = painting - self._painting.get(name, painting)
         before = self._drawn.get(name)
         key = self._drawn[name] = self._key(name)  # first: one that fails is not drawn in a circle
         self._owe(name, before[0] if before is not None else (), key[0])
         self._when[name] = now
         self._painting[name] = painting
-        host.show_view(self._history.view(host.choices()), self._pace.every)
+        host.show_view(self._history.view(host.drawn.choices), self._pace.every)
         if self._history.past is None and isinstance(shown := host.shown(), Scene):
             self.drawn.emit(shown.step)
         cost = time.thread_time() - began + painted
@@ -196,13 +196,13 @@ class PanelScheduler(QObject):
     def _key(self, name: str) -> tuple[tuple[Revision, ...], Hashable]:
         sources = self._specs[name].probes or (TRAINING,)
         revisions = tuple(self._history.revision(source) for source in sources)
-        return revisions, tuple(sorted(self._docks.hosts[name].choices().items()))
+        return revisions, tuple(sorted(self._docks.hosts[name].drawn.choices.items()))
 
     def _watch(self) -> None:
         self._rearranged = False
         merged: dict[str, dict[str, OptionValue]] = {}
         for name in self._docks.visible():
-            for request in self._docks.hosts[name].requests():
+            for request in self._docks.hosts[name].drawn.requests():
                 merged.setdefault(request.probe, {}).update(request.options)
         requests = tuple(
             ProbeRequest(probe, tuple(sorted(options.items())))

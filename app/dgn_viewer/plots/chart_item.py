@@ -103,6 +103,43 @@ class _Notes(QGraphicsObject):
         self._chart.paint_over(painter)
 
 
+class ItemPointer:
+    """What the mouse has brought to a chart: where it is, and what is outlined."""
+
+    def __init__(self, item: ChartItem) -> None:
+        self._item = item
+        self.place: QPointF | None = None  # of the cursor, where that is on the chart
+        self.lit = NOTHING  # what is selected
+        self._outlines: tuple[tuple[object, ...], list[PointerPart]] = ((), [])
+
+    def parts(self) -> list[PointerPart]:
+        """The outlines of what is selected, and the lines of the cursor."""
+        chart, style, plot_area = self._item.chart, self._item.style, self._item.plot_area()
+        shown = self.lit, id(chart), plot_area, style
+        if shown != self._outlines[0]:
+            self._outlines = shown, lit_parts(chart, style, plot_area, self.lit)
+        parts = [*self._outlines[1]]
+        if self.place is not None and not chart.small:
+            pen = QPen(style.colour("accent", 0.9), 1)
+            for line in cross_lines(chart, plot_area, self.place):
+                key, box = ("line", line.toTuple(), style), QRectF(line.p1(), line.p2())
+                parts.append(PointerPart(key, box, partial(_paint_line, pen, line)))
+        return parts
+
+    def selection_at(self, place: QPointF) -> Selection:
+        """What stands at a place of the scene: in a matrix or on an axis, or the curve there."""
+        chart, area = self._item.chart, self._item.plot_area()
+        x, y = self._item.data_at(place)
+        found = selection_at(chart, x, y)
+        if found != NOTHING or chart.matrix is not None:
+            return found
+
+        def along(value: float) -> float:
+            return area.along(drawn_at(value, chart.y))
+
+        return curve_at(chart, x, place.y(), along, _NEAR)
+
+
 class ChartItem(QGraphicsObject):
     """One chart of the scene; lives as long as its key, its items are only ever updated."""
 
@@ -117,17 +154,14 @@ class ChartItem(QGraphicsObject):
         self.following = True
         self._room = Margins()
         self._place: tuple[Box, Margins] | None = None
-        self._pointed: QPointF | None = None
-        self._lit = NOTHING
-        self._lit_parts: tuple[tuple[object, ...], list[PointerPart]] = ((), [])
         self._lane: tuple[tuple[object, ...], EventLane | None] = ((), None)
         self._pointed_steps: tuple[float, float] | None = None
         self._outer = QRectF()
-        self._box = QRectF(0, 0, 10, 10)
+        self.box = QRectF(0, 0, 10, 10)  # of the data, in scene coordinates
         self._full: tuple[Range, Range] = ((0.0, 1.0), (0.0, 1.0))
         self._limits: tuple[object, ...] = ()
         self._showing = False
-        self._frame = FramePicture()
+        self.frame = FramePicture()
         self._framed: State = ()
         self._noted: State = ()
         self._picture: PictureItem | None = None
@@ -138,6 +172,7 @@ class ChartItem(QGraphicsObject):
         self.field.sigRangeChanged.connect(self._range_changed)
         self._curves = CurveItems(self.field)
         self._notes = _Notes(self)
+        self.pointer = ItemPointer(self)
         self.show_chart(chart)
 
     # What it shows
@@ -149,7 +184,7 @@ class ChartItem(QGraphicsObject):
         self._full = drawn_range(x, chart.x), drawn_range(y, chart.y)
         self._showing = True  # a change of range is then followed here, once
         if before is chart or (before.small, before.click) != (chart.small, chart.click):
-            self._set_up_mouse()
+            self.field.setMouseEnabled(not chart.small, not chart.small)
         if chart.matrix is not None:
             if self._picture is None:
                 self._picture = PictureItem()
@@ -176,13 +211,13 @@ class ChartItem(QGraphicsObject):
         self.prepareGeometryChange()
         self._notes.prepareGeometryChange()
         # Whole pixels: the frame then meets the picture without a blurred seam.
-        self._box = QRectF(round(box.x), round(box.y), round(box.width), round(box.height))
+        self.box = QRectF(round(box.x), round(box.y), round(box.width), round(box.height))
         self._outer = QRectF(
-            self._box.adjusted(
+            self.box.adjusted(
                 -room.left - 24, -room.top - 4, room.right + 24, room.bottom + 4
             ).toAlignedRect()
         )
-        self.field.setGeometry(self._box)
+        self.field.setGeometry(self.box)
         if self.following:
             self._fit()
         self._repaint()
@@ -199,22 +234,17 @@ class ChartItem(QGraphicsObject):
 
     # Where things are
 
-    @property
-    def box(self) -> QRectF:
-        """The data area in scene coordinates."""
-        return self._box
-
     def plot_area(self) -> PlotArea:
         (x0, x1), (y0, y1) = self.field.viewRange()
-        return PlotArea(self._box, (x0, x1), (y0, y1), down=self.chart.matrix is not None)
+        return PlotArea(self.box, (x0, x1), (y0, y1), down=self.chart.matrix is not None)
 
     def data_at(self, place: QPointF) -> tuple[float, float]:
         """Data units under a place of the scene."""
         plot_area = self.plot_area()
-        x = plot_area.x[0] + (place.x() - self._box.left()) / self._box.width() * (
+        x = plot_area.x[0] + (place.x() - self.box.left()) / self.box.width() * (
             plot_area.x[1] - plot_area.x[0]
         )
-        share = (place.y() - self._box.top()) / self._box.height()
+        share = (place.y() - self.box.top()) / self.box.height()
         share = share if plot_area.down else 1.0 - share
         y = plot_area.y[0] + share * (plot_area.y[1] - plot_area.y[0])
         return undrawn(x, self.chart.x), undrawn(y, self.chart.y)
@@ -226,7 +256,7 @@ class ChartItem(QGraphicsObject):
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
         area = self._outer.toAlignedRect()
-        self._frame.paint(painter, area, self.chart, self.style, self.plot_area(), self._room)
+        self.frame.paint(painter, area, self.chart, self.style, self.plot_area(), self._room)
 
     def paint_over(self, painter: QPainter) -> None:
         """Notes on top of the data (called by the item that lies above them)."""
@@ -240,52 +270,9 @@ class ChartItem(QGraphicsObject):
         if not self.following:
             paint_follow(painter, self.style, plot_area)
 
-    def pointer_parts(self) -> list[PointerPart]:
-        """What the mouse has brought: the outlines of what is selected, and its lines."""
-        plot_area, (chart, style) = self.plot_area(), (self.chart, self.style)
-        shown = self._lit, id(chart), plot_area, style
-        if shown != self._lit_parts[0]:
-            self._lit_parts = shown, lit_parts(chart, style, plot_area, self._lit)
-        parts = [*self._lit_parts[1]]
-        if self._pointed is not None and not chart.small:
-            pen = QPen(style.colour("accent", 0.9), 1)
-            for line in cross_lines(chart, plot_area, self._pointed):
-                parts.append(
-                    PointerPart(
-                        ("line", line.toTuple(), style),
-                        QRectF(line.p1(), line.p2()),
-                        partial(_paint_line, pen, line),
-                    )
-                )
-        return parts
-
-    def tip_at(self, place: QPointF) -> str:
-        """The whole of a text at a place of the scene that had no room for it; else ''."""
-        return next((whole for box, whole in self._frame.cut if box.contains(place)), "")
-
     def over_follow(self, place: QPointF) -> bool:
         """Whether a place lies on the button 'follow' while it is shown."""
         return not self.following and follow_box(self.plot_area(), self.style.label).contains(place)
-
-    def point(self, place: QPointF | None) -> None:
-        """Show the cursor here, or none."""
-        self._pointed = place
-
-    def light(self, selection: Selection) -> None:
-        """Outline what is selected."""
-        self._lit = selection
-
-    def selection_at(self, place: QPointF) -> Selection:
-        """What stands at a place of the scene: in a matrix or on an axis, or the curve there."""
-        x, y = self.data_at(place)
-        found, area = selection_at(self.chart, x, y), self.plot_area()
-        if found != NOTHING or self.chart.matrix is not None:
-            return found
-
-        def along(value: float) -> float:
-            return area.along(drawn_at(value, self.chart.y))
-
-        return curve_at(self.chart, x, place.y(), along, _NEAR)
 
     # The lane of events
 
@@ -319,18 +306,7 @@ class ChartItem(QGraphicsObject):
         low, high = self.plot_area().x
         return None if self.following else (undrawn(low, self.chart.x), undrawn(high, self.chart.x))
 
-    def put_steps(self, shown: Range | None) -> None:
-        """Show what `shown_steps` said."""
-        if shown is None:
-            self.follow()
-        else:
-            self.show_steps(*shown)
-
     # Inside
-
-    def _set_up_mouse(self) -> None:
-        interactive = not self.chart.small
-        self.field.setMouseEnabled(interactive, interactive)
 
     def _fit(self) -> None:
         x, y = self._full

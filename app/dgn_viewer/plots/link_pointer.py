@@ -45,7 +45,7 @@ class LinkPointer(QObject):
         """Outline what is selected, in whatever panel the cursor is."""
         self.lit = selection
         for item in self._items.values():
-            item.light(selection)
+            item.pointer.lit = selection
         self._row.light(selection)
         self.lighted.emit()
 
@@ -58,7 +58,7 @@ class LinkPointer(QObject):
         x, y = item.data_at(place)
         if item.chart.matrix is None:  # the same place of an axis at any height
             y = 0.0
-        found, pin = item.selection_at(place), (item.chart.key, round(y), round(x))
+        found, pin = item.pointer.selection_at(place), (item.chart.key, round(y), round(x))
         self._pin = pin if found != NOTHING and pin != self._pin else None
         self.pinned.emit(found if self._pin else NOTHING)
 
@@ -72,7 +72,7 @@ class LinkPointer(QObject):
         found, readout = NOTHING, None
         if under is not None and place is not None and not under.over_follow(place):
             x, y = under.data_at(place)
-            found, readout = under.selection_at(place), self.explain(under.chart, x, y)
+            found, readout = under.pointer.selection_at(place), self.explain(under.chart, x, y)
         key, row, column = self._pin or ("", 0, 0)
         pinned = self._items.get(key)
         told = None

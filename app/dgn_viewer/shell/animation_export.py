@@ -155,7 +155,7 @@ class AnimationExport:
             self._history.past_views(),
             source,
             {
-                name: FilmPanel(dict(host.choices()), dict(host.charts.settings()))
+                name: FilmPanel(dict(host.drawn.choices), dict(host.charts.settings))
                 for name, host in hosts.items()
             },
             wish.reach,

@@ -185,7 +185,7 @@ class ClaimActs(QObject):
         )
 
     def _panel(self, name: str) -> QWidget | None:
-        return self._docks.hosts[name] if self._docks.is_open(name) else None
+        return self._docks.hosts[name] if self._docks.arrangement.is_open(name) else None
 
     def _opened_page(self) -> QWidget | None:
         """The page of the experiment, once it is there."""

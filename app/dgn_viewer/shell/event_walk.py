@@ -53,7 +53,7 @@ class EventWalk:
         """Show all steps again, and go on showing them."""
         self._step = None
         for name in self._docks.visible():
-            self._docks.hosts[name].scene_view().follow_steps()
+            self._docks.hosts[name].charts.view.steps.follow()
         self._docks.steps.follow()
         self._say("The time axes show all steps again and follow the run.")
 

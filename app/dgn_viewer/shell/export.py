@@ -90,11 +90,11 @@ def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
     all of them are.
     """
     found = []
-    runs = [0 if (run := host.view().run) is None else run.run for host in hosts]
+    runs = [0 if (run := host.drawn.view.run) is None else run.run for host in hosts]
     for host, number in zip(hosts, runs, strict=True):
         shown = host.shown()
         if isinstance(shown, Scene) and number == max(runs):
-            context = context_of(host.view(), host.spec, shown)
+            context = context_of(host.drawn.view, host.spec, shown)
             found.append(FigurePanel(host.panel_id, shown, context))
     if not found:
         raise UserError("No open panel shows anything yet; export after the first frame.")

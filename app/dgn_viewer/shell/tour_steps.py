@@ -111,14 +111,14 @@ class TourActs(QObject):
             self._folder = None
 
     def _panel(self, name: str) -> QWidget | None:
-        return self._docks.hosts[name] if self._docks.is_open(name) else None
+        return self._docks.hosts[name] if self._docks.arrangement.is_open(name) else None
 
     def _choose_next(self, panel: str, option_id: str) -> None:
         host = self._docks.hosts[panel]
         option = next((one for one in host.spec.options if one.id == option_id), None)
         values = [value for value, _ in option.values(self._view())] if option is not None else []
         if len(values) > 1:
-            chosen = host.choices()
+            chosen = dict(host.drawn.choices)
             self._before = (panel, chosen)
             place = values.index(chosen[option_id]) if chosen.get(option_id) in values else 0
             host.set_choice(option_id, values[(place + 1) % len(values)])
@@ -129,7 +129,7 @@ class TourActs(QObject):
             self._before = None
             host = self._docks.hosts[panel]
             for option, value in choices.items():
-                if host.choices().get(option) != value:
+                if host.drawn.choices.get(option) != value:
                     host.set_choice(option, value)
 
     def _swap(self) -> None:

@@ -121,7 +121,7 @@ def save(window: QMainWindow, settings: Settings, docks: PanelDocks) -> None:
     settings.charts = _charts(docks)
     settings.geometry = window.saveGeometry()
     settings.layout = window.saveState(LAYOUT_VERSION)
-    settings.layout_preset = docks.preset
+    settings.layout_preset = docks.arrangement.preset
 
 
 def layout_json(window: QMainWindow, theme: str, docks: PanelDocks) -> str:
@@ -130,8 +130,8 @@ def layout_json(window: QMainWindow, theme: str, docks: PanelDocks) -> str:
         {
             "theme": theme,
             "size": [window.width(), window.height()],
-            "layout": docks.layout(),
-            "panels": {name: host.choices() for name, host in docks.hosts.items()},
+            "layout": docks.arrangement.layout(),
+            "panels": {name: host.drawn.choices for name, host in docks.hosts.items()},
             "charts": _charts(docks),
         }
     )
@@ -150,7 +150,7 @@ def apply_layout(window: QMainWindow, docks: PanelDocks, untrusted: str) -> str:
             *(max(least, min(side, _LARGEST)) for side, least in zip(size, _SMALLEST, strict=True))
         )
         window.resize(wanted.boundedTo(available.expandedTo(window.size())))
-    docks.put_layout(layout.get("layout"))
+    docks.arrangement.put_layout(layout.get("layout"))
     _choose(docks, layout.get("panels"))
     _set_charts(docks, layout.get("charts"))
     theme = layout.get("theme")
@@ -158,7 +158,7 @@ def apply_layout(window: QMainWindow, docks: PanelDocks, untrusted: str) -> str:
 
 
 def _charts(docks: PanelDocks) -> dict[str, Any]:
-    kept = {name: charts_as_json(host.charts.settings()) for name, host in docks.hosts.items()}
+    kept = {name: charts_as_json(host.charts.settings) for name, host in docks.hosts.items()}
     return {name: charts for name, charts in kept.items() if charts}
 
 

@@ -21,11 +21,9 @@ from dgn_engine.storage.runs.folder_layout import is_same_folder
 from dgn_engine.views.compared_step import ComparedStep
 from dgn_engine.views.frame_source import Source
 from dgn_engine.views.history import History
-from dgn_engine.views.past_view import Past
 from dgn_viewer.timeline.past_reader import PastReader, StepFound, StepRequest
 from dgn_viewer.timeline.step_cursor import StepCursor
-
-_LATEST = 1 << 62  # beyond every step
+from dgn_viewer.timeline.wanted_step import LATEST, WantedStep
 
 
 def compare_with_step(a: StepCursor, send: Callable[[Command], None]) -> None:
@@ -56,17 +54,14 @@ class ComparedCursor(QObject):
         super().__init__(parent)
         self._held = held
         self._history = history
-        self._probes = tuple(dict.fromkeys(probes))
         self._draw = draw
         self._ours = ""  # the folder of the run on show
         self._frames: ComparedFrames | None = None
         self._reader = PastReader(self)
         self._reader.found.connect(self._found, Qt.ConnectionType.QueuedConnection)
-        self._waiting: StepRequest | None = None
-        self._asked: int | None = None  # None: its network, which the engine reads
-        self._with_a = False
+        self._wanted = WantedStep(self._reader, probes)  # no step: the network
+        self.with_a = False  # whether it goes to each step that A goes to
         self._kept: tuple[str, int | None] = ("", None)  # shown when a comparison began anew
-        self.steps: tuple[int, ...] = ()  # recorded, as far as was looked
 
     # What it is
 
@@ -82,21 +77,21 @@ class ComparedCursor(QObject):
     @property
     def step(self) -> int | None:
         """The step that is shown, or is being read; None: the network, as the engine reads it."""
-        return self._asked
+        return self._wanted.step
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Those that are recorded, as far as was looked."""
+        return self._wanted.steps
 
     @property
     def last_step(self) -> int:
-        return max(self.steps[-1] if self.steps else 0, self._asked or 0)
+        return max(self.steps[-1] if self.steps else 0, self.step or 0)
 
     @property
     def has_network(self) -> bool:
         """Whether the engine reads a network of it, so that there is something beside steps."""
         return self._frames is not None and self._frames.step is None
-
-    @property
-    def with_a(self) -> bool:
-        """Whether it goes to each step that A goes to."""
-        return self._with_a
 
     # What can be done
 
@@ -106,37 +101,37 @@ class ComparedCursor(QObject):
 
     def move(self, by: int) -> None:
         """So many recorded steps on, back where that is negative."""
-        self._ask(_LATEST if self._asked is None else self._asked, by)
+        self._ask(LATEST if self.step is None else self.step, by)
 
     def end(self, first: bool) -> None:
         """To the first recorded step, or to the network; where there is none, to the last step."""
         if first:
-            self._ask(_LATEST, -_LATEST)
+            self._ask(LATEST, -LATEST)
         elif self.has_network:
             self.show_network()
         else:
-            self._ask(_LATEST, 0)
+            self._ask(LATEST, 0)
 
     def show_network(self) -> None:
         """B is the network again, as the engine reads it."""
-        self._waiting, self._asked = None, None
+        self._wanted.forget()
         self._history.show_as_b(None)
         self._draw(0.0)
         self.changed.emit()
 
     def go_with(self, a: int | None, on: bool) -> None:
         """Go to each step that A goes to; `a`: where it is, None: live."""
-        self._with_a = on
+        self.with_a = on
         self.follow(a)
         self.changed.emit()
 
     def follow(self, a: int | None) -> None:
         """A went to this step (None: live)."""
-        if not self._with_a or not self.there:
+        if not self.with_a or not self.there:
             return
         if a is None:
             self.end(first=False)
-        elif a != self._asked:
+        elif a != self.step:
             self.go_to(a)
 
     def close(self) -> None:
@@ -154,12 +149,22 @@ class ComparedCursor(QObject):
             case ComparisonClosed():
                 self._forget()
             case ComparisonOpened():
-                kept = self._asked if self._frames is not None else None
+                kept = self.step if self._frames is not None else None
                 folder = "" if self._frames is None else self._frames.folder
                 self._forget()
                 self._kept = (folder, kept)
-            case ComparedFrames():
-                self._begin(event)
+            case ComparedFrames(folder=folder, step=wanted):
+                self._frames = event
+                # A comparison that begins anew, of other examples, goes on where it was.
+                known, kept = self._kept
+                if wanted is None and is_same_folder(known, folder):
+                    wanted = kept
+                self._kept = ("", None)
+                if wanted is not None:
+                    self._ask(wanted, 0)
+                elif (source := self._source()) is not None:  # see which steps there are
+                    self._reader.ask(StepRequest(source, 0))
+                self.changed.emit()
 
     # Inside
 
@@ -167,30 +172,11 @@ class ComparedCursor(QObject):
     def _is_own(self) -> bool:
         return self._frames is not None and is_same_folder(self._frames.folder, self._ours)
 
-    def _begin(self, frames: ComparedFrames) -> None:
-        """A comparison that begins anew, of other examples, goes on where it was."""
-        self._frames = frames
-        folder, kept = self._kept
-        same = is_same_folder(folder, frames.folder)
-        wanted = kept if same and frames.step is None else frames.step
-        self._kept = ("", None)
-        if wanted is not None:
-            self._ask(wanted, 0)
-        else:
-            self._look()
-        self.changed.emit()
-
     def _forget(self) -> None:
-        self._frames, self.steps = None, ()
-        self._waiting, self._asked, self._with_a = None, None, False
+        self._frames, self._wanted.steps, self.with_a = None, (), False
+        self._wanted.forget()
         self._history.show_as_b(None)
         self.changed.emit()
-
-    def _look(self) -> None:
-        """See which steps there are, and show none of them."""
-        assert self._frames is not None
-        if (source := self._source()) is not None:
-            self._reader.ask(StepRequest(source, 0))
 
     def _source(self) -> Source | None:
         """Where the frames of B lie."""
@@ -201,21 +187,17 @@ class ComparedCursor(QObject):
         source = self._source()
         if self._frames is None or source is None:
             return
-        self._waiting = StepRequest(source, step, moved)
-        if self._asked is None or not moved:
-            self._asked = min(step, self.last_step) if self.steps else step
-        self._reader.ask(self._waiting)
+        self._wanted.want(source, step, moved, self.last_step if self.steps else step)
+        self._wanted.read()
         self.changed.emit()
 
     def _found(self, found: StepFound) -> None:
         if self._frames is None or found.request.source.folder != self._frames.folder:
             return
-        self.steps = found.steps
-        if found.request is self._waiting and self._asked is not None:
-            self._waiting = None
-            asked = self._asked if found.request.step == _LATEST else found.request.step
-            past = Past(asked, found.frame, self._probes, found.trouble)
-            self._asked = past.step
+        self._wanted.steps = found.steps
+        if self._wanted.take(found) and self.step is not None:
+            asked = self.step if found.request.step == LATEST else found.request.step
+            past = self._wanted.show(found, asked)
             self._history.show_as_b(ComparedStep(self._frames, past, self._is_own))
             self._draw(found.seconds)
         self.changed.emit()

@@ -110,7 +110,9 @@ class TimeBar(QToolBar):
         self.slider.show_reach(cursor.reach)
         self.slider.show_time(step, last, cursor.steps, () if why else self._history.marks)
         self.label.setText(self._words())
-        _set_tip(self.label, why or cursor.trouble or cursor.held_words)
+        past = self._history.past
+        trouble = "" if past is None else past.trouble
+        _set_tip(self.label, why or trouble or cursor.keeper.words)
         self.live.setVisible(step is not None)
         self._tint(step is not None)
 
@@ -125,7 +127,7 @@ class TimeBar(QToolBar):
         if cursor.why_not:
             return "no steps to look back at"
         if cursor.step is None:
-            return "live · held in memory" if cursor.held_words else "live"
+            return "live · held in memory" if cursor.keeper.words else "live"
         then, now = self._history.shown_state.regime, self._history.state.regime
         regime = f" · {then}" if then != now else ""
         return f"looking back · step {cursor.step:,} of {cursor.last_step:,}{regime}"
@@ -149,8 +151,8 @@ class TimeBar(QToolBar):
             steps = "step" if speed == 1 else "steps"
             action = menu.addAction(f"{speed} recorded {steps} a second")
             action.setCheckable(True)
-            action.setChecked(speed == self._cursor.speed)
-            action.triggered.connect(partial(self._cursor.set_speed, speed))
+            action.setChecked(speed == self._cursor.player.speed)
+            action.triggered.connect(partial(self._cursor.player.set_speed, speed))
             group.addAction(action)
         return menu
 

@@ -29,6 +29,52 @@ class NumberProblem:
     sentence: str
 
 
+class TypedNumber:
+    """Reads what is typed in a field as a number from `least` to `most`, or the word for 0."""
+
+    def __init__(self, field: NumberEntry, least: float, most: float, unit: str, zero: str) -> None:
+        self._field = field
+        self.least, self.most = least, most
+        self.suffix = f" {unit}" if unit else ""
+        self._zero = zero
+
+    def strip(self, text: str) -> str:
+        """The text without its unit."""
+        return text.removesuffix(self.suffix).strip()
+
+    def is_begun(self, bare: str) -> bool:
+        """Whether more of it may make it a number."""
+        return not bare or bool(_BEGUN.fullmatch(bare)) or self._zero.startswith(bare)
+
+    def read(self, bare: str, now: float) -> tuple[float, NumberProblem | None]:
+        """The number, or what is wrong with it; the one that stands, `now`, is always taken."""
+        if self._zero and bare == self._zero:
+            return 0.0, None
+        if not bare:
+            return 0.0, NumberProblem("unreadable", "Type a number.")
+        if _AMBIGUOUS.fullmatch(bare):
+            return 0.0, NumberProblem(
+                "ambiguous", f"'{bare}' is ambiguous: type it without the comma."
+            )
+        if not _NUMBER.fullmatch(bare):
+            return 0.0, NumberProblem("unreadable", f"'{bare[:20]}' is not a number.")
+        number = float(bare.replace(",", "."))
+        if (self._zero and number == 0) or number == now:
+            return number, None
+        if reason := self._field.reason_not_taken(number):
+            return number, NumberProblem("other", reason)
+        if number > self.most:
+            most = self._in_words(self.most)
+            return number, NumberProblem("too large", f"It must be at most {most}.")
+        if number < self.least:
+            least = self._in_words(self.least)
+            return number, NumberProblem("too small", f"It must be at least {least}.")
+        return number, None
+
+    def _in_words(self, number: float) -> str:
+        return self._field.number_text(number) if number < 10_000 else f"{number:,.0f}"
+
+
 class NumberEntry(QDoubleSpinBox):
     """A number from `least` to `most`, or 0 where it has a word for it: `zero`.
 
@@ -50,9 +96,9 @@ class NumberEntry(QDoubleSpinBox):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self.unit, self.zero = unit, zero
+        self.zero = zero
+        self._typing = TypedNumber(self, least, most, unit, zero)
         self.shown_beside = False
-        self._least, self._most = least, most
         self._typed = self._announced = ""
         self._problem: NumberProblem | None = None
         self._empty = False
@@ -92,7 +138,7 @@ class NumberEntry(QDoubleSpinBox):
             return _NOTHING
         if self.zero and value == 0:
             return self.zero
-        return self.number_text(value) + self._suffix
+        return self.number_text(value) + self._typing.suffix
 
     def valueFromText(self, text: str) -> float:
         """The number, or the value that stands where there is none."""
@@ -145,53 +191,18 @@ class NumberEntry(QDoubleSpinBox):
         """What is wrong with a number, whatever the ends, one sentence; or ''."""
         return ""
 
-    @property
-    def _suffix(self) -> str:
-        return f" {self.unit}" if self.unit else ""
-
     def _read(self, text: str) -> float | None:
         """The number that a text is; None, and the problem, where it cannot be taken."""
-        bare = text.removesuffix(self._suffix).strip()
+        bare = self._typing.strip(text)
         if self._empty and bare == _NOTHING:
             return None
-        number, self._problem = self._parsed(bare)
+        number, self._problem = self._typing.read(bare, self.value())
         self._typed, self._empty = (bare if self._problem else ""), False
         return None if self._problem else number
 
-    def _parsed(self, bare: str) -> tuple[float, NumberProblem | None]:
-        if self.zero and bare == self.zero:
-            return 0.0, None
-        if not bare:
-            return 0.0, NumberProblem("unreadable", "Type a number.")
-        if _AMBIGUOUS.fullmatch(bare):
-            return 0.0, NumberProblem(
-                "ambiguous", f"'{bare}' is ambiguous: type it without the comma."
-            )
-        if not _NUMBER.fullmatch(bare):
-            return 0.0, NumberProblem("unreadable", f"'{bare[:20]}' is not a number.")
-        number = float(bare.replace(",", "."))
-        if (self.zero and number == 0) or number == self.value():
-            return number, None
-        return number, self._problem_of(number)
-
-    def _problem_of(self, number: float) -> NumberProblem | None:
-        if reason := self.reason_not_taken(number):
-            return NumberProblem("other", reason)
-        if number > self._most:
-            most = self._in_words(self._most)
-            return NumberProblem("too large", f"It must be at most {most}.")
-        if number < self._least:
-            least = self._in_words(self._least)
-            return NumberProblem("too small", f"It must be at least {least}.")
-        return None
-
-    def _in_words(self, number: float) -> str:
-        return self.number_text(number) if number < 10_000 else f"{number:,.0f}"
-
     def _on_edited(self, text: str) -> None:
         self._read(text)
-        bare = text.removesuffix(self._suffix).strip()
-        begun = not bare or _BEGUN.fullmatch(bare) or self.zero.startswith(bare)
+        begun = self._typing.is_begun(self._typing.strip(text))
         kind = None if self._problem is None else self._problem.kind
         if not (begun and kind in ("too small", "unreadable")):  # it may become a number yet
             self._announce_problem()

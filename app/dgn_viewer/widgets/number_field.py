@@ -83,9 +83,9 @@ class NumberField(NumberEntry):
         if self.zero and value == 0:
             return self.maximum()
         below = next_rung(value, self._rungs, up=False) if value > 0 else 0.0
-        if self._least == 0 and below < _NEAR_ZERO:
+        if self._typing.least == 0 and below < _NEAR_ZERO:
             return 0.0
-        return max(below, self._least)
+        return max(below, self._typing.least)
 
     def _changed(self, value: float) -> None:
         if not self._quiet:

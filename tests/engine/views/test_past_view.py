@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from dgn_engine.panels.training import PANEL as TRAINING
 from dgn_engine.protocol.training import Measured, RegimeSwapped, Rewired
@@ -11,12 +10,10 @@ from dgn_engine.protocol.watching import ProbeExamples, ProbeSetChanged
 from dgn_engine.scene.axes import at_step
 from dgn_engine.scene.elements import Scene
 from dgn_engine.scene.panel_readings import before
-from dgn_engine.storage.runs.recorded_steps import RecordedSteps
 from dgn_engine.views.history import History
 from dgn_engine.views.past_view import Past
-from dgn_engine.views.recorded_view import view_at
 from tests.engine.views.begun_run import started
-from tests.engine.views.past_frames import frame, record
+from tests.engine.views.past_frames import frame
 
 
 def _swap(step: int, old: str, new: str) -> RegimeSwapped:
@@ -90,14 +87,3 @@ def test_examples_that_were_chosen_later_are_not_shown_as_those_of_the_step() ->
     for step, pictures in ((50, None), (60, None), (70, shown)):
         history.look_back(Past(step, frame(step)))
         assert history.view({}).pictures is pictures
-
-
-def test_without_a_window_a_step_is_the_same_and_the_history_stays_where_it_was(
-    tmp_path: Path,
-) -> None:
-    record(tmp_path, 0, 40)
-    history = _history()
-    view = view_at(history, RecordedSteps(tmp_path), 60, ["gates", "npk"])
-    assert (view.cursor, view.readings["gates"].step) == (40, 40)
-    assert view.readings["npk"].absent
-    assert history.past is None

@@ -106,11 +106,12 @@ class Desk:
         experiments: Any = whole.experiments
         experiments.running = False
         cursor: Any = whole.cursor
-        cursor.why_not, cursor.step, cursor.playing = "", 5, False
+        cursor.why_not, cursor.step, cursor.player.playing = "", 5, False
         docks: Any = whole.docks
         docks.front = lambda: self.front
-        docks.maximised = docks.preset = ""
-        docks.stands_as = lambda _: False
+        docks.arrangement = Recorder("docks.arrangement", self.log)
+        docks.arrangement.maximised = docks.arrangement.preset = ""
+        docks.arrangement.stands_as = lambda _: False
         docks.steps = Recorder("docks.steps", self.log)
         docks.steps.linked, docks.steps.marks = False, (5,)
         docks.hosts = {"ntk": Recorder("ntk", self.log)}

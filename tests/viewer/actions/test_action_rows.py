@@ -92,13 +92,13 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("experiments.stop", set(), "experiments.stop"),
     ("view.palette", ALWAYS, "open_palette"),
     ("view.maximise", ALWAYS, "docks.toggle_maximised"),
-    ("view.layout.overview", ALWAYS, ("docks.arrange", "overview")),
-    ("view.layout.kernels", ALWAYS, ("docks.arrange", "kernels")),
-    ("view.layout.gates", ALWAYS, ("docks.arrange", "gates")),
-    ("view.layout.curves", ALWAYS, ("docks.arrange", "curves")),
-    ("view.layout.teach", ALWAYS, ("docks.arrange", "teach")),
-    ("view.layout.compare", ALWAYS, ("docks.arrange", "compare")),
-    ("view.reset_layout", ALWAYS, "docks.arrange"),
+    ("view.layout.overview", ALWAYS, ("docks.arrangement.arrange", "overview")),
+    ("view.layout.kernels", ALWAYS, ("docks.arrangement.arrange", "kernels")),
+    ("view.layout.gates", ALWAYS, ("docks.arrangement.arrange", "gates")),
+    ("view.layout.curves", ALWAYS, ("docks.arrangement.arrange", "curves")),
+    ("view.layout.teach", ALWAYS, ("docks.arrangement.arrange", "teach")),
+    ("view.layout.compare", ALWAYS, ("docks.arrangement.arrange", "compare")),
+    ("view.reset_layout", ALWAYS, "docks.arrangement.arrange"),
     ("view.chart_menu", ALWAYS, "ntk.charts.open_menu"),
     ("view.previous_event", SHOWS_RUN, ("events.go", -1)),
     ("view.next_event", SHOWS_RUN, ("events.go", 1)),
@@ -106,7 +106,7 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("time.next", ALWAYS, ("cursor.move", 1)),
     ("time.first", ALWAYS, "cursor.first"),
     ("time.live", ALWAYS, "cursor.live"),
-    ("time.play", ALWAYS, "cursor.play"),
+    ("time.play", ALWAYS, "cursor.player.play"),
     ("time.compare", ALWAYS, "compare_step"),
     ("view.delta", SHOWS_RUN, ("docks.steps.mark", 5)),
     ("view.no_delta", ALWAYS, "docks.steps.clear"),
@@ -339,7 +339,8 @@ def test_each_regime_has_a_row_and_the_one_for_copied_gates_two() -> None:
 def test_each_panel_and_each_experiment_has_a_row() -> None:
     log: list[Any] = []
     docks: Any = Recorder("docks", log)
-    docks.is_open = lambda name: name == "p1"
+    docks.arrangement = Recorder("docks.arrangement", log)
+    docks.arrangement.is_open = lambda name: name == "p1"
     about = About("About it.")
     specs = {f"p{n}": PanelSpec(f"P{n}", (), lambda _: Empty("."), about) for n in range(11)}
     rows = panel_actions(docks, specs)

@@ -22,6 +22,6 @@ def test_each_set_of_the_plane_has_a_row_that_arranges_the_panels_and_begins() -
     assert (row.id, row.text) == ("playground.xor", "Playground: XOR (2-D)")
     assert not row.enabled(RunState())
     row.do()
-    docks.arrange.assert_called_once_with("teach")
+    docks.arrangement.arrange.assert_called_once_with("teach")
     assert sent == [StartRun(playground_run("xor"))]
     assert not sent[0].paused

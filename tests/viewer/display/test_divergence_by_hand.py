@@ -32,7 +32,7 @@ def test_a_run_that_diverged_keeps_its_pictures_and_goes_back_by_button_and_by_k
         assert entry is not None
         assert f"step {step:,}" in entry.notice.text
         qtbot.waitUntil(lambda: panel.footer().startswith(f"diverged at step {step:,} · step "))
-        assert {item.opacity() for item in panel.scene_view()._charts.values()} == {DIMMED}
+        assert {item.opacity() for item in panel.charts.view.charts.items.values()} == {DIMMED}
         return f"Go back to step {back:,}"
 
     words = diverge(1e30)
@@ -40,7 +40,7 @@ def test_a_run_that_diverged_keeps_its_pictures_and_goes_back_by_button_and_by_k
     user.press(buttons[0])
     qtbot.waitUntil(lambda: window.run_state.diverged is None)
     qtbot.waitUntil(lambda: not panel.footer().startswith("diverged"))
-    assert {item.opacity() for item in panel.scene_view()._charts.values()} == {1.0}
+    assert {item.opacity() for item in panel.charts.view.charts.items.values()} == {1.0}
     assert not window.run_state.running
     settings = window.run_state.settings
     assert settings is not None

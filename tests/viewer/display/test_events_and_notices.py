@@ -15,6 +15,7 @@ from dgn_viewer.docks.panel_frame import DockTitle
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.window import Window
 from tests.viewer.display.x_user import XUser
+from tests.viewer.seen_charts import chips, visible_range
 
 pytestmark = pytest.mark.display
 REGIMES = ("FR-II", "ReLU", "DL")
@@ -28,7 +29,7 @@ def large_training(window: Window, user: XUser, qtbot: QtBot, title: DockTitle) 
     """The time axes of the training panel, which then fills the window."""
     user.double_click(title, QPoint(30, 10))
     qtbot.waitUntil(lambda: window.docks.visible() == ("training",))
-    view = window.docks.hosts["training"].scene_view()
+    view = window.docks.hosts["training"].charts.view
     qtbot.waitUntil(lambda: window.docks.hosts["training"].state() == "live")
     return view
 
@@ -55,8 +56,8 @@ def test_a_refused_drop_is_told_beside_the_panels_and_leads_to_its_step(
     qtbot.waitUntil(shown.isVisible)
     row = next(row for row in shown.rows() if row.entry is entry)
     user.press(row.buttons()["Go to step"])
-    qtbot.waitUntil(lambda: not view.is_following("loss"))
-    low, high = view.visible_range("loss")[0]
+    qtbot.waitUntil(lambda: not view.charts.items["loss"].following)
+    low, high = visible_range(view, "loss")[0]
     assert entry.step is not None
     assert low <= entry.step <= high < window.history.step
 
@@ -74,21 +75,21 @@ def test_a_chip_of_a_swap_is_read_by_the_pointer_and_its_click_zooms_to_it(
     user.key("space")  # paused: the chips stand still
 
     def places() -> tuple[tuple[str, QPoint], ...]:
-        lanes = (view.chips(key) for key in view.shown_charts())
+        lanes = (chips(view, key) for key in view.charts.shown_keys())
         return tuple((text, box.center().toPoint()) for lane in lanes for text, box in lane)
 
     qtbot.waitUntil(lambda: set(REGIMES) <= {text for text, _ in places()})
-    key = next(key for key in view.shown_charts() if view.chips(key))
-    boxes = sorted((box for _, box in view.chips(key)), key=lambda box: box.left())
+    key = next(key for key in view.charts.shown_keys() if chips(view, key))
+    boxes = sorted((box for _, box in chips(view, key)), key=lambda box: box.left())
     assert all(one.right() <= two.left() for one, two in pairwise(boxes))
     user.move(view.canvas().mapToGlobal(dict(places())["ReLU"]))
-    qtbot.waitUntil(lambda: "ReLU" in " ".join(view.readout()))
-    said = " ".join(view.readout())
+    qtbot.waitUntil(lambda: "ReLU" in " ".join(view.pointer.readout()))
+    said = " ".join(view.pointer.readout())
     assert "FR-II" in said  # from what to what, and when
     assert "step" in said
     user.click(view.canvas(), dict(places())["ReLU"])
-    qtbot.waitUntil(lambda: not view.is_following(key))
+    qtbot.waitUntil(lambda: not view.charts.items[key].following)
     swap = next(mark for chart in view._scene for mark in chart.marks if mark.label == "ReLU")
-    low, high = view.visible_range(key)[0]
+    low, high = visible_range(view, key)[0]
     assert low < swap.x < high
     assert high - low < window.history.step / 2

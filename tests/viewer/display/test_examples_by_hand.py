@@ -13,13 +13,14 @@ from dgn_engine.scene.selection import NOTHING, selected
 from dgn_viewer.application import Viewer
 from dgn_viewer.plots.scene_view import SceneView
 from tests.viewer.display.x_user import XUser
+from tests.viewer.seen_charts import visible_range
 
 pytestmark = pytest.mark.display
 
 
 def entry(scene: SceneView, key: str, row: float, column: float) -> QPoint:
     """The middle of an entry on the screen."""
-    box, ((x0, x1), (y0, y1)) = scene.area(key), scene.visible_range(key)
+    box, ((x0, x1), (y0, y1)) = scene.charts.area(key), visible_range(scene, key)
     across, down = (column - x0) / (x1 - x0), (row - y0) / (y1 - y0)
     place = QPointF(box.left() + across * box.width(), box.top() + down * box.height())
     return scene.mapToGlobal(place.toPoint())
@@ -32,8 +33,10 @@ def standing_still(viewer: Viewer, qtbot: QtBot, **charts: str) -> dict[str, Sce
     qtbot.waitUntil(lambda: "gates" in window.history.readings)
     window.registry["run.toggle"].trigger()
     qtbot.waitUntil(lambda: not window.run_state.running)
-    scenes = {name: window.docks.hosts[name].scene_view() for name in charts}
-    qtbot.waitUntil(lambda: all(charts[name] in scenes[name].shown_charts() for name in charts))
+    scenes = {name: window.docks.hosts[name].charts.view for name in charts}
+    qtbot.waitUntil(
+        lambda: all(charts[name] in scenes[name].charts.shown_keys() for name in charts)
+    )
     qtbot.waitUntil(lambda: not window.display.stale())
     return scenes
 
@@ -49,7 +52,7 @@ def test_hovering_an_entry_of_a_kernel_shows_both_examples(
     plain = gates.picture("large")
     user.move(entry(scene, "active", 3, 14))  # not on the diagonal, where both are one
     qtbot.waitUntil(lambda: linked.lit == selected(example=(3, 14)))
-    view = window.docks.hosts["overlap"].view()
+    view = window.docks.hosts["overlap"].drawn.view
     pictures = view.pictures
     assert pictures is not None
     assert pictures.images is not None
@@ -77,9 +80,9 @@ def test_hovering_an_entry_of_a_kernel_shows_both_examples(
         ("spectrum", "kernel", (17, 6)),
         ("ntk", "value", (2, 11)),
     ):
-        kernel = window.docks.hosts[panel].scene_view()
-        kernel.choose_chart(key)
-        qtbot.waitUntil(lambda kernel=kernel, key=key: key in kernel.shown_charts())  # type: ignore[misc]  # bound
+        kernel = window.docks.hosts[panel].charts.view
+        kernel.charts.choose(key)
+        qtbot.waitUntil(lambda kernel=kernel, key=key: key in kernel.charts.shown_keys())  # type: ignore[misc]  # bound
         user.move(entry(kernel, key, *pair))
         lit = selected(example=pair)
         qtbot.waitUntil(lambda lit=lit: linked.lit == lit)  # type: ignore[misc]  # bound
@@ -114,7 +117,9 @@ def test_a_gate_under_the_mouse_is_lit_in_the_panels_of_layers(
     qtbot.waitUntil(lambda: linked.pinned == selected(example=4, layer=0, unit=7))
     user.key("Escape")
     qtbot.waitUntil(lambda: linked.pinned == NOTHING)
-    user.move(layers.mapToGlobal(layers.area("by_layer").center().toPoint()))  # of three layers
+    user.move(
+        layers.mapToGlobal(layers.charts.area("by_layer").center().toPoint())
+    )  # of three layers
     qtbot.waitUntil(lambda: linked.lit == selected(layer=1))
     user.move(QPoint(5, 5))
     qtbot.waitUntil(lambda: linked.lit == NOTHING)

@@ -48,7 +48,7 @@ def test_a_layout_is_chosen_from_the_menu_by_keys(
     assert isinstance(menu, QMenu)
     qtbot.waitUntil(menu.isVisible)
     user.choose(menu, "Layout", "Curves layout")
-    qtbot.waitUntil(lambda: window.docks.preset == "curves")
+    qtbot.waitUntil(lambda: window.docks.arrangement.preset == "curves")
     qtbot.waitUntil(lambda: window.docks.visible() == ("spectrum", "ntk", "training"))
     sizes = {name: rect.width() * rect.height() for name, rect in places(window).items()}
     assert max(sizes, key=lambda name: sizes[name]) == "training"
@@ -93,14 +93,14 @@ def test_at_1024_by_700_every_chart_that_is_shown_has_room_for_its_data(
             qtbot.waitUntil(lambda name=name: name in window.docks.visible())
         host = window.docks.hosts[name]
         qtbot.waitUntil(lambda host=host: host.state() == "live")
-        view = host.scene_view()
+        view = host.charts.view
         charts = {chart.key: chart for chart in view._scene if not chart.small}
-        qtbot.waitUntil(lambda view=view: bool(view.shown_charts()))
-        shown = view.shown_charts()
+        qtbot.waitUntil(lambda view=view: bool(view.charts.shown_keys()))
+        shown = view.charts.shown_keys()
         for key in shown:
             least = LEAST_MATRIX if charts[key].matrix is not None else LEAST_CURVES
             if least == LEAST_CURVES and len(shown) == 1:  # lower, so that its events are in sight
                 least = (LEAST_CURVES[0], 80.0)
-            area = view.area(key)
+            area = view.charts.area(key)
             assert area.width() >= least[0] - 1, (name, key, area)
             assert area.height() >= least[1] - 1, (name, key, area)

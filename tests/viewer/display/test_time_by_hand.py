@@ -64,7 +64,7 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     assert window.run_state.regime == "DL"
     view = window.docks.hosts["training"].findChild(SceneView)
     assert view is not None
-    inside = view.area(view.shown_charts()[0]).center().toPoint()
+    inside = view.charts.area(view.charts.shown_keys()[0]).center().toPoint()
     user.click(view.canvas(), inside)
     now = window.history.step
     qtbot.waitUntil(lambda: window.history.step > now + 100)  # longer than a double click takes
@@ -72,10 +72,10 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     user.double_click(view.canvas(), inside)
     qtbot.waitUntil(lambda: cursor.step is not None)
     user.key("shift+space")
-    qtbot.waitUntil(lambda: cursor.playing)
+    qtbot.waitUntil(lambda: cursor.player.playing)
     user.key("Escape")
     qtbot.waitUntil(lambda: cursor.step is None)
-    assert not cursor.playing
+    assert not cursor.player.playing
     assert window.run_state.running
 
 

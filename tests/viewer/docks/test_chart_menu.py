@@ -26,6 +26,7 @@ from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.range_popup import RangePopup
 from dgn_viewer.plots.scene_view import SceneView
+from tests.viewer.seen_charts import visible_range
 
 MakeView = Callable[..., View]
 MakeHost = Callable[[str], PanelDock]
@@ -59,8 +60,8 @@ def _right_click(view: SceneView, place: QPoint) -> QMenu:
 
 
 def _on(host: PanelDock, key: str) -> QMenu:
-    view = host.scene_view()
-    return _right_click(view, view.area(key).center().toPoint())
+    view = host.charts.view
+    return _right_click(view, view.charts.area(key).center().toPoint())
 
 
 def _menu() -> QMenu:
@@ -132,8 +133,8 @@ def test_the_right_button_opens_what_applies_to_the_chart(make_host: MakeHost) -
 
 def test_a_right_drag_zooms_and_opens_nothing(make_host: MakeHost) -> None:
     host = make_host("training")
-    view = host.scene_view()
-    place = view.area("loss").center().toPoint()
+    view = host.charts.view
+    place = view.charts.area("loss").center().toPoint()
     canvas = view.canvas()
     QTest.mousePress(canvas, Qt.MouseButton.RightButton, pos=place)
     QTest.mouseMove(canvas, place + QPoint(60, 30))
@@ -144,10 +145,10 @@ def test_a_right_drag_zooms_and_opens_nothing(make_host: MakeHost) -> None:
 def test_outside_of_every_chart_there_is_no_menu(make_host: MakeHost) -> None:
     host = make_host("overlap")
     host.resize(1400, 260)  # squares leave room on both sides
-    view = host.scene_view()
+    view = host.charts.view
     QApplication.processEvents()
     corners = [QPoint(x, y) for x in (1, view.width() - 1) for y in (1, view.height() - 1)]
-    outside = [corner for corner in corners if not view.chart_at(QPointF(corner))]
+    outside = [corner for corner in corners if not view.charts.chart_at(QPointF(corner))]
     assert outside
     for corner in outside:
         QTest.mouseClick(view.canvas(), Qt.MouseButton.RightButton, pos=corner)
@@ -156,8 +157,8 @@ def test_outside_of_every_chart_there_is_no_menu(make_host: MakeHost) -> None:
 
 def test_no_menu_of_pyqtgraph_or_of_the_window_appears(make_host: MakeHost) -> None:
     host = make_host("training")
-    canvas = host.scene_view().canvas()
-    place = host.scene_view().area("loss").center().toPoint()
+    canvas = host.charts.view.canvas()
+    place = host.charts.view.charts.area("loss").center().toPoint()
     reason = QContextMenuEvent.Reason.Mouse  # as a window system sends it with the press
     QApplication.sendEvent(canvas, QContextMenuEvent(reason, place, canvas.mapToGlobal(place)))
     assert QApplication.activePopupWidget() is None
@@ -166,27 +167,27 @@ def test_no_menu_of_pyqtgraph_or_of_the_window_appears(make_host: MakeHost) -> N
 def test_the_last_steps_are_chosen_and_taken_back(make_host: MakeHost) -> None:
     host = make_host("training")
     _choose(_on(host, "loss"), "Range", "Last 200 steps")
-    low, high = host.scene_view().visible_range("loss")[0]
+    low, high = visible_range(host.charts.view, "loss")[0]
     assert high - low == 200
     assert _chart(host, "accuracy").x.limits != (low, high)  # each chart has its own
     assert "As the panel draws it" in _texts(_on(host, "loss"))
     _choose(_menu(), "As the panel draws it")
-    assert host.scene_view().visible_range("loss")[0][0] == 0
-    assert host.charts.settings() == {}
+    assert visible_range(host.charts.view, "loss")[0][0] == 0
+    assert host.charts.settings == {}
 
 
 def test_a_chosen_range_takes_a_zoomed_chart_back(make_host: MakeHost) -> None:
     host = make_host("training")
-    view = host.scene_view()
-    view._charts["loss"].field.sigRangeChangedManually.emit([True, True])  # as a wheel does
-    assert not view.is_following("loss")
+    view = host.charts.view
+    view.charts.items["loss"].field.sigRangeChangedManually.emit([True, True])  # as a wheel does
+    assert not view.charts.items["loss"].following
     assert "Follow again" in _texts(_on(host, "loss"))
     _choose(_menu(), "Follow again")
-    assert view.is_following("loss")
-    view._charts["loss"].field.sigRangeChangedManually.emit([True, True])
+    assert view.charts.items["loss"].following
+    view.charts.items["loss"].field.sigRangeChangedManually.emit([True, True])
     _choose(_on(host, "loss"), "Range", "Logarithmic x")
-    assert view.is_following("loss")
-    assert view.visible_range("loss")[0][0] == 0.0  # step 1, as a power of ten
+    assert view.charts.items["loss"].following
+    assert visible_range(view, "loss")[0][0] == 0.0  # step 1, as a power of ten
 
 
 def test_smoothing_draws_one_more_line_over_a_pale_one(make_host: MakeHost) -> None:
@@ -195,7 +196,7 @@ def test_smoothing_draws_one_more_line_over_a_pale_one(make_host: MakeHost) -> N
     _choose(_on(host, "loss"), "Smoothing", "0.9")
     curves = _chart(host, "loss").curves
     assert len(curves) == 2 * before
-    items = host.scene_view()._charts["loss"]._curves._lines
+    items = host.charts.view.charts.items["loss"]._curves._lines
     assert len(items) == 2 * before
     assert "smoothed 0.9" in host.footer()
     assert "Smoothing" in _texts(_on(host, "loss"))
@@ -207,8 +208,8 @@ def test_a_map_recolours_every_matrix_under_the_bar(make_host: MakeHost) -> None
     _choose(_on(host, "active"), "Colours", "Grey")
     grey = {f"#{r:02x}{g:02x}{b:02x}" for r, g, b, _ in ramps.table("grey", LIGHT)[:-1].tolist()}
     for key in ("active", "sensitive"):
-        view = host.scene_view()
-        inside = view.area(key).toRect().adjusted(3, 3, -3, -3)
+        view = host.charts.view
+        inside = view.charts.area(key).toRect().adjusted(3, 3, -3, -3)
         lines = {LIGHT.panel.lower(), LIGHT.line.lower()}
         assert _colours(view.grab(inside).toImage()) <= grey | lines
 
@@ -225,7 +226,7 @@ def test_a_difference_takes_the_place_of_the_matrix(make_host: MakeHost) -> None
     assert matrix.ramp == "diverging"
     assert "Active $Λ$ − Sensitive $S$: both unit diagonal." in host.footer().replace("$", "$")
     _choose(_on(host, "active"), "Difference", "None")
-    assert host.charts.settings() == {}
+    assert host.charts.settings == {}
 
 
 def test_the_overlaps_of_two_layers_are_subtracted(
@@ -234,7 +235,7 @@ def test_the_overlaps_of_two_layers_are_subtracted(
     host = make_host("overlap")
     host.set_choice("part", "0")
     _choose(_on(host, "active"), "Difference", "Active τ_1 − Active τ_2")
-    reading = host.view().readings["overlap"].arrays
+    reading = host.drawn.view.readings["overlap"].arrays
     matrix = _chart(host, "active").matrix
     assert matrix is not None
     np.testing.assert_allclose(matrix.values, reading["active_0"] - reading["active_1"])
@@ -280,13 +281,13 @@ def test_a_fixed_range_is_typed_and_checked(make_host: MakeHost) -> None:
     assert popup.refusal.text() == ""
     QTest.keyClick(popup.high, Qt.Key.Key_Return)
     assert not popup.isVisible()
-    assert host.scene_view().visible_range("loss")[1] == (2.0, 3.5)
+    assert visible_range(host.charts.view, "loss")[1] == (2.0, 3.5)
     _choose(_on(host, "loss"), "Range", "y from … to …")
     again = _popup(host)
     assert (again.low.text(), again.high.text()) == ("2", "3.5")
     QTest.keyClick(again.low, Qt.Key.Key_Escape)
     assert not again.isVisible()
-    assert host.charts.settings()["loss"].y_range == (2.0, 3.5)
+    assert host.charts.settings["loss"].y_range == (2.0, 3.5)
 
 
 def test_one_range_is_asked_for_at_a_time(make_host: MakeHost) -> None:
@@ -317,17 +318,17 @@ def test_values_are_copied_as_a_table_in_full(make_host: MakeHost) -> None:
     _choose(_on(host, "loss"), "Copy values")
     lines = QGuiApplication.clipboard().text().splitlines()
     assert lines[0] == "curve\tstep\tLoss (raw; shown smoothed 0.9)"
-    series = host.view().series["training", "train_loss"]
+    series = host.drawn.view.series["training", "train_loss"]
     values = [line.split("\t") for line in lines if line.startswith("train\t")]
     assert [float(value[2]) for value in values] == series.values.tolist()
 
 
 def test_the_picture_that_is_copied_is_the_chart(make_host: MakeHost) -> None:
     host = make_host("overlap")
-    view = host.scene_view()
+    view = host.charts.view
     _choose(_on(host, "active"), "Copy image")
     image = QGuiApplication.clipboard().image()
-    area = view.area("active")
+    area = view.charts.area("active")
     assert area.width() < image.width() / image.devicePixelRatio() < area.width() + 200
     assert len(_colours(image)) > 20
 
@@ -355,15 +356,15 @@ def test_the_keyboard_reaches_every_chart(make_host: MakeHost) -> None:
 def test_a_chart_behind_a_tab_comes_in_front_with_its_menu(make_host: MakeHost) -> None:
     host = make_host("training")
     host.resize(260, 220)
-    view = host.scene_view()
-    assert view.shown_charts() == ("loss",)
+    view = host.charts.view
+    assert view.charts.shown_keys() == ("loss",)
     host.charts.open_menu()
     _choose(_menu(), "Another chart", "Accuracy, %")
-    assert view.shown_charts() == ("accuracy",)
+    assert view.charts.shown_keys() == ("accuracy",)
     host.charts.open_menu("accuracy")
     _choose(_menu(), "Copy image")
     image = QGuiApplication.clipboard().image()
-    assert image.width() > view.area("accuracy").width()
+    assert image.width() > view.charts.area("accuracy").width()
 
 
 def test_a_panel_that_shows_no_chart_has_no_menu(make_host: MakeHost, make_view: MakeView) -> None:
@@ -378,7 +379,7 @@ def test_small_pictures_can_be_copied(make_host: MakeHost, make_view: MakeView) 
     shown = host.shown()
     assert isinstance(shown, Scene)
     small = next(chart.key for chart in shown.charts if chart.small)
-    row = host.scene_view().thumbnails()
+    row = host.charts.view.charts.thumbnails
     QTest.mouseClick(row, Qt.MouseButton.RightButton, pos=row.area(small).center().toPoint())
     assert _texts(_menu()) == [
         "Copy image",
@@ -399,7 +400,7 @@ def test_charts_of_results_have_the_menu_without_a_panel(qtbot: QtBot) -> None:
     line = PlottedLine("a", (1.0, 2.0, 4.0), (1.0, 2.0, 3.0))
     controls = ChartControls(view, lambda: view)
     controls.show(scene_of((Figure("nu", "ν", "epoch", "ν", (line,)),)))
-    menu = _right_click(view, view.area("nu").center().toPoint())
+    menu = _right_click(view, view.charts.area("nu").center().toPoint())
     assert _texts(menu) == ["Copy image", "Copy values", "Range"]
     _close_menu()
 
@@ -421,7 +422,7 @@ def test_settings_that_no_longer_fit_are_said_and_harmless(
     assert "Nothing is subtracted" in host.footer()
     host.show_view(replace(make_view("absent"), regime="ReLU"))
     host.show_view(make_view("hard"))
-    assert host.charts.settings() == {"active": replace(PLAIN, minus=Subtrahend("gone"))}
+    assert host.charts.settings == {"active": replace(PLAIN, minus=Subtrahend("gone"))}
 
 
 def test_a_and_b_are_subtracted_under_comparison(
@@ -448,4 +449,4 @@ def test_matrices_of_a_and_b_keep_one_scale(
     assert both[0] is not None
     assert both[1] is not None
     assert (both[0].low, both[0].high) == (both[1].low, both[1].high)
-    assert host.charts.settings().keys() == {"active_0", "active_1"}
+    assert host.charts.settings.keys() == {"active_0", "active_1"}

@@ -46,10 +46,10 @@ def docks(qtbot: QtBot) -> Iterator[PanelDocks]:
     window.setDockNestingEnabled(True)
     window.resize(1200, 800)
     found = PanelDocks(window, SPECS, LIGHT)
-    found.arrange()
+    found.arrangement.arrange()
     with qtbot.waitExposed(window):
         window.show()
-    found.share_out()
+    found.arrangement.share_out()
     yield found
     window.close()
 
@@ -63,28 +63,28 @@ def shape(node: Any) -> Any:
 
 
 def test_at_first_two_columns_each_in_the_order_of_its_panels(docks: PanelDocks) -> None:
-    layout = docks.layout()
+    layout = docks.arrangement.layout()
     assert shape(layout["tree"]) == (["a", "b"], ["c", "d"])
     assert layout["floating"] == {}
     assert layout["tree"]["shares"] == pytest.approx([0.56, 0.44], abs=0.02)
     for column in layout["tree"]["parts"]:
         assert column["shares"] == pytest.approx([0.5, 0.5], abs=0.02)
     assert docks.visible() == ("a", "b", "c", "d")
-    assert [name for name in SPECS if docks.is_open(name)] == ["a", "b", "c", "d"]
+    assert [name for name in SPECS if docks.arrangement.is_open(name)] == ["a", "b", "c", "d"]
 
 
 def test_a_panel_is_closed_and_opened_again(docks: PanelDocks, qtbot: QtBot) -> None:
     with qtbot.waitSignal(docks.changed):
         docks.toggle("b")
     assert docks.visible() == ("a", "c", "d")
-    assert not docks.is_open("b")
-    assert shape(docks.layout()["tree"]) == ("a", ["c", "d"])
+    assert not docks.arrangement.is_open("b")
+    assert shape(docks.arrangement.layout()["tree"]) == ("a", ["c", "d"])
     with qtbot.waitSignal(docks.changed):
         docks.toggle("b")
     assert docks.visible() == ("a", "b", "c", "d")
     docks.toggle("b")
-    docks.arrange()
-    assert docks.is_open("b")
+    docks.arrangement.arrange()
+    assert docks.arrangement.is_open("b")
 
 
 LAYOUTS: tuple[tuple[dict[str, Any], Any], ...] = (
@@ -120,11 +120,13 @@ LAYOUTS: tuple[tuple[dict[str, Any], Any], ...] = (
 def test_a_layout_is_taken_and_described_alike(
     docks: PanelDocks, qtbot: QtBot, tree: dict[str, Any], expected: Any
 ) -> None:
-    assert docks.put_layout({"tree": copy.deepcopy(tree), "floating": {}})
-    qtbot.waitUntil(lambda: alike(docks.layout()["tree"], tree))  # docks glide to their sizes
-    assert shape(docks.layout()["tree"]) == expected
+    assert docks.arrangement.put_layout({"tree": copy.deepcopy(tree), "floating": {}})
+    qtbot.waitUntil(
+        lambda: alike(docks.arrangement.layout()["tree"], tree)
+    )  # docks glide to their sizes
+    assert shape(docks.arrangement.layout()["tree"]) == expected
     assert set(docks.visible()) == set(dock_layout._fronts(tree))
-    closed = [name for name in SPECS if not docks.is_open(name)]
+    closed = [name for name in SPECS if not docks.arrangement.is_open(name)]
     assert set(closed) == set(SPECS) - set(dock_layout._names(tree))
     for name in closed:
         docks.toggle(name)
@@ -150,7 +152,7 @@ def test_rooms_are_as_the_shares_to_the_pixel(
     docks.window.resize(1600, 1200)
     parts = [{"tabs": [name]} for name in "abc"]
     tree = {"across": across, "shares": list(shares), "parts": parts}
-    assert docks.put_layout({"tree": tree})
+    assert docks.arrangement.put_layout({"tree": tree})
 
     def exact() -> bool:
         sizes = [docks._docks[name].size() for name in "abc"]
@@ -166,20 +168,22 @@ def test_a_floating_panel_keeps_its_place_and_a_closed_one_is_absent(
 ) -> None:
     tree = {"tabs": ["a"]}
     floating = {"b": [40, 60, 320, 240], "c": "nowhere"}
-    assert docks.put_layout({"tree": tree, "floating": floating})
-    qtbot.waitUntil(lambda: "b" in docks.layout()["floating"])
-    layout = docks.layout()
+    assert docks.arrangement.put_layout({"tree": tree, "floating": floating})
+    qtbot.waitUntil(lambda: "b" in docks.arrangement.layout()["floating"])
+    layout = docks.arrangement.layout()
     assert layout["floating"]["b"] == [40, 60, 320, 240]
     assert set(layout["floating"]) == {"b"}
-    assert not docks.is_open("c")
+    assert not docks.arrangement.is_open("c")
 
 
 def test_the_first_layout_docks_what_floats(docks: PanelDocks, qtbot: QtBot) -> None:
-    assert docks.put_layout({"tree": {"tabs": ["a"]}, "floating": {"b": [40, 60, 320, 240]}})
-    qtbot.waitUntil(lambda: "b" in docks.layout()["floating"])
-    docks.arrange()
-    assert docks.layout()["floating"] == {}
-    assert shape(docks.layout()["tree"]) == (["a", "b"], ["c", "d"])
+    assert docks.arrangement.put_layout(
+        {"tree": {"tabs": ["a"]}, "floating": {"b": [40, 60, 320, 240]}}
+    )
+    qtbot.waitUntil(lambda: "b" in docks.arrangement.layout()["floating"])
+    docks.arrangement.arrange()
+    assert docks.arrangement.layout()["floating"] == {}
+    assert shape(docks.arrangement.layout()["tree"]) == (["a", "b"], ["c", "d"])
 
 
 def test_a_panel_that_floated_on_another_screen_comes_onto_this_one(
@@ -190,9 +194,9 @@ def test_a_panel_that_floated_on_another_screen_comes_onto_this_one(
     whole = [screen.left(), screen.top(), screen.width(), screen.height()]
 
     def floats(rect: list[int]) -> Any:
-        assert docks.put_layout({"tree": {"tabs": ["a"]}, "floating": {"b": rect}})
-        qtbot.waitUntil(lambda: "b" in docks.layout()["floating"])
-        return docks.layout()["floating"]["b"]
+        assert docks.arrangement.put_layout({"tree": {"tabs": ["a"]}, "floating": {"b": rect}})
+        qtbot.waitUntil(lambda: "b" in docks.arrangement.layout()["floating"])
+        return docks.arrangement.layout()["floating"]["b"]
 
     assert floats([20_000, 20_000, 320, 240]) == [right, bottom, 320, 240]
     assert floats([-20_000, -20_000, 320, 240]) == [*whole[:2], 320, 240]
@@ -220,9 +224,9 @@ def test_a_panel_that_floated_on_another_screen_comes_onto_this_one(
     ],
 )
 def test_a_layout_that_makes_no_sense_changes_nothing(docks: PanelDocks, layout: Any) -> None:
-    before = docks.layout()
-    assert not docks.put_layout(layout)
-    assert docks.layout() == before
+    before = docks.arrangement.layout()
+    assert not docks.arrangement.put_layout(layout)
+    assert docks.arrangement.layout() == before
 
 
 def checked(node: Any) -> Any:
@@ -307,19 +311,19 @@ def test_a_comparison_opens_its_panels_and_closed_leaves_the_layout_as_it_was(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:
     docks.toggle("d")
-    before = docks.layout()
-    docks.compare(True)
+    before = docks.arrangement.layout()
+    docks.arrangement.compare(True)
     qtbot.waitUntil(lambda: docks.visible() == ("a", "b", "both", "c"))
-    assert shape(docks.layout()["tree"]) == (["a", "b", "both"], "c")
-    docks.compare(True)  # a second one replaces the first
+    assert shape(docks.arrangement.layout()["tree"]) == (["a", "b", "both"], "c")
+    docks.arrangement.compare(True)  # a second one replaces the first
     docks.toggle("b")
-    docks.compare(False)
+    docks.arrangement.compare(False)
     qtbot.waitUntil(lambda: docks.visible() == ("a", "b", "c"))
-    assert docks.layout() == before
-    docks.compare(False)
-    docks.compare(True)
-    docks.arrange()
-    assert docks.is_open("both")
+    assert docks.arrangement.layout() == before
+    docks.arrangement.compare(False)
+    docks.arrangement.compare(True)
+    docks.arrangement.arrange()
+    assert docks.arrangement.is_open("both")
 
 
 def marked(docks: PanelDocks) -> list[str]:
@@ -353,9 +357,9 @@ def test_the_title_says_of_which_step_a_stale_picture_is(docks: PanelDocks) -> N
         return [label.text() for label in labels if not label.isHidden()][1:]
 
     assert said() == []
-    host.age_changed.emit(Age(0, 3782))
+    host.age.changed.emit(Age(0, 3782))
     assert said() == ["step 0 · 3,782 behind"]
-    host.age_changed.emit(None)
+    host.age.changed.emit(None)
     assert said() == []
 
 
@@ -379,7 +383,7 @@ def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qapp: QApplicati
 
 def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(docks: PanelDocks) -> None:
     assert docks.front() == "a"
-    docks._on_focus(None, docks.hosts["c"].scene_view())
+    docks._on_focus(None, docks.hosts["c"].charts.view)
     assert docks.front() == "c"
     docks._on_focus(docks.hosts["c"], QWidget(docks.window))
     assert docks.front() == "c"  # the last one that had it
@@ -396,26 +400,26 @@ def test_tabs_within_a_panel_are_not_those_of_the_docks(docks: PanelDocks, qtbot
         "shares": [0.5, 0.5],
         "parts": [{"tabs": ["a", "b"]}, {"tabs": ["c"]}],
     }
-    assert docks.put_layout({"tree": tree})
-    qtbot.waitUntil(lambda: alike(docks.layout()["tree"], tree))
-    before = docks.layout()
+    assert docks.arrangement.put_layout({"tree": tree})
+    qtbot.waitUntil(lambda: alike(docks.arrangement.layout()["tree"], tree))
+    before = docks.arrangement.layout()
     heights = {place.rect.height() for place in dock_layout._places(docks.window, docks._docks)}
     assert heights == {docks.window.height()}  # the tabs belong to their panels
     for host in docks.hosts.values():
         bar = QTabBar(host)
         bar.setGeometry(0, 0, 1000, 40)
         bar.setVisible(True)
-    assert docks.layout() == before
+    assert docks.arrangement.layout() == before
 
 
 def test_a_panel_behind_a_tab_is_open_and_not_visible(docks: PanelDocks, qtbot: QtBot) -> None:
-    assert docks.put_layout({"tree": {"tabs": ["b", "a"]}})
+    assert docks.arrangement.put_layout({"tree": {"tabs": ["b", "a"]}})
     qtbot.waitUntil(lambda: docks.visible() == ("b",))
-    assert docks.is_open("a")
-    assert docks.layout()["tree"] == {"tabs": ["b", "a"]}
+    assert docks.arrangement.is_open("a")
+    assert docks.arrangement.layout()["tree"] == {"tabs": ["b", "a"]}
     docks.toggle("a")  # raised, not closed
     qtbot.waitUntil(lambda: docks.visible() == ("a",))
-    assert docks.is_open("b")
+    assert docks.arrangement.is_open("b")
 
 
 @pytest.fixture
@@ -430,13 +434,13 @@ def test_a_layout_is_undone_and_done_again(
     docks: PanelDocks, history: LayoutHistory, qtbot: QtBot
 ) -> None:
     def is_back(layout: Any) -> bool:
-        return is_same(docks.layout(), layout)
+        return is_same(docks.arrangement.layout(), layout)
 
-    first = docks.layout()
+    first = docks.arrangement.layout()
     assert not history.can_undo
     docks.toggle("b")
     history.take()
-    second = docks.layout()
+    second = docks.arrangement.layout()
     docks.toggle("c")
     history.take()
     history.undo()
@@ -466,19 +470,21 @@ def test_an_undone_layout_has_its_tabs_in_the_order_in_which_they_stood(
     docks: PanelDocks, history: LayoutHistory, qtbot: QtBot
 ) -> None:
     parts = [{"tabs": ["a", "b"]}, {"tabs": ["c", "d"]}]
-    assert docks.put_layout({"tree": {"across": True, "shares": [0.5, 0.5], "parts": parts}})
+    assert docks.arrangement.put_layout(
+        {"tree": {"across": True, "shares": [0.5, 0.5], "parts": parts}}
+    )
     for name in ("b", "d"):
         docks.show(name)
     before = [["a", "b", "b"], ["c", "d", "d"]]
     qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before)
     history.take()
-    layout = docks.layout()
+    layout = docks.arrangement.layout()
     docks.toggle("b")
     docks.toggle("d")
     history.take()
     history.undo()
     qtbot.waitUntil(lambda: sorted(tabs_of(docks)) == before)
-    assert is_same(docks.layout(), layout)
+    assert is_same(docks.arrangement.layout(), layout)
 
 
 def test_an_undone_layout_is_the_preset_that_it_was(
@@ -486,9 +492,9 @@ def test_an_undone_layout_is_the_preset_that_it_was(
 ) -> None:
     docks.toggle("b")
     history.take()
-    assert docks.preset == ""
+    assert docks.arrangement.preset == ""
     history.undo()
-    assert docks.preset == "overview"
+    assert docks.arrangement.preset == "overview"
 
 
 def test_changes_in_quick_succession_are_one_and_a_comparison_is_none(
@@ -497,22 +503,22 @@ def test_changes_in_quick_succession_are_one_and_a_comparison_is_none(
     docks.toggle("b")
     docks.toggle("c")  # no `take` in between: the timer has not run
     history.take()
-    docks.compare(True)
+    docks.arrangement.compare(True)
     history.take()
-    docks.compare(False)
+    docks.arrangement.compare(False)
     history.take()
     history.undo()
     assert not history.can_undo
-    assert docks.is_open("b")
-    assert docks.is_open("c")
+    assert docks.arrangement.is_open("b")
+    assert docks.arrangement.is_open("c")
 
 
 def test_a_zoom_that_time_axes_share_is_undone_and_leaves_the_panels_where_they_lie(
     docks: PanelDocks, history: LayoutHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps, view = docks.steps, docks.hosts["a"].scene_view()
+    steps, view = docks.steps, docks.hosts["a"].charts.view
     put: list[Any] = []
-    monkeypatch.setattr(docks, "put_layout", lambda *layout: put.append(layout))
+    monkeypatch.setattr(docks.arrangement, "put_layout", lambda *layout: put.append(layout))
     view.steps_zoomed.emit(3.0, 9.0)  # of that chart alone: no change of the layout
     history.take()
     assert not history.can_undo
@@ -538,7 +544,7 @@ def test_at_most_so_many_layouts_are_kept(
     docks: PanelDocks, history: LayoutHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layouts = [{"tree": {"tabs": [str(number)]}, "floating": {}} for number in range(MOST + 5)]
-    monkeypatch.setattr(docks, "layout", lambda: layouts[-1])
+    monkeypatch.setattr(docks.arrangement, "layout", lambda: layouts[-1])
     for _ in range(MOST + 4):
         history.take()
         layouts.pop()

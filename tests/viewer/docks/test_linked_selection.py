@@ -19,6 +19,7 @@ from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.docks.linked_selection import LinkedSelection
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.plots.scene_view import SceneView
+from tests.viewer.seen_charts import visible_range
 
 Panels = dict[str, PanelDock]
 DIGITS = np.random.default_rng(0).integers(0, 256, (20, 8, 8)).astype(np.uint8)
@@ -47,8 +48,8 @@ def panels(qtbot: QtBot, make_view: Callable[..., View]) -> Iterator[Panels]:
 
 def entry(scene: SceneView, key: str, row: int, column: int) -> QPointF:
     """The middle of an entry in the widget."""
-    box = scene.area(key)
-    (x0, x1), (y0, y1) = scene.visible_range(key)
+    box = scene.charts.area(key)
+    (x0, x1), (y0, y1) = visible_range(scene, key)
     return QPointF(
         box.left() + (column - x0) / (x1 - x0) * box.width(),
         box.top() + (row - y0) / (y1 - y0) * box.height(),
@@ -86,12 +87,12 @@ def click(scene: SceneView, place: QPointF) -> None:
 def test_hovering_an_entry_lights_the_pair_in_every_panel_until_the_cursor_leaves(
     panels: Panels, qtbot: QtBot
 ) -> None:
-    overlap, gates = (panels[name].scene_view() for name in ("overlap", "gate_maps"))
+    overlap, gates = (panels[name].charts.view for name in ("overlap", "gate_maps"))
     before = gates.picture("large")
     move(overlap, entry(overlap, "active", 3, 14))
     lit(qtbot, overlap, (3, 14))
     lit(qtbot, gates, (3, 14))
-    assert overlap.readout()[0].startswith("Active")
+    assert overlap.pointer.readout()[0].startswith("Active")
     assert gates.picture("large") != before
     move(overlap, QPointF(2, 2))
     lit(qtbot, gates, ())
@@ -103,7 +104,7 @@ def test_hovering_an_entry_lights_the_pair_in_every_panel_until_the_cursor_leave
 def test_a_click_pins_the_pair_and_a_second_one_or_escape_or_elsewhere_lets_it_go(
     panels: Panels, qtbot: QtBot
 ) -> None:
-    overlap, gates = (panels[name].scene_view() for name in ("overlap", "gate_maps"))
+    overlap, gates = (panels[name].charts.view for name in ("overlap", "gate_maps"))
     place = entry(overlap, "active", 3, 14)
     for let_go in (
         lambda: click(overlap, place),
@@ -120,7 +121,7 @@ def test_a_click_pins_the_pair_and_a_second_one_or_escape_or_elsewhere_lets_it_g
         lit(qtbot, gates, (6,))
     move(overlap, place)
     click(overlap, place)
-    panels["overlap"].show_view(replace(panels["overlap"].view(), pictures=None))
+    panels["overlap"].show_view(replace(panels["overlap"].drawn.view, pictures=None))
     lit(qtbot, gates, ())  # other examples may be in these places now
 
 
@@ -132,7 +133,7 @@ def test_the_keyboard_moves_the_cursor_by_entries_and_tells_a_screen_reader(
     qtbot.keyClick(host, Qt.Key.Key_Down)
     for _ in range(3):
         qtbot.keyClick(host, Qt.Key.Key_Right)
-    scene = host.scene_view()
+    scene = host.charts.view
     lit(qtbot, scene, (1, 3))
     assert scene.accessibleDescription().startswith("example 1, class 0 and example 3, class 1. ")
     qtbot.keyClick(host, Qt.Key.Key_Up)
@@ -140,7 +141,7 @@ def test_the_keyboard_moves_the_cursor_by_entries_and_tells_a_screen_reader(
     lit(qtbot, scene, (0, 3))
     qtbot.keyClick(host, Qt.Key.Key_Return)
     qtbot.keyClick(host, Qt.Key.Key_Down)
-    lit(qtbot, panels["gate_maps"].scene_view(), (0, 3))
+    lit(qtbot, panels["gate_maps"].charts.view, (0, 3))
     qtbot.keyClick(host, Qt.Key.Key_Escape)
     lit(qtbot, scene, (1, 3))
 
@@ -149,12 +150,12 @@ def test_the_card_is_painted_in_both_themes_and_in_little_room(
     panels: Panels, qtbot: QtBot
 ) -> None:
     host = panels["overlap"]
-    scene = host.scene_view()
+    scene = host.charts.view
     for theme, size in ((LIGHT, (700, 420)), (DARK, (700, 420)), (DARK, (240, 150))):
         host.set_theme(theme)
         host.resize(*size)
         plain = host.grab().toImage()
-        key = scene.shown_charts()[0]
+        key = scene.charts.shown_keys()[0]
         move(scene, entry(scene, key, 3, 14))
         lit(qtbot, scene, (3, 14))
         assert host.grab().toImage() != plain
@@ -165,41 +166,41 @@ def test_the_card_is_painted_in_both_themes_and_in_little_room(
 def test_pictures_stand_beside_the_rows_where_they_are_images(
     panels: Panels, make_view: Callable[..., View]
 ) -> None:
-    scene = panels["gate_maps"].scene_view()
-    left = scene.area("large").left()
+    scene = panels["gate_maps"].charts.view
+    left = scene.charts.area("large").left()
     panels["gate_maps"].show_view(make_view("hard"))
     scene.resize(690, 400)
-    assert scene.area("large").left() <= left
+    assert scene.charts.area("large").left() <= left
 
 
 def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
     panels: Panels, qtbot: QtBot
 ) -> None:
-    gates, graph = panels["gate_maps"].scene_view(), panels["paths"].scene_view()
+    gates, graph = panels["gate_maps"].charts.view, panels["paths"].charts.view
     before = graph.picture("units")
     move(gates, entry(gates, "large", 3, 5))
     everything = selected(example=3, layer=0, unit=5)
     qtbot.waitUntil(lambda: graph.links.lit == everything)
     assert graph.picture("units") != before
-    statistics = panels["gate_statistics"].scene_view()
+    statistics = panels["gate_statistics"].charts.view
     lit_layer = {}
     for key in ("by_layer", "over_steps"):  # a place of an axis, a curve
-        statistics.choose_chart(key)
+        statistics.charts.choose(key)
         lit_layer[key] = statistics.picture(key)
     move(gates, QPointF(1, 1))
     qtbot.waitUntil(lambda: graph.links.lit == NOTHING)
     for key, seen in lit_layer.items():
-        statistics.choose_chart(key)
+        statistics.charts.choose(key)
         assert statistics.picture(key) != seen
     move(graph, entry(graph, "units", 2, 7))  # of layer 3
     click(graph, entry(graph, "units", 2, 7))
-    assert graph.readout()[-1].startswith("pinned")
+    assert graph.pointer.readout()[-1].startswith("pinned")
     move(gates, entry(gates, "large", 4, 1))
     qtbot.waitUntil(lambda: graph.links.lit == selected(example=4, layer=2, unit=7))
-    assert panels["gate_maps"].view().choices["layer"] == "2"  # it follows
+    assert panels["gate_maps"].drawn.view.choices["layer"] == "2"  # it follows
     qtbot.keyClick(panels["overlap"], Qt.Key.Key_Escape)
-    assert "layer" not in panels["gate_maps"].view().choices
-    row = gates.thumbnails()
+    assert "layer" not in panels["gate_maps"].drawn.view.choices
+    row = gates.charts.thumbnails
     hover(row, row.area("overview_1").center())
     qtbot.waitUntil(lambda: graph.links.lit.of("layer") == (1,))
 
@@ -207,11 +208,11 @@ def test_a_layer_and_a_unit_are_lit_in_every_panel_and_pinned_by_a_click(
 def test_the_paths_of_the_pair_that_is_pinned_are_shown_unless_another_is_chosen_by_hand(
     panels: Panels,
 ) -> None:
-    overlap, paths = panels["overlap"].scene_view(), panels["paths"]
+    overlap, paths = panels["overlap"].charts.view, panels["paths"]
     paths.set_choice("example", "7")
 
     def asked() -> tuple[object, object]:
-        options = dict(paths.requests()[0].options)
+        options = dict(paths.drawn.requests()[0].options)
         return options["example"], options["second"]
 
     changed: list[object] = []
@@ -227,4 +228,4 @@ def test_the_paths_of_the_pair_that_is_pinned_are_shown_unless_another_is_chosen
     click(overlap, entry(overlap, "active", 4, 9))  # lets go
     assert asked() == (7, 5)
     assert changed == [(3, 14), (3, 5), (4, 9), (7, 5)]
-    assert paths.choices() == {"example": "7", "second": "5"}  # what a layout keeps
+    assert paths.drawn.choices == {"example": "7", "second": "5"}  # what a layout keeps

@@ -12,6 +12,7 @@ from dgn_engine.scene.axes import step_axis
 from dgn_engine.scene.elements import Axis, Chart, Curve, Scene
 from dgn_viewer.docks.linked_steps import LinkedSteps, StepZoom
 from dgn_viewer.plots.scene_view import SceneView
+from tests.viewer.seen_charts import visible_range
 
 CURVE = Curve("train", np.arange(1, 101), np.linspace(2.0, 1.0, 100))
 SCENE = Scene((Chart("loss", "Loss", step_axis([CURVE]), Axis(), (CURVE,)),))
@@ -32,7 +33,7 @@ def linked(qtbot: QtBot) -> tuple[LinkedSteps, SceneView, SceneView]:
 
 def at(view: SceneView, step: float) -> QPoint:
     """The pixel of a step, half-way up."""
-    box, (low, high) = view.area("loss"), view.visible_range("loss")[0]
+    box, (low, high) = view.charts.area("loss"), visible_range(view, "loss")[0]
     return QPoint(
         round(box.left() + (step - low) / (high - low) * box.width()), round(box.center().y())
     )
@@ -42,7 +43,7 @@ def test_a_double_click_goes_to_its_step_and_a_click_does_not(
     linked: tuple[LinkedSteps, SceneView, SceneView],
 ) -> None:
     steps, first, _ = linked
-    first.zoom_steps(20.0, 80.0)
+    first.steps.zoom(20.0, 80.0)
     asked: list[int] = []
     steps.wanted.connect(asked.append)
     QTest.mouseClick(first.canvas(), Qt.MouseButton.LeftButton, pos=at(first, 30))
@@ -50,7 +51,7 @@ def test_a_double_click_goes_to_its_step_and_a_click_does_not(
     first._clicked(at(first, 50).toPointF(), True)
     [step] = asked
     assert abs(step - 50) <= 1
-    assert not first.is_following("loss")  # the zoom stays
+    assert not first.charts.items["loss"].following  # the zoom stays
 
 
 def test_clicks_with_shift_mark_two_steps_and_the_third_begins_anew(
@@ -76,12 +77,12 @@ def test_a_zoom_is_that_of_all_time_axes_only_where_they_are_linked(
 ) -> None:
     steps, first, second = linked
     first.steps_zoomed.emit(10.0, 40.0)
-    assert second.is_following("loss")
+    assert second.charts.items["loss"].following
     steps.toggle()
     first.steps_zoomed.emit(10.0, 40.0)
-    assert second.visible_range("loss")[0] == first.visible_range("loss")[0] == (10.0, 40.0)
+    assert visible_range(second, "loss")[0] == visible_range(first, "loss")[0] == (10.0, 40.0)
     first.steps_followed.emit()
-    assert second.is_following("loss")
+    assert second.charts.items["loss"].following
 
 
 def test_the_shared_zoom_is_put_back_in_every_chart(
@@ -89,10 +90,10 @@ def test_the_shared_zoom_is_put_back_in_every_chart(
 ) -> None:
     steps, first, second = linked
     steps.put(StepZoom(True, (10.0, 40.0)))
-    assert first.visible_range("loss")[0] == second.visible_range("loss")[0] == (10.0, 40.0)
+    assert visible_range(first, "loss")[0] == visible_range(second, "loss")[0] == (10.0, 40.0)
     steps.put(StepZoom(True))
-    assert first.is_following("loss")
-    assert second.is_following("loss")
+    assert first.charts.items["loss"].following
+    assert second.charts.items["loss"].following
 
 
 def test_what_each_chart_showed_before_the_first_shared_zoom_is_put_back(
@@ -100,31 +101,31 @@ def test_what_each_chart_showed_before_the_first_shared_zoom_is_put_back(
 ) -> None:
     steps, first, second = linked
     at_first = steps.zoom
-    first.zoom_steps(20.0, 60.0)
+    first.steps.zoom(20.0, 60.0)
     steps.toggle()
     linked_now = steps.zoom
     second.steps_zoomed.emit(10.0, 40.0)
     zoomed = steps.zoom
     for before in (linked_now, at_first):  # undone in two steps, or linking and zooming as one
         steps.put(before)
-        assert first.visible_range("loss")[0] == pytest.approx((20.0, 60.0))
-        assert second.is_following("loss")
+        assert visible_range(first, "loss")[0] == pytest.approx((20.0, 60.0))
+        assert second.charts.items["loss"].following
         steps.put(zoomed)
-        assert first.visible_range("loss")[0] == pytest.approx((10.0, 40.0))
+        assert visible_range(first, "loss")[0] == pytest.approx((10.0, 40.0))
 
 
 def test_showing_all_steps_again_is_undone_too(
     linked: tuple[LinkedSteps, SceneView, SceneView],
 ) -> None:
     steps, first, second = linked
-    first.zoom_steps(20.0, 60.0)
+    first.steps.zoom(20.0, 60.0)
     steps.toggle()
     before = steps.zoom
     first.steps_followed.emit()
-    assert first.is_following("loss")
+    assert first.charts.items["loss"].following
     steps.put(before)
-    assert first.visible_range("loss")[0] == pytest.approx((20.0, 60.0))
-    assert second.is_following("loss")
+    assert visible_range(first, "loss")[0] == pytest.approx((20.0, 60.0))
+    assert second.charts.items["loss"].following
 
 
 def test_zooms_that_are_parted_stay_and_are_put_back_so(
@@ -139,4 +140,4 @@ def test_zooms_that_are_parted_stay_and_are_put_back_so(
     for state in (together, parted):
         steps.put(state)
         for view in (first, second):
-            assert view.visible_range("loss")[0] == pytest.approx((10.0, 40.0))
+            assert visible_range(view, "loss")[0] == pytest.approx((10.0, 40.0))

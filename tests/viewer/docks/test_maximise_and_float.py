@@ -47,11 +47,11 @@ def docks(qtbot: QtBot) -> Iterator[PanelDocks]:
     window.resize(1200, 900)
     window.setStyleSheet(stylesheet())
     found = PanelDocks(window, SPECS, LIGHT)
-    found.arrange()
+    found.arrangement.arrange()
     found.set_theme(LIGHT)
     with qtbot.waitExposed(window):
         window.show()
-    found.share_out()
+    found.arrangement.share_out()
     yield found
     window.close()
 
@@ -71,21 +71,21 @@ def test_a_double_click_on_a_title_maximises_and_goes_back_to_the_pixel(
     docks._docks["gate_maps"].resize(600, 900)
     docks.window.resizeDocks([docks._docks["spectrum"]], [333], Qt.Orientation.Vertical)
     QApplication.processEvents()
-    before, layout = places(docks), docks.layout()
+    before, layout = places(docks), docks.arrangement.layout()
     label = title(docks, "ntk").findChild(QLabel)
     qtbot.mouseDClick(label, LEFT)
-    assert docks.maximised == "ntk"
+    assert docks.arrangement.maximised == "ntk"
     assert not docks._docks["ntk"].isFloating()
     qtbot.waitUntil(lambda: docks.visible() == ("ntk",))
     assert docks._docks["ntk"].width() == docks.window.width()
     assert docks.front() == "ntk"
-    assert docks.layout() == layout  # what is saved is the layout before
-    assert docks.is_open("training")
-    assert not docks.is_open("overlap")
+    assert docks.arrangement.layout() == layout  # what is saved is the layout before
+    assert docks.arrangement.is_open("training")
+    assert not docks.arrangement.is_open("overlap")
     qtbot.mouseDClick(label, LEFT)
-    assert docks.maximised == ""
+    assert docks.arrangement.maximised == ""
     qtbot.waitUntil(lambda: places(docks) == before)
-    assert docks.layout() == layout
+    assert docks.arrangement.layout() == layout
 
 
 def test_panels_that_are_closed_and_opened_again_have_the_sizes_of_before(
@@ -124,7 +124,7 @@ def test_while_the_window_is_deleted_no_panel_is_marked(qtbot: QtBot) -> None:
     window = QMainWindow()
     qtbot.addWidget(window)
     found = PanelDocks(window, SPECS, LIGHT)
-    found.arrange()
+    found.arrangement.arrange()
     with qtbot.waitExposed(window):
         window.show()
     names = found.visible()
@@ -142,7 +142,7 @@ def test_a_window_that_is_deleted_while_it_is_seen_says_nothing_of_its_panels(
     window = QMainWindow()
     found = PanelDocks(window, SPECS, LIGHT)
     found.changed.connect(lambda: window.tabifiedDockWidgets(found.docks()[0]))
-    found.arrange()
+    found.arrangement.arrange()
     with qtbot.waitExposed(window):
         window.show()
     with qtbot.captureExceptions() as faults:
@@ -156,10 +156,10 @@ def test_the_button_of_a_title_maximises_and_shows_the_way_back(
     button = title(docks, "training").findChildren(QToolButton)[0]
     plain = button.icon().pixmap(12).toImage()
     button.click()
-    assert docks.maximised == "training"
+    assert docks.arrangement.maximised == "training"
     assert button.icon().pixmap(12).toImage() != plain
     button.click()
-    assert docks.maximised == ""
+    assert docks.arrangement.maximised == ""
     assert button.icon().pixmap(12).toImage() == plain
 
 
@@ -168,7 +168,7 @@ def test_what_is_seen_is_told_once_when_a_panel_is_maximised(docks: PanelDocks) 
     docks.changed.connect(lambda: told.append(docks.visible()))
     docks.toggle_maximised("ntk")
     assert told == [("ntk",)]
-    docks.restore()
+    docks.arrangement.restore()
     assert told == [("ntk",), SHOWN]
 
 
@@ -177,15 +177,15 @@ def test_tabs_and_floats_come_back_as_they_were(docks: PanelDocks, qtbot: QtBot)
     docks._docks["ntk"].raise_()
     docks._docks["mine"].float_at(QRect(40, 50, 300, 200))
     qtbot.wait(20)
-    before, rects = docks.layout(), places(docks)
+    before, rects = docks.arrangement.layout(), places(docks)
     assert before["floating"] == {"mine": [40, 50, 300, 200]}
     docks.toggle_maximised("mine")  # a floating one fills the window, too
     assert docks.visible() == ("mine",)
     assert not docks._docks["mine"].isFloating()
-    docks.restore()
+    docks.arrangement.restore()
     QApplication.processEvents()
-    qtbot.waitUntil(lambda: docks.layout()["floating"] == before["floating"])
-    qtbot.waitUntil(lambda: docks.layout()["tree"] == before["tree"])
+    qtbot.waitUntil(lambda: docks.arrangement.layout()["floating"] == before["floating"])
+    qtbot.waitUntil(lambda: docks.arrangement.layout()["tree"] == before["tree"])
     seen = docks.visible()
     assert {n: r for n, r in places(docks).items() if n in seen} == {
         n: r for n, r in rects.items() if n in seen
@@ -197,7 +197,7 @@ def test_a_maximised_panel_that_is_closed_leaves_the_others(
 ) -> None:
     docks.toggle_maximised("ntk")
     title(docks, "ntk").findChildren(QToolButton)[2].click()
-    assert docks.maximised == ""
+    assert docks.arrangement.maximised == ""
     wanted = tuple(name for name in SHOWN if name != "ntk")
     qtbot.waitUntil(lambda: docks.visible() == wanted)
 
@@ -205,16 +205,16 @@ def test_a_maximised_panel_that_is_closed_leaves_the_others(
 def test_opening_another_panel_ends_it(docks: PanelDocks, qtbot: QtBot) -> None:
     docks.toggle_maximised("ntk")
     docks.toggle("training")
-    assert docks.maximised == ""
+    assert docks.arrangement.maximised == ""
     assert docks.front() == "training"
     qtbot.waitUntil(lambda: docks.visible() == SHOWN)
     docks.toggle_maximised()
-    assert docks.maximised == "training"  # the one in front
-    docks.compare(True)
-    assert docks.maximised == ""
+    assert docks.arrangement.maximised == "training"  # the one in front
+    docks.arrangement.compare(True)
+    assert docks.arrangement.maximised == ""
     docks.toggle_maximised("ntk")
-    docks.arrange("gates")
-    assert docks.maximised == ""
+    docks.arrangement.arrange("gates")
+    assert docks.arrangement.maximised == ""
 
 
 def test_what_was_opened_beside_a_maximised_panel_stays(docks: PanelDocks) -> None:
@@ -224,7 +224,7 @@ def test_what_was_opened_beside_a_maximised_panel_stays(docks: PanelDocks) -> No
     column.hide()
     docks.toggle_maximised("ntk")
     column.show()
-    docks.restore()
+    docks.arrangement.restore()
     assert not column.isHidden()
 
 
@@ -233,22 +233,22 @@ def test_a_preset_shows_its_panels_and_is_known_until_it_is_changed(
     docks: PanelDocks, qtbot: QtBot, preset: str
 ) -> None:
     docks.toggle("mine")  # a plug-in that is closed stays closed
-    docks.arrange(preset)
-    assert docks.preset == preset
+    docks.arrangement.arrange(preset)
+    assert docks.arrangement.preset == preset
     columns = PRESETS[preset].columns
     named = {name for _, groups in columns for group in groups for name in group} & set(SPECS)
     wanted = (named or set(SPECS)) - {"agreement"}
-    qtbot.waitUntil(lambda: {name for name in SPECS if docks.is_open(name)} == wanted)
+    qtbot.waitUntil(lambda: {name for name in SPECS if docks.arrangement.is_open(name)} == wanted)
     docks.toggle(next(iter(docks.visible())))
-    assert docks.preset == ""
-    docks.arrange()
-    assert docks.preset == "overview"
-    assert docks.is_open("mine")
+    assert docks.arrangement.preset == ""
+    docks.arrangement.arrange()
+    assert docks.arrangement.preset == "overview"
+    assert docks.arrangement.is_open("mine")
 
 
 def test_a_panel_that_a_preset_does_not_know_stays_open(docks: PanelDocks) -> None:
-    docks.arrange("curves")
-    assert docks.is_open("mine")
+    docks.arrangement.arrange("curves")
+    assert docks.arrangement.is_open("mine")
 
 
 def test_panels_of_a_column_become_tabs_in_a_low_window_and_go_apart_again(
@@ -258,11 +258,11 @@ def test_panels_of_a_column_become_tabs_in_a_low_window_and_go_apart_again(
     assert docks.visible() == SHOWN  # four rows of 225 pixels
     window.resize(1200, 500)
     qtbot.waitUntil(lambda: len(docks.visible()) == 4)
-    assert all(docks.is_open(name) for name in SHOWN)
+    assert all(docks.arrangement.is_open(name) for name in SHOWN)
     qtbot.waitUntil(
         lambda: min(places(docks)[n].height() for n in docks.visible()) > 190, timeout=5000
     )
-    assert docks.preset == "overview"
+    assert docks.arrangement.preset == "overview"
     window.resize(1200, 900)
     qtbot.waitUntil(lambda: docks.visible() == SHOWN)
 
@@ -272,31 +272,31 @@ def test_a_layout_that_the_user_has_changed_stays(docks: PanelDocks, qtbot: QtBo
         docks._docks["gate_maps"], docks._docks["ntk"], Qt.Orientation.Horizontal
     )
     QApplication.processEvents()
-    before = docks.layout()["tree"]
+    before = docks.arrangement.layout()["tree"]
     docks.window.resize(1200, 700)
     qtbot.wait(20)
     assert docks.visible() == SHOWN
-    assert outline(docks.layout()["tree"], SPECS) == outline(before, SPECS)
+    assert outline(docks.arrangement.layout()["tree"], SPECS) == outline(before, SPECS)
 
 
 def test_a_preset_that_was_restored_is_adopted(docks: PanelDocks, qtbot: QtBot) -> None:
-    docks.arrange("kernels")
-    again = docks.preset
-    docks._preset, docks._tree = "", None  # as after a start
-    assert docks.adopt(again)
-    assert docks.preset == "kernels"
-    assert not docks.adopt("no such layout")
+    docks.arrangement.arrange("kernels")
+    again = docks.arrangement.preset
+    docks.arrangement._preset, docks.arrangement._tree = "", None  # as after a start
+    assert docks.arrangement.adopt(again)
+    assert docks.arrangement.preset == "kernels"
+    assert not docks.arrangement.adopt("no such layout")
     qtbot.wait(5)
 
 
 def test_a_preset_during_a_comparison_outlives_it(docks: PanelDocks, qtbot: QtBot) -> None:
-    docks.compare(True)
-    docks.arrange("compare")
+    docks.arrangement.compare(True)
+    docks.arrangement.arrange("compare")
     qtbot.waitUntil(lambda: "agreement" in docks.visible())
-    docks.compare(False)
-    assert not docks.is_open("agreement")
-    assert not docks.is_open("mine") or docks.is_open("overlap")
-    assert docks.preset == "compare"
+    docks.arrangement.compare(False)
+    assert not docks.arrangement.is_open("agreement")
+    assert not docks.arrangement.is_open("mine") or docks.arrangement.is_open("overlap")
+    assert docks.arrangement.preset == "compare"
 
 
 def test_a_floating_panel_has_a_border_in_the_theme_and_can_be_resized(

@@ -21,6 +21,7 @@ from dgn_engine.views.reading_age import Age
 from dgn_viewer.docks.panel_dock import CHART, PanelDock
 from dgn_viewer.docks.text_line import FactsLine
 from tests.plugins import each
+from tests.viewer.seen_charts import visible_range
 
 PANELS = all_panels()
 MakeView = Callable[..., View]
@@ -61,7 +62,7 @@ def test_a_panel_goes_from_waiting_to_live_to_paused(
 ) -> None:
     host = make_host(panel)
     assert host.state() == "waiting"
-    assert all(host.words()[:2])
+    assert all(host.message.words()[:2])
     host.show_view(make_view("soft"))
     assert host.state() == "live"
     assert "step 1,200" in host.footer()
@@ -79,7 +80,7 @@ def test_an_absent_reading_is_shown_as_unavailable(
     host.show_view(replace(make_view("absent"), regime="ReLU"))
     assert host.state() == "unavailable"
     heading = "Nothing to compare" if PANELS[panel].compares else "Not in ReLU"
-    assert host.words()[:2] == (heading, "There is no feature network in ReLU; choose DL.")
+    assert host.message.words()[:2] == (heading, "There is no feature network in ReLU; choose DL.")
 
 
 @pytest.mark.parametrize("panel", each(PANELS))
@@ -103,9 +104,9 @@ def test_a_picture_that_stays_behind_is_pale_and_says_its_step_until_the_next_re
     view = make_view("hard")
     ages: list[Age | None] = []
     said: list[str] = []
-    host.age_changed.connect(ages.append)
-    host.became_stale.connect(said.append)
-    facts, charts = host.findChild(FactsLine), host.scene_view()
+    host.age.changed.connect(ages.append)
+    host.age.became_stale.connect(said.append)
+    facts, charts = host.findChild(FactsLine), host.charts.view
     assert facts is not None
     host.show_view(view)
     picture = facts.grab().toImage(), charts.grab().toImage()
@@ -183,7 +184,7 @@ def test_a_fault_in_drawing_stays_in_the_panel(
         host.show_view(make_view("hard"))
     assert host.state() == "failed"
     assert host.shown() is None
-    _, sentence, details = host.words()
+    _, sentence, details = host.message.words()
     assert "ZeroDivisionError" in sentence
     assert "by the test" in details
     assert len(caplog.records) == 1, "the same fault is logged once"
@@ -201,20 +202,20 @@ def test_details_of_a_fault_open_on_request(
     more = next(b for b in host.findChildren(QPushButton) if b.text() == "Details")
     assert more.isVisible()
     more.click()
-    assert "RuntimeError: by the test" in host.words()[2]
+    assert "RuntimeError: by the test" in host.message.words()[2]
 
 
 def test_requests_name_the_probe_with_its_engine_options(
     make_host: MakeHost, make_view: MakeView
 ) -> None:
     host = make_host("gate_maps")
-    assert host.requests() == (ProbeRequest("gates", ()),)
+    assert host.drawn.requests() == (ProbeRequest("gates", ()),)
     host.show_view(make_view("conv"))
-    assert host.requests() == (ProbeRequest("gates", (("layer", 0), ("unit", 0))),)
+    assert host.drawn.requests() == (ProbeRequest("gates", (("layer", 0), ("unit", 0))),)
     host.set_choice("layer", "2")
     host.set_choice("unit", "7")
-    assert host.requests() == (ProbeRequest("gates", (("layer", 2), ("unit", 7))),)
-    assert make_host("training").requests() == ()
+    assert host.drawn.requests() == (ProbeRequest("gates", (("layer", 2), ("unit", 7))),)
+    assert make_host("training").drawn.requests() == ()
 
 
 def test_a_choice_redraws_at_once_and_is_told(
@@ -224,7 +225,7 @@ def test_a_choice_redraws_at_once_and_is_told(
     host.show_view(make_view("hard"))
     with qtbot.waitSignal(host.choices_changed):
         host.set_choice("part", "1")
-    assert host.choices() == {"part": "1"}
+    assert host.drawn.choices == {"part": "1"}
     shown = host.shown()
     assert isinstance(shown, Scene)
     assert shown.charts[0].title == "Active $τ_{2}$"
@@ -248,7 +249,7 @@ def test_the_list_of_an_option_offers_its_values(make_host: MakeHost, make_view:
     ]
     combo.setCurrentIndex(2)
     combo.activated.emit(2)
-    assert host.choices() == {"layer": "2"}
+    assert host.drawn.choices == {"layer": "2"}
 
 
 def test_clicking_an_overview_shows_that_layer_large(
@@ -256,10 +257,10 @@ def test_clicking_an_overview_shows_that_layer_large(
 ) -> None:
     host = make_host("gate_maps")
     host.show_view(make_view("hard"))
-    picture = host.scene_view()
-    place = picture.area("overview_2").center().toPoint()
-    qtbot.mouseClick(picture.thumbnails(), Qt.MouseButton.LeftButton, pos=place)
-    assert host.choices() == {"layer": "2"}
+    picture = host.charts.view
+    place = picture.charts.area("overview_2").center().toPoint()
+    qtbot.mouseClick(picture.charts.thumbnails, Qt.MouseButton.LeftButton, pos=place)
+    assert host.drawn.choices == {"layer": "2"}
 
 
 def test_the_buttons_ask_for_explanation_and_export(
@@ -284,20 +285,20 @@ def test_the_chart_below_a_tab_is_a_choice_of_the_panel(
     host = make_host("training")
     host.resize(280, 200)
     host.show_view(make_view("hard"))
-    picture = host.scene_view()
-    assert picture.shown_charts() == ("loss",)
-    asked = host.requests()
+    picture = host.charts.view
+    assert picture.charts.shown_keys() == ("loss",)
+    asked = host.drawn.requests()
     with qtbot.waitSignal(host.choices_changed):
-        qtbot.keyClick(picture.tabs(), Qt.Key.Key_Right)
-    assert host.choices() == {CHART: "accuracy"}
-    assert host.requests() == asked  # the engine has nothing to do with it
+        qtbot.keyClick(picture.charts.tabs, Qt.Key.Key_Right)
+    assert host.drawn.choices == {CHART: "accuracy"}
+    assert host.drawn.requests() == asked  # the engine has nothing to do with it
     host.show_view(replace(make_view("hard"), step=1201))
-    assert picture.shown_charts() == ("accuracy",)
+    assert picture.charts.shown_keys() == ("accuracy",)
     again = make_host("training")
     again.resize(280, 200)
     again.show_view(make_view("hard"))
     again.set_choice(CHART, "accuracy")  # as a session brings it
-    assert again.scene_view().shown_charts() == ("accuracy",)
+    assert again.charts.view.charts.shown_keys() == ("accuracy",)
 
 
 def test_zoom_survives_the_next_frames_of_a_panel(
@@ -306,14 +307,14 @@ def test_zoom_survives_the_next_frames_of_a_panel(
     host = make_host("training")
     view = make_view("hard")
     host.show_view(view)
-    picture = host.scene_view()
-    picture._charts["loss"].field.setRange(xRange=(100, 300), padding=0)
-    picture._charts["loss"].field.sigRangeChangedManually.emit([True, True])
-    seen = picture.visible_range("loss")
+    picture = host.charts.view
+    picture.charts.items["loss"].field.setRange(xRange=(100, 300), padding=0)
+    picture.charts.items["loss"].field.sigRangeChangedManually.emit([True, True])
+    seen = visible_range(picture, "loss")
     for more in (10, 20, 30):
         host.show_view(grown(view, more))
-    assert picture.visible_range("loss") == seen
-    assert picture.visible_range("accuracy")[0] == (0.0, 1230.0)
+    assert visible_range(picture, "loss") == seen
+    assert visible_range(picture, "accuracy")[0] == (0.0, 1230.0)
 
 
 def test_a_probe_that_failed_is_not_said_to_be_missing_in_the_regime(
@@ -323,7 +324,7 @@ def test_a_probe_that_failed_is_not_said_to_be_missing_in_the_regime(
     broken = Reading("ntk", 3, facts={"fault": "ValueError"}, absent="The probe failed at step 3.")
     host = make_host("ntk")
     host.show_view(replace(view, readings={**view.readings, "ntk": broken}))
-    assert host.words()[:2] == ("No reading", "The probe failed at step 3.")
+    assert host.message.words()[:2] == ("No reading", "The probe failed at step 3.")
 
 
 def test_settings_of_a_chart_outlive_frames_and_charts_that_come_and_go(
@@ -339,6 +340,6 @@ def test_settings_of_a_chart_outlive_frames_and_charts_that_come_and_go(
     assert isinstance(scene, Scene)
     low, high = scene.charts[0].x.limits or (0.0, 0.0)
     assert high - low == 300
-    assert host.scene_view().visible_range("loss")[0] == (low, high)
+    assert visible_range(host.charts.view, "loss")[0] == (low, high)
     host.charts.put({"loss": ChartSettings()})
-    assert host.charts.settings() == {}
+    assert host.charts.settings == {}

@@ -44,7 +44,7 @@ def test_every_panel_says_at_which_step_the_run_diverged(
 
     def told() -> bool:
         hosts = [window.docks.hosts[name] for name in window.docks.visible()]
-        return all(said in f"{host.footer()} {host.words()[0]}".lower() for host in hosts)
+        return all(said in f"{host.footer()} {host.message.words()[0]}".lower() for host in hosts)
 
     qtbot.waitUntil(told)
     window.status.catch_up()
@@ -80,8 +80,8 @@ def test_a_panel_says_that_its_probe_batch_was_halved(
     qtbot.waitUntil(
         lambda: "probe batch halved to 10: out of memory" in hosts["spectrum"].footer(),
     )
-    qtbot.waitUntil(lambda: hosts["gate_maps"].words()[0] == "Out of memory")
-    assert "choose a smaller network" in hosts["gate_maps"].words()[1]
+    qtbot.waitUntil(lambda: hosts["gate_maps"].message.words()[0] == "Out of memory")
+    assert "choose a smaller network" in hosts["gate_maps"].message.words()[1]
     qtbot.waitUntil(lambda: hosts["ntk"].footer() != "")
     assert "halved" not in hosts["ntk"].footer()
 

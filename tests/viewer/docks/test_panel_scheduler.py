@@ -74,14 +74,13 @@ class DrawnHost(QObject):
     def reach(self, step: int) -> None:
         self.reached.append(step)
 
-    def choices(self) -> dict[str, str]:
-        return dict(self.chosen)
+    @property
+    def drawn(self) -> SimpleNamespace:
+        return SimpleNamespace(choices=dict(self.chosen), requests=lambda: self.asks)
 
-    def requests(self) -> tuple[ProbeRequest, ...]:
-        return self.asks
-
-    def painting(self) -> float:
-        return self.painted
+    @property
+    def charts(self) -> SimpleNamespace:
+        return SimpleNamespace(painting=lambda: self.painted)
 
 
 class ScriptedDocks(QObject):

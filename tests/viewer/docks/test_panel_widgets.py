@@ -252,7 +252,7 @@ def test_the_parts_of_a_panel_have_their_places_and_names(
     assert (facts.x(), export.geometry().right()) == (8, 491)
     footer = panel.findChild(TextLine)
     assert isinstance(footer, TextLine)
-    picture = panel.scene_view()
+    picture = panel.charts.view
     place = picture.mapTo(panel, picture.rect().topLeft())
     assert place.x() == 8
     assert footer.geometry().bottom() == 297
@@ -301,7 +301,7 @@ def test_an_option_with_one_value_is_hidden_and_the_chosen_one_is_kept(
     assert (combo.currentData(), panel.footer()) == ("a", "step 0 · every 0.5 s · kind a")
     panel.show_view(seeing(5))  # … and is chosen again when it can
     assert combo.currentData() == "b"
-    assert panel.view().choices == {"kind": "b"}
+    assert panel.drawn.view.choices == {"kind": "b"}
 
 
 def test_an_open_list_is_left_in_peace_and_the_others_follow(qtbot: QtBot) -> None:
@@ -338,14 +338,14 @@ def test_a_fault_is_said_and_logged_once_until_the_panel_was_drawn_again(
         assert len(caplog.records) == 1
         assert (panel.state(), panel.shown(), panel.footer()) == ("failed", None, "")
         assert (export.isEnabled(), facts.shown()) == (False, ())
-        assert panel.words()[:2] == (
+        assert panel.message.words()[:2] == (
             "This panel failed",
             "Panel could not be drawn at step 13 (ValueError). The next frame tries again.",
         )
-        assert not panel.scene_view().isVisible()
+        assert not panel.charts.view.isVisible()
         panel.show_view(seeing(14))
         assert (panel.state(), export.isEnabled()) == ("live", True)
-        assert panel.scene_view().isVisible()
+        assert panel.charts.view.isVisible()
         panel.show_view(seeing(13))
         assert len(caplog.records) == 2
 

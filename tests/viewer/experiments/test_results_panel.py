@@ -38,6 +38,7 @@ from dgn_viewer.application import Viewer
 from dgn_viewer.experiments.results_panel import EMPTY, ResultsPanel
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.plots.scene_view import SceneView
+from tests.viewer.seen_charts import visible_range
 
 ENTRY = ExperimentEntry(
     "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
@@ -51,6 +52,7 @@ FIGURE = Figure(
     (PlottedLine("ν", (0.0, 1.0), (2.0, 1.0), (0.5, 2.0)), PlottedLine("p", (), (1.5,))),
     log_y=True,
 )
+
 BOXES = Figure(
     "models",
     "The models",
@@ -105,7 +107,7 @@ def test_a_panel_without_a_result_says_where_one_comes_from(panel: ResultsPanel)
 def test_a_figure_of_a_result_has_the_menu_of_charts(panel: ResultsPanel) -> None:
     panel.show_document(DONE)
     view = panel.figures
-    place = view.area("nu").center().toPoint()
+    place = view.charts.area("nu").center().toPoint()
     QTest.mouseClick(view.canvas(), Qt.MouseButton.RightButton, pos=place)
     menu = QApplication.activePopupWidget()
     assert isinstance(menu, QMenu)
@@ -113,9 +115,9 @@ def test_a_figure_of_a_result_has_the_menu_of_charts(panel: ResultsPanel) -> Non
     assert isinstance(inner, QMenu)
     next(action for action in inner.actions() if action.text() == "Logarithmic y").trigger()
     menu.close()
-    assert 3.0 < view.visible_range("nu")[1][1] < 3.2  # 3 and no longer its power of ten
+    assert 3.0 < visible_range(view, "nu")[1][1] < 3.2  # 3 and no longer its power of ten
     panel.show_document(replace(DONE, name="another"))
-    assert 0.4 < view.visible_range("nu")[1][1] < 0.6
+    assert 0.4 < visible_range(view, "nu")[1][1] < 0.6
 
 
 def test_a_result_at_a_reduced_scale_says_so_above_its_rows_and_in_its_verdicts(
@@ -197,7 +199,7 @@ def test_window_report_and_script_draw_the_same_numbers_of_a_figure(
     panel: ResultsPanel, tmp_path: Path
 ) -> None:
     panel.show_document(DONE)
-    item = panel.figures._charts["nu"]
+    item = panel.figures.charts.items["nu"]
     shown = {key: line.getData() for key, line in item._curves._lines.items()}
     with print_style():
         (axes,) = draw(FIGURE).axes
@@ -224,7 +226,7 @@ def test_window_report_and_script_draw_the_same_numbers_of_a_figure(
 
 def test_a_line_that_takes_the_place_of_a_band_is_not_filled(panel: ResultsPanel) -> None:
     panel.show_document(DONE)
-    lines = panel.figures._charts["nu"]._curves._lines
+    lines = panel.figures.charts.items["nu"]._curves._lines
     assert lines["#0"].opts["fillLevel"] == "enclosed"
     bare = replace(FIGURE, lines=(PlottedLine("", (0.0, 1.0), (2.0, 1.0)),))
     panel.show_document(replace(DONE, figures=(bare,)))
@@ -232,7 +234,7 @@ def test_a_line_that_takes_the_place_of_a_band_is_not_filled(panel: ResultsPanel
     points = replace(FIGURE, lines=(PlottedLine("", (0.0, 1.0), (2.0, 1.0), style="points"),))
     panel.show_document(replace(DONE, figures=(points,)))
     panel.show_document(DONE)
-    dots = panel.figures._charts["nu"]._curves._dots
+    dots = panel.figures.charts.items["nu"]._curves._dots
     assert "#0" not in dots
 
 

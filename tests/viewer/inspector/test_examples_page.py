@@ -115,7 +115,7 @@ def test_what_is_chosen_in_the_window_is_what_the_panels_show(viewer: Viewer, qt
     np.testing.assert_array_equal(images[-1], page.canvas.pixels())
 
     def in_the_maps() -> bool:
-        view = window.docks.hosts["gate_maps"].view()
+        view = window.docks.hosts["gate_maps"].drawn.view
         reading = view.readings.get("gates")
         return reading is not None and int(reading.arrays["labels"][-1]) == 10
 

@@ -146,7 +146,7 @@ def test_escape_and_the_arrows_bring_the_number_back(width: IntegerField) -> Non
     ],
 )
 def test_each_problem_has_its_kind(width: IntegerField, typed: str, kind: str) -> None:
-    problem = width._parsed(typed)[1]
+    problem = width._typing.read(typed, width.value())[1]
     assert problem is not None
     assert problem.kind == kind
 

@@ -18,6 +18,7 @@ from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
 from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.plots.thumbnail_row import HEIGHT, LOW
+from tests.viewer.seen_charts import visible_range
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
@@ -64,54 +65,54 @@ PAIR = Scene((_curves("a"), _curves("b", 1)))
 
 def test_charts_with_room_have_no_tabs(view: SceneView) -> None:
     view.show_scene(PAIR)
-    assert not view.tabs().isVisible()
+    assert not view.charts.tabs.isVisible()
     for key in ("a", "b"):
-        assert view.area(key).width() >= LEAST_CURVES[0]
-        assert view.area(key).height() >= LEAST_CURVES[1]
+        assert view.charts.area(key).width() >= LEAST_CURVES[0]
+        assert view.charts.area(key).height() >= LEAST_CURVES[1]
 
 
 def test_without_room_one_chart_is_shown_below_tabs(view: SceneView) -> None:
     view.show_scene(PAIR)
     view.resize(320, 200)
-    tabs = view.tabs()
+    tabs = view.charts.tabs
     assert tabs.isVisible()
     assert [tabs.tabText(place) for place in range(tabs.count())] == ["a K^V", "b K^V"]
-    assert view.shown_charts() == ("a",)
-    assert view.area("a").top() >= tabs.geometry().bottom()
-    assert view.area("a").width() >= LEAST_CURVES[0]
+    assert view.charts.shown_keys() == ("a",)
+    assert view.charts.area("a").top() >= tabs.geometry().bottom()
+    assert view.charts.area("a").width() >= LEAST_CURVES[0]
     view.resize(700, 200)
     assert not tabs.isVisible()
-    assert view.shown_charts() == ("a", "b")
+    assert view.charts.shown_keys() == ("a", "b")
 
 
 def test_the_chosen_tab_survives_frames(view: SceneView, qtbot: QtBot) -> None:
     view.resize(320, 200)
     view.show_scene(PAIR)
     with qtbot.waitSignal(view.chart_chosen) as caught:
-        view.tabs().setFocus(Qt.FocusReason.TabFocusReason)
-        qtbot.keyClick(view.tabs(), Qt.Key.Key_Right)
+        view.charts.tabs.setFocus(Qt.FocusReason.TabFocusReason)
+        qtbot.keyClick(view.charts.tabs, Qt.Key.Key_Right)
     assert caught.args == ["b"]
-    assert view.shown_charts() == ("b",)
+    assert view.charts.shown_keys() == ("b",)
     view.show_scene(Scene((_curves("a", high=3.0), _curves("b", 1, high=3.0))))
-    assert view.shown_charts() == ("b",)
-    assert view.tabs().currentIndex() == 1
-    (_, (low, high)) = view.visible_range("b")
+    assert view.charts.shown_keys() == ("b",)
+    assert view.charts.tabs.currentIndex() == 1
+    (_, (low, high)) = visible_range(view, "b")
     assert low < 3.0 < high
 
 
 def test_a_tab_is_clicked(view: SceneView, qtbot: QtBot) -> None:
     view.resize(320, 200)
     view.show_scene(PAIR)
-    place = view.tabs().tabRect(1).center()
-    qtbot.mouseClick(view.tabs(), LEFT, pos=place)
-    assert view.shown_charts() == ("b",)
+    place = view.charts.tabs.tabRect(1).center()
+    qtbot.mouseClick(view.charts.tabs, LEFT, pos=place)
+    assert view.charts.shown_keys() == ("b",)
 
 
 def test_many_tabs_stay_in_sight(view: SceneView) -> None:
     view.resize(300, 200)
     view.show_scene(Scene(tuple(_curves(f"{i} a long title", i) for i in range(5))))
-    assert view.tabs().isVisible()
-    assert view.tabs().tabRect(4).right() <= 300
+    assert view.charts.tabs.isVisible()
+    assert view.charts.tabs.tabRect(4).right() <= 300
 
 
 def test_a_chart_without_room_scrolls(view: SceneView) -> None:
@@ -119,13 +120,13 @@ def test_a_chart_without_room_scrolls(view: SceneView) -> None:
     view.resize(320, 80)
     _across, down = view.findChildren(QScrollBar, options=DIRECT)
     assert down.isVisible()
-    assert view.area("a").height() == LOW_CURVES
-    top = view.area("a").top()
+    assert view.charts.area("a").height() == LOW_CURVES
+    top = view.charts.area("a").top()
     down.setValue(down.maximum())
-    assert view.area("a").top() == top - down.maximum()
+    assert view.charts.area("a").top() == top - down.maximum()
     view.resize(320, 200)
     assert not down.isVisible()
-    assert view.area("a").top() == top
+    assert view.charts.area("a").top() == top
 
 
 @pytest.mark.parametrize("count", [4, 17, 50])
@@ -133,20 +134,20 @@ def test_thumbnails_are_one_row_above_a_map_of_96_pixels(view: SceneView, count:
     for size in ((700, 300), (300, 240), (220, 90)):
         view.resize(*size)
         view.show_scene(Scene(_layers(count)))
-        row = view.thumbnails()
+        row = view.charts.thumbnails
         assert row.isVisible()
         assert row.height() == HEIGHT == 56
         boxes = [row.area(f"overview_{layer}") for layer in range(count)]
         assert len({(box.top(), box.height()) for box in boxes}) == 1
         assert all(one.right() < other.left() for one, other in pairwise(boxes))
         assert min(box.width() for box in boxes) >= 60
-        assert view.area("large").height() >= LEAST_MATRIX[1]
-        assert view.area("large").width() >= LEAST_MATRIX[0]
+        assert view.charts.area("large").height() >= LEAST_MATRIX[1]
+        assert view.charts.area("large").width() >= LEAST_MATRIX[0]
 
 
 def _is_whole(view: SceneView) -> bool:
     _across, down = view.findChildren(QScrollBar, options=DIRECT)
-    area = view.area("large")
+    area = view.charts.area("large")
     return not down.isVisible() and area.top() >= 0 and area.bottom() < view.height()
 
 
@@ -155,18 +156,18 @@ def test_the_row_gives_way_so_that_the_map_is_wholly_in_sight(view: SceneView) -
         view.resize(555, height)
         view.show_scene(Scene(_layers(17)))
         assert _is_whole(view), height
-        assert view.area("large").height() >= LEAST_MATRIX[1]
-        assert view.thumbnails().isVisible() == bool(row)
+        assert view.charts.area("large").height() >= LEAST_MATRIX[1]
+        assert view.charts.thumbnails.isVisible() == bool(row)
         if row:
-            assert view.thumbnails().height() == row
-            assert all(view.area(f"overview_{n}").bottom() < row for n in range(17))
+            assert view.charts.thumbnails.height() == row
+            assert all(view.charts.area(f"overview_{n}").bottom() < row for n in range(17))
     view.resize(555, 90)  # nothing helps: the row stays, the map scrolls
-    assert view.thumbnails().height() == HEIGHT
+    assert view.charts.thumbnails.height() == HEIGHT
     assert not _is_whole(view)
 
 
 def _wheel(view: SceneView, down: int) -> None:
-    row = view.thumbnails()
+    row = view.charts.thumbnails
     place = QPointF(50, 30)
     event = QWheelEvent(
         place,
@@ -183,23 +184,25 @@ def _wheel(view: SceneView, down: int) -> None:
 
 def test_the_wheel_and_a_drag_scroll_the_row(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene(_layers(17)))
-    row = view.thumbnails()
-    assert row.longest() > 0
+    row = view.charts.thumbnails
+    assert row.places.longest > 0
     _wheel(view, 2)
-    assert 0 < row.scrolled() <= row.longest()
+    assert 0 < row.places.shift <= row.places.longest
     _wheel(view, 100)
-    assert row.scrolled() == row.longest()
+    assert row.places.shift == row.places.longest
     chosen: list[str] = []
     view.chosen.connect(lambda _option, value: chosen.append(value))
     qtbot.mousePress(row, LEFT, pos=QPoint(100, 30))
     qtbot.mouseMove(row, QPoint(150, 30))
     qtbot.mouseMove(row, QPoint(300, 30))
     qtbot.mouseRelease(row, LEFT, pos=QPoint(300, 30))
-    assert math.isclose(row.scrolled(), row.longest() - 200, abs_tol=1.0)
+    assert math.isclose(row.places.shift, row.places.longest - 200, abs_tol=1.0)
     assert chosen == []  # a drag is no click
     frame = tuple(reversed(_layers(17)))
     view.show_scene(Scene(tuple(reversed(frame))))
-    assert math.isclose(row.scrolled(), row.longest() - 200, abs_tol=1.0)  # frames leave it there
+    assert math.isclose(
+        row.places.shift, row.places.longest - 200, abs_tol=1.0
+    )  # frames leave it there
 
 
 def test_arrow_keys_choose_and_the_chosen_layer_is_kept_in_sight(
@@ -207,7 +210,7 @@ def test_arrow_keys_choose_and_the_chosen_layer_is_kept_in_sight(
 ) -> None:
     view.chosen.connect(lambda _, value: view.show_scene(Scene(_layers(17, int(value)))))
     view.show_scene(Scene(_layers(17)))
-    row = view.thumbnails()
+    row = view.charts.thumbnails
     for key, expected in ((Qt.Key.Key_End, 16), (Qt.Key.Key_Left, 15), (Qt.Key.Key_Home, 0)):
         qtbot.keyClick(row, key)
         assert f"G{expected + 1} (chosen)" in row.accessibleName()
@@ -223,13 +226,13 @@ def test_a_click_on_a_scrolled_thumbnail_chooses_what_is_under_it(
     view: SceneView, qtbot: QtBot
 ) -> None:
     view.show_scene(Scene(_layers(17, 16)))
-    place = view.area("overview_14").center() - QPointF(view.thumbnails().pos())
+    place = view.charts.area("overview_14").center() - QPointF(view.charts.thumbnails.pos())
     with qtbot.waitSignal(view.chosen) as caught:
-        qtbot.mouseClick(view.thumbnails(), LEFT, pos=place.toPoint())
+        qtbot.mouseClick(view.charts.thumbnails, LEFT, pos=place.toPoint())
     assert caught.args == ["layer", "14"]
 
 
 def test_few_thumbnails_spread_over_the_width_and_have_no_indicator(view: SceneView) -> None:
     view.show_scene(Scene(_layers(4)))
-    assert view.thumbnails().longest() == 0.0
-    assert view.area("overview_0").width() == pytest.approx(156, abs=2)
+    assert view.charts.thumbnails.places.longest == 0.0
+    assert view.charts.area("overview_0").width() == pytest.approx(156, abs=2)

@@ -13,6 +13,7 @@ from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.scene_view import SceneView
+from tests.viewer.seen_charts import chips, visible_range
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -40,16 +41,16 @@ def view(qtbot: QtBot) -> SceneView:
 
 
 def _at(view: SceneView, key: str, index: int) -> QPoint:
-    return view.chips(key)[index][1].center().toPoint()
+    return chips(view, key)[index][1].center().toPoint()
 
 
 def test_events_stand_as_chips_below_the_axis_and_close_ones_as_their_number(
     view: SceneView,
 ) -> None:
     view.show_scene(Scene((_chart(SWAP, TURN, BACK),)))
-    (one, first), (two, second) = view.chips("c")
+    (one, first), (two, second) = chips(view, "c")
     assert (one, two) == ("FR-II", "2")
-    area = view.area("c")
+    area = view.charts.area("c")
     assert first.top() > area.bottom()
     assert first.bottom() <= view.height()
     assert abs(first.center().x() - (area.left() + 0.2 * area.width())) < 1.0
@@ -61,7 +62,7 @@ def test_thirty_events_never_touch(view: SceneView) -> None:
     for width in (640, 300, 180):
         view.resize(width, 320)
         view.show_scene(Scene((_chart(*marks),)))
-        boxes = [box for _, box in view.chips("c")]
+        boxes = [box for _, box in chips(view, "c")]
         assert all(one.right() < other.left() for one, other in pairwise(boxes))
 
 
@@ -70,17 +71,17 @@ def test_only_the_lowest_of_charts_in_a_column_has_a_lane(view: SceneView) -> No
     other = _chart(SWAP, key="other", row=2, epoch=None)  # not over steps
     view.resize(640, 640)
     view.show_scene(Scene((above, below, other)))
-    assert view.chips("above") == ()
-    assert [text for text, _ in view.chips("below")] == ["FR-II"]
-    assert view.chips("other") == ()
+    assert chips(view, "above") == ()
+    assert [text for text, _ in chips(view, "below")] == ["FR-II"]
+    assert chips(view, "other") == ()
 
 
 def test_the_pointer_over_a_chip_reads_all_of_its_events(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_chart(SWAP, TURN, BACK),)))
     qtbot.mouseMove(view.canvas(), _at(view, "c", 0))
-    assert view.readout() == ("step 200 · 14:03:20 · FR-II", "  DL → FR-II at step 200.")
+    assert view.pointer.readout() == ("step 200 · 14:03:20 · FR-II", "  DL → FR-II at step 200.")
     qtbot.mouseMove(view.canvas(), _at(view, "c", 1))
-    assert view.readout() == (
+    assert view.pointer.readout() == (
         "step 600 · π",
         "  The order is G2 G1.",
         "step 604 · undo",
@@ -88,7 +89,7 @@ def test_the_pointer_over_a_chip_reads_all_of_its_events(view: SceneView, qtbot:
     )
     view.grab()  # with the chip lit
     qtbot.mouseMove(view.canvas(), QPoint(2, 2))
-    assert view.readout() == ()
+    assert view.pointer.readout() == ()
 
 
 def test_a_click_zooms_every_time_axis_to_the_events_and_a_second_one_goes_back(
@@ -96,27 +97,27 @@ def test_a_click_zooms_every_time_axis_to_the_events_and_a_second_one_goes_back(
 ) -> None:
     view.resize(640, 480)
     view.show_scene(Scene((_chart(TURN, BACK, key="above"), _chart(TURN, BACK, key="c", row=1))))
-    assert [text for text, _ in view.chips("c")] == ["2"]
+    assert [text for text, _ in chips(view, "c")] == ["2"]
     qtbot.mouseClick(view.canvas(), LEFT, pos=_at(view, "c", 0))
     for key in ("above", "c"):
-        low, high = view.visible_range(key)[0]
+        low, high = visible_range(view, key)[0]
         assert low < 600 < 604 < high
         assert high - low == pytest.approx(84.0)
-        assert not view.is_following(key)
-    view.go_to(600.0, 604.0)
-    assert view.is_following("above")
-    assert view.visible_range("c")[0] == (0.0, 1000.0)
+        assert not view.charts.items[key].following
+    view.steps.go_to(600.0, 604.0)
+    assert view.charts.items["above"].following
+    assert visible_range(view, "c")[0] == (0.0, 1000.0)
 
 
 def test_zoomed_in_the_events_of_a_group_stand_apart(view: SceneView, qtbot: QtBot) -> None:
     view.resize(900, 320)
     view.show_scene(Scene((_chart(TURN, BACK),)))
     qtbot.mouseClick(view.canvas(), LEFT, pos=_at(view, "c", 0))
-    assert [text for text, _ in view.chips("c")] == ["π", "undo"]
+    assert [text for text, _ in chips(view, "c")] == ["π", "undo"]
     view.show_scene(Scene((_chart(TURN, BACK, Mark(990.0, "FL")),)))  # new data keep the zoom
-    assert [text for text, _ in view.chips("c")] == ["π", "undo"]
-    view.follow()
-    assert [text for text, _ in view.chips("c")] == ["2", "FL"]
+    assert [text for text, _ in chips(view, "c")] == ["π", "undo"]
+    view.steps.follow()
+    assert [text for text, _ in chips(view, "c")] == ["2", "FL"]
 
 
 def test_a_time_axis_behind_a_tab_comes_in_front_to_show_a_step(view: SceneView) -> None:
@@ -124,26 +125,26 @@ def test_a_time_axis_behind_a_tab_comes_in_front_to_show_a_step(view: SceneView)
     matrix = Matrix("m", np.zeros((8, 8)), "sequential", 0.0, 1.0)
     other = Chart("m", "Matrix", Axis(), Axis(), matrix=matrix, square=True)
     view.show_scene(Scene((other, _chart(SWAP, row=1))))
-    assert view.shown_charts() == ("m",)
-    assert view.chips("c") == ()
-    assert view.go_to(200.0, 200.0)
-    assert view.shown_charts() == ("c",)
-    assert view.visible_range("c")[0] == pytest.approx((160.0, 240.0))
-    assert [text for text, _ in view.chips("c")] == ["FR-II"]
+    assert view.charts.shown_keys() == ("m",)
+    assert chips(view, "c") == ()
+    assert view.steps.go_to(200.0, 200.0)
+    assert view.charts.shown_keys() == ("c",)
+    assert visible_range(view, "c")[0] == pytest.approx((160.0, 240.0))
+    assert [text for text, _ in chips(view, "c")] == ["FR-II"]
 
 
 def test_another_run_is_shown_from_its_first_step(view: SceneView) -> None:
     view.show_scene(Scene((_chart(SWAP),)))
-    view.go_to(200.0, 200.0)
-    view.follow_steps()
-    assert view.is_following("c")
-    assert view.visible_range("c")[0] == (0.0, 1000.0)
+    view.steps.go_to(200.0, 200.0)
+    view.steps.follow()
+    assert view.charts.items["c"].following
+    assert visible_range(view, "c")[0] == (0.0, 1000.0)
 
 
 def test_there_is_nowhere_to_go_without_a_time_axis(view: SceneView) -> None:
     view.show_scene(Scene((_chart(SWAP, epoch=None),)))
-    assert not view.go_to(200.0, 200.0)
-    assert view.is_following("c")
+    assert not view.steps.go_to(200.0, 200.0)
+    assert view.charts.items["c"].following
 
 
 def test_long_sentences_of_many_events_end_with_how_many_more_there_are(
@@ -152,7 +153,7 @@ def test_long_sentences_of_many_events_end_with_how_many_more_there_are(
     marks = [Mark(500.0, "β 4", "dial", "words " * 40) for _ in range(20)]
     view.show_scene(Scene((_chart(*marks),)))
     qtbot.mouseMove(view.canvas(), _at(view, "c", 0))
-    assert len(view.readout()) > 60
+    assert len(view.pointer.readout()) > 60
     assert not view.grab().isNull()
 
 
@@ -161,7 +162,7 @@ def test_sentences_are_whole_in_a_narrow_chart(view: SceneView, qtbot: QtBot) ->
     view.resize(260, 320)
     view.show_scene(Scene((_chart(Mark(500.0, "undo", "undo", sentence)),)))
     qtbot.mouseMove(view.canvas(), _at(view, "c", 0))
-    lines = view.readout()
+    lines = view.pointer.readout()
     assert " ".join(line.strip() for line in lines[1:]) == sentence
     label = ChartStyle(LIGHT).label
     assert max(label.width(line) for line in lines) <= view.canvas().width()

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication
 
-from dgn_viewer.plots.scene_view import PacedCall
+from dgn_viewer.plots.scene_pointer import PacedCall
 
 
 def test_the_first_call_is_made_at_once_and_the_last_with_the_next_frame(

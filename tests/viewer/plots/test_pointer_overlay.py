@@ -11,7 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.elements import Axis, Chart, Curve, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_viewer.plots.scene_view import FRAME_MS, TRAINING_MS, SceneView
+from dgn_viewer.plots.scene_pointer import FRAME_MS, TRAINING_MS
+from dgn_viewer.plots.scene_view import SceneView
 
 
 def scene(seed: int = 0) -> Scene:
@@ -49,7 +50,7 @@ def move(view: SceneView, place: QPointF) -> None:
     there = canvas.mapToGlobal(place)
     kind, modifiers = QEvent.Type.MouseMove, Qt.KeyboardModifier.NoModifier
     QApplication.sendEvent(canvas, QMouseEvent(kind, place, there, none, none, modifiers))
-    view.readout()  # the pace of the readout is not what is looked at here
+    view.pointer.readout()  # the pace of the readout is not what is looked at here
     settle()
 
 
@@ -60,23 +61,25 @@ def leave(view: SceneView) -> None:
 
 def test_a_mouse_move_repaints_only_the_readout(view: SceneView) -> None:
     before, read = view.grab().toImage(), set[tuple[str, ...]]()
-    move(view, view.area("m").topLeft() + QPointF(2, 2))  # now there is a picture to put back
+    move(
+        view, view.charts.area("m").topLeft() + QPointF(2, 2)
+    )  # now there is a picture to put back
     painted = view._canvas.painted
     for key in ("m", "c"):
-        box = view.area(key)
+        box = view.charts.area(key)
         for share in (0.2, 0.4, 0.6, 0.8):
             move(view, box.topLeft() + QPointF(box.width(), box.height()) * share)
-            read.add(view.readout())
+            read.add(view.pointer.readout())
     assert len(read) == 8
     assert view._canvas.painted == painted
     assert view.grab().toImage() != before, "lines and card are there"
     leave(view)
-    assert view.readout() == ()
+    assert view.pointer.readout() == ()
     assert view.grab().toImage() == before
 
 
 def test_new_data_under_a_resting_mouse_are_painted(view: SceneView, qtbot: QtBot) -> None:
-    place = view.area("m").center()
+    place = view.charts.area("m").center()
     move(view, place)
     move(view, place + QPointF(40, 20))
     for seed, theme in ((1, LIGHT), (1, DARK), (2, DARK)):
@@ -96,16 +99,16 @@ def test_new_data_under_a_resting_mouse_are_painted(view: SceneView, qtbot: QtBo
 
 
 def test_zooming_under_the_mouse_is_painted(view: SceneView) -> None:
-    move(view, view.area("c").center())
-    move(view, view.area("c").center() + QPointF(9, 0))
+    move(view, view.charts.area("c").center())
+    move(view, view.charts.area("c").center() + QPointF(9, 0))
     painted = view._canvas.painted
-    view._charts["c"].show_steps(20.0, 40.0)
+    view.charts.items["c"].show_steps(20.0, 40.0)
     settle()
     assert view._canvas.painted > painted
 
 
 def test_the_mouse_is_followed_less_often_while_a_network_trains(view: SceneView) -> None:
-    view.slow_down(training=True)
-    assert view._paced._timer.interval() == TRAINING_MS > FRAME_MS
-    view.slow_down(training=False)
-    assert view._paced._timer.interval() == FRAME_MS
+    view.pointer.slow_down(training=True)
+    assert view.pointer._paced._timer.interval() == TRAINING_MS > FRAME_MS
+    view.pointer.slow_down(training=False)
+    assert view.pointer._paced._timer.interval() == FRAME_MS

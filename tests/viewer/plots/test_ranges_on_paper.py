@@ -13,6 +13,7 @@ from dgn_engine.scene.elements import Axis, Chart, Curve, Scene
 from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.plots.scene_view import SceneView
 from tests.engine.figures.figure_panels import page
+from tests.viewer.seen_charts import visible_range
 
 X = np.arange(0, 3001)
 Y = 3.0 / np.sqrt(X + 1.0) + 0.3 * np.random.default_rng(0).random(X.size)
@@ -43,7 +44,7 @@ def test_paper_shows_the_ranges_of_the_screen(settings: ChartSettings, qtbot: Qt
     figure = page([FigurePanel("panel", scene, Provenance("Panel"))], FigureStyle(TEXT))
     axes = next(one for one in figure.axes if str(one.get_gid()).endswith("loss"))
     for seen, drawn, log in zip(
-        view.visible_range("loss"),
+        visible_range(view, "loss"),
         (axes.get_xlim(), axes.get_ylim()),
         (scene.charts[0].x.log, scene.charts[0].y.log),
         strict=True,

@@ -15,6 +15,7 @@ from dgn_engine.scene.elements import Axis, Chart, Curve, Mark, Matrix, Scene
 from dgn_engine.scene.theme import DARK, LIGHT
 from dgn_viewer.application import install_gui_garbage_collector
 from dgn_viewer.plots.scene_view import SceneView
+from tests.viewer.seen_charts import visible_range
 
 
 def _matrix(n: int = 8, seed: int = 0, **more: object) -> Chart:
@@ -82,49 +83,49 @@ def _move(view: SceneView, place: QPointF) -> None:
 def test_new_frames_keep_the_zoom_of_the_user(view: SceneView) -> None:
     view.show_scene(Scene((_matrix(), _curve())))
     for key in ("m", "c"):
-        _wheel(view, view.area(key).center())
-    zoomed = {key: view.visible_range(key) for key in ("m", "c")}
-    assert not view.is_following("m")
+        _wheel(view, view.charts.area(key).center())
+    zoomed = {key: visible_range(view, key) for key in ("m", "c")}
+    assert not view.charts.items["m"].following
     view.show_scene(Scene((_matrix(seed=1), _curve(points=500))))
     for key, seen in zoomed.items():
-        np.testing.assert_allclose(view.visible_range(key), seen)
+        np.testing.assert_allclose(visible_range(view, key), seen)
 
 
 def test_an_untouched_chart_follows_its_data(view: SceneView) -> None:
     view.show_scene(Scene((_curve(points=100),)))
     view.show_scene(Scene((_curve(points=500),)))
-    assert view.visible_range("c")[0] == (0.0, 499.0)
+    assert visible_range(view, "c")[0] == (0.0, 499.0)
 
 
 def test_a_double_click_follows_again(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_curve(points=100),)))
-    place = view.area("c").center()
+    place = view.charts.area("c").center()
     _wheel(view, place)
-    assert not view.is_following("c")
+    assert not view.charts.items["c"].following
     for kind in _DOUBLE_CLICK:  # as a window system sends it
         _mouse(view, kind, place)
-    assert view.is_following("c")
-    assert view.visible_range("c")[0] == (0.0, 99.0)
+    assert view.charts.items["c"].following
+    assert visible_range(view, "c")[0] == (0.0, 99.0)
 
 
 def test_the_button_follow_takes_the_chart_back(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_curve(points=100),)))
-    _wheel(view, view.area("c").center())
-    corner = view.area("c").topRight().toPoint() + QPoint(-16, 12)
+    _wheel(view, view.charts.area("c").center())
+    corner = view.charts.area("c").topRight().toPoint() + QPoint(-16, 12)
     qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=corner)
-    assert view.is_following("c")
+    assert view.charts.items["c"].following
 
 
 def test_one_cannot_zoom_out_of_a_matrix(view: SceneView) -> None:
     view.show_scene(Scene((_matrix(),)))
-    _wheel(view, view.area("m").center(), notches=-20)
-    x, y = view.visible_range("m")
+    _wheel(view, view.charts.area("m").center(), notches=-20)
+    x, y = visible_range(view, "m")
     np.testing.assert_allclose((*x, *y), (-0.5, 7.5, -0.5, 7.5))
 
 
 def test_a_square_chart_has_square_data(view: SceneView) -> None:
     view.show_scene(Scene((_matrix(), _curve())))
-    area = view.area("m")
+    area = view.charts.area("m")
     assert abs(area.width() - area.height()) <= 1.0
 
 
@@ -134,7 +135,7 @@ def test_items_live_as_long_as_their_key(view: SceneView) -> None:
     for seed in range(20):
         view.show_scene(Scene((_matrix(seed=seed), _curve())))
     assert len(view._canvas.scene().items()) == before
-    view.clear()
+    view.show_scene(Scene(()))
     view.show_scene(Scene((_matrix(), _curve())))
     assert len(view._canvas.scene().items()) == before
 
@@ -142,20 +143,20 @@ def test_items_live_as_long_as_their_key(view: SceneView) -> None:
 def test_the_value_under_a_still_cursor_changes_with_the_data(view: SceneView) -> None:
     first, second = _matrix(seed=0), _matrix(seed=1)
     view.show_scene(Scene((first,)))
-    area = view.area("m")
+    area = view.charts.area("m")
     _move(view, area.topLeft() + QPointF(area.width() / 16, area.height() / 16))
-    assert view.readout()[:2] == ("row 0", "column 0")
-    before = view.readout()[2]
+    assert view.pointer.readout()[:2] == ("row 0", "column 0")
+    before = view.pointer.readout()[2]
     view.show_scene(Scene((second,)))
-    assert view.readout()[2] != before
+    assert view.pointer.readout()[2] != before
     assert second.matrix is not None
-    assert view.readout()[2] == f"{second.matrix.values[0, 0]:.4g}"
+    assert view.pointer.readout()[2] == f"{second.matrix.values[0, 0]:.4g}"
 
 
 def test_the_cursor_names_curves_and_the_mark_beside_it(view: SceneView) -> None:
     view.show_scene(Scene((_curve(points=101),)))
-    _move(view, view.area("c").center())
-    lines = view.readout()
+    _move(view, view.charts.area("c").center())
+    lines = view.pointer.readout()
     assert lines[0] == "step 50"
     assert lines[1].startswith("a  1.6")
     assert lines[2].endswith("swap")
@@ -163,24 +164,24 @@ def test_the_cursor_names_curves_and_the_mark_beside_it(view: SceneView) -> None
 
 def test_leaving_takes_the_readout_away(view: SceneView) -> None:
     view.show_scene(Scene((_matrix(),)))
-    _move(view, view.area("m").center())
-    assert view.readout()
+    _move(view, view.charts.area("m").center())
+    assert view.pointer.readout()
     QApplication.sendEvent(view.canvas(), QEvent(QEvent.Type.Leave))
-    assert view.readout() == ()
+    assert view.pointer.readout() == ()
 
 
 def test_a_click_chooses(view: SceneView, qtbot: QtBot) -> None:
     small = _matrix(small=True, click=("layer", "2"))
     view.show_scene(Scene((small,)))
     with qtbot.waitSignal(view.chosen, timeout=60_000) as caught:
-        place = view.area("m").center().toPoint()
-        qtbot.mouseClick(view.thumbnails(), Qt.MouseButton.LeftButton, pos=place)
+        place = view.charts.area("m").center().toPoint()
+        qtbot.mouseClick(view.charts.thumbnails, Qt.MouseButton.LeftButton, pos=place)
     assert caught.args == ["layer", "2"]
 
 
 def test_a_click_on_a_column_picks_it(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_matrix(pick="unit"),)))
-    area = view.area("m")
+    area = view.charts.area("m")
     place = area.topLeft() + QPointF(area.width() * 5.5 / 8, area.height() / 2)
     with qtbot.waitSignal(view.chosen, timeout=60_000) as caught:
         qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=place.toPoint())
@@ -203,7 +204,7 @@ def test_nan_is_drawn_as_empty(view: SceneView) -> None:
     matrix = Matrix("m", values, "sequential", 0.0, 1.0)
     view.show_scene(Scene((Chart("m", "", Axis(), Axis(), matrix=matrix, square=True),)))
     ratio = view.devicePixelRatioF()
-    place = view.area("m").center() * ratio
+    place = view.charts.area("m").center() * ratio
     shown = view.grab().toImage().pixelColor(place.toPoint())
     assert shown.name().upper() == LIGHT.panel
 
@@ -219,7 +220,7 @@ def test_a_logarithmic_axis_is_drawn_in_powers(view: SceneView) -> None:
     x = np.arange(5)
     curve = Curve("a", x, np.array([1.0, 0.0, -3.0, np.nan, 100.0]))
     view.show_scene(Scene((Chart("c", "", Axis(), Axis(log=True), curves=(curve,)),)))
-    low, high = view.visible_range("c")[1]
+    low, high = visible_range(view, "c")[1]
     assert -0.2 < low < 0.0
     assert 2.0 < high < 2.2
 
@@ -229,9 +230,9 @@ def test_a_chart_may_change_from_curves_to_a_matrix(view: SceneView) -> None:
     view.show_scene(Scene((curve,)))
     matrix = _matrix().matrix
     view.show_scene(Scene((Chart("c", "", Axis(), Axis(), matrix=matrix),)))
-    np.testing.assert_allclose(view.visible_range("c"), ((-0.5, 7.5), (-0.5, 7.5)))
+    np.testing.assert_allclose(visible_range(view, "c"), ((-0.5, 7.5), (-0.5, 7.5)))
     view.show_scene(Scene((curve,)))
-    assert view.visible_range("c")[0] == (0.0, 99.0)
+    assert visible_range(view, "c")[0] == (0.0, 99.0)
     view.grab()
 
 

@@ -27,7 +27,7 @@ def docks(qtbot: QtBot) -> PanelDocks:
     window = QMainWindow()
     qtbot.addWidget(window)
     found = PanelDocks(window, PANELS, LIGHT)
-    found.arrange()
+    found.arrangement.arrange()
     return found
 
 
@@ -39,8 +39,8 @@ def test_a_session_carries_what_was_set_for_its_charts(docks: PanelDocks) -> Non
     docks.hosts["overlap"].charts.put_all({})
     docks.hosts["training"].charts.put({"loss": ChartSettings(last=200)})
     apply_layout(window, docks, layout)
-    assert docks.hosts["overlap"].charts.settings() == KEPT
-    assert docks.hosts["training"].charts.settings() == {}
+    assert docks.hosts["overlap"].charts.settings == KEPT
+    assert docks.hosts["training"].charts.settings == {}
 
 
 @pytest.mark.parametrize("charts", [None, [], {"overlap": 3}, {"gone": {"a": {"last": 5}}}])
@@ -49,4 +49,4 @@ def test_a_layout_without_sensible_charts_leaves_them_to_their_panels(
 ) -> None:
     docks.hosts["overlap"].charts.put(KEPT)
     apply_layout(docks.window, docks, json.dumps({"charts": charts}))
-    assert all(not host.charts.settings() for host in docks.hosts.values())
+    assert all(not host.charts.settings for host in docks.hosts.values())

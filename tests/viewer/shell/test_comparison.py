@@ -47,7 +47,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     window = viewer.window
-    assert not window.docks.is_open("agreement")
+    assert not window.docks.arrangement.is_open("agreement")
     assert not window.banners[0].isVisible()
     window.send(OpenFile(str(saved_weights), "compare"))
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
@@ -59,7 +59,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
 
     qtbot.waitUntil(seen)
     qtbot.waitUntil(lambda: not window.history.readings["agreement"].absent)
-    assert window.docks.is_open("agreement")
+    assert window.docks.arrangement.is_open("agreement")
     assert window.banners[0].isVisible()
     assert "early.safetensors" in window.banners[0].texts()[1]
     maps = scene(viewer, "gate_maps").charts
@@ -77,7 +77,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     assert np.all((shares > 0) & (shares <= 100))
     window.registry["file.close_comparison"].trigger()
     qtbot.waitUntil(lambda: window.run_state.comparison is None)
-    assert not window.docks.is_open("agreement")
+    assert not window.docks.arrangement.is_open("agreement")
     assert not window.banners[0].isVisible()
     assert [chart.key for chart in scene(viewer, "overlap").charts] == ["active", "sensitive"]
 
@@ -206,9 +206,9 @@ def test_a_closed_window_forgets_the_panels_of_a_comparison(
     viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     viewer.window.send(OpenFile(str(saved_weights), "compare"))
-    qtbot.waitUntil(lambda: viewer.window.docks.is_open("agreement"))
+    qtbot.waitUntil(lambda: viewer.window.docks.arrangement.is_open("agreement"))
     viewer.window.close()  # the layout is saved
-    assert not viewer.window.docks.is_open("agreement")
+    assert not viewer.window.docks.arrangement.is_open("agreement")
 
 
 def test_a_recorded_run_brings_its_curves() -> None:

@@ -8,6 +8,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.training import Rewire, SetBeta, SwapRegime
 from dgn_viewer.application import Viewer
+from tests.viewer.seen_charts import visible_range
 
 ALT = Qt.KeyboardModifier.AltModifier
 
@@ -19,7 +20,7 @@ def said(viewer: Viewer) -> str:
 
 def test_every_event_is_reached_by_keyboard_and_said(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    view = window.docks.hosts["training"].scene_view()
+    view = window.docks.hosts["training"].charts.view
     QTest.keyClick(window, Qt.Key.Key_PageDown, ALT)
     assert said(viewer).startswith("No event yet")
     changes = (SwapRegime("FR-II"), SetBeta(4.0), Rewire((1, 0, 2)))
@@ -30,21 +31,21 @@ def test_every_event_is_reached_by_keyboard_and_said(viewer: Viewer, qtbot: QtBo
             lambda count=count: len({m.x for m in window.history.view({}).marks}) == count
         )
     marks = window.history.view({}).marks
-    qtbot.waitUntil(lambda: view.shown_charts() != ())
+    qtbot.waitUntil(lambda: view.charts.shown_keys() != ())
     listed = len(window.notices.recent)
     for number, mark in enumerate(marks, start=1):
         QTest.keyClick(window, Qt.Key.Key_PageDown, ALT)
         assert f"Event {number} of 3, step {int(mark.x):,}" in said(viewer)
         assert mark.sentence in said(viewer)
-        low, high = view.visible_range(view.shown_charts()[0])[0]
+        low, high = visible_range(view, view.charts.shown_keys()[0])[0]
         assert low <= mark.x <= high
-        assert not view.is_following(view.shown_charts()[0])
+        assert not view.charts.items[view.charts.shown_keys()[0]].following
     QTest.keyClick(window, Qt.Key.Key_PageDown, ALT)
     assert "It is the last one." in said(viewer)
     QTest.keyClick(window, Qt.Key.Key_PageUp, ALT)
     assert "Event 2 of 3" in said(viewer)
     assert len(window.notices.recent) == listed, "what is only said again is not listed again"
     QTest.keyClick(window, Qt.Key.Key_End, ALT)
-    assert view.is_following(view.shown_charts()[0])
+    assert view.charts.items[view.charts.shown_keys()[0]].following
     QTest.keyClick(window, Qt.Key.Key_PageUp, ALT)
     assert "Event 3 of 3" in said(viewer)

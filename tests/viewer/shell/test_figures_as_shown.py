@@ -50,6 +50,6 @@ def test_it_draws_what_the_window_shows(
         host = window.docks.hosts[name]
         window.docks.show(name)  # with many panels it may be behind a tab
         qtbot.waitUntil(lambda host=host: isinstance(host.shown(), Scene))
-        qtbot.waitUntil(lambda host=host: host.view().step == last)
+        qtbot.waitUntil(lambda host=host: host.drawn.view.step == last)
         assert same(ours.scene, on_paper(host.shown())), name
         assert ours.context.step == last

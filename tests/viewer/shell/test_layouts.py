@@ -23,7 +23,7 @@ SIZES = ((1024, 700), (1280, 800), (1440, 900))
 def watched(viewer: Viewer) -> set[str]:
     """The probes that the panels in sight ask for."""
     docks = viewer.window.docks
-    return {one.probe for name in docks.visible() for one in docks.hosts[name].requests()}
+    return {one.probe for name in docks.visible() for one in docks.hosts[name].drawn.requests()}
 
 
 def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
@@ -45,13 +45,13 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
     qtbot.waitUntil(lambda: asked() == [{"ntk"}])
     assert window.registry["view.maximise"].text() == "Restore panels"
     qtbot.keyClick(window, Qt.Key.Key_Escape)
-    assert window.docks.maximised == ""
+    assert window.docks.arrangement.maximised == ""
     assert window.registry["view.maximise"].text() == "Maximise panel"
     assert len(watched(viewer)) > 1
     qtbot.waitUntil(lambda: asked()[1:] == [watched(viewer)])
     moments: list[tuple[str, ...]] = []
     window.docks.changed.connect(lambda: moments.append(window.docks.visible()))
-    assert window.docks.put_layout(window.docks.layout())
+    assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
     assert min(map(len, moments)) == 0  # all panels were hidden for a moment …
     qtbot.waitUntil(lambda: not window.display._rearranged)
     assert len(asked()) == 2  # … which is no gap in what is measured
@@ -63,9 +63,9 @@ def test_escape_closes_the_inspector_first(viewer: Viewer, qtbot: QtBot) -> None
     window.inspector.show_run_settings()
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.inspector.page is None
-    assert window.docks.maximised == "training"
+    assert window.docks.arrangement.maximised == "training"
     qtbot.keyClick(window, Qt.Key.Key_Escape)
-    assert window.docks.maximised == ""
+    assert window.docks.arrangement.maximised == ""
 
 
 def test_every_layout_is_in_the_menu_and_marked_while_it_is_shown(viewer: Viewer) -> None:
@@ -73,10 +73,10 @@ def test_every_layout_is_in_the_menu_and_marked_while_it_is_shown(viewer: Viewer
     for name in PRESETS:
         action = registry[f"view.layout.{name}"]
         action.trigger()
-        assert viewer.window.docks.preset == name
+        assert viewer.window.docks.arrangement.preset == name
         assert [n for n in PRESETS if registry[f"view.layout.{n}"].isChecked()] == [name]
     registry["view.reset_layout"].trigger()
-    assert viewer.window.docks.preset == "overview"
+    assert viewer.window.docks.arrangement.preset == "overview"
 
 
 def test_a_preset_and_the_layout_before_maximising_are_kept_over_a_restart(
@@ -84,13 +84,13 @@ def test_a_preset_and_the_layout_before_maximising_are_kept_over_a_restart(
 ) -> None:
     first = make_viewer(home="same").window
     first.registry["view.layout.gates"].trigger()
-    before = outline(first.docks.layout()["tree"], first.docks.hosts)
+    before = outline(first.docks.arrangement.layout()["tree"], first.docks.hosts)
     first.docks.toggle_maximised("overlap")
     first.close()
     again = make_viewer(home="same").window
-    qtbot.waitUntil(lambda: again.docks.preset == "gates")
-    assert again.docks.maximised == ""
-    assert outline(again.docks.layout()["tree"], again.docks.hosts) == before
+    qtbot.waitUntil(lambda: again.docks.arrangement.preset == "gates")
+    assert again.docks.arrangement.maximised == ""
+    assert outline(again.docks.arrangement.layout()["tree"], again.docks.hosts) == before
 
 
 def test_the_playground_begins_a_run_on_the_plane_and_its_layout_outlives_a_restart(
@@ -101,21 +101,24 @@ def test_the_playground_begins_a_run_on_the_plane_and_its_layout_outlives_a_rest
     first.registry["playground.xor"].trigger()
     qtbot.waitUntil(lambda: first.run_state.run.config.data.name == "xor")
     qtbot.waitUntil(lambda: first.run_state.running)
-    assert first.docks.preset == "teach"
+    assert first.docks.arrangement.preset == "teach"
     seen = {"regions", "paths", "training"}
     qtbot.waitUntil(lambda: seen <= set(first.docks.visible()))
     first.close()
     again = make_viewer(home="same").window
-    qtbot.waitUntil(lambda: again.docks.preset == "teach")
+    qtbot.waitUntil(lambda: again.docks.arrangement.preset == "teach")
 
 
 def _squeezed(view: SceneView, scene: Scene) -> list[tuple[str, float, float]]:
     """Charts in sight that are smaller than the least size, with their width and height."""
-    shown = [chart for chart in scene.charts if chart.key in view.shown_charts()]
+    shown = [chart for chart in scene.charts if chart.key in view.charts.shown_keys()]
     assert shown
     found = []
     for chart in shown:
-        wide, high = view.area(chart.key).width() + 1, view.area(chart.key).height() + 1
+        wide, high = (
+            view.charts.area(chart.key).width() + 1,
+            view.charts.area(chart.key).height() + 1,
+        )
         least = LEAST_CURVES if chart.matrix is None else LEAST_MATRIX
         small = wide < least[0] or high < least[1]
         if chart.square:
@@ -138,7 +141,7 @@ def test_no_chart_is_squeezed_at_the_sizes_that_are_designed(viewer: Viewer, qtb
                 qtbot.waitUntil(lambda host=host: isinstance(host.shown(), Scene))
                 scene = host.shown()
                 assert isinstance(scene, Scene)
-                assert _squeezed(host.scene_view(), scene) == [], (name, size, page)
+                assert _squeezed(host.charts.view, scene) == [], (name, size, page)
             assert (window.width(), window.height()) == size
 
 
@@ -229,8 +232,8 @@ def test_a_small_screen_at_twice_the_scale_holds_the_window(
     """1440×900 at 200 % are 720×450 logical pixels, in a layout of the user's own, too."""
     window = viewer.window
     if not preset:
-        assert window.docks.put_layout(window.docks.layout())
-    assert window.docks.preset == preset
+        assert window.docks.arrangement.put_layout(window.docks.arrangement.layout())
+    assert window.docks.arrangement.preset == preset
     window.resize(720, 450)
     qtbot.wait(50)
     assert (window.width(), window.height()) == (720, 450)

@@ -126,7 +126,7 @@ class Pairs:
         """The panel 'A and B', once it is of this B."""
         host = self.window.docks.hosts["agreement"]
         self.window.display.draw_now()
-        compared, scene = host.view().compared, host.shown()
+        compared, scene = host.drawn.view.compared, host.shown()
         if compared is None or name not in compared.name or not isinstance(scene, Scene):
             return None
         return scene
@@ -187,7 +187,7 @@ def test_steps_of_other_examples_are_refused_in_a_sentence(
     window.send(CompareRun(str(other), 10))
     hosts = window.docks.hosts
     why = "B was read on other probe examples than A: both have to be read on the same examples"
-    qtbot.waitUntil(lambda: why in hosts["agreement"].words()[1])
+    qtbot.waitUntil(lambda: why in hosts["agreement"].message.words()[1])
     window.docks.show("overlap")
     qtbot.waitUntil(lambda: f"at step 10: {why}" in hosts["overlap"].footer())
     assert window.compared_bar.isVisible()

@@ -54,7 +54,7 @@ def arrangement(window: Window) -> Any:
             return {key: rounded(value) for key, value in node.items()}
         return [rounded(value) for value in node] if isinstance(node, list) else node
 
-    return rounded(window.docks.layout())
+    return rounded(window.docks.arrangement.layout())
 
 
 def stand(window: Window, qtbot: QtBot) -> None:
@@ -65,7 +65,7 @@ def stand(window: Window, qtbot: QtBot) -> None:
 
 def all_read(window: Window) -> bool:
     hosts = [window.docks.hosts[name] for name in window.docks.visible()]
-    probes = {request.probe for host in hosts for request in host.requests()}
+    probes = {request.probe for host in hosts for request in host.drawn.requests()}
     readings = window.history.readings
     return all(p in readings and readings[p].step == window.history.step for p in probes)
 
@@ -104,8 +104,8 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     qtbot.waitUntil(lambda: arrangement(second) == arrangement(first))
     assert second.theme.name == "dark"
     assert second.settings.theme == "system"  # a stranger's is worn, not kept
-    assert not second.docks.is_open("overlap")
-    assert second.docks.hosts["gate_maps"].choices() == {"layer": "1"}
+    assert not second.docks.arrangement.is_open("overlap")
+    assert second.docks.hosts["gate_maps"].drawn.choices == {"layer": "1"}
     before, after = pictures(first), pictures(second)
     assert before.keys() == after.keys()
     assert [name for name, scene in before.items() if scene != after[name]] == []
@@ -204,17 +204,17 @@ def test_a_layout_comes_back_with_what_is_closed_and_what_floats(viewer: Viewer)
     docks.toggle("ntk")
     docks._docks["training"].setFloating(True)
     QApplication.processEvents()
-    told = docks.layout()
+    told = docks.arrangement.layout()
     assert [*told["floating"]] == ["training"]
-    docks.arrange()
-    assert docks.put_layout(told)
+    docks.arrangement.arrange()
+    assert docks.arrangement.put_layout(told)
     QApplication.processEvents()
     assert docks._docks["training"].isFloating()
-    assert not docks.is_open("ntk")
-    assert docks.layout()["tree"].keys() == told["tree"].keys()
+    assert not docks.arrangement.is_open("ntk")
+    assert docks.arrangement.layout()["tree"].keys() == told["tree"].keys()
     docks.toggle("ntk")  # it has a place to come back to
     QApplication.processEvents()
-    assert docks.is_open("ntk")
+    assert docks.arrangement.is_open("ntk")
 
 
 def crashed(folder: Path) -> Path:

@@ -36,12 +36,12 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     assert callout.isVisible()
     assert callout.accessibleName() == "Tour, 1 of 6: Gates"
     host = window.docks.hosts["gate_maps"]
-    before = host.choices()
+    before = host.drawn.choices
     callout.act.click()
-    assert host.choices() != before
+    assert host.drawn.choices != before
     assert not callout.act.isEnabled()
     callout.next.click()
-    assert host.choices() == before | {"layer": host.choices()["layer"]}
+    assert host.drawn.choices == before | {"layer": host.drawn.choices["layer"]}
     assert callout.title.text() == "Overlap"
     callout.act.click()
     qtbot.waitUntil(lambda: not window.step_cursor.why_not)

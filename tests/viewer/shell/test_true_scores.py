@@ -112,9 +112,9 @@ def test_a_reset_and_a_new_run_on_other_data_begin_without_scores(
     scored: Window, qtbot: QtBot
 ) -> None:
     begun = scored.run_state.run
-    curves = scored.docks.hosts["training"].scene_view()
+    curves = scored.docks.hosts["training"].charts.view
     assert scored.docks.go_to_step(20)
-    assert not curves.is_following(curves.shown_charts()[0])
+    assert not curves.charts.items[curves.charts.shown_keys()[0]].following
     scored.send(Reset())
     qtbot.waitUntil(lambda: scored.run_state.run is not begun)
     assert facts(scored) == {}
@@ -124,7 +124,9 @@ def test_a_reset_and_a_new_run_on_other_data_begin_without_scores(
     assert scored.status.text("epoch") in ("", "epoch 0.0")
     train(scored, qtbot)
     facts(scored)
-    assert curves.is_following(curves.shown_charts()[0])  # not at the steps of the run before
+    assert curves.charts.items[
+        curves.charts.shown_keys()[0]
+    ].following  # not at the steps of the run before
     second = scored.run_state.run
     other = replace(small_run(pace=0.0), data=DataConfig(name="digits", binary=(4, 7)))
     scored.send(StartRun(other, paused=True))

@@ -18,7 +18,7 @@ View = tuple[str, Callable[[], object]]
 def layouts(window: Window) -> Iterator[View]:
     """Every arrangement of the panels."""
     for preset in PRESETS:
-        yield f"layout {preset}", partial(window.docks.arrange, preset)
+        yield f"layout {preset}", partial(window.docks.arrangement.arrange, preset)
 
 
 def panels(window: Window) -> Iterator[View]:
@@ -89,13 +89,13 @@ def leave(window: Window) -> None:
     window.log.close()
     for dialog in window.findChildren(QDialog):
         dialog.close()
-    if window.docks.maximised:
-        window.docks.restore()
+    if window.docks.arrangement.maximised:
+        window.docks.arrangement.restore()
 
 
 def _maximise(window: Window, name: str) -> None:
-    if window.docks.maximised:
-        window.docks.restore()
+    if window.docks.arrangement.maximised:
+        window.docks.arrangement.restore()
     window.docks.show(name)
     window.docks.toggle_maximised(name)
 

@@ -44,7 +44,7 @@ def test_a_step_becomes_b_from_its_folder_or_from_memory(qtbot: QtBot) -> None:
         (Source(held=HeldFrames()), CompareHeld(4)),
         (Source("runs/first"), CompareRun("runs/first", 4)),
     ):
-        a._source, a._asked = source, 4
+        a.source, a._wanted.step = source, 4
         compare_with_step(a, asked.append)
         assert asked[-1] == command
         assert a.step is None

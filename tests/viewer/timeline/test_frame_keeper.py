@@ -43,13 +43,13 @@ class Desk:
         """A frame comes; wait until it is held."""
         before = len(self.charged)
         self.history.on_frame(frame(step))
-        self.cursor.on_frame(frame(step))
+        self.cursor.keeper.on_frame(frame(step))
         self._qtbot.waitUntil(lambda: len(self.charged) > before)
 
     def back_to(self, step: int) -> float:
         """What the gates' panel is given at this step."""
         self.cursor.go_to(step)
-        self._qtbot.waitUntil(lambda: self.cursor._waiting is None)
+        self._qtbot.waitUntil(lambda: self.cursor._wanted.request is None)
         return float(self.history.view({}).readings["gates"].arrays["layer_0"][0, 0])
 
 
@@ -71,8 +71,8 @@ def test_a_run_that_is_not_recorded_is_looked_back_at_in_memory(desk: Desk) -> N
     assert desk.cursor.steps == (0, 10, 20, 50)
     assert desk.back_to(27) == 20.0
     assert desk.history.view({}).step == 20
-    assert "at 4 steps is held in memory" in desk.cursor.held_words
-    assert "of at most 64 MiB" in desk.cursor.held_words
+    assert "at 4 steps is held in memory" in desk.cursor.keeper.words
+    assert "of at most 64 MiB" in desk.cursor.keeper.words
     assert all(seconds >= 0.0 for seconds in desk.charged)
 
 
@@ -84,9 +84,9 @@ def test_another_run_forgets_them_and_a_recorded_one_is_read_from_its_folder(
     assert "Nothing was read yet" in desk.cursor.why_not
     record(tmp_path, 0, 30)
     desk.tell(FramesRecorded(str(tmp_path)))
-    assert desk.cursor.held_words == ""
+    assert desk.cursor.keeper.words == ""
     desk.history.on_frame(frame(50))
-    desk.cursor.on_frame(frame(50))
+    desk.cursor.keeper.on_frame(frame(50))
     assert desk.back_to(40) == 30.0
     assert desk.charged[1:] == []
 
@@ -98,7 +98,7 @@ def test_between_two_times_only_what_follows_a_change_or_a_pause_is_held(
     desk.tell(started())
     desk.see(10)
     for step in (11, 12):
-        desk.cursor.on_frame(frame(step))
+        desk.cursor.keeper.on_frame(frame(step))
     desk.tell(RegimeSwapped(12, "DL", "FR-II", (), (), (), ()))
     desk.see(13)
     desk.tell(Paused(13))

@@ -141,11 +141,11 @@ def test_what_was_not_recorded_is_a_sentence_and_no_other_steps_numbers(
 def test_it_plays_to_the_end_and_is_live_again(desk: Desk, arrives: Goes) -> None:
     shown: list[int | None] = []
     desk.cursor.changed.connect(lambda: shown.append(desk.cursor.step))
-    desk.cursor.set_speed(1000)
-    desk.cursor.play()
-    assert desk.cursor.playing
+    desk.cursor.player.set_speed(1000)
+    desk.cursor.player.play()
+    assert desk.cursor.player.playing
     arrives(None)
-    assert not desk.cursor.playing
+    assert not desk.cursor.player.playing
     assert 0 in shown
 
 
@@ -153,7 +153,7 @@ def test_without_recorded_frames_it_says_why(desk: Desk, tmp_path: Path, arrives
     desk.history.on_event(started())
     desk.cursor.on_event(started(), desk.history.state)
     assert "Nothing was read yet" in desk.cursor.why_not
-    for act in (desk.cursor.first, desk.cursor.play, lambda: desk.cursor.go_to(3)):
+    for act in (desk.cursor.first, desk.cursor.player.play, lambda: desk.cursor.go_to(3)):
         act()
     assert desk.cursor.step is None
     desk.history.on_frame(frame(50))
@@ -181,7 +181,7 @@ def test_a_damaged_frame_is_told_in_every_panel(desk: Desk, tmp_path: Path, arri
     arrives(10)
     readings = desk.history.view({}).readings
     assert all("is damaged" in readings[probe].absent for probe in ("gates", "npk"))
-    assert "is damaged" in desk.cursor.trouble
+    assert "is damaged" in desk.history.past.trouble
 
 
 @pytest.mark.parametrize(
@@ -287,6 +287,6 @@ def test_actions_hear_of_looking_back_and_not_of_every_step(desk: Desk, arrives:
     desk.cursor.live()
     desk.cursor.live()
     assert heard == [12, None]
-    desk.cursor.play()
-    desk.cursor.stop()
+    desk.cursor.player.play()
+    desk.cursor.player.stop()
     assert len(heard) > 2, "that it plays is shown"

@@ -1,0 +1,141 @@
+"""A panel as it is set, drawn from one view after the other, and only where it would change."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dgn_engine.plugins import OptionValue
+from dgn_engine.protocol.runs import TRAINING
+from dgn_engine.protocol.watching import ProbeRequest
+from dgn_engine.scene.elements import Scene, Shown
+from dgn_engine.scene.panel_spec import PanelSpec, View, choice
+from dgn_engine.scene.selection import NOTHING, Selection
+
+_FIELDS = frozenset(one.name for one in dataclasses.fields(View))
+_BY_SOURCE = ("readings", "series")
+
+
+@dataclass(frozen=True)
+class NotedView(View):
+    """A view that notes which of its fields are read."""
+
+    noted: set[str] = field(default_factory=set)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _FIELDS:
+            object.__getattribute__(self, "noted").add(name)
+        return object.__getattribute__(self, name)
+
+
+class DrawnPanel:
+    """Draws a panel with its own choices.
+
+    Args:
+        spec: The panel.
+        choices: Options of its header that are chosen.
+    """
+
+    def __init__(self, spec: PanelSpec, choices: Mapping[str, str] | None = None) -> None:
+        self.spec = spec
+        self.view = View()  # with the choices
+        self.choices: Mapping[str, str] = choices or {}
+        self._by_hand: set[str] = set()  # options chosen since something was pinned
+        self._noted: set[str] = set()  # fields of the view that the picture was made of
+        self._made_of = View()
+        self._shown: Shown | None = None
+
+    def draw(self, view: View) -> Shown:
+        """Return what the panel shows of the view, which becomes `view`.
+
+        Where all that it has read is as it was, it is not asked again: the result is the object
+        that was returned last.
+        """
+        self.view = view
+        if self._shown is None or not self._is_drawn(view):
+            self._shown, self._made_of, self._noted = None, view, set()
+            self._shown = self.spec.draw(NotedView(**vars(view), noted=self._noted))
+        return self._shown
+
+    def draw_with(self, option: str, value: str) -> Scene | None:
+        """Return what the panel would draw with another choice; None where that is nothing."""
+        view = dataclasses.replace(self.view, choices={**self.view.choices, option: value})
+        shown = self.spec.draw(NotedView(**vars(view), noted=self._noted))
+        return shown if isinstance(shown, Scene) else None
+
+    def other_choices(self) -> list[tuple[str, str]]:
+        """Return what could be drawn instead without asking the engine: option and value."""
+        return [
+            (option.id, value)
+            for option in self.spec.options
+            if not option.engine
+            for value, _ in option.values(self.view)
+        ]
+
+    def requests(self) -> tuple[ProbeRequest, ...]:
+        """Return what the engine has to measure for this panel as it is set now."""
+        options: list[tuple[str, OptionValue]] = []
+        for option in self.spec.options:
+            if option.engine and (value := choice(self.view, option)):
+                options.append((option.id, int(value) if value.isdecimal() else value))
+        return tuple(ProbeRequest(probe, tuple(options)) for probe in self.spec.probes)
+
+    def choose(self, option: str, value: str) -> bool:
+        """Choose by hand; returns whether that is another choice than before."""
+        self._by_hand.add(option)
+        if self.choices.get(option, "") == self.view.choices.get(option, "") == value:
+            return False
+        self.choices = {**self.choices, option: value}
+        return True
+
+    def follow_pin(self) -> None:
+        """Let what is pinned choose again, whatever was chosen by hand."""
+        self._by_hand.clear()
+
+    def with_choices(self, view: View, pinned: Selection = NOTHING) -> View:
+        """Return the view with this panel's choices.
+
+        What is pinned is chosen where an option follows it, it is offered, and nothing else was
+        chosen by hand since.
+        """
+        view = dataclasses.replace(view, choices=dict(self.choices))
+        for option in self.spec.options:
+            value = "" if option.id in self._by_hand else option.following(pinned)
+            if value and value in dict(option.values(view)):
+                view = dataclasses.replace(view, choices={**view.choices, option.id: value})
+        return view
+
+    def _is_drawn(self, view: View) -> bool:
+        """Whether the picture that is there was made of the same things."""
+        return all(
+            _is_same(self._input(self._made_of, name), self._input(view, name))
+            for name in self._noted
+        )
+
+    def _input(self, view: View, name: str) -> object:
+        """A field of a view; of readings and curves those that feed the panel."""
+        value = getattr(view, name)
+        if name not in _BY_SOURCE:
+            return value
+        sources = self.spec.probes or (TRAINING,)
+        return {
+            key: one
+            for key, one in value.items()
+            if (key if isinstance(key, str) else key[0]) in sources
+        }
+
+
+def _is_same(one: object, other: object) -> bool:
+    """Whether two inputs are the same object, or plain values or collections that hold the same.
+
+    Readings and curves are never looked into: new ones are other objects.
+    """
+    if one is other:
+        return True
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+    return isinstance(one, str | int | float) and type(one) is type(other) and one == other
