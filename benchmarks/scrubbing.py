@@ -80,28 +80,28 @@ class Scrubber:
         self.viewer.start()
         self.until(lambda: self.window.run_state.ready)
         self.window.inspector.leave()
-        self.window.send(ShowRun(str(run)))
-        self.until(lambda: not self.window.step_cursor.why_not)
+        self.window.context.send(ShowRun(str(run)))
+        self.until(lambda: not self.window.time.cursor.why_not)
         self.until(lambda: not self.window.display.stale())
 
     def move(self, step: int) -> float:
         """Seconds until all panels show this step."""
-        began, cursor = time.perf_counter(), self.window.step_cursor
+        began, cursor = time.perf_counter(), self.window.time.cursor
         cursor.go_to(step)
         self.until(lambda: self._is_shown(step))
         self.viewer.application.processEvents()  # what was drawn is painted
         return time.perf_counter() - began
 
     def train_on(self, run: Path) -> None:
-        self.window.send(ContinueRun(str(run), discard=True))
+        self.window.context.send(ContinueRun(str(run), discard=True))
         self.until(lambda: self.window.run_state.recorded is None)
-        self.window.send(Resume())
+        self.window.context.send(Resume())
         self.until(lambda: self.window.run_state.running)
         self.wait(SETTLE)
 
     def rate(self, seconds: float, scrubbing: bool, steps: random.Random) -> float:
         """Steps a second for so long; `scrubbing`: to four places a second, then back to live."""
-        cursor, began = self.window.step_cursor, time.perf_counter()
+        cursor, began = self.window.time.cursor, time.perf_counter()
         self._seen.clear()
         while (now := time.perf_counter() - began) < seconds:
             if scrubbing:
@@ -134,8 +134,8 @@ class Scrubber:
 
 def soak(scrubber: Scrubber, minutes: float, steps: random.Random) -> None:
     """A line of JSON at the beginning and every five minutes."""
-    scrubber.window.send(SetPace(PACE))
-    cursor, moves, began = scrubber.window.step_cursor, 0, time.perf_counter()
+    scrubber.window.context.send(SetPace(PACE))
+    cursor, moves, began = scrubber.window.time.cursor, 0, time.perf_counter()
     looked = -LOOK
     while (now := time.perf_counter() - began) < 60.0 * minutes + 1.0:
         if now - looked >= LOOK:
@@ -177,7 +177,7 @@ def main() -> int:
                 scrubber.train_on(copied)
                 soak(scrubber, given.soak, steps)
                 return 0
-            last = scrubber.window.step_cursor.last_step
+            last = scrubber.window.time.cursor.last_step
             for _ in range(10):
                 scrubber.move(steps.randrange(last))
             before = resident_now()
@@ -186,7 +186,7 @@ def main() -> int:
                 "processor": processor(),
                 "load": load(),
                 "steps": last,
-                "recorded": len(scrubber.window.step_cursor.steps),
+                "recorded": len(scrubber.window.time.cursor.steps),
                 "panels": len(scrubber.window.docks.visible()),
                 "process": given.process,
                 "milliseconds": {

@@ -163,7 +163,7 @@ class Viewer:
         self.engine.start()
         self._begin()
         if self._options.tour and QGuiApplication.platformName() not in _UNSEEN:
-            self.window.offer_tour()
+            self.window.guides.offer_tour()
         self.pump.start()
 
     def _begin(self) -> None:
@@ -177,7 +177,7 @@ class Viewer:
             show = ShowRun if Path(options.shown).is_dir() else OpenSession
             self.pump.send(show(options.shown))
             return
-        match options.start or self.window.settings.start:
+        match options.start or self.window.context.settings.start:
             case "last":
                 self.pump.send(ContinueLast(options.config, options.paused))
             case "none":

@@ -6,15 +6,14 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from dgn_engine.protocol.branches import ComparisonOpened
 from dgn_engine.protocol.files import FileListed, WeightsSaved, WeightsTaken
-from dgn_engine.protocol.messages import (
-    Event,
-)
+from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.runs import (
     RunExported,
@@ -25,11 +24,15 @@ from dgn_engine.protocol.training import (
     Change,
     ChangesListed,
     Diverged,
+    GoBack,
+    Redo,
     RegimeSwapped,
     Rewired,
     RunStarted,
     SettingChanged,
+    Undo,
     UndoChanged,
+    UndoSetting,
 )
 from dgn_engine.protocol.watching import ProbeSetChanged
 from dgn_engine.views.event_notices import (
@@ -79,18 +82,14 @@ class Notices(QObject):
         self,
         parent: QObject,
         run_state: Callable[[], RunState] = RunState,
-        undo: Callable[[], object] = lambda: None,
-        redo: Callable[[], object] = lambda: None,
-        go_back: Callable[[], object] = lambda: None,
-        undo_setting: Callable[[], object] = lambda: None,
+        send: Callable[[Command], object] = lambda _: None,
     ) -> None:
+        """`send`: sends the command of a button that undoes what a notice says."""
         super().__init__(parent)
         self.entries: deque[Told] = deque(maxlen=_KEPT)
         self.held: Callable[[], bool] = lambda: False  # while the pointer is over it none goes
         self._run_state = run_state
-        self._take_back = {"Undo": undo, "Redo": redo}
-        self._go_back = go_back
-        self._undo_setting = undo_setting
+        self._send = send
         self._open: list[Told] = []  # the newest last; more than are kept where all of them stay
         self._changes = 0
         self._fresh: Told | None = None  # what the undo that is told of next would take back
@@ -186,7 +185,7 @@ class Notices(QObject):
             now = self._run_state()
             return now.run is run and (now.diverged, now.back_to) == (step, back_to)
 
-        return NoticeButton(f"Go back to step {back_to:,}", self._go_back, possible)
+        return NoticeButton(f"Go back to step {back_to:,}", partial(self._send, GoBack()), possible)
 
     def tell(self, notice: Notice) -> None:
         """Give a notice; the same one again stands for the one before."""
@@ -239,8 +238,10 @@ class Notices(QObject):
             return offers
         setting = state.changes.setting if state.changes is not None else ""
         alone = word == "Undo" and setting and state.diverged is None
-        only = (NoticeButton(f"Put only {setting} back", self._undo_setting),) if alone else ()
-        return (*offers, NoticeButton(word, self._take_back[word]), *only)
+        put_back = partial(self._send, UndoSetting())
+        only = (NoticeButton(f"Put only {setting} back", put_back),) if alone else ()
+        take_back = partial(self._send, Redo() if word == "Redo" else Undo())
+        return (*offers, NoticeButton(word, take_back), *only)
 
     def leads_to(self, entry: Told) -> int | None:
         """The step of its run that it was given at, where the run is still the one on show."""

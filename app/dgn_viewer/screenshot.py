@@ -137,7 +137,7 @@ class Screenshot:
     def _save(self) -> None:
         window = self._viewer.window
         window.display.draw_now()
-        window.status.catch_up()
+        window.run_views.status.catch_up()
         self._viewer.application.processEvents()
         facts = {
             "step": window.history.step,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Self, TypeVar, overload
 
 from PySide6.QtCore import QByteArray, QSettings
 
@@ -20,6 +20,8 @@ BUDGETS = (1, 50)  # per cent of the step rate: the viewer overhead that is allo
 _KINDS = ("checkpoint", "session", "configuration", "run")
 _REMEMBERED = 200
 LAYOUT_VERSION = 1  # raised when the docks change so much that an old layout is of no use
+
+_T = TypeVar("_T")
 
 
 def default_path() -> Path:
@@ -35,170 +37,124 @@ class RecentItem:
     path: str
 
 
+class StoredSetting(Generic[_T]):
+    """An attribute of `Settings` that is a value of its file.
+
+    Args:
+        key: Of the value in the file.
+        read: Makes the attribute of what is stored there, whatever it is.
+        write: Makes what is stored of the attribute.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        read: Callable[[Any], _T],
+        write: Callable[[_T], object] = lambda value: value,
+    ) -> None:
+        self._key, self._read, self._write = key, read, write
+
+    @overload
+    def __get__(self, settings: None, owner: type[Settings]) -> Self: ...
+    @overload
+    def __get__(self, settings: Settings, owner: type[Settings]) -> _T: ...
+    def __get__(self, settings: Settings | None, owner: type[Settings]) -> Self | _T:
+        return self if settings is None else self._read(settings.store.value(self._key))
+
+    def __set__(self, settings: Settings, value: _T) -> None:
+        settings.store.setValue(self._key, self._write(value))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _bytes(value: Any) -> QByteArray | None:
+    return value if isinstance(value, QByteArray) and not value.isEmpty() else None
+
+
+def _tree(value: Any) -> Any:
+    """Return what the text says as JSON, None where it is none."""
+    try:
+        return json.loads(_text(value) or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    tree = _tree(value)
+    return tree if isinstance(tree, dict) else {}
+
+
+def _choice(choices: tuple[str, ...], usual: str) -> Callable[[Any], str]:
+    return lambda value: value if value in choices else usual
+
+
+def _existing_folder(value: Any) -> str:
+    folder = _text(value)
+    return folder if folder and Path(folder).is_dir() else ""
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(name for name in _text(value).split("/") if name)
+
+
+def _budget(value: Any) -> int:
+    text = _text(value)
+    low, high = BUDGETS
+    return int(text) if text.isdecimal() and low <= int(text) <= high else 0
+
+
+def _keys(value: Any) -> dict[str, str]:
+    return {name: keys for name, keys in _mapping(value).items() if isinstance(keys, str)}
+
+
+def _recent(value: Any) -> tuple[RecentItem, ...]:
+    tree = _tree(value)
+    pairs = tree if isinstance(tree, list) else []
+    return tuple(
+        RecentItem(*pair)
+        for pair in pairs
+        if isinstance(pair, list) and len(pair) == 2 and pair[0] in _KINDS
+        if isinstance(pair[1], str) and pair[1]
+    )
+
+
 class Settings:
     """Typed access to an INI file; what cannot be read is as if it had never been set."""
 
+    theme = StoredSetting("window/theme", _choice(THEMES, "system"))
+    geometry = StoredSetting("window/geometry", _bytes)  # as `QWidget.saveGeometry` gave it
+    layout = StoredSetting("window/layout", _bytes)  # as `QMainWindow.saveState` gave it
+    # What was set for single charts, by panel and chart, as it was read: to be checked.
+    charts: StoredSetting[Any] = StoredSetting("window/charts", _tree, json.dumps)
+    layout_preset = StoredSetting("window/layout_preset", _text)  # empty where it is none
+    export_folder = StoredSetting("export/folder", _existing_folder)  # where the last export went
+    # What the export dialog was left with; who reads it checks each value.
+    export_choices = StoredSetting("export/choices", _mapping, json.dumps)
+    # Names of interrupted runs that are not offered any more.
+    dismissed = StoredSetting(
+        "runs/dismissed", _names, lambda names: "/".join(names[-_REMEMBERED:])
+    )
+    start = StoredSetting("start/run", _choice(STARTS, STARTS[0]))
+    budget = StoredSetting("watching/budget", _budget, str)  # in per cent; 0: as the engine has it
+    numbers = StoredSetting("window/numbers", _choice(NUMBERS, NUMBERS[0]))  # how they are written
+    # Keys by the id of their action, of those that the user has changed; '' for none.
+    shortcuts = StoredSetting("window/shortcuts", _keys, json.dumps)
+    tour_seen = StoredSetting(
+        "start/tour", lambda value: value == "seen", lambda seen: "seen" if seen else ""
+    )
+    recent = StoredSetting(  # what was opened last, the newest first
+        "files/recent",
+        _recent,
+        lambda items: json.dumps([[item.kind, item.path] for item in items]),
+    )
+
     def __init__(self, path: Path) -> None:
-        self._store = QSettings(str(path), QSettings.Format.IniFormat)
-        self._store.setFallbacksEnabled(False)
-
-    @property
-    def theme(self) -> str:
-        """'light', 'dark' or 'system'."""
-        name = self._text("window/theme")
-        return name if name in THEMES else "system"
-
-    @theme.setter
-    def theme(self, name: str) -> None:
-        self._store.setValue("window/theme", name)
-
-    @property
-    def geometry(self) -> QByteArray | None:
-        """As `QWidget.saveGeometry` gave it, or None."""
-        return self._bytes("window/geometry")
-
-    @geometry.setter
-    def geometry(self, state: QByteArray) -> None:
-        self._store.setValue("window/geometry", state)
-
-    @property
-    def layout(self) -> QByteArray | None:
-        """As `QMainWindow.saveState` gave it, or None."""
-        return self._bytes("window/layout")
-
-    @layout.setter
-    def layout(self, state: QByteArray) -> None:
-        self._store.setValue("window/layout", state)
-
-    @property
-    def charts(self) -> Any:
-        """What was set for single charts, by panel and chart, as it was read: to be checked."""
-        return self._json("window/charts")
-
-    @charts.setter
-    def charts(self, panels: Mapping[str, Any]) -> None:
-        self._store.setValue("window/charts", json.dumps(panels))
-
-    @property
-    def layout_preset(self) -> str:
-        """The name of the layout, where the window was left as a preset has it; else empty."""
-        return self._text("window/layout_preset")
-
-    @layout_preset.setter
-    def layout_preset(self, name: str) -> None:
-        self._store.setValue("window/layout_preset", name)
-
-    @property
-    def export_folder(self) -> str:
-        """Where the last export went, if that folder still exists; else empty."""
-        folder = self._text("export/folder")
-        return folder if folder and Path(folder).is_dir() else ""
-
-    @export_folder.setter
-    def export_folder(self, folder: str) -> None:
-        self._store.setValue("export/folder", folder)
-
-    @property
-    def export_choices(self) -> dict[str, Any]:
-        """What the export dialog was left with; who reads it checks each value."""
-        found = self._json("export/choices")
-        return found if isinstance(found, dict) else {}
-
-    @export_choices.setter
-    def export_choices(self, choices: Mapping[str, Any]) -> None:
-        self._store.setValue("export/choices", json.dumps(dict(choices)))
-
-    @property
-    def dismissed(self) -> tuple[str, ...]:
-        """Names of interrupted runs that are not offered any more."""
-        return tuple(name for name in self._text("runs/dismissed").split("/") if name)
-
-    @dismissed.setter
-    def dismissed(self, names: tuple[str, ...]) -> None:
-        self._store.setValue("runs/dismissed", "/".join(names[-_REMEMBERED:]))
-
-    @property
-    def start(self) -> str:
-        """The run at start: 'default', 'last' (go on where you left) or 'none'."""
-        name = self._text("start/run")
-        return name if name in STARTS else STARTS[0]
-
-    @start.setter
-    def start(self, name: str) -> None:
-        self._store.setValue("start/run", name)
-
-    @property
-    def budget(self) -> int:
-        """The viewer overhead that is allowed, in per cent; 0: as the engine has it."""
-        text = self._text("watching/budget")
-        low, high = BUDGETS
-        return int(text) if text.isdecimal() and low <= int(text) <= high else 0
-
-    @budget.setter
-    def budget(self, share: int) -> None:
-        self._store.setValue("watching/budget", str(share))
-
-    @property
-    def numbers(self) -> str:
-        """How numbers are written: one of `NUMBERS`."""
-        name = self._text("window/numbers")
-        return name if name in NUMBERS else NUMBERS[0]
-
-    @numbers.setter
-    def numbers(self, example: str) -> None:
-        self._store.setValue("window/numbers", example)
-
-    @property
-    def shortcuts(self) -> dict[str, str]:
-        """Keys by the id of their action, of those that the user has changed; '' for none."""
-        tree = self._json("window/shortcuts")
-        if not isinstance(tree, dict):
-            return {}
-        return {name: keys for name, keys in tree.items() if isinstance(keys, str)}
-
-    @shortcuts.setter
-    def shortcuts(self, keys: Mapping[str, str]) -> None:
-        self._store.setValue("window/shortcuts", json.dumps(dict(keys)))
-
-    @property
-    def tour_seen(self) -> bool:
-        return self._text("start/tour") == "seen"
-
-    @tour_seen.setter
-    def tour_seen(self, seen: bool) -> None:
-        self._store.setValue("start/tour", "seen" if seen else "")
-
-    @property
-    def recent(self) -> tuple[RecentItem, ...]:
-        """What was opened last, the newest first."""
-        tree = self._json("files/recent")
-        pairs = tree if isinstance(tree, list) else []
-        return tuple(
-            RecentItem(*pair)
-            for pair in pairs
-            if isinstance(pair, list) and len(pair) == 2 and pair[0] in _KINDS
-            if isinstance(pair[1], str) and pair[1]
-        )
-
-    @recent.setter
-    def recent(self, items: tuple[RecentItem, ...]) -> None:
-        self._store.setValue("files/recent", json.dumps([[one.kind, one.path] for one in items]))
+        self.store = QSettings(str(path), QSettings.Format.IniFormat)
+        self.store.setFallbacksEnabled(False)
 
     def save(self) -> bool:
         """Write to disk; whether that was possible."""
-        self._store.sync()
-        return self._store.status() != QSettings.Status.AccessError
-
-    def _text(self, key: str) -> str:
-        value = self._store.value(key)
-        return value if isinstance(value, str) else ""
-
-    def _json(self, key: str) -> Any:
-        try:
-            return json.loads(self._text(key) or "null")
-        except (ValueError, RecursionError):
-            return None
-
-    def _bytes(self, key: str) -> QByteArray | None:
-        value = self._store.value(key)
-        return value if isinstance(value, QByteArray) and not value.isEmpty() else None
+        self.store.sync()
+        return self.store.status() != QSettings.Status.AccessError

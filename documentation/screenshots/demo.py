@@ -140,7 +140,7 @@ def film(folder: Path) -> Film:
         swap("DL", "Gates that learn again: stripes return, and so does the rest of the accuracy.")
         train(26)
         made.sentence = "Look back at any recorded step, while training goes on."
-        cursor = viewer.window.step_cursor
+        cursor = viewer.window.time.cursor
         last = cursor.last_step
         shot.send(Resume())
         for place in range(LOOKS):

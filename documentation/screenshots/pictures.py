@@ -18,7 +18,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import FileListed, InspectFile, OpenFile, ReadingsFound, SayReading
 from dgn_engine.protocol.training import Rewire, SwapRegime
 from dgn_viewer.__main__ import first_run
-from dgn_viewer.actions.action_table import playground_run
+from dgn_viewer.actions.help_menu import playground_run
 from dgn_viewer.inspector.pages.runs_page import RunsPage
 from documentation.screenshots.photographer import Photographer
 from documentation.screenshots.shapes import write_shapes
@@ -156,7 +156,7 @@ def _past(shot: Photographer) -> None:
     _changed(shot)
     shot.settle(20.0)
     shot.live = False
-    shot.window.step_cursor.go_to(480)
+    shot.window.time.cursor.go_to(480)
     shot.linger(3.0)
 
 
@@ -180,11 +180,11 @@ def _compare(shot: Photographer) -> None:
     shot.train(400)
     shot.window.docks.arrangement.arrange("compare")
     shot.settle(20.0)
-    shot.window.step_cursor.go_to(450)
+    shot.window.time.cursor.go_to(450)
     shot.linger(2.0)
     shot.trigger("time.compare")
     shot.wait(lambda: shot.window.run_state.comparison is not None)
-    shot.window.step_cursor.live()
+    shot.window.time.cursor.live()
     shot.linger(4.0)
 
 

@@ -152,7 +152,7 @@ def make_viewer(
 def saved_weights(viewer: Viewer, qtbot: QtBot, tmp_path: Path) -> Path:
     """A file with the weights of the run as it was at an early step."""
     file = tmp_path / "early.safetensors"
-    viewer.window.send(SaveWeights(str(file)))
+    viewer.window.context.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
     return file
 

@@ -54,7 +54,7 @@ def save_export(window: Window, path: Path, qtbot: QtBot) -> None:
 
 def press(window: Window, text: str) -> None:
     """Press the button of a notice, where it is shown."""
-    buttons = [*window.notice_line.offers(), *window.question.answers()]
+    buttons = [*window.notice_views.line.offers(), *window.notice_views.question.answers()]
     next(button for button in buttons if button.text() == text).click()
 
 
@@ -68,13 +68,13 @@ def opened_file(
     """The inspector's page of a file that the engine has listed, and has read as is said."""
     window = viewer.window
     before = window.inspector.page
-    window.send(OpenFile(str(path), purpose))
+    window.context.send(OpenFile(str(path), purpose))
     qtbot.waitUntil(
         lambda: window.inspector.page is not before and isinstance(window.inspector.page, FilePage)
     )
     page = window.inspector.page
     assert isinstance(page, FilePage)
     if reading is not None:
-        window.send(SayReading(page.listed.ticket, reading))
+        window.context.send(SayReading(page.listed.ticket, reading))
         qtbot.waitUntil(lambda: page.listed.reading == reading)
     return page

@@ -72,8 +72,8 @@ def test_cancelling_a_folder_ends_its_children_and_the_run_before_it_goes_on(
     heard: list[Event] = []
     window.event_taken.connect(lambda event, _state: heard.append(event))
     wanted = replace(small_run(), data=DataConfig(name=f"folder:{large_folder}"))
-    window.send(StartRun(wanted))
-    cancel = window.status.findChild(QPushButton, "cancel_loading")
+    window.context.send(StartRun(wanted))
+    cancel = window.run_views.status.findChild(QPushButton, "cancel_loading")
     qtbot.waitUntil(lambda: len(children) > 1 and cancel.isVisible())
     assert all(map(alive, children[-1:]))
     qtbot.mouseClick(cancel, Qt.MouseButton.LeftButton)

@@ -68,15 +68,15 @@ def test_weights_are_bit_identical_with_and_without_the_window(
 ) -> None:
     alone = weights_without_a_viewer(tmp_path / "alone.safetensors", 300)
     window = make_viewer(small_run(pace=0.0), paused=True).window
-    window.send(Advance(150))
+    window.context.send(Advance(150))
     qtbot.waitUntil(lambda: window.run_state.step == 150)
     window.docks.toggle("ntk")
     window.docks.hosts["gate_maps"].set_choice("layer", "1")
-    window.send(Advance(150))
+    window.context.send(Advance(150))
     qtbot.waitUntil(lambda: window.run_state.step == 300)
     saved: list[Event] = []
     window.event_taken.connect(lambda event, _state: saved.append(event))
-    window.send(SaveWeights(str(tmp_path / "watched.safetensors")))
+    window.context.send(SaveWeights(str(tmp_path / "watched.safetensors")))
     qtbot.waitUntil(lambda: any(isinstance(event, WeightsSaved) for event in saved))
     assert tensors(tmp_path / "watched.safetensors") == alone
     assert sum("weights" in name for name in alone) == 8  # four layers of two networks
@@ -90,7 +90,7 @@ def test_a_run_trains_to_its_end_while_the_window_is_frozen(
     runs = tmp_path / "home" / "runs"
     qtbot.waitUntil(lambda: [path for path in runs.glob("[!.]*") if path.is_dir()] != [])
     (folder,) = [path for path in runs.glob("[!.]*") if path.is_dir()]
-    window.send(Resume())
+    window.context.send(Resume())
     deadline = time.monotonic() + PATIENCE
     while RunReader(folder).outcome != "finished":  # no event reaches the window meanwhile
         assert time.monotonic() < deadline
@@ -118,7 +118,7 @@ def test_the_configuration_is_saved_as_the_dials_stand(
     saved = read_config(tmp_path / "run.toml")
     assert saved.gating.regime == "FR-II"
     assert saved.training.pace == 200.0
-    assert window.settings.export_folder == str(tmp_path)
+    assert window.context.settings.export_folder == str(tmp_path)
 
 
 def program(*arguments: str, folder: Path) -> subprocess.Popen[str]:
@@ -197,8 +197,8 @@ def test_panels_status_bar_and_time_bar_say_the_same_step(
     said: list[tuple[int, str, str]] = []
 
     def note(step: int) -> None:
-        slider = window.time_bar.slider.accessibleDescription()
-        said.append((step, window.status.text("step"), slider))
+        slider = window.time.bar.slider.accessibleDescription()
+        said.append((step, window.run_views.status.text("step"), slider))
 
     window.display.drawn.connect(note)
     qtbot.waitUntil(lambda: len(said) > 12)

@@ -26,7 +26,7 @@ from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.messages import Event, Failed, Refused
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_viewer.actions.action_table import MENUS, SEPARATOR
+from dgn_viewer.actions.action_rows import ActionRow, walk_menus
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
@@ -36,6 +36,7 @@ from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.window import Window
 from tests.engine.cli.stranger import Stranger, save_numbered
+from tests.viewer.actions.action_bench import Desk
 from tests.viewer.conftest import small_run
 from tests.viewer.gestures import LEFT, answer_dialog, opened_file
 
@@ -90,9 +91,9 @@ def test_gate_information_of_a_checkpoint_is_measured_to_its_end(
     window.registry["experiments.gate_information"].trigger()
     answer_dialog(window, file)
     assert window.experiments.running
-    assert not window.results.isHidden()
+    assert not window.experiments.results.isHidden()
     qtbot.waitUntil(lambda: not window.experiments.running)
-    panel = window.results.panel
+    panel = window.experiments.results.panel
     assert not panel.trouble.isVisible(), panel.trouble.text()
     (folder,) = results.iterdir()
     made = document.read(folder)
@@ -108,7 +109,7 @@ def test_an_experiment_is_begun_watched_and_reported(
     browsed: list[QUrl] = []  # not by the browser of whoever runs the tests
     monkeypatch.setattr(QDesktopServices, "openUrl", browsed.append)
     window = make_viewer(home="home").window
-    first, panel = window.run_state.run, window.results.panel
+    first, panel = window.run_state.run, window.experiments.results.panel
     window.registry["experiment.npf-nu"].trigger()
     page = window.inspector.page
     assert isinstance(page, ExperimentPage)
@@ -129,7 +130,7 @@ def test_an_experiment_is_begun_watched_and_reported(
     panel.report.click()
     assert [url.toLocalFile() for url in browsed] == [str(folder / "report.html")]
     panel.show_nothing()
-    window.results.hide()
+    window.experiments.results.hide()
     window.registry["experiments.show"].trigger()
     assert panel.isVisible()
     window.registry["file.open_result"].trigger()
@@ -193,12 +194,12 @@ def test_a_recorded_run_is_compared_opened_left_and_continued(
         window.registry["file.open_run"].trigger()
         page = window.inspector.runs_page
         qtbot.waitUntil(lambda: page.runs.rowCount() == 2)
-        page.choose(str(folder))
+        page.table.choose(str(folder))
         return page
 
     listed().compare.click()
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
-    window.banners[0].buttons["file.close_comparison"].click()
+    window.run_views.banners[0].buttons["file.close_comparison"].click()
     qtbot.waitUntil(lambda: window.run_state.comparison is None)
     window.registry["file.compare_run"].trigger()
     answer_dialog(window, folder)
@@ -206,7 +207,7 @@ def test_a_recorded_run_is_compared_opened_left_and_continued(
     reached = window.run_state.step
     listed().show_run.click()
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
-    window.banners[1].buttons["file.go_back"].click()
+    window.run_views.banners[1].buttons["file.go_back"].click()
     qtbot.waitUntil(lambda: window.run_state.recorded is None and window.run_state.running)
     qtbot.waitUntil(lambda: window.run_state.step > reached)
     page = listed()
@@ -225,7 +226,7 @@ def test_a_session_and_a_checkpoint_are_opened_in_dialogs_and_once_more_from_the
     file = save_numbered(tmp_path / "numbered.pt")
     session = tmp_path / "session.dgn"
     steps_of(window, qtbot, 40)
-    window.settings.export_folder = str(tmp_path)
+    window.context.settings.export_folder = str(tmp_path)
     window.registry["file.save_session"].trigger()
     assert accept_as_it_is(window, tmp_path) == session
     qtbot.waitUntil(session.exists)
@@ -286,7 +287,7 @@ def test_a_network_of_a_file_is_trained_on_with_its_gates_fixed(
 @pytest.mark.discovery
 def test_each_regime_of_the_menu_is_swapped_to(viewer: Viewer, qtbot: QtBot) -> None:
     window, found = viewer.window, troubles(viewer)
-    names = [spec.id for spec in window.registry.specs if spec.id.startswith("regime.")]
+    names = [spec.id for spec in window.registry.rows if spec.id.startswith("regime.")]
     assert len(names) > 10
     for name in names:
         window.registry[name].trigger()
@@ -299,7 +300,7 @@ def test_each_regime_of_the_menu_is_swapped_to(viewer: Viewer, qtbot: QtBot) -> 
 @pytest.mark.discovery
 def test_each_playground_begins_and_learns(viewer: Viewer, qtbot: QtBot) -> None:
     window, found = viewer.window, troubles(viewer)
-    names = [spec.id for spec in window.registry.specs if spec.id.startswith("playground.")]
+    names = [spec.id for spec in window.registry.rows if spec.id.startswith("playground.")]
     assert names
     for name in names:
         before = window.run_state.run
@@ -314,8 +315,8 @@ def test_the_tour_of_the_papers_does_each_of_its_steps(make_viewer: Open, qtbot:
     viewer = make_viewer(home="home")
     window, found = viewer.window, troubles(viewer)
     window.registry["help.claims"].trigger()
-    callout, began = window.tour.callout, 0
-    while window.tour.place >= 0:
+    callout, began = window.guides.tour.callout, 0
+    while window.guides.tour.place >= 0:
         run, regime = window.run_state.run, window.run_state.regime
         callout.act.click()
         if isinstance(window.inspector.page, ExperimentPage):
@@ -380,7 +381,7 @@ def test_the_panel_in_front_is_exported_as_the_dialog_offers(
     viewer: Viewer, qtbot: QtBot, tmp_path: Path
 ) -> None:
     window = viewer.window
-    window.settings.export_folder = str(tmp_path)
+    window.context.settings.export_folder = str(tmp_path)
     qtbot.waitUntil(lambda: "overlap" in window.history.readings)
     window.registry["file.export_panel"].trigger()
     dialog = window.findChild(ExportDialog)
@@ -398,11 +399,11 @@ def test_an_animation_is_saved_as_its_dialog_offers(
     make_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
     window = make_viewer(home="home").window
-    window.settings.export_folder = str(tmp_path)
-    cursor = window.step_cursor
+    window.context.settings.export_folder = str(tmp_path)
+    cursor = window.time.cursor
     qtbot.waitUntil(lambda: cursor.source is not None and len(cursor.source.frames().steps) >= 3)
     window.registry["file.save_animation"].trigger()
-    dialog = window.animations.dialog
+    dialog = window.exports.animations.dialog
     assert dialog is not None
     qtbot.waitUntil(dialog.save_button.isEnabled)
     dialog.save_button.click()
@@ -444,7 +445,8 @@ def test_every_action_of_these_menus_is_triggered_in_a_real_window() -> None:
     modules = Path(__file__).parent.rglob("test_*.py")
     texts = [path.read_text("utf-8") for path in modules if "display" not in path.parts]
     pressed = {name for text in texts for name in _PRESSED.findall(text)}
-    entries = {entry for menu in ("File", "Run", "Experiments") for entry in MENUS[menu]}
-    actions = {entry for entry in entries if isinstance(entry, str) and entry != SEPARATOR}
+    menus = [menu for menu in Desk().menus if menu.title in ("File", "Run", "Experiments")]
+    rows = [entry for _, entry in walk_menus(menus) if isinstance(entry, ActionRow)]
+    actions = {row.id for row in rows if row.fixed}
     assert len(actions) > 25
     assert actions - pressed == set()

@@ -112,7 +112,7 @@ def test_the_layout_comes_back_at_the_next_start(
 ) -> None:
     first = make_viewer()
     first.window.docks.toggle("overlap")
-    first.window.choose_theme("dark")
+    first.window.context.theme.choose("dark")
     kept = {"loss": ChartSettings(last=200, smoothing=0.9)}
     first.window.docks.hosts["training"].charts.put(kept)
     first.close()
@@ -161,11 +161,11 @@ def test_a_theme_is_put_on_everything_at_once_and_nothing_moves(viewer: Viewer) 
     QApplication.processEvents()
     places = [dock.geometry() for dock in docks]
     window.registry["view.theme.dark"].trigger()
-    assert window.theme is DARK
+    assert window.context.theme.now is DARK
     assert window.registry["view.theme.dark"].isChecked()
     assert window.palette().window().color().name().upper() == DARK.window
     window.registry["view.theme.light"].trigger()
-    assert window.theme is LIGHT
+    assert window.context.theme.now is LIGHT
     assert not window.registry["view.theme.dark"].isChecked()
     QApplication.processEvents()
     assert [dock.geometry() for dock in docks] == places
@@ -193,7 +193,7 @@ def test_a_notice_names_settings_as_the_form_does() -> None:
 def test_a_failure_shows_its_traceback_one_click_away(viewer: Viewer) -> None:
     notices = viewer.window.notices
     notices.on_event(Failed("Training stopped by a fault", "Traceback: line 1\nline 2"))
-    line, rows = viewer.window.notice_line, viewer.window.notice_list
+    line, rows = viewer.window.notice_views.line, viewer.window.notice_views.list
     line.details.click()
     row = rows.rows()[0]
     assert not row.details.isHidden()
@@ -209,15 +209,15 @@ def test_no_notice_covers_a_panel_before_its_list_is_opened(viewer: Viewer, qtbo
     window.resize(1024, 700)
     for kind in ("info", "refused", "failed"):
         window.notices.tell(Notice(kind, f"{kind} " * 60, "line\n" * 100))  # type: ignore[arg-type]  # a kind
-    line = window.notice_line
+    line = window.notice_views.line
     qtbot.waitUntil(lambda: line.isVisible() and window.width() == 1024)
-    assert line.mapTo(window, line.rect().topLeft()).y() >= window.status.y()
-    assert window.notice_list.isHidden()
+    assert line.mapTo(window, line.rect().topLeft()).y() >= window.run_views.status.y()
+    assert window.notice_views.list.isHidden()
     window.registry["view.notices"].trigger()
-    qtbot.waitUntil(lambda: window.rect().contains(window.notice_list.geometry()))
-    assert window.notice_list.geometry().bottom() < window.status.y()
-    qtbot.keyClick(window.notice_list, Qt.Key.Key_Escape)
-    assert window.notice_list.isHidden()
+    qtbot.waitUntil(lambda: window.rect().contains(window.notice_views.list.geometry()))
+    assert window.notice_views.list.geometry().bottom() < window.run_views.status.y()
+    qtbot.keyClick(window.notice_views.list, Qt.Key.Key_Escape)
+    assert window.notice_views.list.isHidden()
 
 
 def test_a_notice_leads_to_its_step_on_every_time_axis(viewer: Viewer, qtbot: QtBot) -> None:
@@ -225,16 +225,16 @@ def test_a_notice_leads_to_its_step_on_every_time_axis(viewer: Viewer, qtbot: Qt
     qtbot.waitUntil(lambda: window.history.step > 60)
     viewer.pump.send(SwapRegime("FL"))
     qtbot.waitUntil(lambda: any("→ FL" in notice.text for notice in window.notices.recent))
-    qtbot.waitUntil(lambda: [b.text() for b in window.notice_line.offers()] == ["Undo"])
+    qtbot.waitUntil(lambda: [b.text() for b in window.notice_views.line.offers()] == ["Undo"])
     (mark,) = window.history.view({}).marks
     training = window.docks.hosts["training"].charts.view
     qtbot.waitUntil(lambda: "loss" in training.charts.shown_keys())
     window.registry["view.notices"].trigger()
-    window.notice_list.rows()[0].buttons()["Go to step"].click()
+    window.notice_views.list.rows()[0].buttons()["Go to step"].click()
     low, high = visible_range(training, "loss")[0]
     assert low <= mark.x <= high
     assert not training.charts.items["loss"].following
-    window.notice_line.offers()[0].click()
+    window.notice_views.line.offers()[0].click()
     qtbot.waitUntil(lambda: window.run_state.regime == "DL")
 
 
@@ -284,7 +284,7 @@ def test_closing_in_mid_step_ends_the_engine(viewer: Viewer, qtbot: QtBot) -> No
 
 
 def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> None:
-    status = viewer.window.status
+    status = viewer.window.run_views.status
     qtbot.waitUntil(lambda: "steps/s" in status.text("speed"))
     assert status.text("device") == "cpu"
     assert status.text("regime") == "DL"
@@ -318,10 +318,10 @@ def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
 
 def test_the_status_bar_says_at_once_where_a_run_stands(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    window.send(Pause())
+    window.context.send(Pause())
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-    assert window.status.text("phase") == "paused"
-    assert window.status.text("step") == f"step {window.run_state.step:,}"
+    assert window.run_views.status.text("phase") == "paused"
+    assert window.run_views.status.text("step") == f"step {window.run_state.step:,}"
 
 
 def test_heaps_are_limited_before_a_viewer_starts_threads(monkeypatch: pytest.MonkeyPatch) -> None:

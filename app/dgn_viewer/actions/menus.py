@@ -1,74 +1,74 @@
-"""The menu bar, filled from `MENUS`; filled again when regimes or experiments bring their rows."""
+"""The menu bar, made of the registry's menus; filled again when the catalogue brings its rows."""
 
 from __future__ import annotations
 
 from functools import partial
-from itertools import pairwise
+from itertools import groupby
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QMenu, QMenuBar
 
-from dgn_viewer.actions.action_table import MENUS, SEPARATOR, Grouped, Submenu
+from dgn_viewer.actions.action_rows import ActionRow, Family, Menu
 from dgn_viewer.actions.registry import Actions
+
+BAR = ("File", "Edit", "Run", "Gates", "Experiments", "View", "Help")  # from the left
 
 
 class Menus(QObject):
-    """Keeps the menu bar in step with the registry. `opening(title)`: a menu is about to show."""
-
-    opening = Signal(str)
+    """Keeps the menu bar in step with the registry."""
 
     def __init__(self, bar: QMenuBar, actions: Actions) -> None:
         super().__init__(bar)
         self._actions = actions
-        self._menus = {title: bar.addMenu(title) for title in MENUS}
+        menus = sorted(actions.menus, key=lambda menu: BAR.index(menu.title))
+        self._menus = [(bar.addMenu(menu.title), menu) for menu in menus]
         self._submenus: dict[str, QMenu] = {}
-        for menu in self._menus.values():
+        for menu, declared in self._menus:
             menu.setToolTipsVisible(True)
-        for title, menu in self._menus.items():
-            menu.aboutToShow.connect(partial(self._on_open, title))
+            menu.aboutToShow.connect(partial(self._on_open, declared))
         actions.changed.connect(self.fill)
         self.fill()
 
     def fill(self) -> None:
         """Empty menus are not shown."""
-        for title, menu in self._menus.items():
-            self._fill_menu(menu, MENUS[title])
+        for menu, declared in self._menus:
+            self._fill_menu(menu, declared)
             menu.menuAction().setVisible(not menu.isEmpty())
 
-    def _on_open(self, title: str) -> None:
-        self.opening.emit(title)
+    def _on_open(self, declared: Menu) -> None:
+        declared.opening()
         for submenu in self._submenus.values():
             submenu.setEnabled(any(action.isVisible() for action in submenu.actions()))
 
-    def _fill_menu(self, menu: QMenu, entries: tuple[str | Submenu | Grouped, ...]) -> None:
+    def _fill_menu(self, menu: QMenu, declared: Menu) -> None:
         menu.clear()
-        for entry in entries:
-            if isinstance(entry, Grouped):
-                self._fill_groups(menu, entry.family)
-            elif isinstance(entry, Submenu):
-                self._fill_menu(self._submenu(menu, entry.title), entry.entries)
-            elif entry == SEPARATOR:
-                menu.addSeparator()
-            else:
-                self._fill_family(menu, entry)
+        for entry in declared.entries:
+            match entry:
+                case ActionRow(id=name):
+                    menu.addAction(self._actions[name])
+                case Menu():
+                    self._fill_menu(self._submenu(menu, entry.title), entry)
+                case Family():
+                    self._fill_family(menu, entry)
+                case None:
+                    menu.addSeparator()
 
-    def _fill_groups(self, menu: QMenu, entry: str) -> None:
-        family = self._actions.family(entry)
-        for group in dict.fromkeys(spec.group for spec in family):
-            submenu = self._submenu(menu, group)
-            submenu.clear()
-            for spec in family:
-                if spec.group == group:
-                    submenu.addAction(self._actions[spec.id])
-
-    def _fill_family(self, menu: QMenu, entry: str) -> None:
-        family = self._actions.family(entry)
-        for spec in family[:1]:
-            menu.addAction(self._actions[spec.id])
-        for before, spec in pairwise(family):
-            if before.group != spec.group:
+    def _fill_family(self, menu: QMenu, family: Family) -> None:
+        """Add a family's groups of rows, with lines between them or as menus of their own."""
+        family_rows = self._actions.family(family.pattern)
+        if family.submenus:
+            order = list(dict.fromkeys(row.group for row in family_rows))
+            family_rows = tuple(sorted(family_rows, key=lambda row: order.index(row.group)))
+        groups = groupby(family_rows, key=lambda row: row.group)
+        for index, (group, rows) in enumerate(groups):
+            into = menu
+            if family.submenus:
+                into = self._submenu(menu, group)
+                into.clear()
+            elif index:
                 menu.addSeparator()
-            menu.addAction(self._actions[spec.id])
+            for row in rows:
+                into.addAction(self._actions[row.id])
 
     def _submenu(self, menu: QMenu, title: str) -> QMenu:
         if title not in self._submenus:

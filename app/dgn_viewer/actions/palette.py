@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -13,8 +13,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_viewer.actions.action_table import menu_of
-from dgn_viewer.actions.registry import Actions, ActionSpec
+from dgn_viewer.actions.action_rows import ActionRow
+from dgn_viewer.actions.registry import Actions
+from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.widgets.layouts import column
 
@@ -40,7 +41,11 @@ class Palette(QFrame):
         self.query.setPlaceholderText("Find an action")
         self.query.setAccessibleName("Find an action")
         self.query.textChanged.connect(self._fill)
-        self.query.installEventFilter(self)
+        on_event = {
+            QEvent.Type.FocusOut: lambda _event: self.hide(),
+            QEvent.Type.KeyPress: self._on_key,
+        }
+        EventFilter(self, on_event, self.query)
         self.list = self._make_list()
         column(self.query, self.list, into=self, margins=(8, 8, 8, 8), spacing=8)
         self.hide()
@@ -76,33 +81,33 @@ class Palette(QFrame):
     def _fill(self, query: str) -> None:
         """Those that match by their text stand before those that match by their tip."""
         self.list.clear()
-        found: list[tuple[int, ActionSpec]] = []
-        for spec in self._actions.specs:
-            if spec.id == "view.palette" or not self._actions[spec.id].isVisible():
+        found: list[tuple[int, ActionRow]] = []
+        for row in self._actions.rows:
+            if row.id == "view.palette" or not self._actions[row.id].isVisible():
                 continue
-            text = self._text(spec)
+            text = self._text(row)
             if matches(query, text):
-                found.append((0, spec))
-            elif matches(query, f"{text} {spec.tip}"):
-                found.append((1, spec))
-        for _, spec in sorted(found, key=lambda pair: pair[0]):
-            self.list.addTopLevelItem(self._item(spec))
+                found.append((0, row))
+            elif matches(query, f"{text} {row.tip}"):
+                found.append((1, row))
+        for _, row in sorted(found, key=lambda pair: pair[0]):
+            self.list.addTopLevelItem(self._item(row))
         self._select(0, 1)
-        row = max(24, self.list.sizeHintForRow(0))
-        rows = max(1, min(_ROWS, len(found)))
-        self.list.setFixedHeight(min(rows * row + 4, self._window.height() - 160))
+        height = max(24, self.list.sizeHintForRow(0))
+        count = max(1, min(_ROWS, len(found)))
+        self.list.setFixedHeight(min(count * height + 4, self._window.height() - 160))
         self.adjustSize()
 
-    def _text(self, spec: ActionSpec) -> str:
-        menu, title = menu_of(spec.id), self._actions[spec.id].text()
+    def _text(self, row: ActionRow) -> str:
+        menu, title = self._actions.menu_title(row.id), self._actions[row.id].text()
         return title if title.startswith(f"{menu}:") else f"{menu}: {title}"
 
-    def _item(self, spec: ActionSpec) -> QTreeWidgetItem:
-        action = self._actions[spec.id]
+    def _item(self, row: ActionRow) -> QTreeWidgetItem:
+        action = self._actions[row.id]
         keys = action.shortcut().toString(action.shortcut().SequenceFormat.NativeText)
-        item = QTreeWidgetItem([self._text(spec), keys])
+        item = QTreeWidgetItem([self._text(row), keys])
         item.setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        item.setData(0, _ID, spec.id)
+        item.setData(0, _ID, row.id)
         item.setToolTip(0, plain_tip(action.toolTip()))
         item.setDisabled(not action.isEnabled())
         return item
@@ -133,12 +138,8 @@ class Palette(QFrame):
             if action.isEnabled():
                 action.trigger()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Arrows move in the list, Enter does, Escape and a lost focus close."""
-        if event.type() == QEvent.Type.FocusOut:
-            self.hide()
-        if not isinstance(event, QKeyEvent) or event.type() != QEvent.Type.KeyPress:
-            return False
+    def _on_key(self, event: QKeyEvent) -> bool:
+        """Arrows move in the list, Enter does, Escape closes."""
         current = self.list.currentItem()
         row = self.list.indexOfTopLevelItem(current) if current is not None else -1
         match event.key():

@@ -38,9 +38,9 @@ class ShortcutSheet(QFrame):
         """(keys, text) of every action that has a shortcut."""
         native = QKeySequence.SequenceFormat.NativeText
         return tuple(
-            (self._actions[spec.id].shortcut().toString(native), self._actions[spec.id].text())
-            for spec in self._actions.specs
-            if not self._actions[spec.id].shortcut().isEmpty()
+            (self._actions[name].shortcut().toString(native), self._actions[name].text())
+            for name in self._actions
+            if not self._actions[name].shortcut().isEmpty()
         )
 
     def open(self) -> None:

@@ -3,14 +3,14 @@ show together, apart from the changes of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QMainWindow
 
 from dgn_viewer.docks.linked_steps import StepZoom
 from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.event_filter import EventFilter
 
 MOST = 100  # layouts that are kept
 QUIET = 400  # milliseconds without a move, after which a change is over
@@ -31,10 +31,11 @@ class LayoutHistory(QObject):
     is down, is one. Each is what `PanelDocks.layout` says, and is put back by `put_layout`.
     """
 
-    def __init__(self, docks: PanelDocks, window: QMainWindow, changed: Callable[[], None]) -> None:
-        """`changed`: what can be undone is something else now."""
+    changed = Signal()  # what can be undone is something else now
+
+    def __init__(self, docks: PanelDocks, window: QMainWindow) -> None:
         super().__init__(window)
-        self._docks, self._window, self._changed = docks, window, changed
+        self._docks, self._window = docks, window
         self._now: _Arrangement | None = None
         self._done: list[_Arrangement] = []
         self._undone: list[_Arrangement] = []
@@ -47,8 +48,8 @@ class LayoutHistory(QObject):
         docks.arrangement.arranged.connect(self._stir)
         docks.steps.changed.connect(self._stir)
         docks.steps.zoomed.connect(self._stir)
-        for dock in docks.docks():
-            dock.installEventFilter(self)
+        on_event = {kind: lambda _event: self._stir() for kind in _MOVES}
+        self._filter = EventFilter(self, on_event, *docks.docks())
 
     @property
     def can_undo(self) -> bool:
@@ -91,18 +92,12 @@ class LayoutHistory(QObject):
         self._done.append(before)
         del self._done[:-MOST]
         self._undone.clear()
-        self._changed()
+        self.changed.emit()
 
     def stop(self) -> None:
         """The window closes: nothing is kept any more."""
         self._quiet.stop()
-        for dock in self._docks.docks():
-            dock.removeEventFilter(self)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() in _MOVES:
-            self._stir()
-        return False
+        self._filter.stop()
 
     def _stir(self) -> None:
         if not self._putting:
@@ -121,7 +116,7 @@ class LayoutHistory(QObject):
             self._docks.steps.put(self._now.zoom)
         finally:
             self._putting = False
-        self._changed()
+        self.changed.emit()
 
     def _settle(self) -> None:
         """Panels that were closed take their sizes only once they are shown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import (
     QDockWidget,
@@ -33,6 +33,7 @@ from dgn_engine.protocol.training import RunStarted, UndoChanged
 from dgn_engine.protocol.watching import ExamplesListed, ProbeExamples, ProbeSetChanged
 from dgn_engine.scene.panel_spec import PanelSpec, View
 from dgn_engine.scene.theme import LIGHT, Theme
+from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.changes_page import ChangesPage
 from dgn_viewer.inspector.pages.compare_page import ComparePage
@@ -79,11 +80,10 @@ class Inspector(QFrame):
         self.setObjectName("inspector")
         self.setAccessibleName("Inspector")
         self._send, self._view = send, view
-        self._theme = LIGHT
+        self.theme = LIGHT
         self.page: Page | None = None
-        self._expected = False  # a file that was asked for has not been listed yet
         self.state = RunState()
-        self.said: dict[str, FileReading] = {}  # of the networks in files, by their paths
+        self.files = ListedFiles(self, send)
         self._title = ElidedLabel()
         self._title.setProperty("role", "title")
         self._close = QToolButton()
@@ -105,14 +105,14 @@ class Inspector(QFrame):
     @cached_property
     def runs_page(self) -> RunsPage:
         """Kept: what is ticked stays drawn."""
-        page = RunsPage(self._send, self._theme)
+        page = RunsPage(self._send, self.theme)
         page.export_wanted.connect(self.run_export_wanted)
         page.trash_wanted.connect(self.run_trash_wanted)
         self._keep(page)
         return page
 
     def _keep(self, page: RunPage | RunsPage) -> None:
-        page.set_theme(self._theme)
+        page.set_theme(self.theme)
         page.setParent(self)
         page.hide()
 
@@ -125,15 +125,11 @@ class Inspector(QFrame):
         _ = self.run_page, self.runs_page
 
     def show_run_settings(self) -> None:
-        self._open(self.run_page)
+        self.open(self.run_page)
 
     def show_runs(self) -> None:
-        self._open(self.runs_page)
+        self.open(self.runs_page)
         self.runs_page.await_list(self.state.working)
-
-    def ask_for_good(self, folders: tuple[str, ...]) -> None:
-        """There is no trash for these runs: ask whether they are to be deleted for good."""
-        self.runs_page.ask_for_good(folders)
 
     def show_page(
         self,
@@ -147,11 +143,11 @@ class Inspector(QFrame):
         """A page that somebody else has made; some follow the engine, from its state of now on."""
         if isinstance(page, (ChangesPage, ComparePage)):
             page.on_event(UndoChanged(), self.state)
-            page.set_theme(self._theme)
-        self._open(page)
+            page.set_theme(self.theme)
+        self.open(page)
 
     def show_about(self, spec: PanelSpec) -> None:
-        self._open(AboutPage(spec, self._theme, self._view, self._send))
+        self.open(AboutPage(spec, self.theme, self._view, self._send))
 
     def show_state(self, state: RunState, past: int | None = None) -> None:
         """Show this state; `past`: the step that it was the state of, None: now."""
@@ -175,16 +171,6 @@ class Inspector(QFrame):
         if isinstance(self.page, AboutPage):
             self.page.refresh()
         match event:
-            case Refused() | Failed() if self._expected:
-                self._expected = False
-                self.leave_file()
-            case FileListed():
-                self._expected = False
-                self._on_listed(event)
-            case CheckProgress() | NetworkChecked() | ReadingsFound() | ReadingRefused() if (
-                isinstance(self.page, FilePage)
-            ):
-                self.page.on_event(event)
             case RunsListed():
                 self.runs_page.show_runs(event)
             case Working() if isinstance(self.page, RunsPage):
@@ -196,14 +182,14 @@ class Inspector(QFrame):
             case RunShown() if isinstance(self.page, RunsPage):
                 self._send(ListRuns())  # the run before has ended
             case RunContinued() if isinstance(self.page, RunsPage):
-                self._put_away()
-            case FileClosed(ticket=ticket) if self._shows(ticket):
-                self._put_away()
+                self.put_away()
             case RunStarted() if began and self.page is self.run_page:
-                self._put_away()
+                self.put_away()
+            case _:
+                self.files.on_event(event)
 
     def set_theme(self, theme: Theme) -> None:
-        self._theme = theme
+        self.theme = theme
         self._close.setIcon(icon("close", theme))
         self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
         kept = self._kept()
@@ -214,16 +200,7 @@ class Inspector(QFrame):
         """Close the page; a listed file is forgotten."""
         if isinstance(self.page, (FilePage, RunsPage)):
             self.page.leave()
-        self._put_away()
-
-    def leave_file(self) -> None:
-        """Close the page of a file, where one is open: another file has come after it."""
-        if isinstance(self.page, FilePage):
-            self.leave()
-
-    def expect_file(self) -> None:
-        """Another file was asked for: its page comes in the place of that of a file before."""
-        self._expected = True
+        self.put_away()
 
     def sizeHint(self) -> QSize:
         return QSize(WIDTH, 600)
@@ -234,23 +211,8 @@ class Inspector(QFrame):
         else:
             super().keyPressEvent(event)
 
-    def _on_listed(self, listed: FileListed) -> None:
-        """A comparison changes nothing, so that it needs no page where the file is a network."""
-        self.said[listed.path] = listed.reading
-        if isinstance(self.page, FilePage) and self._shows(listed.ticket):
-            self.page.show_listing(listed)
-        elif listed.purpose == "compare" and listed.network.fits:
-            self._send(CompareFile(listed.ticket))
-        else:
-            catalogue, run = self.state.catalogue, self.state.run
-            known = catalogue.data if catalogue is not None else ()
-            data_now = run.config.data if run is not None else None
-            self._open(FilePage(self._send, listed, self._theme, known, data_now))
-
-    def _shows(self, ticket: int) -> bool:
-        return isinstance(self.page, FilePage) and self.page.listed.ticket == ticket
-
-    def _open(self, page: Page) -> None:
+    def open(self, page: Page) -> None:
+        """Show this page in the place of the one before."""
         if isinstance(self.page, FilePage) and page is not self.page:
             self._send(CloseFile(self.page.listed.ticket))
         self._take_down()
@@ -261,7 +223,8 @@ class Inspector(QFrame):
         page.show()
         self.page_opened.emit()
 
-    def _put_away(self) -> None:
+    def put_away(self) -> None:
+        """Show no page any more."""
         self._take_down()
         self.closed.emit()
 
@@ -280,6 +243,61 @@ class Inspector(QFrame):
         head = row((self._title, 1), self._close, margins=(16, 8, 8, 4))
         column(head, (self._place, 1), into=self, spacing=0)
         self.setMinimumWidth(LEAST_WIDTH)
+
+
+class ListedFiles:
+    """The page of a file: opened once the engine has listed it, closed when another comes.
+
+    `said`: how networks in files are read, by their paths.
+    """
+
+    def __init__(self, inspector: Inspector, send: Callable[[Command], None]) -> None:
+        self._inspector, self._send = inspector, send
+        self._expected = False  # a file that was asked for has not been listed yet
+        self.said: dict[str, FileReading] = {}
+
+    def expect(self) -> None:
+        """Another file was asked for: its page comes in the place of that of a file before."""
+        self._expected = True
+
+    def leave(self) -> None:
+        """Close the page of a file, where one is open: another file has come after it."""
+        if isinstance(self._inspector.page, FilePage):
+            self._inspector.leave()
+
+    def on_event(self, event: Event) -> None:
+        page = self._inspector.page
+        match event:
+            case Refused() | Failed() if self._expected:
+                self._expected = False
+                self.leave()
+            case FileListed():
+                self._expected = False
+                self._on_listed(event)
+            case CheckProgress() | NetworkChecked() | ReadingsFound() | ReadingRefused() if (
+                isinstance(page, FilePage)
+            ):
+                page.on_event(event)
+            case FileClosed(ticket=ticket) if _shows(page, ticket):
+                self._inspector.put_away()
+
+    def _on_listed(self, listed: FileListed) -> None:
+        """A comparison changes nothing, so that it needs no page where the file is a network."""
+        self.said[listed.path] = listed.reading
+        page, state = self._inspector.page, self._inspector.state
+        if isinstance(page, FilePage) and _shows(page, listed.ticket):
+            page.show_listing(listed)
+        elif listed.purpose == "compare" and listed.network.fits:
+            self._send(CompareFile(listed.ticket))
+        else:
+            known = state.catalogue.data if state.catalogue is not None else ()
+            data_now = state.run.config.data if state.run is not None else None
+            theme = self._inspector.theme
+            self._inspector.open(FilePage(self._send, listed, theme, known, data_now))
+
+
+def _shows(page: Page | None, ticket: int) -> bool:
+    return isinstance(page, FilePage) and page.listed.ticket == ticket
 
 
 class InspectorDock(QDockWidget):
@@ -302,7 +320,13 @@ class InspectorDock(QDockWidget):
         self._drawn: dict[int, int] = {}  # by what the page wants, what the user has given it
         self._drawing = False
         self._inspector = inspector
-        window.installEventFilter(self)
+        on_event = {
+            QEvent.Type.Resize: lambda _event: self.fit(),
+            QEvent.Type.Show: lambda _event: self.fit(),
+            QEvent.Type.MouseButtonPress: self._on_press,
+            QEvent.Type.MouseButtonRelease: lambda _event: self._on_release(),
+        }
+        EventFilter(self, on_event, window)
         inspector.page_opened.connect(self._on_page)
         inspector.closed.connect(self.hide)
         self.hide()
@@ -314,23 +338,18 @@ class InspectorDock(QDockWidget):
         self.show()
         self.fit()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A wider window is wider for the panels; the splitter beside the column is the user's."""
-        if watched is not self._window:
-            return False
-        match event.type():
-            case QEvent.Type.Resize | QEvent.Type.Show:
-                self.fit()
-            case QEvent.Type.MouseButtonPress if isinstance(event, QMouseEvent):
-                beside = self.x() - event.position().x()
-                if self.isVisible() and 0 < beside <= _SPLITTER:
-                    self._drawing = True
-                    self.setMaximumWidth(self._most())
-            case QEvent.Type.MouseButtonRelease if self._drawing:
-                self._drawing = False
-                self._drawn[self._wanted] = self.width()
-                self.fit()
-        return False
+    def _on_press(self, event: QMouseEvent) -> None:
+        """The splitter beside the column is the user's."""
+        beside = self.x() - event.position().x()
+        if self.isVisible() and 0 < beside <= _SPLITTER:
+            self._drawing = True
+            self.setMaximumWidth(self._most())
+
+    def _on_release(self) -> None:
+        if self._drawing:
+            self._drawing = False
+            self._drawn[self._wanted] = self.width()
+            self.fit()
 
     def _most(self) -> int:
         """The widest: panels keep their part of the window, and at least what they need."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from dgn_engine.figures.animation_format import waits
 from dgn_engine.figures.figure_style import COLUMN, TEXT
 from dgn_engine.text.written_numbers import duration
 from dgn_viewer.shell.file_dialogs import ask_new_file
+from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.widgets.form_fields import PickBox, problem_in
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
@@ -52,16 +53,15 @@ class AnimationDialog(QDialog):
 
     def __init__(
         self,
-        parent: QWidget,
+        context: WindowContext,
         titles: Mapping[str, str],
         chosen: Sequence[str],
-        folder: Callable[[], str],
     ) -> None:
         """`titles`: of the panels that can be chosen, by id."""
-        super().__init__(parent)
+        super().__init__(context.window)
         self.setObjectName("animation_dialog")
         self.setWindowTitle("Save animation")
-        self._folder = folder
+        self._context = context
         self._steps: tuple[int, ...] | None = None  # recorded; None: not known yet
         self.writing = False
         self.panels = {name: QCheckBox(title) for name, title in titles.items()}
@@ -125,7 +125,8 @@ class AnimationDialog(QDialog):
         chosen = [name for name, box in self.panels.items() if box.isChecked()]
         first, last = self.reach()
         name = f"{chosen[0] if len(chosen) == 1 else 'dgn'}-steps{first}-{last}.gif"
-        dialog = ask_new_file(self, "Save animation", self._folder(), kinds, name, self._save)
+        context, title = self._context, "Save animation"
+        dialog = ask_new_file(context, title, kinds, name, self._save, parent=self)
         dialog.filterSelected.connect(
             lambda kind: dialog.setDefaultSuffix("mp4" if "mp4" in kind else "gif")
         )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.errors import UserError
 from dgn_engine.figures.animation_format import check_format
@@ -23,8 +21,8 @@ from dgn_engine.views.frame_source import Source
 from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.animation_dialog import AnimationDialog, AnimationWish
-from dgn_viewer.shell.export import ExportSettings
 from dgn_viewer.shell.figure_thread import FigureThread
+from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.timeline.step_cursor import StepCursor
 
 _LOOK_MS = 100
@@ -48,23 +46,19 @@ class AnimationExport:
 
     def __init__(
         self,
-        window: QMainWindow,
+        context: WindowContext,
         docks: PanelDocks,
         history: History,
         cursor: StepCursor,
-        settings: ExportSettings,
-        tell: Callable[[Notice], None],
     ) -> None:
-        self._window = window
+        self._context = context
         self._docks = docks
         self._history = history
         self._cursor = cursor
-        self._settings = settings
-        self._tell = tell
-        self._thread = FigureThread(window)
+        self._thread = FigureThread(context.window)
         self._progress: Progress | None = None
         self.dialog: AnimationDialog | None = None
-        self._look = QTimer(window)
+        self._look = QTimer(context.window)
         self._look.setInterval(_LOOK_MS)
         self._look.timeout.connect(self._show_progress)
         self._listed: Source | None = None  # whose steps the dialog knows
@@ -75,7 +69,7 @@ class AnimationExport:
         """Open the dialog with this panel chosen; while one is written, with how far it is."""
         if self.dialog is None:
             if why := self._cursor.why_not or self._why_no_panels():
-                self._tell(Notice("refused", f"No animation can be saved. {why}"))
+                self._context.refuse(f"No animation can be saved. {why}")
                 return
             self._make(panel)
         assert self.dialog is not None
@@ -104,9 +98,7 @@ class AnimationExport:
             names = (panel, *names)
         chosen = panel or self._docks.front() or names[0]
         titles = {name: self._docks.hosts[name].spec.title for name in names}
-        dialog = AnimationDialog(
-            self._window, titles, (chosen,), lambda: self._settings.export_folder
-        )
+        dialog = AnimationDialog(self._context, titles, (chosen,))
         dialog.reach_chosen.connect(self._cursor.choose_reach)
         dialog.wanted.connect(self._begin)
         dialog.cancelled.connect(self.cancel)
@@ -185,7 +177,7 @@ class AnimationExport:
             self._put_away()
             raise result
         else:
-            self._settings.export_folder = str(wish.path.parent)
+            self._context.settings.export_folder = str(wish.path.parent)
             self._say(f"{wish.path.name} saved in {wish.path.parent}: {result}.")
         if self.dialog is not None and not self.dialog.isVisible():
             self._put_away()
@@ -193,12 +185,12 @@ class AnimationExport:
     def _say(self, words: str) -> None:
         if self.dialog is not None:
             self.dialog.said.say(words)
-        self._tell(Notice("info", words))
+        self._context.notify(Notice("info", words))
 
     def _refuse(self, words: str) -> None:
         if self.dialog is not None:
             self.dialog.refuse(words)
-        self._tell(Notice("refused", words))
+        self._context.refuse(words)
 
     def _on_closed(self) -> None:
         if self._progress is None:

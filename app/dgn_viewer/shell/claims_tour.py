@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.catalogue import RegimeEntry
-from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.runs import TRAINING
 from dgn_engine.protocol.training import StartRun, SwapRegime
 from dgn_engine.scene.differences import Measurement
@@ -18,6 +17,7 @@ from dgn_engine.scene.panel_spec import View, run_key
 from dgn_engine.text.written_numbers import percent
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.tour import TourStep
+from dgn_viewer.shell.window_context import WindowContext
 
 
 def tour_run() -> RunConfig:
@@ -87,16 +87,14 @@ class ClaimActs(QObject):
 
     def __init__(
         self,
-        window: QWidget,
-        send: Callable[[Command], None],
-        view: Callable[[], View],
+        context: WindowContext,
         docks: PanelDocks,
         strip: QWidget,
         open_experiment: Callable[[str], None],
         page: QWidget,
     ) -> None:
-        super().__init__(window)
-        self._send, self._view = send, view
+        super().__init__(context.window)
+        self._context = context
         self._docks, self._strip = docks, strip
         self._open_experiment, self._page = open_experiment, page
         self._runs: list[_CardRun] = []  # of this tour; the last may still train
@@ -195,26 +193,26 @@ class ClaimActs(QObject):
         view = self._leave_last()
         before = 0 if view.run is None else view.run.run
         self._runs.append(_CardRun(name, config, after=before))
-        self._send(StartRun(config))
+        self._context.send(StartRun(config))
 
     def _begin_in(self, name: str, wanted: Callable[[RegimeEntry], bool]) -> None:
         """Begin a run in the first regime of this kind."""
-        for entry in [one for one in self._view().regimes if wanted(one)][:1]:
+        for entry in [one for one in self._context.view().regimes if wanted(one)][:1]:
             self._begin(name, replace(tour_run(), gating=GatingConfig(regime=entry.id)))
 
     def _keep_gates(self) -> None:
-        for entry in [one for one in self._view().regimes if one.for_copied_gates]:
+        for entry in [one for one in self._context.view().regimes if one.for_copied_gates]:
             last = self._runs[-1] if self._runs else None
-            ours = last is not None and last.is_shown(self._view())
+            ours = last is not None and last.is_shown(self._context.view())
             self._leave_last()
             if last is not None and ours:  # gates that another run learnt are not those of the card
                 name = f"learnt gates, new values ({entry.id})"
                 self._runs.append(_CardRun(name, last.config, run=last.run, regime=entry.id))
-            self._send(SwapRegime(entry.id))
+            self._context.send(SwapRegime(entry.id))
 
     def _leave_last(self) -> View:
         """What the last run has reached is what it reached."""
-        view = self._view()
+        view = self._context.view()
         for one in self._runs[-1:]:
             one.follow(view)
             one.over = True
@@ -223,7 +221,7 @@ class ClaimActs(QObject):
     def _seen(self) -> str:
         """A line for each run: 'learnt gates (DL): 97.1%', 'random gates (FR-II): 93.0% so far'."""
         for one in self._runs[-1:]:
-            one.follow(self._view())
+            one.follow(self._context.view())
         parts = [one.in_words() for one in self._runs]
         return "\n".join(("Test accuracy, one run of each", *parts)) if parts else ""
 

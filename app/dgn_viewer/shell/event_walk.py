@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from dgn_engine.scene.elements import Mark
 from dgn_engine.views.event_notices import Notice
 from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.shell.window_context import WindowContext
 
 
 class EventWalk:
-    """Where one is among the events. `marks`: of the current run; `go_to`: shows a step on the
-    time axes.
-    """
+    """Where one is among the events of the current run. `draw`: draws the panels in sight now."""
 
     def __init__(
         self,
-        marks: Callable[[], tuple[Mark, ...]],
+        context: WindowContext,
         docks: PanelDocks,
-        go_to: Callable[[int], None],
-        tell: Callable[[Notice], None],
+        draw: Callable[[], None],
     ) -> None:
-        self._marks, self._docks, self._go_to, self._tell = marks, docks, go_to, tell
+        self._context, self._docks, self._draw = context, docks, draw
         self._step: int | None = None  # of the event that is shown
 
     def go(self, way: int) -> None:
@@ -30,7 +27,7 @@ class EventWalk:
 
         Events of the same step are one.
         """
-        marks = sorted(self._marks(), key=lambda mark: mark.x)
+        marks = sorted(self._context.view().marks, key=lambda mark: mark.x)
         steps = sorted({int(mark.x) for mark in marks})
         if not steps:
             self._say("No event yet: swaps, permutations, drops and dials become events.")
@@ -42,12 +39,19 @@ class EventWalk:
         end = not beyond
         step = steps[-1 if way > 0 else 0] if end else beyond[0 if way > 0 else -1]
         self._step = step
-        self._go_to(step)
+        self.show_step(step)
         at_step = next(list(same) for x, same in groupby(marks, lambda m: int(m.x)) if x == step)
         said = " ".join(mark.sentence or f"{mark.label}." for mark in at_step)
         which = f"Event {steps.index(step) + 1:,} of {len(steps):,}, step {step:,}: {said}"
         last = "last" if way > 0 else "first"
         self._say(f"{which} It is the {last} one." if end else which)
+
+    def show_step(self, step: int) -> None:
+        """Show a step on every time axis in sight; where there is none, in Training."""
+        if not self._docks.go_to_step(step) and "training" in self._docks.hosts:
+            self._docks.show("training")
+            self._draw()
+            self._docks.go_to_step(step)
 
     def follow(self) -> None:
         """Show all steps again, and go on showing them."""
@@ -58,4 +62,4 @@ class EventWalk:
         self._say("The time axes show all steps again and follow the run.")
 
     def _say(self, words: str) -> None:
-        self._tell(Notice("info", words, listed=False))
+        self._context.notify(Notice("info", words, listed=False))

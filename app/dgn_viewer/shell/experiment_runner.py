@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.cli import ended_by_signal
 from dgn_engine.config import RunConfig
@@ -21,8 +20,6 @@ from dgn_engine.experiments.report.result_layout import PLAN, REPORT, measuremen
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.file_reading import FileReading
 from dgn_engine.protocol.files import OpenFile
-from dgn_engine.protocol.messages import Command
-from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import StartRun
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.regular_files import read_text
@@ -33,8 +30,8 @@ from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
-from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file, ask_folder
+from dgn_viewer.shell.window_context import WindowContext
 
 _NEEDS = "weights.safetensors"
 BUSY = "An experiment is running; stop it, or wait for its end."
@@ -74,23 +71,15 @@ class ExperimentRunner(QObject):
 
     def __init__(
         self,
-        window: QMainWindow,
+        context: WindowContext,
         results: ResultsDock,
         inspector: Inspector,
-        send: Callable[[Command], None],
-        settings: Settings,
-        tell: Callable[[Notice], None],
-        run_state: Callable[[], RunState],
     ) -> None:
-        super().__init__(window)
-        self._window = window
+        super().__init__(context.window)
+        self._context = context
         self.results = results
         self._panel = panel = results.panel
         self._inspector = inspector
-        self._send = send
-        self._settings = settings
-        self._tell = tell
-        self._run_state = run_state
         self._made: Mapping[str, str] = {}  # the days of results, by experiment
         self.data_root = ""  # where data sets lie; empty: in the places of their own
         self._folder = Path()
@@ -112,7 +101,7 @@ class ExperimentRunner(QObject):
 
     def look(self) -> None:
         """See which experiments have a result: the disk is asked when somebody is to choose."""
-        catalogue = self._run_state().catalogue
+        catalogue = self._context.run_state().catalogue
         names = [entry.id for entry in catalogue.experiments] if catalogue is not None else []
         self._made = results_found(results_root(), names)
         self.changed.emit()
@@ -123,7 +112,7 @@ class ExperimentRunner(QObject):
 
     def open_page(self, entry: ExperimentEntry) -> None:
         """Open the page of the inspector on which this experiment is begun."""
-        catalogue = self._run_state().catalogue or Catalogue((), (), (), (), ())
+        catalogue = self._context.run_state().catalogue or Catalogue((), (), (), (), ())
         self._inspector.show_page(ExperimentPage(entry, catalogue, self.begin, self._busy()))
 
     def _busy(self) -> str:
@@ -153,25 +142,27 @@ class ExperimentRunner(QObject):
         try:
             unit, config = to_watch(self._folder)
         except UserError as refusal:
-            self._tell(Notice("refused", str(refusal)))
+            self._context.refuse(str(refusal))
             return
-        self._send(StartRun(config))
-        self._tell(Notice("info", f"{unit} of '{self._title}' is trained here too."))
+        self._context.send(StartRun(config))
+        self._context.notify(Notice("info", f"{unit} of '{self._title}' is trained here too."))
 
     def open_result(self) -> None:
         """Ask for a folder and show the result in it."""
         folder = str(results_root())
-        ask_folder(self._window, "Open result", folder, lambda path: self.show_folder(Path(path)))
+        ask_folder(
+            self._context.window, "Open result", folder, lambda path: self.show_folder(Path(path))
+        )
 
     def show_folder(self, folder: Path) -> None:
         """Show the result in a folder, unless an experiment is running."""
         try:
             result = document.read(folder)
         except UserError as refusal:
-            self._tell(Notice("refused", str(refusal)))
+            self._context.refuse(str(refusal))
             return
         if self.running:
-            self._tell(Notice("refused", BUSY))
+            self._context.refuse(BUSY)
             return
         if not document.goes_on_in(result, folder):  # the file may be of anybody
             result = replace(result, command=())
@@ -182,9 +173,8 @@ class ExperimentRunner(QObject):
     def gate_information(self) -> None:
         """Ask for a checkpoint and measure what its gates know."""
         ask_file(
-            self._window,
+            self._context,
             "Gate information of a checkpoint",
-            self._settings.export_folder,
             CHECKPOINTS,
             lambda path: self.measure(Path(path)),
         )
@@ -192,13 +182,13 @@ class ExperimentRunner(QObject):
     def measure(self, file: Path) -> None:
         """Value networks are trained as the run in the window is, on its data, but as long as they
         need: epochs of 0 leave that to the command. The file is read as was said on its page."""
-        config = self._run_state().current_config()
+        config = self._context.run_state().current_config()
         if config is None or self.running:
-            self._tell(Notice("refused", BUSY if self.running else "There is no run to go by."))
+            self._context.refuse(BUSY if self.running else "There is no run to go by.")
             return
         training = replace(config.training, epochs=0, patience=0, keep_epochs=(), until=0.0)
         text = replace(config, training=training, seed=0).to_toml()
-        said = self._inspector.said.get(str(file), FileReading()).options
+        said = self._inspector.files.said.get(str(file), FileReading()).options
         name = f"gate-information-{file.stem}-{config.data.name}"
         folder = measurement_folder(name, file, f"{text}{said}")
         try:
@@ -206,7 +196,7 @@ class ExperimentRunner(QObject):
             asked = folder / f"asked-{CONFIG}"
             asked.write_text(text, encoding="utf-8")
         except OSError as error:
-            self._tell(Notice("refused", f"{folder} cannot be written: {error.strerror}."))
+            self._context.refuse(f"{folder} cannot be written: {error.strerror}.")
             return
         command = ("gate-information", str(file), str(asked), *shlex.split(said))
         title = f"Gate information of {file.name}"
@@ -241,9 +231,9 @@ class ExperimentRunner(QObject):
             self._panel.show_document(result, trouble)
             if code == 0 and not self._panel.isVisible():
                 show = NoticeButton("Show", self.results.open)
-                self._tell(Notice("info", f"{self._title} is done.", offers=(show,)))
+                self._context.notify(Notice("info", f"{self._title} is done.", offers=(show,)))
         if trouble:
-            self._tell(Notice("refused", trouble, offers=self._offers()))
+            self._context.notify(Notice("refused", trouble, offers=self._offers()))
         self.changed.emit()
 
     def _offers(self) -> tuple[NoticeButton, ...]:
@@ -251,7 +241,7 @@ class ExperimentRunner(QObject):
         if self._measured is None:
             return ()
         ask = OpenFile(str(self._measured), "network")
-        return (NoticeButton("Open the file", lambda: self._send(ask)),)
+        return (NoticeButton("Open the file", lambda: self._context.send(ask)),)
 
     def _open_report(self) -> None:
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._folder / f"{REPORT}.html")))

@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
-
-from PySide6.QtWidgets import QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.figures.figure_style import FigureStyle
 from dgn_engine.figures.provenance import FigurePanel, context_of
 from dgn_engine.scene.elements import Scene
-from dgn_engine.views.event_notices import Notice
+from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.shell.animation_export import AnimationExport
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.shell.figure_thread import FigureThread
+from dgn_viewer.shell.window_context import WindowContext
+from dgn_viewer.timeline.step_cursor import StepCursor
 
 
-class ExportSettings(Protocol):
-    """What is remembered from one export to the next."""
+class Exports:
+    """Opens the dialogs that save what panels show: figures, data and animations.
 
-    export_folder: str
-    export_choices: dict[str, Any]
-
-
-class PanelExport:
-    """Opens the export dialog for panels of the window; its figures are drawn in a thread."""
+    Figures are drawn in a thread; `animations` in a process of their own.
+    """
 
     def __init__(
-        self,
-        window: QWidget,
-        docks: PanelDocks,
-        settings: ExportSettings,
-        tell: Callable[[Notice], None],
+        self, context: WindowContext, docks: PanelDocks, history: History, cursor: StepCursor
     ) -> None:
-        self._window = window
-        self._docks = docks
-        self._settings = settings
-        self._tell = tell
-        self._thread = FigureThread(window)
+        self._context, self._docks = context, docks
+        self._thread = FigureThread(context.window)
+        self.animations = AnimationExport(context, docks, history, cursor)
+        for host in docks.hosts.values():
+            host.export_requested.connect(self.save_panel)
+            host.animation_requested.connect(self.animations.open)
 
-    def panel(self, name: str) -> None:
+    def save_front_panel(self) -> None:
+        self.save_panel(self._docks.front())
+
+    def save_panel(self, name: str) -> None:
         """Open the dialog with this panel chosen; '' where there is none."""
         if not name:
             return
@@ -50,35 +46,31 @@ class PanelExport:
         host = self._docks.hosts[name]
         self._open([host, *(one for one in hosts if one is not host)], (name,))
 
-    def visible_panels(self) -> None:
+    def save_visible_panels(self) -> None:
         """Open the dialog with every panel chosen that can be seen."""
         names = self._docks.visible()
         self._open([self._docks.hosts[name] for name in names], names)
 
     def close(self) -> None:
+        """End what is being drawn and written: there is no window any more."""
         self._thread.close()
+        self.animations.close()
 
     def _open(self, hosts: Sequence[PanelDock], chosen: Sequence[str]) -> None:
         first = next((host for host in hosts if host.panel_id in chosen), None)
         if len(chosen) == 1 and first is not None and (why := _why_empty(first)):
-            self._tell(Notice("refused", why))
+            self._context.refuse(why)
             return
         try:
             captured(hosts)
         except UserError as refusal:
-            self._tell(Notice("refused", str(refusal)))
+            self._context.refuse(str(refusal))
             return
-        for before in self._window.findChildren(ExportDialog):
+        for before in self._context.window.findChildren(ExportDialog):
             before.close()
+        empty = [host.spec.title for host in hosts if not isinstance(host.shown(), Scene)]
         dialog = ExportDialog(
-            self._window,
-            lambda: captured(hosts),
-            chosen,
-            write_panels,
-            self._settings,
-            self._thread,
-            self._tell,
-            [host.spec.title for host in hosts if not isinstance(host.shown(), Scene)],
+            self._context, lambda: captured(hosts), chosen, write_panels, self._thread, empty
         )
         dialog.show()
 

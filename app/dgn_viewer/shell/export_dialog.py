@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QImage, QPixmap
-from PySide6.QtWidgets import QDialog, QFileDialog, QScrollArea, QWidget
+from PySide6.QtWidgets import QDialog, QFileDialog, QScrollArea
 
 from dgn_engine.errors import UserError
 from dgn_engine.figures.figure_style import TEXT, FigureStyle
@@ -20,6 +20,7 @@ from dgn_engine.text.written_numbers import number
 from dgn_engine.views.event_notices import Notice
 from dgn_viewer.shell.export_form import KINDS, NUMBERS, ExportForm
 from dgn_viewer.shell.figure_thread import FigureThread
+from dgn_viewer.shell.window_context import WindowContext
 from dgn_viewer.widgets.layouts import (
     PlainLabel,
     column,
@@ -37,13 +38,6 @@ _PREVIEW = "preview"
 Write = Callable[[Sequence[FigurePanel], Path, FigureStyle, bool], tuple[Path, ...]]
 
 
-class RememberedChoices(Protocol):
-    """What is kept from one export to the next."""
-
-    export_folder: str
-    export_choices: dict[str, Any]
-
-
 class ExportDialog(QDialog):
     """Not modal: training and the panels go on behind it.
 
@@ -52,26 +46,24 @@ class ExportDialog(QDialog):
 
     def __init__(
         self,
-        parent: QWidget,
+        context: WindowContext,
         capture: Callable[[], tuple[FigurePanel, ...]],
         chosen: Sequence[str],
         write: Write,
-        settings: RememberedChoices,
         thread: FigureThread,
-        tell: Callable[[Notice], None],
         empty: Sequence[str] = (),
     ) -> None:
-        super().__init__(parent)
+        super().__init__(context.window)
         self.setObjectName("export_dialog")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self._capture, self._write, self._tell = capture, write, tell
-        self._settings, self._thread, self._empty = settings, thread, tuple(empty)
+        self._context, self._capture, self._write = context, capture, write
+        self._thread, self._empty = thread, tuple(empty)
         self._chosen = tuple(chosen)
         self._panels: tuple[FigurePanel, ...] = ()
         self._named: tuple[str, ...] = ()
         self._closed = False  # what is still being written says so in a notice only
         self.form = ExportForm()
-        self.form.remember(settings.export_choices)
+        self.form.remember(context.settings.export_choices)
         self.picture = PlainLabel()
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.picture.setAccessibleName("Preview of the figure")
@@ -122,7 +114,7 @@ class ExportDialog(QDialog):
     def done(self, result: int) -> None:
         """Remember the choices; a preview in progress is dropped, a file is written to its end."""
         self._closed = True
-        self._settings.export_choices = self.form.choices()
+        self._context.settings.export_choices = self.form.choices()
         self._pause.stop()
         self._thread.forget(_PREVIEW)
         super().done(result)
@@ -214,7 +206,7 @@ class ExportDialog(QDialog):
         apart = self.form.apart
         step = max(panel.context.step for panel in panels)
         name = panels[0].name if len(panels) == 1 else "dgn"
-        dialog = QFileDialog(self, "Save", self._settings.export_folder)
+        dialog = QFileDialog(self, "Save", self._context.settings.export_folder)
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         kinds = {kind: KINDS[kind], **KINDS}
         filters = {f"{words} (*.{ending})": ending for ending, words in kinds.items()}
@@ -232,10 +224,10 @@ class ExportDialog(QDialog):
     ) -> None:
         def done(result: Any) -> None:
             if self._succeeded(result, tell=True):
-                self._settings.export_folder = str(path.parent)
+                self._context.settings.export_folder = str(path.parent)
                 words = _saved(result, self._empty)
                 self._say(words)
-                self._tell(Notice("info", words))
+                self._context.notify(Notice("info", words))
 
         self._say(f"{path.name} is being written …")
         self._thread.ask(lambda: self._write(panels, path, style, apart), done)
@@ -246,7 +238,7 @@ class ExportDialog(QDialog):
             self._say("")
             self._refuse(str(result))
             if tell:
-                self._tell(Notice("refused", str(result)))
+                self._context.refuse(str(result))
             return False
         if isinstance(result, Exception):
             raise result

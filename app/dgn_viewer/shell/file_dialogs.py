@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QFileDialog, QMainWindow, QWidget
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QFileDialog, QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import CompareRun
 from dgn_engine.protocol.files import OpenFile, SaveWeights
 from dgn_engine.protocol.messages import Command
-from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import StartRun
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.config_file import read_config
 from dgn_engine.views.event_notices import Notice
-from dgn_viewer.settings import Settings
+from dgn_viewer.shell.file_drops import DropTarget
+from dgn_viewer.shell.recent_files import RecentFiles
+from dgn_viewer.shell.window_context import WindowContext
 
 CHECKPOINTS = (
     "Checkpoints (*.pt *.pth *.bin *.ckpt *.safetensors *.npz *.npy *.index.json);;All files (*)"
@@ -27,10 +28,10 @@ CONFIGURATIONS = "Configurations (*.toml)"
 
 
 def ask_file(
-    parent: QWidget, title: str, folder: str, kinds: str, chosen: Callable[[str], object]
+    context: WindowContext, title: str, kinds: str, chosen: Callable[[str], object]
 ) -> QFileDialog:
     """Open a dialog for an existing file and go on; `chosen` gets its path."""
-    dialog = QFileDialog(parent, title, folder, kinds)
+    dialog = QFileDialog(context.window, title, context.settings.export_folder, kinds)
     dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
     return _opened(dialog, chosen)
 
@@ -46,10 +47,19 @@ def ask_folder(
 
 
 def ask_new_file(
-    parent: QWidget, title: str, folder: str, kinds: str, name: str, chosen: Callable[[str], object]
+    context: WindowContext,
+    title: str,
+    kinds: str,
+    name: str,
+    chosen: Callable[[str], object],
+    parent: QWidget | None = None,
 ) -> QFileDialog:
-    """Open a dialog for a file to be written, named `name` until the user says otherwise."""
-    dialog = QFileDialog(parent, title, folder, kinds)
+    """Open a dialog for a file to be written, named `name` until the user says otherwise.
+
+    `parent`: in place of the window.
+    """
+    folder = context.settings.export_folder
+    dialog = QFileDialog(parent or context.window, title, folder, kinds)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setDefaultSuffix(Path(name).suffix.removeprefix("."))
     dialog.selectFile(name)
@@ -66,44 +76,26 @@ def _opened(dialog: QFileDialog, chosen: Callable[[str], object]) -> QFileDialog
 class FileDialogs(QObject):
     """Checkpoints, configurations and weights: asks for a file and acts when it is chosen.
 
-    `configured(path)`: a run is to begin with this configuration.
+    `recent`: what was opened last; `drops`: files that are dropped on the window.
     """
 
-    configured = Signal(str)
-
-    def __init__(
-        self,
-        window: QMainWindow,
-        send: Callable[[Command], None],
-        settings: Settings,
-        tell: Callable[[Notice], None],
-        run_state: Callable[[], RunState],
-    ) -> None:
-        super().__init__(window)
-        self._window = window
-        self._send = send
-        self._settings = settings
-        self._tell = tell
-        self._run_state = run_state
+    def __init__(self, context: WindowContext, send: Callable[[Command], None]) -> None:
+        """`send`: what is opened again is opened by it, at whatever step one looks back."""
+        super().__init__(context.window)
+        self._context = context
+        self.recent = RecentFiles(context, self.begin_with, send)
+        self.drops = DropTarget(context, self.begin_with)
 
     def open_checkpoint(self) -> None:
         """Ask for a checkpoint and have the engine list it."""
-        folder = self._settings.export_folder
-        ask_file(
-            self._window,
-            "Open checkpoint",
-            folder,
-            CHECKPOINTS,
-            lambda path: self._send(OpenFile(path)),
-        )
+        send = self._context.send
+        ask_file(self._context, "Open checkpoint", CHECKPOINTS, lambda path: send(OpenFile(path)))
 
     def open_configuration(self) -> None:
         """Ask for a TOML file and begin a new run with it."""
-        folder = self._settings.export_folder
         ask_file(
-            self._window,
+            self._context,
             "Open configuration",
-            folder,
             CONFIGURATIONS,
             lambda path: self.begin_with(Path(path)),
         )
@@ -113,22 +105,25 @@ class FileDialogs(QObject):
         try:
             config = read_config(path)
         except UserError as refusal:
-            self._tell(Notice("refused", str(refusal)))
+            self._context.refuse(str(refusal))
             return
-        self.configured.emit(str(path))
-        self._send(StartRun(config))
+        self.recent.add("configuration", str(path))
+        self._context.send(StartRun(config))
 
     def compare_run(self) -> None:
         """Ask for the folder of a recorded run and have it compared with this one."""
-        title, folder = "Compare with a recorded run", self._settings.export_folder
-        ask_folder(self._window, title, folder, lambda path: self._send(CompareRun(path)))
+        title, folder = "Compare with a recorded run", self._context.settings.export_folder
+        ask_folder(
+            self._context.window, title, folder, lambda path: self._context.send(CompareRun(path))
+        )
 
     def save_configuration(self) -> None:
         """Ask for a file and write the configuration of the run, as it is now, as TOML."""
-        config = self._run_state().current_config()
+        config = self._context.run_state().current_config()
         if config is not None:
             text = config.to_toml()
-            self._save(
+            ask_new_file(
+                self._context,
                 "Save configuration",
                 CONFIGURATIONS,
                 "run.toml",
@@ -137,22 +132,20 @@ class FileDialogs(QObject):
 
     def save_weights(self) -> None:
         """Ask for a file; the engine writes both networks there between two steps."""
-        self._save(
+        ask_new_file(
+            self._context,
             "Save weights",
             WEIGHTS,
             "weights.safetensors",
-            lambda path: self._send(SaveWeights(path)),
+            lambda path: self._context.send(SaveWeights(path)),
         )
-
-    def _save(self, title: str, kinds: str, name: str, chosen: Callable[[str], object]) -> None:
-        ask_new_file(self._window, title, self._settings.export_folder, kinds, name, chosen)
 
     def _write(self, path: Path, configuration: str) -> None:
         try:
             write_file(path, configuration.encode())
         except OSError as error:
             reason = error.strerror or str(error)
-            self._tell(Notice("refused", f"Cannot write {path}: {reason}. Choose another folder."))
+            self._context.refuse(f"Cannot write {path}: {reason}. Choose another folder.")
             return
-        self._settings.export_folder = str(path.parent)
-        self._tell(Notice("info", f"Configuration saved as {path}."))
+        self._context.settings.export_folder = str(path.parent)
+        self._context.notify(Notice("info", f"Configuration saved as {path}."))

@@ -7,16 +7,15 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.branches import CompareRun
 from dgn_engine.protocol.files import OpenFile, Purpose
-from dgn_engine.protocol.messages import Command
 from dgn_engine.scene.file_use_text import USES
-from dgn_engine.scene.theme import Theme
 from dgn_engine.storage.session_file.archive_format import ENDING
+from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.shell.drop_zones import PROMISE, DropZones
+from dgn_viewer.shell.window_context import WindowContext
 
 CONFIGURATION = "Drop to begin a new run with this configuration"
 CONFIGURED = ".toml"
@@ -28,7 +27,7 @@ _OF_RUNS: tuple[Purpose, ...] = ("compare",)
 
 
 class DropTarget(QObject):
-    """Accepts drags of files on a window; `refuse` is told, in a sentence, what cannot be taken.
+    """Accepts drags of files on a window, and says what cannot be taken.
 
     `configure(path)` begins a new run with a configuration. `other_dropped`: something else than a
     checkpoint was dropped; the page of one that was dropped before is out of date.
@@ -38,43 +37,39 @@ class DropTarget(QObject):
 
     def __init__(
         self,
-        window: QWidget,
-        send: Callable[[Command], None],
-        refuse: Callable[[str], None] | None = None,
-        configure: Callable[[Path], None] | None = None,
+        context: WindowContext,
+        configure: Callable[[Path], None],
     ) -> None:
-        super().__init__(window)
-        self._send = send
-        self._refuse = refuse or (lambda _text: None)
-        self._configure = configure or (lambda _path: None)
-        self._window = window
+        super().__init__(context.window)
+        window = context.window
+        self._context = context
+        self._configure = configure
         self.overlay = DropZones(window)
         self._leaving = QTimer(self)
         self._leaving.setSingleShot(True)
         self._leaving.setInterval(_GRACE_MS)
         self._leaving.timeout.connect(self.overlay.hide)
+        context.theme.changed.connect(self.overlay.set_theme)
         window.setAcceptDrops(True)
-        window.installEventFilter(self)
-        self.overlay.installEventFilter(self)
+        EventFilter(self, {QEvent.Type.Resize: lambda _event: self._cover()}, window)
+        drags = dict.fromkeys(_DRAGS, self._on_drag) | {QEvent.Type.DragLeave: self._on_leave}
+        EventFilter(self, drags, window, self.overlay)
 
-    def set_theme(self, theme: Theme) -> None:
-        self.overlay.set_theme(theme)
+    def _cover(self) -> None:
+        self.overlay.setGeometry(self._context.window.rect())
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Drags on the window, and on the overlay that then covers it."""
-        kind = event.type()
-        if kind == QEvent.Type.Resize and watched is self._window:
-            self.overlay.setGeometry(self._window.rect())
-        elif kind == QEvent.Type.DragLeave and self.overlay.isVisible():
+    def _on_leave(self, _event: QEvent) -> bool:
+        """The drag leaves the window, or only goes over to the overlay that covers it."""
+        if self.overlay.isVisible():
             self._leaving.start()
-            return True
-        elif kind in _DRAGS and isinstance(event, QDropEvent) and event.mimeData().hasUrls():
-            self._take(kind, event)
             return True
         return False
 
-    def _take(self, kind: QEvent.Type, event: QDropEvent) -> None:
+    def _on_drag(self, event: QDropEvent) -> bool:
         """The overlay lies exactly over the window, so that both have the same coordinates."""
+        if not event.mimeData().hasUrls():
+            return False
+        kind = event.type()
         self._leaving.stop()
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
@@ -89,24 +84,25 @@ class DropTarget(QObject):
             purpose = self.overlay.purpose_at(at)
             self.overlay.hide()
             self._drop(event.mimeData(), purpose)
+        return True
 
     def _drop(self, data: QMimeData, purpose: Purpose) -> None:
         try:
             path = dropped_file(data)
         except UserError as refusal:
             self.other_dropped.emit()
-            self._refuse(str(refusal))
+            self._context.refuse(str(refusal))
             return
         if path.is_dir() or path.suffix in (CONFIGURED, ENDING):
             self.other_dropped.emit()
         if path.suffix == CONFIGURED and not path.is_dir():
             self._configure(path)
         elif not path.is_dir():
-            self._send(OpenFile(str(path), purpose))
+            self._context.send(OpenFile(str(path), purpose))
         elif purpose in _OF_RUNS:
-            self._send(CompareRun(str(path)))
+            self._context.send(CompareRun(str(path)))
         else:
-            self._refuse(f"{path.name} is a recorded run: drop it on 'Compare'.")
+            self._context.refuse(f"{path.name} is a recorded run: drop it on 'Compare'.")
 
 
 def dropped_file(data: QMimeData) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.event_notices import Told
+from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.notices import Notices
 from dgn_viewer.shell.notice_line import ICONS, AnswerRow, answers, colour_of
 from dgn_viewer.style.stylesheet import icon
@@ -128,7 +129,7 @@ class NoticeList(QFrame):
         column(header, self._empty, (self._area, 1), into=self, margins=(8, 6, 6, 6), spacing=4)
         notices.list_wanted.connect(self.open_at)
         notices.changed.connect(self._renew)
-        window.installEventFilter(self)
+        EventFilter(self, {QEvent.Type.Resize: lambda _event: self._on_resize()}, window)
         self.hide()
 
     def rows(self) -> list[NoticeRow]:
@@ -143,7 +144,7 @@ class NoticeList(QFrame):
         self.show()
         self.raise_()
         self._renew()
-        self._settle()
+        self._stay_in_corner()
         self.close_button.setFocus(Qt.FocusReason.OtherFocusReason)
         for one in self.rows():
             if one.entry is entry:
@@ -172,12 +173,6 @@ class NoticeList(QFrame):
         else:
             super().keyPressEvent(event)
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Stay in the corner when the window changes its size."""
-        if event.type() == QEvent.Type.Resize and self.isVisible():
-            self._settle()
-        return False
-
     # Inside
 
     def _renew(self) -> None:
@@ -201,7 +196,11 @@ class NoticeList(QFrame):
         self._empty.setVisible(not entries)
         self._area.setVisible(bool(entries))
 
-    def _settle(self) -> None:
+    def _on_resize(self) -> None:
+        if self.isVisible():
+            self._stay_in_corner()
+
+    def _stay_in_corner(self) -> None:
         width = min(_WIDTH, self._window.width() - 2 * _MARGIN)
         height = min(_HEIGHT, self._above.y() - 2 * _MARGIN)
         self.setGeometry(

@@ -11,7 +11,8 @@ from dgn_engine.protocol.files import FileListed, OpenFile
 from dgn_engine.protocol.messages import Command, Event
 from dgn_engine.protocol.runs import OpenSession, RunContinued, RunShown, SessionSaved, ShowRun
 from dgn_engine.text.printable import printable
-from dgn_viewer.settings import RecentItem, Settings
+from dgn_viewer.settings import RecentItem
+from dgn_viewer.shell.window_context import WindowContext
 
 MOST = 10
 TOUR = "dgn-tour-"  # beginning of a folder that goes with the tour: not to be opened again
@@ -33,16 +34,17 @@ class RecentFiles(QObject):
 
     def __init__(
         self,
-        settings: Settings,
-        send: Callable[[Command], None],
+        context: WindowContext,
         configure: Callable[[Path], None],
+        send: Callable[[Command], None],
     ) -> None:
-        super().__init__()
-        self._settings = settings
-        self._send = send
+        """`configure`: begins a run with a configuration; `send`: as the engine gets commands."""
+        super().__init__(context.window)
+        self._settings = context.settings
         self._configure = configure
+        self._send = send
         self._asked: dict[str, str] = {}  # the path that was asked for last, of each kind
-        self.items: tuple[RecentItem, ...] = settings.recent[:MOST]
+        self.items: tuple[RecentItem, ...] = context.settings.recent[:MOST]
         self._missing: frozenset[str] = frozenset()
 
     def on_command(self, command: Command) -> None:

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QFile, QObject, Signal
-from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.messages import Command, EngineReady, Event
-from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.messages import EngineReady, Event
 from dgn_engine.protocol.runs import (
     ContinueRun,
     DiscardConfirmation,
@@ -31,9 +29,11 @@ from dgn_engine.scene.run_text import ago
 from dgn_engine.storage.runs.run_removal import check_removable
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.views.event_notices import Notice, NoticeButton
-from dgn_viewer.settings import Settings
+from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.shell.file_dialogs import ask_file, ask_new_file
 from dgn_viewer.shell.remote_run import RemoteRun
+from dgn_viewer.shell.window_context import WindowContext
+from dgn_viewer.shell.window_layout import WindowLayout
 
 SESSIONS = "Sessions (*.dgn);;All files (*)"
 EXPORTS = "The whole run (*.dgn);;Its scores (*.csv)"
@@ -48,74 +48,58 @@ def in_trash(folder: str) -> bool:
 class RecordedRuns(QObject):
     """Asks for files, sends commands and says what came of them.
 
-    `layout_opened(layout)`: the layout of the session that is shown, as JSON. `list_wanted`: the
-    list of runs is to be opened; `settings_wanted`: the limits of storage are.
+    `settings_wanted`: the limits of storage are to be shown.
     """
 
-    layout_opened = Signal(str)
-    list_wanted = Signal()
-    trash_missing = Signal(tuple)  # for these folders
     settings_wanted = Signal()
 
     def __init__(
         self,
-        window: QMainWindow,
-        send: Callable[[Command], None],
-        settings: Settings,
-        tell: Callable[[Notice], None],
-        run_state: Callable[[], RunState],
-        layout: Callable[[], str],
+        context: WindowContext,
+        inspector: Inspector,
+        layouts: WindowLayout,
         save_weights: Callable[[], object],
     ) -> None:
-        super().__init__(window)
-        self._window = window
-        self._send = send
-        self._settings = settings
-        self._tell = tell
-        self._run_state = run_state
-        self._layout = layout
+        """`save_weights`: asks for a file for them."""
+        super().__init__(context.window)
+        self._context = context
+        self._inspector, self._layouts = inspector, layouts
+        inspector.run_export_wanted.connect(self.export_run)
+        inspector.run_trash_wanted.connect(self.to_trash)
         self._save_weights = save_weights
         self._offered = False
         self._over = 0  # the limit of all runs that was said to be passed
         self.move_to_trash: Callable[[str], bool] = in_trash
-        self.remote = RemoteRun(window, send, tell)
+        self.remote = RemoteRun(context)
 
     def open_run(self) -> None:
-        self.list_wanted.emit()
-        self._send(ListRuns())
+        self._inspector.show_runs()
+        self._context.send(ListRuns())
 
     def open_session(self) -> None:
         """Ask for a session file; the engine reads it."""
-        folder = self._settings.export_folder
-        ask_file(
-            self._window,
-            "Open session",
-            folder,
-            SESSIONS,
-            lambda path: self._send(OpenSession(path)),
-        )
+        send = self._context.send
+        ask_file(self._context, "Open session", SESSIONS, lambda path: send(OpenSession(path)))
 
     def save_session(self) -> None:
         """Ask for a file; the engine writes the run there, and the window's layout as it is now."""
-        folder, layout = self._settings.export_folder, self._layout()
+        layout = self._layouts.as_json()
         ask_new_file(
-            self._window,
+            self._context,
             "Save session",
-            folder,
             SESSIONS,
             "session.dgn",
-            lambda path: self._send(SaveSession(path, layout)),
+            lambda path: self._context.send(SaveSession(path, layout)),
         )
 
     def export_run(self, run: RecordedRun) -> None:
         """Ask for a file; the engine writes the run there, all of it or its scores."""
         ask_new_file(
-            self._window,
+            self._context,
             "Export run",
-            self._settings.export_folder,
             EXPORTS,
             f"{run.name}.dgn",
-            lambda path: self._send(ExportRun(run.folder, path)),
+            lambda path: self._context.send(ExportRun(run.folder, path)),
         )
 
     def to_trash(self, folders: tuple[str, ...]) -> None:
@@ -125,42 +109,42 @@ class RecordedRuns(QObject):
             try:
                 check_removable(Path(folder))
             except UserError as refusal:
-                self._tell(Notice("refused", str(refusal)))
+                self._context.refuse(str(refusal))
                 continue
             if not self.move_to_trash(folder):
                 left.append(folder)
         if left:
-            self.trash_missing.emit(tuple(left))
-        self._send(ListRuns())
+            self._inspector.runs_page.ask_for_good(tuple(left))
+        self._context.send(ListRuns())
 
     def go_back(self) -> None:
         """Go on with the run that ended for the one on show."""
-        shown = self._run_state().recorded
+        shown = self._context.run_state().recorded
         if shown is not None and shown.replaced:
-            self._send(ContinueRun(shown.replaced))
+            self._context.send(ContinueRun(shown.replaced))
 
     def on_event(self, event: Event) -> None:
         if isinstance(event, RunsListed):
             self._weigh(event)
         match event:
             case EngineReady() if not self._offered:
-                self._send(ListRuns())
+                self._context.send(ListRuns())
             case RunsListed(runs=runs) if not self._offered:
                 self._offered = True
                 self._offer(runs)
             case RunShown():
                 if event.window != "null":
-                    self.layout_opened.emit(event.window)
-                self._tell(self._shown(event))
+                    self._layouts.apply(event.window)
+                self._context.notify(self._shown(event))
             case DiscardConfirmation():
-                self._tell(self._confirmation(event))
+                self._context.notify(self._confirmation(event))
             case SessionSaved(step=step, path=path):
-                self._settings.export_folder = str(Path(path).parent)
-                self._tell(Notice("info", f"Session of step {step:,} saved as {path}."))
+                self._context.settings.export_folder = str(Path(path).parent)
+                self._context.notify(Notice("info", f"Session of step {step:,} saved as {path}."))
 
     def _offer(self, runs: tuple[RecordedRun, ...]) -> None:
         """Offer, once after a crash, the run that was interrupted last, unless it was dismissed."""
-        dismissed = self._settings.dismissed
+        dismissed = self._context.settings.dismissed
         lost = [
             run
             for run in runs
@@ -170,14 +154,14 @@ class RecordedRuns(QObject):
             return
         run, more = lost[0], len(lost) - 1
         others = f" {more} more: File, Open run…" if more else ""
-        self._tell(
+        self._context.notify(
             Notice(
                 "info",
                 f"The run {run.name} was interrupted at step {run.step:,}, "
                 f"{ago(time.time() - run.touched)}.{others}",
                 offers=(
-                    NoticeButton("Continue", lambda: self._send(ContinueRun(run.folder))),
-                    NoticeButton("Show", lambda: self._send(ShowRun(run.folder))),
+                    NoticeButton("Continue", lambda: self._context.send(ContinueRun(run.folder))),
+                    NoticeButton("Show", lambda: self._context.send(ShowRun(run.folder))),
                     NoticeButton("Dismiss", lambda: self._dismiss(tuple(one.name for one in lost))),
                 ),
             )
@@ -196,7 +180,7 @@ class RecordedRuns(QObject):
                 NoticeButton("Thin out the oldest", self._thin, self._is_over),
                 NoticeButton("Settings…", self.settings_wanted.emit, self._is_over),
             )
-            self._tell(
+            self._context.notify(
                 Notice(
                     "refused",
                     f"All recorded runs together take {taken}, over their limit of {limit}.",
@@ -208,14 +192,14 @@ class RecordedRuns(QObject):
             )
 
     def _thin(self) -> None:
-        self._send(ThinRuns())
+        self._context.send(ThinRuns())
 
     def _is_over(self) -> bool:
         return self._over > 0
 
     def _dismiss(self, names: tuple[str, ...]) -> None:
-        self._settings.dismissed = (*self._settings.dismissed, *names)
-        self._settings.save()
+        self._context.settings.dismissed = (*self._context.settings.dismissed, *names)
+        self._context.settings.save()
 
     def _shown(self, shown: RunShown) -> Notice:
         if shown.file_name:
@@ -227,10 +211,10 @@ class RecordedRuns(QObject):
             words = f"{shown.name} is recorded by another process; what it writes is shown, live."
 
         def on_show() -> bool:
-            return self._run_state().recorded == shown
+            return self._context.run_state().recorded == shown
 
-        goes_on = NoticeButton("Continue", lambda: self._send(Resume()), on_show)
-        run = self._run_state().run
+        goes_on = NoticeButton("Continue", lambda: self._context.send(Resume()), on_show)
+        run = self._context.run_state().run
         offers = [] if shown.live or (run is not None and run.watched) else [goes_on]
         if shown.replaced:
             words += f" The run before is not lost: it is recorded as {Path(shown.replaced).name}."
@@ -240,10 +224,10 @@ class RecordedRuns(QObject):
     def _confirmation(self, ends: DiscardConfirmation) -> Notice:
         """Asked before an unrecorded run is replaced."""
         act = f"showing {ends.name}" if ends.shown else f"going on with {ends.name}"
-        asked = self._run_state().run
+        asked = self._context.run_state().run
 
         def still() -> bool:
-            return self._run_state().run is asked
+            return self._context.run_state().run is asked
 
         words = "Show it and lose the run" if ends.shown else "Go on with it and lose the run"
         return Notice(
@@ -252,7 +236,7 @@ class RecordedRuns(QObject):
             offers=(
                 NoticeButton("Keep the run", lambda: None, still),
                 NoticeButton("Save its weights…", self._save_weights, still),
-                NoticeButton(words, lambda: self._send(ends.anyway), still),
+                NoticeButton(words, lambda: self._context.send(ends.anyway), still),
             ),
             asks=True,
         )

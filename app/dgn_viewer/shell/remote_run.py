@@ -5,20 +5,18 @@ from __future__ import annotations
 import queue
 import threading
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
-from PySide6.QtWidgets import QWidget
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.messages import Command
 from dgn_engine.protocol.runs import ShowRun
 from dgn_engine.storage.remote.served_address import WrongTokenError, address_of
 from dgn_engine.storage.runs.folder_layout import runs_root
 from dgn_engine.views.event_notices import Kind, Notice, NoticeButton
 from dgn_viewer.shell.remote_dialog import RemoteDialog
+from dgn_viewer.shell.window_context import WindowContext
 
 _LOOK_MS = 100
 _PATIENCE = 5.0  # seconds that the thread may take to end
@@ -126,13 +124,9 @@ class MirrorThread:
 class RemoteRun(QObject):
     """Asks for address and token, and shows what comes; one run is followed at a time."""
 
-    def __init__(
-        self, window: QWidget, send: Callable[[Command], None], tell: Callable[[Notice], None]
-    ) -> None:
-        super().__init__(window)
-        self._window = window
-        self._send = send
-        self._tell = tell
+    def __init__(self, context: WindowContext) -> None:
+        super().__init__(context.window)
+        self._context = context
         self._thread: MirrorThread | None = None
         self._dropped = False
         self._address = ""
@@ -149,7 +143,7 @@ class RemoteRun(QObject):
         """Ask for address and token; of a run that is followed, whether to stop."""
         dialog = self.dialog
         if dialog is None:
-            dialog = self.dialog = RemoteDialog(self._window)
+            dialog = self.dialog = RemoteDialog(self._context.window)
             dialog.wanted.connect(self.follow)
             dialog.stopped.connect(self.stop)
             dialog.finished.connect(self._put_away)
@@ -205,7 +199,7 @@ class RemoteRun(QObject):
                 case MirrorWords():
                     self._say(message)
                 case MirrorReady(folder=folder):
-                    self._send(ShowRun(str(folder)))
+                    self._context.send(ShowRun(str(folder)))
                     if self.dialog is not None:
                         self.dialog.accept()
                 case TokenRefused(why=why):
@@ -226,7 +220,7 @@ class RemoteRun(QObject):
         offers = (NoticeButton("Stop following", self.stop, lambda: self._dropped),)
         words = told.text if not told.lost or not self._dropped else f"{self._address}: {told.text}"
         lasting = offers if self._dropped else ()
-        self._tell(Notice(told.kind, words, told.details, offers=lasting))
+        self._context.notify(Notice(told.kind, words, told.details, offers=lasting))
 
     def _over(self) -> None:
         self._dropped = False

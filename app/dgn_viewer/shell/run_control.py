@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dgn_engine.protocol.files import TrainOn
-from dgn_engine.protocol.messages import Command, Event
-from dgn_engine.protocol.run_state import RunState
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.training import Advance, Pause, Paused, Resume
+from dgn_viewer.shell.window_context import WindowContext
 
 
 class RunControl:
     """Remembers that an epoch is to be finished while a running run is being paused for it."""
 
-    def __init__(self, send: Callable[[Command], None], run_state: Callable[[], RunState]) -> None:
-        self._send = send
-        self._run_state = run_state
+    def __init__(self, context: WindowContext) -> None:
+        self._context = context
         self._finishing_epoch = False
 
     def toggle(self) -> None:
-        self._send(Pause() if self._run_state().running else Resume())
+        self._context.send(Pause() if self._context.run_state().running else Resume())
 
     def train_on(self, place: int) -> None:
         """Train the network that is inspected, in the regime at this place of those offered."""
-        offered = self._run_state().training
+        offered = self._context.run_state().training
         if offered is not None and place < len(offered.regimes):
-            self._send(TrainOn(offered.regimes[place]))
+            self._context.send(TrainOn(offered.regimes[place]))
 
     def finish_epoch(self) -> None:
         """Train to the end of this epoch; a run that trains is paused first, to know its step."""
-        if self._run_state().running:
+        if self._context.run_state().running:
             self._finishing_epoch = True
-            self._send(Pause())
+            self._context.send(Pause())
         else:
-            self._send(Advance(self._run_state().epoch_steps))
+            self._context.send(Advance(self._context.run_state().epoch_steps))
 
     def on_event(self, event: Event) -> None:
         """Go on with the epoch once the run is paused."""

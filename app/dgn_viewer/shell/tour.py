@@ -10,6 +10,7 @@ from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QPolyg
 from PySide6.QtWidgets import QToolButton, QWidget
 
 from dgn_engine.scene.theme import Theme
+from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
@@ -148,6 +149,13 @@ class Tour(QObject):
         self.callout.next_wanted.connect(self.next)
         self.callout.act_wanted.connect(self._act)
         self.callout.skip_wanted.connect(self.skip)
+        on_event = {
+            QEvent.Type.Resize: lambda _event: self.settle(),
+            QEvent.Type.LayoutRequest: lambda _event: self.settle(),
+            # Docks that are laid out anew lie on top.
+            QEvent.Type.ChildAdded: lambda _event: self.callout.raise_(),
+        }
+        self._filter = EventFilter(self, on_event)
 
     @property
     def place(self) -> int:
@@ -158,7 +166,7 @@ class Tour(QObject):
         """Begin, or begin again; with these steps instead of its own."""
         self.skip()
         self._steps = steps or self._own
-        self._window.installEventFilter(self)
+        self._filter.watch(self._window)
         self._show(0)
 
     def next(self) -> None:
@@ -189,13 +197,6 @@ class Tour(QObject):
     def set_theme(self, theme: Theme) -> None:
         self.callout.set_theme(theme)
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
-            self.settle()
-        elif event.type() == QEvent.Type.ChildAdded:  # docks that are laid out anew lie on top
-            self.callout.raise_()
-        return False
-
     def _act(self) -> None:
         self.callout.act.setEnabled(False)
         if note := self._live_note(self._place):
@@ -223,7 +224,7 @@ class Tour(QObject):
 
     def _end(self) -> None:
         self._place = -1
-        self._window.removeEventFilter(self)
+        self._filter.stop()
         self.callout.hide()
         self._window.setFocus(Qt.FocusReason.OtherFocusReason)
         self.ended.emit()

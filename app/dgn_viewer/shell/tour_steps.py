@@ -10,13 +10,13 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
 from dgn_engine.protocol.files import OpenFile, SaveWeights, WeightsSaved
-from dgn_engine.protocol.messages import Command, Event
+from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import Rewire, SwapRegime, Undo
-from dgn_engine.scene.panel_spec import View
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.shell.recent_files import TOUR
 from dgn_viewer.shell.tour import TourStep
+from dgn_viewer.shell.window_context import WindowContext
 
 
 class TourActs(QObject):
@@ -24,20 +24,14 @@ class TourActs(QObject):
 
     def __init__(
         self,
-        window: QWidget,
-        send: Callable[[Command], None],
-        run_state: Callable[[], RunState],
-        view: Callable[[], View],
+        context: WindowContext,
         docks: PanelDocks,
         strip: QWidget,
         regime: QWidget,
         leave_page: Callable[[], None],
     ) -> None:
-        super().__init__(window)
-        self._window = window
-        self._send = send
-        self._run_state = run_state
-        self._view = view
+        super().__init__(context.window)
+        self._context = context
         self._docks = docks
         self._strip = strip
         self._regime = regime
@@ -102,7 +96,7 @@ class TourActs(QObject):
     def on_event(self, event: Event, _state: RunState) -> None:
         if isinstance(event, WeightsSaved) and Path(event.path) == self._waiting:
             self._waiting = Path()
-            self._send(OpenFile(event.path))
+            self._context.send(OpenFile(event.path))
 
     def close(self) -> None:
         """Remove the weights that were written for the last step."""
@@ -116,7 +110,11 @@ class TourActs(QObject):
     def _choose_next(self, panel: str, option_id: str) -> None:
         host = self._docks.hosts[panel]
         option = next((one for one in host.spec.options if one.id == option_id), None)
-        values = [value for value, _ in option.values(self._view())] if option is not None else []
+        values = (
+            [value for value, _ in option.values(self._context.view())]
+            if option is not None
+            else []
+        )
         if len(values) > 1:
             chosen = dict(host.drawn.choices)
             self._before = (panel, chosen)
@@ -133,30 +131,30 @@ class TourActs(QObject):
                     host.set_choice(option, value)
 
     def _swap(self) -> None:
-        now = self._run_state()
+        now = self._context.run_state()
         entries = now.catalogue.regimes if now.catalogue is not None else ()
         noise = next((entry.id for entry in entries if entry.frozen_noise), "")
         if noise:
             self._changes += now.regime != noise
-            self._send(SwapRegime(noise))
+            self._context.send(SwapRegime(noise))
 
     def _permute(self) -> None:
-        order = list(self._run_state().wiring)
+        order = list(self._context.run_state().wiring)
         if len(order) > 2:
             order[1], order[2] = order[2], order[1]
             self._changes += 1
-            self._send(Rewire(tuple(order)))
+            self._context.send(Rewire(tuple(order)))
 
     def _undo(self) -> None:
         for _ in range(max(self._changes, 1)):
-            self._send(Undo())
+            self._context.send(Undo())
         self._changes = 0
 
     def _open_weights(self) -> None:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix=TOUR)
         self._waiting = Path(self._folder.name) / "weights of this run.safetensors"
-        self._send(SaveWeights(str(self._waiting)))
+        self._context.send(SaveWeights(str(self._waiting)))
 
     def _put_away(self) -> None:
         if self._folder is not None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QMenu, QSizePolicy, QToolBar, QToolButton, QWidget
 
 from dgn_engine.scene.theme import LIGHT, Theme
 from dgn_engine.views.history import History
+from dgn_viewer.event_filter import EventFilter
 from dgn_viewer.style.stylesheet import plain_tip
 from dgn_viewer.timeline.looking_back import background
 from dgn_viewer.timeline.step_cursor import SPEEDS, StepCursor
@@ -23,28 +24,22 @@ _GUIDE = (
 )
 
 
-class AlignedSides(QObject):
-    """Gives what is left of the sliders, and what is right of them, one width in all bars that are
-    shown: then equal steps of runs of equal length stand above each other."""
+def align_sides(*bars: tuple[QToolBar, QWidget, QWidget]) -> None:
+    """Keep what is left of the sliders, and what is right of them, at one width in all bars that
+    are shown: then equal steps of runs of equal length stand above each other.
 
-    def __init__(self, *bars: tuple[QToolBar, QWidget, QWidget]) -> None:
-        """`bars`: each with what is left and what is right of its slider."""
-        super().__init__(bars[0][0])
-        self._bars = bars
-        for watched in (part for bar in bars for part in bar):
-            watched.installEventFilter(self)
+    Args:
+        bars: Each with what is left and what is right of its slider.
+    """
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Align the bars when one comes, goes, or says something of another length."""
-        if event.type() in (
-            QEvent.Type.LayoutRequest,
-            QEvent.Type.ShowToParent,
-            QEvent.Type.HideToParent,
-        ):
-            shown = [bar for bar in self._bars if not bar[0].isHidden()]
-            _align(left for _, left, _ in shown)
-            _align(right for _, _, right in shown)
-        return super().eventFilter(watched, event)
+    def align(_event: QEvent) -> None:
+        shown = [bar for bar in bars if not bar[0].isHidden()]
+        _align(left for _, left, _ in shown)
+        _align(right for _, _, right in shown)
+
+    # A bar comes, goes, or says something of another length.
+    kinds = (QEvent.Type.LayoutRequest, QEvent.Type.ShowToParent, QEvent.Type.HideToParent)
+    EventFilter(bars[0][0], dict.fromkeys(kinds, align), *(part for bar in bars for part in bar))
 
 
 def _align(sides: Iterable[QWidget]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
+from types import SimpleNamespace
 from typing import Any
 
 from PySide6.QtGui import QIcon
@@ -24,12 +25,19 @@ from dgn_engine.protocol.training import (
     Paused,
     UndoChanged,
 )
-from dgn_viewer.actions.action_table import (
-    Parts,
-    fixed_actions,
-)
+from dgn_engine.scene.elements import Empty
+from dgn_engine.scene.panel_spec import About, PanelSpec, View
+from dgn_viewer.actions.action_rows import ActionRow, walk_menus
+from dgn_viewer.actions.edit_menu import edit_menu
+from dgn_viewer.actions.experiments_menu import experiments_menu
+from dgn_viewer.actions.file_menu import file_menu
+from dgn_viewer.actions.gates_menu import GATES_MENU
+from dgn_viewer.actions.help_menu import help_menu
 from dgn_viewer.actions.registry import Actions
+from dgn_viewer.actions.run_menu import run_menu
+from dgn_viewer.actions.view_menu import view_menu
 from dgn_viewer.shell.run_control import RunControl
+from dgn_viewer.shell.window_context import WindowContext
 from tests.engine.views.begun_run import started
 
 REGIMES = (
@@ -49,6 +57,7 @@ REGIMES = (
 EXPERIMENTS = (ExperimentEntry("duality", "Duality", "NPF", "What it is.", (), "", ""),)
 CATALOGUE = Catalogue(REGIMES, (), (), (), (), EXPERIMENTS)
 READY = EngineReady(CATALOGUE, "")
+PANELS = {"ntk": PanelSpec("NTK", (), lambda _: Empty("."), About("About it."))}
 RUN = replace(started(), steps_per_epoch=12)
 
 
@@ -100,7 +109,6 @@ class Desk:
     def __init__(self) -> None:
         self.log: list[Any] = []
         self.state = STATES["paused"]
-        self.theme = "dark"
         self.front = "ntk"
         whole: Any = Recorder("", self.log)
         experiments: Any = whole.experiments
@@ -109,9 +117,8 @@ class Desk:
         cursor.why_not, cursor.step, cursor.player.playing = "", 5, False
         docks: Any = whole.docks
         docks.front = lambda: self.front
-        docks.arrangement = Recorder("docks.arrangement", self.log)
         docks.arrangement.maximised = docks.arrangement.preset = ""
-        docks.arrangement.stands_as = lambda _: False
+        docks.arrangement.stands_as = docks.arrangement.is_open = lambda _: False
         docks.steps = Recorder("docks.steps", self.log)
         docks.steps.linked, docks.steps.marks = False, (5,)
         docks.hosts = {"ntk": Recorder("ntk", self.log)}
@@ -119,44 +126,58 @@ class Desk:
         layouts: Any = whole.layouts
         layouts.can_undo = layouts.can_redo = False
         self.experiments = experiments
-        self.parts = Parts(
+        theme: Any = whole.theme
+        theme.choice = "dark"
+        files: Any = whole.files
+        files.recent = SimpleNamespace(items=(), look=whole.look, open=whole.open_recent)
+        files.recent.is_there, files.recent.text = lambda _: False, lambda _: ""
+        self.theme = theme
+        window: Any = whole.window
+        settings: Any = whole.settings
+        self.context = WindowContext(
+            window=window,
             send=self.log.append,
-            run=RunControl(self.log.append, lambda: self.state),
-            files=whole.files,
-            recorded=whole.recorded,
-            exports=whole.exports,
-            animations=whole.animations,
-            experiments=experiments,
-            docks=docks,
-            inspector=whole.inspector,
-            notices=whole.notices,
-            theme_choice=lambda: self.theme,
-            choose_theme=whole.choose_theme,
-            open_palette=whole.open_palette,
-            show_shortcuts=whole.show_shortcuts,
-            open_settings=whole.open_settings,
-            open_examples=whole.open_examples,
-            open_guide=whole.open_guide,
-            start_tour=whole.start_tour,
-            start_claims=whole.start_claims,
-            walk=whole.walk,
-            events=whole.events,
-            cursor=cursor,
-            show_log=whole.show_log,
-            show_program=whole.show_program,
-            start_engine=whole.start_engine,
-            open_compare=whole.open_compare,
-            compare_step=whole.compare_step,
-            open_changes=whole.open_changes,
-            layouts=layouts,
-            quit=whole.quit,
+            settings=settings,
+            notify=whole.notify,
+            run_state=lambda: self.state,
+            shown_state=lambda: self.state,
+            view=View,
+            theme=theme,
         )
-        self.rows = {row.id: row for row in fixed_actions(self.parts)}
+        self.control = RunControl(self.context)
+        time: Any = whole.time
+        time.cursor = cursor
+        pages: Any = whole.pages
+        parts: Any = whole
+        self.menus = (
+            run_menu(self.context, self.control, pages, parts.start_engine),
+            file_menu(
+                self.context, files, parts.recorded, parts.exports, experiments, pages, cursor
+            ),
+            edit_menu(self.context, layouts, pages),
+            GATES_MENU,
+            experiments_menu(experiments),
+            view_menu(
+                self.context,
+                docks,
+                PANELS,
+                time,
+                parts.events,
+                parts.walk,
+                pages,
+                parts.notices,
+                parts.palette,
+            ),
+            help_menu(parts.guides, pages, parts.sheet),
+        )
+        rows = [entry for _, entry in walk_menus(self.menus) if isinstance(entry, ActionRow)]
+        self.docks, self.inspector, self.time = docks, whole.inspector, time
+        self.rows = {row.id: row for row in rows if row.fixed}
 
     def done(self, name: str) -> list[Any]:
         """What triggering the row has done."""
         self.log.clear()
-        self.rows[name].do()
+        self.rows[name].callback()
         return list(self.log)
 
 
@@ -170,7 +191,7 @@ class Bench:
         self.icons: list[str] = []
         self.desk = desk
         self.actions = Actions(lambda: desk.state, self._icon, self.window)
-        self.actions.add(tuple(desk.rows.values()))
+        self.actions.add_menus(*desk.menus)
 
     def _icon(self, name: str) -> QIcon:
         self.icons.append(name)

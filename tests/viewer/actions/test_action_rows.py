@@ -29,12 +29,10 @@ from dgn_engine.protocol.training import (
 )
 from dgn_engine.scene.elements import Empty
 from dgn_engine.scene.panel_spec import About, PanelSpec
-from dgn_viewer.actions.action_table import (
-    experiment_actions,
-    menu_of,
-    panel_actions,
-    regime_actions,
-)
+from dgn_viewer.actions.experiments_menu import experiment_rows
+from dgn_viewer.actions.gates_menu import regime_rows
+from dgn_viewer.actions.view_menu import panel_rows
+from dgn_viewer.shell.inspector_pages import InspectorPages
 from tests.viewer.actions.action_bench import (
     ALWAYS,
     CATALOGUE,
@@ -46,6 +44,7 @@ from tests.viewer.actions.action_bench import (
     RUN,
     SHOWS_RUN,
     STATES,
+    Bench,
     Desk,
     Recorder,
     after,
@@ -58,12 +57,12 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("run.epoch", HAS_RUN, Advance(7)),
     ("run.reset", HAS_RUN, Reset()),
     ("run.go_back", {"diverged"}, GoBack()),
+    ("run.branch", HAS_RUN, "pages.compare"),
+    ("run.stop_branch", set(), StopBranch()),
     ("run.train_on", {"inspected"}, TrainOn("ReLU")),
     ("run.train_on_gates", {"inspected"}, TrainOn("FL")),
-    ("run.branch", HAS_RUN, "open_compare"),
-    ("run.stop_branch", set(), StopBranch()),
     ("run.start_engine", {"stopped"}, "start_engine"),
-    ("file.new_run", READY_IN, "inspector.show_run_settings"),
+    ("file.new_run", READY_IN, "pages.run_settings"),
     ("file.open_configuration", READY_IN, "files.open_configuration"),
     ("file.open_checkpoint", READY_IN, "files.open_checkpoint"),
     ("file.compare_run", SHOWS_RUN - {"stopped"}, "files.compare_run"),
@@ -76,21 +75,22 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("file.save_session", SHOWS_RUN - {"stopped"}, "recorded.save_session"),
     ("file.go_back", {"shown instead"}, "recorded.go_back"),
     ("file.open_result", ALWAYS, "experiments.open_result"),
-    ("file.export_panel", ALWAYS, ("exports.panel", "ntk")),
-    ("file.export_all", ALWAYS, "exports.visible_panels"),
-    ("file.save_animation", ALWAYS, "animations.open"),
-    ("file.quit", ALWAYS, "quit"),
+    ("file.export_panel", ALWAYS, "exports.save_front_panel"),
+    ("file.export_all", ALWAYS, "exports.save_visible_panels"),
+    ("file.save_animation", ALWAYS, "exports.animations.open"),
+    ("file.quit", ALWAYS, "window.close"),
     ("edit.undo", {"undoable"}, Undo()),
     ("edit.redo", {"undoable"}, Redo()),
     ("edit.undo_setting", {"setting"}, UndoSetting()),
-    ("edit.examples", SHOWS_RUN, "open_examples"),
     ("edit.undo_layout", set(), "layouts.undo"),
     ("edit.redo_layout", set(), "layouts.redo"),
-    ("edit.settings", ALWAYS, "open_settings"),
+    ("edit.examples", SHOWS_RUN, "pages.examples"),
+    ("edit.settings", ALWAYS, "pages.settings"),
     ("experiments.gate_information", SHOWS_RUN, "experiments.gate_information"),
     ("experiments.show", ALWAYS, "experiments.results.open"),
     ("experiments.stop", set(), "experiments.stop"),
-    ("view.palette", ALWAYS, "open_palette"),
+    ("view.palette", ALWAYS, "palette.open"),
+    ("panel.ntk", ALWAYS, ("docks.toggle", "ntk")),
     ("view.maximise", ALWAYS, "docks.toggle_maximised"),
     ("view.layout.overview", ALWAYS, ("docks.arrangement.arrange", "overview")),
     ("view.layout.kernels", ALWAYS, ("docks.arrangement.arrange", "kernels")),
@@ -99,34 +99,34 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("view.layout.teach", ALWAYS, ("docks.arrangement.arrange", "teach")),
     ("view.layout.compare", ALWAYS, ("docks.arrangement.arrange", "compare")),
     ("view.reset_layout", ALWAYS, "docks.arrangement.arrange"),
-    ("view.chart_menu", ALWAYS, "ntk.charts.open_menu"),
-    ("view.previous_event", SHOWS_RUN, ("events.go", -1)),
-    ("view.next_event", SHOWS_RUN, ("events.go", 1)),
+    ("view.theme.light", ALWAYS, ("theme.choose", "light")),
+    ("view.theme.dark", ALWAYS, ("theme.choose", "dark")),
+    ("view.theme.system", ALWAYS, ("theme.choose", "system")),
     ("time.previous", ALWAYS, ("cursor.move", -1)),
     ("time.next", ALWAYS, ("cursor.move", 1)),
     ("time.first", ALWAYS, "cursor.first"),
     ("time.live", ALWAYS, "cursor.live"),
     ("time.play", ALWAYS, "cursor.player.play"),
-    ("time.compare", ALWAYS, "compare_step"),
+    ("time.compare", ALWAYS, "time.compare_step"),
+    ("view.previous_event", SHOWS_RUN, ("events.go", -1)),
+    ("view.next_event", SHOWS_RUN, ("events.go", 1)),
+    ("view.follow", SHOWS_RUN, "events.follow"),
     ("view.delta", SHOWS_RUN, ("docks.steps.mark", 5)),
     ("view.no_delta", ALWAYS, "docks.steps.clear"),
     ("view.link_steps", ALWAYS, "docks.steps.toggle"),
-    ("view.follow", SHOWS_RUN, "events.follow"),
-    ("view.next_part", ALWAYS, ("walk", 1)),
-    ("view.previous_part", ALWAYS, ("walk", -1)),
-    ("view.compare", SHOWS_RUN, "open_compare"),
-    ("view.changes", SHOWS_RUN, "open_changes"),
+    ("view.next_part", ALWAYS, ("walk.go", 1)),
+    ("view.previous_part", ALWAYS, ("walk.go", -1)),
+    ("view.compare", SHOWS_RUN, "pages.compare"),
+    ("view.changes", SHOWS_RUN, "pages.changes"),
     ("view.notices", ALWAYS, "notices.show_recent"),
-    ("view.theme.light", ALWAYS, ("choose_theme", "light")),
-    ("view.theme.dark", ALWAYS, ("choose_theme", "dark")),
-    ("view.theme.system", ALWAYS, ("choose_theme", "system")),
-    ("help.panel", ALWAYS, ("inspector.show_about", "the spec of ntk")),
-    ("help.guide", ALWAYS, "open_guide"),
-    ("help.tour", SHOWS_RUN - {"stopped"}, "start_tour"),
-    ("help.claims", SHOWS_RUN - {"stopped"}, "start_claims"),
-    ("help.log", ALWAYS, "show_log"),
-    ("help.about", ALWAYS, "show_program"),
-    ("help.shortcuts", ALWAYS, "show_shortcuts"),
+    ("view.chart_menu", ALWAYS, "ntk.charts.open_menu"),
+    ("help.guide", ALWAYS, "guides.help.open"),
+    ("help.tour", SHOWS_RUN - {"stopped"}, "guides.start_tour"),
+    ("help.claims", SHOWS_RUN - {"stopped"}, "guides.start_claims"),
+    ("help.panel", ALWAYS, "pages.about_front"),
+    ("help.shortcuts", ALWAYS, "sheet.open"),
+    ("help.log", ALWAYS, "guides.log.open"),
+    ("help.about", ALWAYS, "pages.program"),
 )
 
 
@@ -179,11 +179,11 @@ def test_a_run_that_trains_is_paused_also_to_finish_its_epoch(desk: Desk) -> Non
     assert desk.done("run.toggle") == [Pause()]
     assert desk.done("run.epoch") == [Pause()]
     desk.state = STATES["paused"]
-    desk.parts.run.on_event(Finished(5))
+    desk.control.on_event(Finished(5))
     assert desk.log == [Pause()]
-    desk.parts.run.on_event(Paused(5))
+    desk.control.on_event(Paused(5))
     assert desk.log == [Pause(), Advance(7)]
-    desk.parts.run.on_event(Paused(12))  # the end of that epoch is not that of another
+    desk.control.on_event(Paused(12))  # the end of that epoch is not that of another
     assert desk.log == [Pause(), Advance(7)]
     desk.log.clear()
     desk.state = STATES["finished"]
@@ -191,8 +191,15 @@ def test_a_run_that_trains_is_paused_also_to_finish_its_epoch(desk: Desk) -> Non
 
 
 def test_without_a_panel_in_front_there_is_nothing_to_explain(desk: Desk) -> None:
+    keys: Any = None
+    pages = InspectorPages(desk.context, desk.inspector, desk.docks, desk.time, keys, print)
+    desk.log.clear()
+    pages.about_front()
+    assert desk.log == [("inspector.show_about", "the spec of ntk")]
+    desk.log.clear()
     desk.front = ""
-    assert desk.done("help.panel") == []
+    pages.about_front()
+    assert desk.log == []
 
 
 def test_the_first_button_says_what_it_would_do(desk: Desk) -> None:
@@ -243,12 +250,12 @@ def test_the_theme_that_was_chosen_is_checked(desk: Desk) -> None:
         return [row.id for row in rows if row.checked is not None and row.checked(RunState())]
 
     assert checked() == ["view.theme.dark"]
-    desk.theme = "system"
+    desk.theme.choice = "system"
     assert checked() == ["view.theme.system"]
 
 
 def test_shortcuts_are_those_of_the_manual(desk: Desk) -> None:
-    assert {row.id: row.shortcuts for row in desk.rows.values() if row.shortcuts} == {
+    assert {row.id: row.keys for row in desk.rows.values() if row.keys} == {
         "run.toggle": ("Space",),
         "run.step": (".",),
         "run.epoch": ("Shift+.",),
@@ -293,6 +300,7 @@ def test_shortcuts_are_those_of_the_manual(desk: Desk) -> None:
         "view.palette": ("Ctrl+Shift+P",),
         "view.chart_menu": ("Shift+F10", "Menu"),
         "view.maximise": ("Ctrl+Shift+M",),
+        "panel.ntk": ("Ctrl+1",),
         "help.panel": ("F1",),
         "help.guide": ("Shift+F1",),
         "help.shortcuts": ("?",),
@@ -301,8 +309,8 @@ def test_shortcuts_are_those_of_the_manual(desk: Desk) -> None:
 
 def test_each_regime_has_a_row_and_the_one_for_copied_gates_two() -> None:
     sent: list[Any] = []
-    rows = regime_actions(CATALOGUE, sent.append)
-    assert [(row.id, row.text, row.shortcuts, row.tip, row.group) for row in rows] == [
+    rows = regime_rows(CATALOGUE, sent.append)
+    assert [(row.id, row.title, row.keys, row.tip, row.group) for row in rows] == [
         ("regime.DL", "DL · Deep gating", ("Alt+1",), "All train.", "Learned"),
         (
             "regime.FL",
@@ -321,7 +329,7 @@ def test_each_regime_has_a_row_and_the_one_for_copied_gates_two() -> None:
         ("regime.ReLU", "ReLU", ("Alt+3",), "Its own.", "Own"),
     ]
     for row in rows:
-        row.do()
+        row.callback()
         assert {state for state, now in STATES.items() if row.enabled(now)} == HAS_RUN
     assert sent == [
         SwapRegime("DL"),
@@ -332,41 +340,42 @@ def test_each_regime_has_a_row_and_the_one_for_copied_gates_two() -> None:
     now = STATES["running"]
     assert [row.id for row in rows if row.checked is not None and row.checked(now)] == ["regime.DL"]
     many = Catalogue(tuple(replace(REGIMES[0], id=str(n)) for n in range(10)), (), (), (), ())
-    keys = [row.shortcuts for row in regime_actions(many, sent.append)]
+    keys = [row.keys for row in regime_rows(many, sent.append)]
     assert keys == [(f"Alt+{place}",) for place in range(1, 10)] + [()]
 
 
 def test_each_panel_and_each_experiment_has_a_row() -> None:
     log: list[Any] = []
     docks: Any = Recorder("docks", log)
-    docks.arrangement = Recorder("docks.arrangement", log)
     docks.arrangement.is_open = lambda name: name == "p1"
     about = About("About it.")
     specs = {f"p{n}": PanelSpec(f"P{n}", (), lambda _: Empty("."), about) for n in range(11)}
-    rows = panel_actions(docks, specs)
-    assert [(row.id, row.text, row.tip) for row in rows[:2]] == [
+    rows = panel_rows(docks, specs)
+    assert [(row.id, row.title, row.tip) for row in rows[:2]] == [
         ("panel.p0", "P0", "Open or close P0"),
         ("panel.p1", "P1", "Open or close P1"),
     ]
-    assert [row.shortcuts for row in rows[7:]] == [("Ctrl+8",), ("Ctrl+9",), (), ()]
+    assert [row.keys for row in rows[7:]] == [("Ctrl+8",), ("Ctrl+9",), (), ()]
     assert [row.checked is not None and row.checked(RunState()) for row in rows[:3]] == [
         False,
         True,
         False,
     ]
-    rows[2].do()
-    (row,) = experiment_actions(EXPERIMENTS, Recorder("page", log), lambda _id: "2026-11-02")
-    assert (row.id, row.text) == ("experiment.duality", "Duality…")
+    rows[2].callback()
+    runner: Any = Recorder("runner", log)
+    runner.made = lambda _id: "2026-11-02"
+    (row,) = experiment_rows(CATALOGUE, runner)
+    assert (row.id, row.title) == ("experiment.duality", "Duality…")
     assert (row.tip, row.group) == ("NPF. What it is.", "Other papers")
     assert row.text_now is not None
     assert row.text_now(RunState()) == "NPF: Duality… · ✓ result of 2026-11-02"
-    row.do()
-    assert log == [("docks.toggle", "p2"), ("page", EXPERIMENTS[0])]
+    row.callback()
+    assert log == [("docks.toggle", "p2"), ("runner.open_page", EXPERIMENTS[0])]
 
 
-def test_every_action_is_in_one_menu() -> None:
+def test_every_action_is_in_one_menu(bench: Bench) -> None:
     found = {
-        name: menu_of(name)
+        name: bench.actions.menu_title(name)
         for name in (
             "file.quit",
             "edit.redo",
@@ -391,4 +400,4 @@ def test_every_action_is_in_one_menu() -> None:
         "experiments.stop": "Experiments",
     }
     with pytest.raises(KeyError):
-        menu_of("nowhere")
+        bench.actions.menu_title("nowhere")

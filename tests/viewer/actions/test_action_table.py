@@ -13,7 +13,6 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.theme import LIGHT
-from dgn_viewer.actions.action_table import menu_of
 from dgn_viewer.actions.palette import matches
 from dgn_viewer.application import Viewer
 from dgn_viewer.style import stylesheet
@@ -23,24 +22,24 @@ from dgn_viewer.style import stylesheet
 def test_every_action_is_declared_whole_and_stands_in_a_menu(viewer: Viewer) -> None:
     """Facts of one window, which none of them changes."""
     registry = viewer.window.registry
-    for spec in registry.specs:
-        assert spec.text, spec.id
-        assert menu_of(spec.id), spec.id
+    for spec in registry.rows:
+        assert spec.title, spec.id
+        assert registry.menu_title(spec.id), spec.id
         if spec.icon:
             assert not stylesheet.icon(spec.icon, LIGHT).isNull()
     keys = Counter(
-        QKeySequence(shortcut).toString() for spec in registry.specs for shortcut in spec.shortcuts
+        QKeySequence(shortcut).toString() for spec in registry.rows for shortcut in spec.keys
     )
     assert [key for key, count in keys.items() if count > 1] == [], "no two share a shortcut"
     assert "" not in keys
-    assert {spec.id for spec in registry.specs} <= in_menus(viewer)
+    assert {spec.id for spec in registry.rows} <= in_menus(viewer)
     catalogue = viewer.window.run_state.catalogue
     assert catalogue is not None
     for entry in catalogue.regimes:
         assert f"regime.{entry.id}" in registry
     for name in all_panels():
         assert f"panel.{name}" in registry
-    regimes = [spec.id for spec in registry.specs if spec.id.startswith("regime.")]
+    regimes = [spec.id for spec in registry.rows if spec.id.startswith("regime.")]
     assert [one for one in regimes if registry[one].isChecked()] == ["regime.DL"]
 
 
@@ -126,21 +125,21 @@ def test_reset_begins_again_with_the_same_seed(viewer: Viewer, qtbot: QtBot) -> 
 def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.running)
-    window.palette_.open()
-    QTest.keyClicks(window.palette_.query, "one step")  # the space is a letter there
-    assert window.palette_.query.text() == "one step"
-    assert window.palette_.shown() == ("run.step",)
-    QTest.keyClick(window.palette_.query, Qt.Key.Key_Escape)
-    assert not window.palette_.isVisible()
+    window.action_views.palette.open()
+    QTest.keyClicks(window.action_views.palette.query, "one step")  # the space is a letter there
+    assert window.action_views.palette.query.text() == "one step"
+    assert window.action_views.palette.shown() == ("run.step",)
+    QTest.keyClick(window.action_views.palette.query, Qt.Key.Key_Escape)
+    assert not window.action_views.palette.isVisible()
     assert window.run_state.running
     QTest.keyClick(
         window,
         Qt.Key.Key_P,
         Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier,
     )
-    palette = window.palette_
+    palette = window.action_views.palette
     assert palette.isVisible()
-    visible = {spec.id for spec in window.registry.specs if window.registry[spec.id].isVisible()}
+    visible = {spec.id for spec in window.registry.rows if window.registry[spec.id].isVisible()}
     assert set(palette.shown()) == visible - {"view.palette"}
     QTest.keyClicks(palette.query, "pau")
     assert palette.shown() == ("run.toggle",) or "run.toggle" in palette.shown()
@@ -160,8 +159,8 @@ def test_the_words_of_a_query_match_in_any_order(query: str, text: str, found: b
 def test_the_shortcut_sheet_lists_every_shortcut(viewer: Viewer) -> None:
     window = viewer.window
     QTest.keyClick(window, Qt.Key.Key_Question)
-    assert window.sheet.isVisible()
-    listed = {text for _, text in window.sheet.rows()}
+    assert window.action_views.sheet.isVisible()
+    listed = {text for _, text in window.action_views.sheet.rows()}
     assert {"Pause", "One step", "One epoch", "Reset", "New run…"} <= listed
-    QTest.keyClick(window.sheet, Qt.Key.Key_Escape)
-    assert not window.sheet.isVisible()
+    QTest.keyClick(window.action_views.sheet, Qt.Key.Key_Escape)
+    assert not window.action_views.sheet.isVisible()

@@ -13,13 +13,10 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import Advance, Reset
-from dgn_viewer.actions.action_table import (
-    MENUS,
-    regime_actions,
-)
-from dgn_viewer.actions.menus import Menus
+from dgn_viewer.actions.action_rows import ActionRow
+from dgn_viewer.actions.gates_menu import regime_rows
+from dgn_viewer.actions.menus import BAR, Menus
 from dgn_viewer.actions.palette import Palette, matches
-from dgn_viewer.actions.registry import ActionSpec
 from dgn_viewer.actions.shortcuts import ShortcutSheet
 from tests.viewer.actions.action_bench import (
     CATALOGUE,
@@ -43,7 +40,8 @@ def test_keys_are_refused_with_the_reason_while_their_action_is_disabled(bench: 
 
 def test_a_row_becomes_an_action_that_shows_the_state(bench: Bench) -> None:
     actions, desk = bench.actions, bench.desk
-    assert [spec.id for spec in actions.specs] == list(actions) == list(desk.rows)
+    assert [row.id for row in actions.rows] == list(actions)
+    assert [row.id for row in actions.rows if row.fixed] == list(desk.rows)
     assert "run.toggle" in actions
     assert "run.fly" not in actions
     actions.refresh()
@@ -80,19 +78,19 @@ def test_a_click_does_what_the_row_says_and_shows_the_state_after_it(bench: Benc
     desk.log.clear()
     bench.actions["run.step"].trigger()
     assert desk.log == [Advance(1)]
-    desk.theme = "light"
+    desk.theme.choice = "light"
     bench.actions["view.theme.light"].trigger()
     assert bench.actions["view.theme.light"].isChecked()
     assert not bench.actions["view.theme.dark"].isChecked()
 
 
 def test_rows_are_added_once_and_told_when_they_are_new(bench: Bench, qtbot: QtBot) -> None:
-    again = ActionSpec("run.step", "Another", lambda: None)
+    again = ActionRow(id="run.step", title="Another", callback=lambda: None)
     with qtbot.assertNotEmitted(bench.actions.changed):
         bench.actions.add((again,))
     assert bench.actions["run.step"].text() == "One step"
     with qtbot.waitSignal(bench.actions.changed):
-        bench.actions.add((again, ActionSpec("run.fly", "Fly", lambda: None)))
+        bench.actions.add((again, ActionRow(id="run.fly", title="Fly", callback=lambda: None)))
     assert bench.actions["run.fly"].toolTip() == "Fly"
     assert [spec.id for spec in bench.actions.family("run.f*")] == ["run.fly"]
     assert [spec.id for spec in bench.actions.family("file.quit")] == ["file.quit"]
@@ -110,7 +108,7 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     bar = QMenuBar(bench.window)
     menus = Menus(bar, bench.actions)
     tops = {action.text(): action for action in bar.actions()}
-    assert list(tops) == list(MENUS)
+    assert list(tops) == list(BAR)
     assert not tops["Gates"].isVisible()  # empty yet
     assert tops["Edit"].isVisible()
     assert titles(tops["Edit"].menu()) == [
@@ -146,7 +144,7 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
         "Next panel", "Previous panel", "", "Differences of A and B", "Changes of the run",
         "Recent notices", "Menu of the chart",
     ]  # fmt: skip
-    bench.actions.add(regime_actions(CATALOGUE, bench.desk.log.append))
+    bench.actions.add(regime_rows(CATALOGUE, bench.desk.log.append))
     assert tops["Gates"].isVisible()
     assert titles(tops["Gates"].menu()) == [
         "DL · Deep gating",
@@ -160,6 +158,16 @@ def test_menus_follow_the_registry(bench: Bench) -> None:
     assert titles(theme) == ["Light", "Dark", "As the system"]
     menus.fill()
     assert len(titles(tops["View"].menu())) == 23
+    assert isinstance(menus, QObject)
+
+
+def test_a_menu_looks_at_the_disk_before_it_shows(bench: Bench) -> None:
+    bar = QMenuBar(bench.window)
+    menus = Menus(bar, bench.actions)
+    bench.desk.log.clear()
+    for action in bar.actions():
+        action.menu().aboutToShow.emit()  # type: ignore[attr-defined]  # stub: QObject
+    assert bench.desk.log == ["look", "experiments.look"]
     assert isinstance(menus, QObject)
 
 
@@ -198,7 +206,8 @@ def test_the_palette_lists_names_before_tips_and_leaves_itself_out(bench: Bench)
 
 
 def test_the_palette_says_the_menu_of_an_action_once(bench: Bench) -> None:
-    bench.actions.add((ActionSpec("playground.xor", "Playground: XOR (2-D)", lambda: None),))
+    title = "Playground: XOR (2-D)"
+    bench.actions.add((ActionRow(id="playground.xor", title=title, callback=lambda: None),))
     palette = Palette(bench.actions, bench.window)
     palette.open()
     palette.query.setText("xor")
@@ -210,7 +219,7 @@ def test_the_palette_says_the_menu_of_an_action_once(bench: Bench) -> None:
 def test_the_sheet_lists_every_shortcut_with_its_name(bench: Bench) -> None:
     sheet = ShortcutSheet(bench.actions, bench.window)
     rows = sheet.rows()
-    assert len(rows) == len({row.id for row in bench.desk.rows.values() if row.shortcuts})
+    assert len(rows) == len({row.id for row in bench.desk.rows.values() if row.keys})
     assert rows[0] == ("Space", "Run")
     assert ("Ctrl+Shift+Z", "Redo") in rows
 
@@ -279,10 +288,10 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
         "run.epoch",
         "run.reset",
         "run.go_back",
-        "run.train_on",
-        "run.train_on_gates",
         "run.branch",
         "run.stop_branch",
+        "run.train_on",
+        "run.train_on_gates",
         "run.start_engine",
     )
     assert current(palette) == "run.toggle"

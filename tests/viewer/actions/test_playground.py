@@ -8,7 +8,7 @@ from unittest.mock import Mock
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.protocol.training import StartRun
-from dgn_viewer.actions.action_table import playground_actions, playground_run
+from dgn_viewer.actions.help_menu import playground_rows, playground_run
 
 
 def test_each_set_of_the_plane_has_a_row_that_arranges_the_panels_and_begins() -> None:
@@ -18,10 +18,10 @@ def test_each_set_of_the_plane_has_a_row_that_arranges_the_panels_and_begins() -
         DataEntry("moons", "Two moons (2-D)", True, ""),
         DataEntry("xor", "XOR (2-D)", True, "", plane=True),
     )
-    (row,) = playground_actions(Catalogue((), (), data, (), ()), docks, sent.append)
-    assert (row.id, row.text) == ("playground.xor", "Playground: XOR (2-D)")
+    (row,) = playground_rows(Catalogue((), (), data, (), ()), docks, sent.append)
+    assert (row.id, row.title) == ("playground.xor", "Playground: XOR (2-D)")
     assert not row.enabled(RunState())
-    row.do()
+    row.callback()
     docks.arrangement.arrange.assert_called_once_with("teach")
     assert sent == [StartRun(playground_run("xor"))]
     assert not sent[0].paused

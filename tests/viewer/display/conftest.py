@@ -56,6 +56,6 @@ def titles(on_display: Viewer) -> dict[str, DockTitle]:
 def weights(on_display: Viewer, qtbot: QtBot, tmp_path: Path) -> Path:
     """A file with the weights of the run as it was at an early step."""
     file = tmp_path / "early.safetensors"
-    on_display.window.send(SaveWeights(str(file)))
+    on_display.window.context.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
     return file

@@ -101,9 +101,9 @@ def test_a_branch_under_another_regime_and_its_run_equal_headless_runs_and_are_c
 
     assert compared() == (branch.folder, None)
     # A recorded step of the run as B, and the branch again, whatever the page has chosen.
-    window.time_bar.slider.setFocus()
+    window.time.bar.slider.setFocus()
     user.key("Home")
-    cursor = window.step_cursor
+    cursor = window.time.cursor
     qtbot.waitUntil(lambda: cursor.step is not None and cursor._waiting is None)
     first = cursor.step
     assert first is not None
@@ -134,12 +134,12 @@ def test_two_steps_side_by_side_differ_where_numpy_says(
     on_display: Viewer, user: XUser, qtbot: QtBot, tmp_path: Path
 ) -> None:
     window = on_display.window
-    cursor, runs = window.step_cursor, tmp_path / "home" / "runs"
+    cursor, runs = window.time.cursor, tmp_path / "home" / "runs"
     qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*"))) >= 4)
     window.registry["run.toggle"].trigger()
     qtbot.waitUntil(lambda: not window.run_state.running)
     user.focus(window)
-    window.time_bar.slider.setFocus()
+    window.time.bar.slider.setFocus()
     user.key("Home")
     qtbot.waitUntil(lambda: cursor.step is not None and cursor._waiting is None)
     first = cursor.step
@@ -147,7 +147,7 @@ def test_two_steps_side_by_side_differ_where_numpy_says(
     user.key("ctrl+alt+b")  # that step is B
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
     qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
-    window.time_bar.slider.setFocus()
+    window.time.bar.slider.setFocus()
     user.key("End")  # and A the last one
     [folder] = {frames.parent for frames in runs.glob("*/frames")}
     recorded = RecordedSteps(folder)

@@ -17,13 +17,13 @@ pytestmark = pytest.mark.display
 def test_a_run_that_diverged_keeps_its_pictures_and_goes_back_by_button_and_by_key(
     on_display: Viewer, user: XUser, qtbot: QtBot
 ) -> None:
-    window, line = on_display.window, on_display.window.notice_line
+    window, line = on_display.window, on_display.window.notice_views.line
     panel = window.docks.hosts["spectrum"]
     qtbot.waitUntil(lambda: window.history.step > 20 and panel.state() == "live")
 
     def diverge(rate: float) -> str:
-        window.send(SetLearningRate(rate))
-        window.send(Resume())
+        window.context.send(SetLearningRate(rate))
+        window.context.send(Resume())
         qtbot.waitUntil(lambda: window.run_state.diverged is not None)
         step, back = window.run_state.diverged, window.run_state.back_to
         assert step is not None

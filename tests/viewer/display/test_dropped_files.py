@@ -27,10 +27,10 @@ def test_a_checkpoint_opens_its_page_and_a_file_that_is_none_ends_it_and_is_name
     window.event_taken.connect(lambda event, _state: said.append(event))
     user.drag_file(file, window)
     qtbot.waitUntil(lambda: any(isinstance(event, Refused) for event in said))
-    qtbot.waitUntil(lambda: window.notice_line.entry is not None)
+    qtbot.waitUntil(lambda: window.notice_views.line.entry is not None)
     assert window.inspector.page is None
-    assert not window.inspector_dock.isVisible()
-    entry = window.notice_line.entry
+    assert not window.columns.page.isVisible()
+    entry = window.notice_views.line.entry
     assert entry is not None
     assert entry.notice.text.count("letter.pt") == 1
     step = window.history.step

@@ -50,7 +50,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def dropped(viewer: Viewer, user: XUser, qtbot: QtBot, file: Path, purpose: Purpose) -> FilePage:
     """The page of a file that was dropped on the zone of this use."""
     window = viewer.window
-    zone = window.drops.overlay.room_of(purpose).center().toPoint()
+    zone = window.files.drops.overlay.room_of(purpose).center().toPoint()
     user.drag_file(file, window, zone)
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
     page = window.inspector.page
@@ -84,7 +84,7 @@ def test_a_resnet_dropped_on_the_default_run_is_opened_scored_and_trained_on_by_
     qtbot.waitUntil(lambda: "resized to 32" in page.verdict.text())
     user.press(page.go)
     qtbot.waitUntil(lambda: window.run_state.inspected == "resnet18.pth")
-    banner = window.banners[0]
+    banner = window.run_views.banners[0]
 
     def is_scored() -> bool:
         scored, said = window.run_state.scored, " ".join(banner.texts())

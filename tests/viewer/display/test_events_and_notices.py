@@ -37,7 +37,7 @@ def large_training(window: Window, user: XUser, qtbot: QtBot, title: DockTitle) 
 def test_a_refused_drop_is_told_beside_the_panels_and_leads_to_its_step(
     on_display: Viewer, user: XUser, qtbot: QtBot, tmp_path: Path, titles: dict[str, DockTitle]
 ) -> None:
-    window, line = on_display.window, on_display.window.notice_line
+    window, line = on_display.window, on_display.window.notice_views.line
     view = large_training(window, user, qtbot, titles["training"])
     file = tmp_path / "letter.pt"
     file.write_text("no weights here", encoding="utf-8")
@@ -52,7 +52,7 @@ def test_a_refused_drop_is_told_beside_the_panels_and_leads_to_its_step(
     assert not [dock for dock in docks if on_screen(dock).intersects(on_screen(line))]
     qtbot.waitUntil(lambda: window.history.step > 3 * (entry.step or 0))
     user.press(line.sentence)
-    shown = window.notice_list
+    shown = window.notice_views.list
     qtbot.waitUntil(shown.isVisible)
     row = next(row for row in shown.rows() if row.entry is entry)
     user.press(row.buttons()["Go to step"])

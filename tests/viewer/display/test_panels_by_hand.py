@@ -86,7 +86,7 @@ def test_at_1024_by_700_every_chart_that_is_shown_has_room_for_its_data(
     window.resize(1024, 700)
     qtbot.waitUntil(lambda: (window.width(), window.height()) == (1024, 700))
     user.key("ctrl+n")  # the widest page beside them
-    qtbot.waitUntil(window.inspector_dock.isVisible)
+    qtbot.waitUntil(window.columns.page.isVisible)
     for name in (*window.docks.visible(), "spectrum", "ntk", "training"):
         if name not in window.docks.visible():  # behind a tab
             user.key(window.registry[f"panel.{name}"].shortcut().toString().lower())

@@ -29,7 +29,7 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     on_display: Viewer, user: XUser, qtbot: QtBot, tmp_path: Path
 ) -> None:
     window = on_display.window
-    cursor, slider = window.step_cursor, window.time_bar.slider
+    cursor, slider = window.time.cursor, window.time.bar.slider
     runs = tmp_path / "home" / "runs"
     qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*"))) >= 4)
     at = window.history.step
@@ -54,12 +54,12 @@ def test_one_scrubs_by_mouse_and_keys_while_training_goes_on(
     now = window.history.step
     qtbot.waitUntil(lambda: window.history.step > now)
     assert cursor.step == recorded.steps[1]
-    user.click(window.toolbar.regime)  # what held then cannot be changed by hand …
-    qtbot.waitUntil(lambda: len(window.notice_line.offers()) == 1)
+    user.click(window.run_views.toolbar.regime)  # what held then cannot be changed by hand …
+    qtbot.waitUntil(lambda: len(window.notice_views.line.offers()) == 1)
     said = window.notices.shown()
     user.key(window.registry["regime.FR-II"].shortcut().toString().lower())  # … nor by keys
     qtbot.waitUntil(lambda: window.notices.shown() is not said)
-    user.press(window.notice_line.offers()[0])
+    user.press(window.notice_views.line.offers()[0])
     qtbot.waitUntil(lambda: cursor.step is None)
     assert window.run_state.regime == "DL"
     view = window.docks.hosts["training"].findChild(SceneView)

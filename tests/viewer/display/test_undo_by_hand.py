@@ -18,7 +18,7 @@ pytestmark = pytest.mark.display
 
 
 def weights(viewer: Viewer, qtbot: QtBot, file: Path) -> dict[str, torch.Tensor]:
-    viewer.window.send(SaveWeights(str(file)))
+    viewer.window.context.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
     return load_file(file)
 
@@ -30,11 +30,11 @@ def test_what_a_hand_did_is_undone_with_all_that_was_learnt_since(
     user.key("space")
     qtbot.waitUntil(lambda: window.run_state.paused)
     before = weights(on_display, qtbot, tmp_path / "before.safetensors")
-    chips, canvas = window.strip.canvas.chips, window.strip.canvas
+    chips, canvas = window.run_views.strip.canvas.chips, window.run_views.strip.canvas
     places = [chip.mapTo(canvas, chip.rect().center()) for chip in chips[1:3]]
     user.drag(canvas, places[0], (places[0] + places[1]) / 2, places[1], places[1] + QPoint(1, 0))
     qtbot.waitUntil(lambda: window.run_state.wiring == (0, 2, 1))
-    field = window.toolbar.learning_rate
+    field = window.run_views.toolbar.learning_rate
     user.click(field)
     user.key("ctrl+a")
     user.type("100")

@@ -424,7 +424,7 @@ def test_a_panel_behind_a_tab_is_open_and_not_visible(docks: PanelDocks, qtbot: 
 
 @pytest.fixture
 def history(docks: PanelDocks) -> Iterator[LayoutHistory]:
-    found = LayoutHistory(docks, docks.window, lambda: None)
+    found = LayoutHistory(docks, docks.window)
     found.take()
     yield found
     found.stop()

@@ -47,8 +47,8 @@ def test_every_panel_says_at_which_step_the_run_diverged(
         return all(said in f"{host.footer()} {host.message.words()[0]}".lower() for host in hosts)
 
     qtbot.waitUntil(told)
-    window.status.catch_up()
-    assert window.status.text("phase") == "diverged"
+    window.run_views.status.catch_up()
+    assert window.run_views.status.text("phase") == "diverged"
     viewer.pump.send(StartRun(RUN))
     qtbot.waitUntil(lambda: window.run_state.step > 5)
     assert window.run_state.diverged is None

@@ -332,7 +332,7 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path / "results"))
     viewer = make_viewer()
     window = viewer.window
-    experiments, results = window.experiments, window.results
+    experiments, results = window.experiments, window.experiments.results
     window.registry["experiment.npf-nu"].trigger()
     page = window.inspector.page
     assert isinstance(page, ExperimentPage)

@@ -20,10 +20,10 @@ def show_every_cell(page: RunsPage, listed: RunsListed) -> None:
     for column in range(len(COLUMNS)):
         for order in (Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder):
             page.table.sortByColumn(column, order)
-        for row in range(page.shown.rowCount()):
+        for row in range(page.table.shown.rowCount()):
             for role in ROLES:
-                page.shown.data(page.shown.index(row, column), role)
-    for row in range(page.shown.rowCount()):
+                page.table.shown.data(page.table.shown.index(row, column), role)
+    for row in range(page.table.shown.rowCount()):
         page.table.selectRow(row)
         assert page.message.text()
     page.grab()

@@ -83,8 +83,8 @@ def page(qtbot: QtBot, sent: list[Command]) -> Iterator[RunsPage]:
 
 def cells(page: RunsPage, title: str) -> list[str]:
     column = TITLES.index(title)
-    rows = range(page.shown.rowCount())
-    return [str(page.shown.index(row, column).data()) for row in rows]
+    rows = range(page.table.shown.rowCount())
+    return [str(page.table.shown.index(row, column).data()) for row in rows]
 
 
 def test_hostile_runs_are_rows_that_hide_no_other(page: RunsPage, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_numbers_are_never_cut_in_the_middle(page: RunsPage) -> None:
 def test_a_damaged_run_says_why_in_its_row(page: RunsPage) -> None:
     why = "log.jsonl cannot be read: it is a folder."
     page.show_runs(RunsListed("runs", (a_run("a", "damaged", trouble=why),)))
-    page.table.setCurrentIndex(page.shown.index(0, NAME))
+    page.table.setCurrentIndex(page.table.shown.index(0, NAME))
     assert page.message.text() == f"This run is damaged: {why}"
 
 
@@ -169,12 +169,12 @@ def test_the_page_shows_and_continues_what_can_be(page: RunsPage, sent: list[Com
     page.show_runs(RunsListed("runs", runs))
     assert not page.go_on.isEnabled()
     assert "being written" in page.message.text()
-    page.choose("b")
+    page.table.choose("b")
     page.show_run.click()
     page.go_on.click()
     page.compare.click()
     assert sent == [ShowRun("b"), ContinueRun("b"), CompareRun("b")]
-    page.choose("c")
+    page.table.choose("c")
     assert not page.show_run.isEnabled()
     assert not page.compare.isEnabled()
     assert "repair" in page.message.text()
@@ -194,7 +194,7 @@ def test_a_name_is_typed_into_its_cell_and_shown_when_the_engine_has_it(
 ) -> None:
     run = a_run("a", notes="kept")
     page.show_runs(RunsListed("runs", (run,)))
-    page.table.edit(page.shown.index(0, NAME))
+    page.table.edit(page.table.shown.index(0, NAME))
     editor = page.table.findChild(QLineEdit)
     assert isinstance(editor, QLineEdit)
     editor.selectAll()
@@ -209,10 +209,10 @@ def test_a_name_is_typed_into_its_cell_and_shown_when_the_engine_has_it(
 
 def test_notes_are_kept_when_another_run_is_chosen(page: RunsPage, sent: list[Command]) -> None:
     page.show_runs(RunsListed("runs", (a_run("a", given_name="mine"), a_run("b", notes="old"))))
-    page.choose("a")
+    page.table.choose("a")
     assert page.notes.toPlainText() == ""
     page.notes.setPlainText("β = 4 was better")
-    page.choose("b")
+    page.table.choose("b")
     assert sent == [NoteRun("a", "mine", "β = 4 was better")]
     assert page.notes.toPlainText() == "old"
     page.leave()
@@ -224,12 +224,13 @@ def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
 ) -> None:
     page.show_runs(RunsListed("runs", tuple(a_run(name) for name in "abcdefg")))
     for place in range(7):
-        page.table.setCurrentIndex(page.shown.index(place, NAME))
-        page._tick_chosen()
+        page.table.setCurrentIndex(page.table.shown.index(place, NAME))
+        page.table.tick_current()
     assert sent[-1] == ReadCurves(tuple("abcdef"))
     assert "6 runs at most" in page.message.text()
     colours = {
-        page.shown.index(row, NAME).data(Qt.ItemDataRole.ForegroundRole).name() for row in range(6)
+        page.table.shown.index(row, NAME).data(Qt.ItemDataRole.ForegroundRole).name()
+        for row in range(6)
     }
     assert colours == {LIGHT.role(role).lower() for role in OVERLAYS}
     page.show_runs(RunsListed("runs", tuple(a_run(name) for name in "bc")))
@@ -245,30 +246,30 @@ def test_deleting_asks_in_place_and_takes_no_for_an_answer(
     page.show_runs(RunsListed("runs", (a_run("a"), a_run("b", "running"), a_run("c"))))
     trashed: list[tuple[str, ...]] = []
     page.trash_wanted.connect(trashed.append)
-    page.choose("a")
+    page.table.choose("a")
     page.table.setFocus()
     QTest.keyClick(page.table, Qt.Key.Key_Delete)
-    assert page._question.text() == "Move a (2.4 MB) to the trash?"
-    page._no.click()
-    assert not page._question.isVisible()
+    assert page.deletion.sentence.text() == "Move a (2.4 MB) to the trash?"
+    page.deletion.no.click()
+    assert not page.deletion.sentence.isVisible()
     assert not trashed
     page._ask_to_delete()
-    page._yes.click()
+    page.deletion.yes.click()
     assert trashed == [("a",)]
     page.ask_for_good(("a",))
-    page._yes.click()
+    page.deletion.yes.click()
     assert sent == [DeleteRun("a")]
-    page.choose("b")
+    page.table.choose("b")
     page._ask_to_delete()
-    assert not page._question.isVisible()
+    assert not page.deletion.sentence.isVisible()
 
 
 def test_a_thousand_runs_keep_the_chosen_one_in_sight_of_a_new_list(page: RunsPage) -> None:
     runs = tuple(a_run(f"run {place}", step=place) for place in range(1000))
     page.show_runs(RunsListed("runs", runs))
-    page.choose("run 700")
+    page.table.choose("run 700")
     page.show_runs(RunsListed("runs", runs[1:]))
-    chosen = page._chosen()
+    chosen = page.table.current()
     assert chosen is not None
     assert chosen.name == "run 700"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     press(page, "Ctrl+T")
     assert page.message.isHidden()
     assert window.registry["run.step"].toolTip().endswith("(Ctrl+T)")
-    assert ("Ctrl+T", "One step") in window.sheet.rows()
+    assert ("Ctrl+T", "One step") in window.action_views.sheet.rows()
     step = window.run_state.step
     window.setFocus()
     QTest.keyClick(window, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
@@ -67,7 +68,7 @@ def test_other_keys_act_and_stand_in_tips_the_list_and_the_next_start(
     assert isinstance(page, SettingsPage)
     page.all_own.click()
     assert window.registry["run.step"].shortcut() == QKeySequence(".")
-    assert window.settings.shortcuts == {}
+    assert window.context.settings.shortcuts == {}
 
 
 def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
@@ -80,7 +81,7 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
     press(page, "Esc")
     assert "cannot be given to an action" in page.message.text()
     assert registry["run.step"].shortcut() == QKeySequence(".")
-    assert registry.own_keys == {}
+    assert registry.keys.own == {}
     press(page, "Ctrl+T")
     page.choose("run.epoch")
     press(page, ".")  # free now
@@ -92,12 +93,12 @@ def test_keys_of_another_action_and_keys_that_move_are_refused_in_a_sentence(
     page.own_keys.click()
     page.choose("run.step")
     page.own_keys.click()
-    assert registry.own_keys == {}
+    assert registry.keys.own == {}
 
 
 def test_keys_of_a_regime_that_comes_later_are_kept_too(make_viewer: Open) -> None:
     viewer = make_viewer(home="home", paused=True)
-    assert viewer.window.registry.assign("regime.FL", "Ctrl+Alt+F") == ""
+    assert viewer.window.registry.keys.assign("regime.FL", "Ctrl+Alt+F") == ""
     assert viewer.close()
     window = make_viewer(home="home", paused=True).window
     assert window.registry["regime.FL"].shortcut() == QKeySequence("Ctrl+Alt+F")
@@ -108,17 +109,22 @@ def test_theme_start_and_budget_hold_at_once(
 ) -> None:
     window = viewer.window
     asked: list[Command] = []
-    send = window.send
-    monkeypatch.setattr(window, "send", lambda command: (asked.append(command), send(command)))
+    send = window.context.send
+
+    def send_both(command: Command) -> None:
+        asked.append(command)
+        send(command)
+
+    monkeypatch.setattr(window.pages, "_context", replace(window.context, send=send_both))
     page.theme.pick("dark")
-    assert window.theme.name == "dark"
+    assert window.context.theme.now.name == "dark"
     page.start.pick("last")
-    assert window.settings.start == "last"
+    assert window.context.settings.start == "last"
     assert page.budget.value() == DEFAULT_BUDGET
     assert page.budget.text().endswith("% of the step rate")
     page.budget.setValue(20)
     assert asked == [SetWatchShare(0.2)]
-    assert window.settings.budget == 20
+    assert window.context.settings.budget == 20
 
 
 def test_the_budget_of_a_new_run_is_that_of_the_session() -> None:
@@ -142,9 +148,9 @@ def test_nonsense_in_the_settings_file_is_as_if_it_were_not_set(tmp_path: Path) 
         ("watching/budget", "900"),
         ("window/shortcuts", "[1]"),
     ):
-        settings._store.setValue(key, value)
+        settings.store.setValue(key, value)
     assert (settings.start, settings.budget, settings.shortcuts) == ("default", 0, {})
-    settings._store.setValue("window/shortcuts", '{"a": 3, "b": "Ctrl+B"}')
+    settings.store.setValue("window/shortcuts", '{"a": 3, "b": "Ctrl+B"}')
     assert settings.shortcuts == {"b": "Ctrl+B"}
 
 
@@ -153,12 +159,12 @@ def test_numbers_are_written_as_chosen_in_panels_and_status_bar(
 ) -> None:
     window = viewer.window
     page.numbers.pick("1 234,5")
-    assert window.settings.numbers == "1 234,5"
-    assert window.theme.numbers == "1 234,5"
-    qtbot.waitUntil(lambda: "epoch" in window.status.text("epoch"))
-    window.status.catch_up()
-    said = window.status.text("epoch").removeprefix("epoch ")
-    labels = [label.text() for label in window.status.findChildren(QLabel)]
+    assert window.context.settings.numbers == "1 234,5"
+    assert window.context.theme.now.numbers == "1 234,5"
+    qtbot.waitUntil(lambda: "epoch" in window.run_views.status.text("epoch"))
+    window.run_views.status.catch_up()
+    said = window.run_views.status.text("epoch").removeprefix("epoch ")
+    labels = [label.text() for label in window.run_views.status.findChildren(QLabel)]
     assert any(f"epoch {said.replace('.', ',')}" in text for text in labels)
     page.numbers.pick("1,234.5")
-    assert window.theme.numbers == "1,234.5"
+    assert window.context.theme.now.numbers == "1,234.5"

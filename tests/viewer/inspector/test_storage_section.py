@@ -107,7 +107,8 @@ def test_the_window_says_once_that_all_runs_take_too_much_and_offers_what_helps(
     viewer: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window, sent = viewer.window, list[object]()
-    monkeypatch.setattr(window.recorded, "_send", sent.append)
+    context = dataclasses.replace(window.context, send=sent.append)
+    monkeypatch.setattr(window.recorded, "_context", context)
     entries = window.notices.entries
     entries.clear()
     window.recorded.on_event(listed(19 * GIB))
@@ -131,7 +132,7 @@ def test_runs_are_thinned_out_when_the_window_asks_and_it_is_said(
 ) -> None:
     """None is over its limit here: that is said too."""
     viewer.window.notices.entries.clear()
-    viewer.window.send(ThinRuns())
+    viewer.window.context.send(ThinRuns())
     qtbot.waitUntil(lambda: any("Nothing has to" in n.text for n in viewer.window.notices.recent))
 
 

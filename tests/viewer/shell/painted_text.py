@@ -139,7 +139,7 @@ def canvas_tip(canvas: QWidget, place: QPointF) -> str:
     above: QWidget | None = canvas
     while above is not None:
         if isinstance(above, SceneView):
-            return shown_text(above.tip_at(QPointF(canvas.mapTo(above, place))))
+            return shown_text(above.charts.tip_at(QPointF(canvas.mapTo(above, place))))
         if above.toolTip():
             return shown_text(above.toolTip())
         above = above.parentWidget()

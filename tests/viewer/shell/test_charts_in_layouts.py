@@ -13,7 +13,8 @@ from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.matrix_colours import ColourChoice
 from dgn_engine.scene.theme import LIGHT
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.shell.window_layout import apply_layout, layout_json
+from dgn_viewer.shell.window_layout import WindowLayout
+from tests.viewer.window_contexts import make_context
 
 PANELS = {"overlap": overlap.PANEL, "training": training.PANEL}
 KEPT = {
@@ -31,14 +32,19 @@ def docks(qtbot: QtBot) -> PanelDocks:
     return found
 
 
+def layouts_of(docks: PanelDocks) -> WindowLayout:
+    return WindowLayout(docks.window, docks, make_context(docks.window))
+
+
 def test_a_session_carries_what_was_set_for_its_charts(docks: PanelDocks) -> None:
-    window = docks.window
+    layouts = layouts_of(docks)
     docks.hosts["overlap"].charts.put(KEPT)
-    layout = layout_json(window, "light", docks)
-    assert list(json.loads(layout)["charts"]) == ["overlap"]
+    layout = json.loads(layouts.as_json())
+    assert list(layout["charts"]) == ["overlap"]
+    assert layout.pop("theme") == "light"  # put on, it is that of all tests
     docks.hosts["overlap"].charts.put_all({})
     docks.hosts["training"].charts.put({"loss": ChartSettings(last=200)})
-    apply_layout(window, docks, layout)
+    layouts.apply(json.dumps(layout))
     assert docks.hosts["overlap"].charts.settings == KEPT
     assert docks.hosts["training"].charts.settings == {}
 
@@ -48,5 +54,5 @@ def test_a_layout_without_sensible_charts_leaves_them_to_their_panels(
     docks: PanelDocks, charts: object
 ) -> None:
     docks.hosts["overlap"].charts.put(KEPT)
-    apply_layout(docks.window, docks, json.dumps({"charts": charts}))
+    layouts_of(docks).apply(json.dumps({"charts": charts}))
     assert all(not host.charts.settings for host in docks.hosts.values())

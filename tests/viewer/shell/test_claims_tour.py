@@ -19,6 +19,7 @@ from dgn_engine.regimes import find_regime
 from dgn_engine.scene.panel_spec import Series, View, run_key
 from dgn_engine.session.known_plug_ins import regime_entries
 from dgn_viewer.shell.claims_tour import ClaimActs, tour_run
+from tests.viewer.window_contexts import make_context
 
 MakeView = Callable[..., View]
 
@@ -51,7 +52,8 @@ def acts(seen: list[View], sent: list[Command], opened: list[str], qtbot: QtBot)
     qtbot.addWidget(window)
     qtbot.addWidget(docks)
     unused: Any = docks  # no step is pointed at here
-    return ClaimActs(window, sent.append, lambda: seen[0], unused, window, opened.append, window)
+    context = make_context(window, sent.append, view=lambda: seen[0])
+    return ClaimActs(context, unused, window, opened.append, window)
 
 
 @pytest.mark.discovery

@@ -83,7 +83,7 @@ def _seen(viewer: Viewer, qtbot: QtBot, texts: PaintedTexts, root: QWidget) -> l
     for _ in range(2):  # what is drawn first may change the room that there is
         QApplication.processEvents()
         window.display.draw_now()
-    window.status.catch_up()
+    window.run_views.status.catch_up()
     QApplication.processEvents()
     texts.clear()
     root.grab()
@@ -119,11 +119,11 @@ def _with_a_past(viewer: Viewer, qtbot: QtBot) -> None:
     """A run whose gates and regime were changed, paused: events in every lane."""
     window = viewer.window
     qtbot.waitUntil(lambda: window.history.step > 20)
-    window.send(Rewire((1, 0, 2)))
+    window.context.send(Rewire((1, 0, 2)))
     qtbot.waitUntil(lambda: window.run_state.wiring == (1, 0, 2))
-    window.send(SwapRegime("FR-II"))
+    window.context.send(SwapRegime("FR-II"))
     qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
-    window.send(Pause())
+    window.context.send(Pause())
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
 
 
@@ -150,7 +150,7 @@ def test_no_view_is_cut_at_any_size(
 ) -> None:
     _with_a_past(viewer, qtbot)
     window = viewer.window
-    window.choose_theme(theme, keep=False)
+    window.context.theme.choose(theme, keep=False)
     with recorded_texts(monkeypatch) as texts:
         for views in (layouts, panels, pages, explanations, windows, tours):
             assert _walk(viewer, qtbot, texts, views(window), SIZES) == {}
@@ -177,9 +177,9 @@ def test_an_open_file_a_comparison_and_recorded_runs_are_not_cut(
     viewer = make_viewer(home="recorded_runs")
     _with_a_past(viewer, qtbot)
     window, file = viewer.window, tmp_path / "weights_of_an_early_step.safetensors"
-    window.send(SaveWeights(str(file)))
+    window.context.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
-    window.send(OpenFile(str(file), "compare"))
+    window.context.send(OpenFile(str(file), "compare"))
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
     runs = window.inspector.runs_page.table.model()
     window.inspector.show_runs()
@@ -210,7 +210,7 @@ def test_long_names_are_shortened_with_the_whole_in_a_tip(
     viewer = make_viewer(config)
     window = viewer.window
     qtbot.waitUntil(lambda: window.history.step > 20)
-    window.send(Pause())
+    window.context.send(Pause())
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     with recorded_texts(monkeypatch) as texts:
         for names in (lambda _: None, _named_like_a_resnet):

@@ -22,7 +22,7 @@ from dgn_engine.protocol.training import Measured, Pause
 from dgn_engine.scene.elements import Empty, Scene
 from dgn_engine.scene.panel_spec import all_panels
 from dgn_engine.scene.run_text import short_names
-from dgn_engine.training.readings import reading_sizes
+from dgn_engine.training import probe_schedule
 from dgn_engine.views.history import History, compared_run
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
@@ -48,8 +48,8 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
 ) -> None:
     window = viewer.window
     assert not window.docks.arrangement.is_open("agreement")
-    assert not window.banners[0].isVisible()
-    window.send(OpenFile(str(saved_weights), "compare"))
+    assert not window.run_views.banners[0].isVisible()
+    window.context.send(OpenFile(str(saved_weights), "compare"))
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
     probes = {"gates", "overlap", "npk", "ntk", "agreement"}
 
@@ -60,8 +60,8 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     qtbot.waitUntil(seen)
     qtbot.waitUntil(lambda: not window.history.readings["agreement"].absent)
     assert window.docks.arrangement.is_open("agreement")
-    assert window.banners[0].isVisible()
-    assert "early.safetensors" in window.banners[0].texts()[1]
+    assert window.run_views.banners[0].isVisible()
+    assert "early.safetensors" in window.run_views.banners[0].texts()[1]
     maps = scene(viewer, "gate_maps").charts
     assert [chart.title for chart in maps] == ["A, layer 1", "B · early.safetensors, layer 1"]
     first, second = (chart.matrix for chart in maps)
@@ -78,7 +78,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     window.registry["file.close_comparison"].trigger()
     qtbot.waitUntil(lambda: window.run_state.comparison is None)
     assert not window.docks.arrangement.is_open("agreement")
-    assert not window.banners[0].isVisible()
+    assert not window.run_views.banners[0].isVisible()
     assert [chart.key for chart in scene(viewer, "overlap").charts] == ["active", "sensitive"]
 
 
@@ -86,11 +86,11 @@ def test_heavy_readings_of_a_and_of_b_are_made_by_the_reading_process(
     viewer: Viewer, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = viewer.window
-    monkeypatch.setattr(reading_sizes, "UNSURE", 0.0)
-    monkeypatch.setattr(reading_sizes, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
+    monkeypatch.setattr(probe_schedule, "FIRST_LOOK", 0.0)
     wide = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)]
     torch.save(torch.nn.Sequential(*wide).state_dict(), tmp_path / "wide.pt")
-    window.send(Pause())
+    window.context.send(Pause())
     page = opened_file(viewer, qtbot, tmp_path / "wide.pt", "compare", RELU)
     qtbot.waitUntil(page.go.isEnabled)
     QTest.mouseClick(page.go, LEFT)
@@ -139,8 +139,8 @@ def test_a_state_dict_is_shown_with_what_was_said_and_the_accuracy_that_follows(
     qtbot.waitUntil(lambda: window.run_state.inspected == path.name)
     qtbot.waitUntil(lambda: "npk" in window.history.readings)
     done = "% of 360 test examples, reading: ReLU, as you said – not training"
-    qtbot.waitUntil(lambda: window.banners[0].texts()[0].endswith(done))
-    said = window.banners[0].texts()[0]
+    qtbot.waitUntil(lambda: window.run_views.banners[0].texts()[0].endswith(done))
+    said = window.run_views.banners[0].texts()[0]
     assert said.startswith("Inspecting tanh.pt on digits, right on ")
     view = window.history.view({})
     caption = context_of(view, all_panels()["spectrum"], Scene(())).caption
@@ -161,19 +161,19 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     assert run.toolTip() == (
         "Inspecting early.safetensors: not training. Train on from here, or begin a run."
     )
-    qtbot.waitUntil(lambda: "right on " in window.banners[0].texts()[0])
-    (said,) = window.banners[0].texts()
+    qtbot.waitUntil(lambda: "right on " in window.run_views.banners[0].texts()[0])
+    (said,) = window.run_views.banners[0].texts()
     assert said.startswith("Inspecting early.safetensors on digits, right on ")
     assert said.endswith("360 test examples – not training")
-    assert window.status.text("phase") == "not training"
-    assert not window.toolbar.regime.isEnabled()
+    assert window.run_views.status.text("phase") == "not training"
+    assert not window.run_views.toolbar.regime.isEnabled()
     assert len(scene(viewer, "gate_maps").charts) == 4  # three overviews and the large map
     window.display.draw_now()
     training = window.docks.hosts["training"].shown()
     assert isinstance(training, Empty)
     assert "not trained" in training.reason
     step = window.history.step
-    window.send(Pause())
+    window.context.send(Pause())
     qtbot.wait(100)
     assert window.history.step == step
 
@@ -188,14 +188,14 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
         )
         qtbot.waitUntil(lambda: window.run_state.comparison is not None)
         gc.collect()  # what only a slot knows is gone now
-        window.banners[0].buttons["file.close_comparison"].click()
+        window.run_views.banners[0].buttons["file.close_comparison"].click()
         qtbot.waitUntil(lambda: window.run_state.comparison is None)
         QTest.mouseClick(
             go_of(opened_file(viewer, qtbot, saved_weights, "weights"), "network"), LEFT
         )
         qtbot.waitUntil(lambda: window.run_state.inspected == saved_weights.name)
         gc.collect()
-        window.banners[0].buttons["file.new_run"].click()
+        window.run_views.banners[0].buttons["file.new_run"].click()
         QTest.mouseClick(window.inspector.run_page.start, LEFT)
         qtbot.waitUntil(lambda: not window.run_state.inspected)
         gc.collect()
@@ -205,7 +205,7 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
 def test_a_closed_window_forgets_the_panels_of_a_comparison(
     viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
-    viewer.window.send(OpenFile(str(saved_weights), "compare"))
+    viewer.window.context.send(OpenFile(str(saved_weights), "compare"))
     qtbot.waitUntil(lambda: viewer.window.docks.arrangement.is_open("agreement"))
     viewer.window.close()  # the layout is saved
     assert not viewer.window.docks.arrangement.is_open("agreement")

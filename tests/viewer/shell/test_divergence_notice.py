@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.protocol.training import Diverged, RegimeSwapped
+from dgn_engine.protocol.training import Diverged, GoBack, RegimeSwapped
 from dgn_viewer.notices import Notices
 from tests.engine.views.begun_run import started
 
@@ -15,7 +15,7 @@ BACK = RegimeSwapped(7, "DL", "DL", (), (), (), (), undone="Back from divergence
 
 def test_a_diverged_run_offers_its_way_back_until_it_is_taken(qapp: object) -> None:
     owner, states, taken = QObject(), [RunState().after(started())], []
-    notices = Notices(owner, lambda: states[-1], go_back=lambda: taken.append(1))
+    notices = Notices(owner, lambda: states[-1], taken.append)
 
     def tell(event: Event) -> None:
         states.append(states[-1].after(event))
@@ -30,7 +30,7 @@ def test_a_diverged_run_offers_its_way_back_until_it_is_taken(qapp: object) -> N
     for number in ("step 7", "step 6", "step 5"):
         assert number in entry.notice.text
     button.do()
-    assert taken == [1]
+    assert taken == [GoBack()]
     tell(BACK)
     assert notices.buttons(entry) == ()
     tell(Diverged(9, "weights", 9))

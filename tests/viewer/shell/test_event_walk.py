@@ -26,7 +26,7 @@ def test_every_event_is_reached_by_keyboard_and_said(viewer: Viewer, qtbot: QtBo
     changes = (SwapRegime("FR-II"), SetBeta(4.0), Rewire((1, 0, 2)))
     for count, change in enumerate(changes, start=1):
         qtbot.waitUntil(lambda count=count: window.run_state.step > 40 * count)
-        window.send(change)
+        window.context.send(change)
         qtbot.waitUntil(
             lambda count=count: len({m.x for m in window.history.view({}).marks}) == count
         )

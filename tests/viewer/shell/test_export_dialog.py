@@ -22,13 +22,16 @@ from dgn_engine.scene.chart_settings import ChartSettings
 from dgn_engine.scene.elements import same
 from dgn_engine.scene.panel_spec import View, all_panels
 from dgn_engine.scene.theme import DARK, LIGHT
-from dgn_engine.views.event_notices import Notice
+from dgn_engine.views.event_notices import Notice, time_of_day
+from dgn_engine.views.history import History
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.export import PanelExport, captured, write_panels
+from dgn_viewer.shell.export import Exports, captured, write_panels
 from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.shell.figure_thread import FigureThread
+from dgn_viewer.timeline.step_cursor import StepCursor
+from tests.viewer.window_contexts import make_context
 
 PANELS = all_panels()
 # Curves, a spectrum and matrices; that each panel makes a figure is tested beside the figures.
@@ -54,9 +57,10 @@ class Desk:
         self.told: list[Notice] = []
         self.settings = Settings(folder / "settings.ini")
         docks = SimpleNamespace(hosts=self.hosts, visible=lambda: tuple(self.hosts))
-        self.export = PanelExport(
-            self.window, cast(PanelDocks, docks), self.settings, self.told.append
-        )
+        context = make_context(self.window, notify=self.told.append, settings=self.settings)
+        history = History(time_of_day)
+        cursor = StepCursor(history, (), lambda _: None, lambda: True, self.window)
+        self.export = Exports(context, cast(PanelDocks, docks), history, cursor)
         self.qtbot = qtbot
 
     def dialog(self) -> ExportDialog:
@@ -88,7 +92,7 @@ def desk(
 
 
 def test_the_preview_is_the_figure_at_its_final_size(desk: Desk) -> None:
-    desk.export.panel("spectrum")
+    desk.export.save_panel("spectrum")
     dialog = desk.drawn()
     assert dialog.windowTitle() == "Export NPK spectrum · step 1,200"
     assert not dialog.isModal()
@@ -100,7 +104,7 @@ def test_the_preview_is_the_figure_at_its_final_size(desk: Desk) -> None:
 
 
 def test_on_a_small_screen_the_dialog_is_no_larger_than_the_screen(desk: Desk) -> None:
-    desk.export.panel("spectrum")
+    desk.export.save_panel("spectrum")
     dialog = desk.dialog()
     room = dialog.screen().availableGeometry()
     assert room.width() < 1000, "the screen of these tests is small"
@@ -110,7 +114,7 @@ def test_on_a_small_screen_the_dialog_is_no_larger_than_the_screen(desk: Desk) -
 
 
 def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     dialog = desk.drawn()
     form = dialog.form
     form._width.pick("free")
@@ -128,7 +132,7 @@ def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
 
 
 def test_what_was_chosen_is_there_the_next_time(desk: Desk) -> None:
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     first = desk.dialog()
     first.form._width.pick("text")
     first.form._kind.pick("png")
@@ -137,7 +141,7 @@ def test_what_was_chosen_is_there_the_next_time(desk: Desk) -> None:
     QTest.keyClicks(first.form._names["test"], " set")
     wanted = first.form.figure_style()
     first.close()
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     assert desk.dialog().form.figure_style() == wanted
     assert desk.dialog().form.kind == "png"
     desk.dialog().close()
@@ -148,8 +152,8 @@ def test_what_was_chosen_is_there_the_next_time(desk: Desk) -> None:
     [{}, [], {"width": 7, "kind": {}, "dpi": "x", "font": None, "names": [1], "inches": "a"}],
 )
 def test_choices_that_make_no_sense_are_as_at_first(left: Any, desk: Desk) -> None:
-    desk.settings._store.setValue("export/choices", json.dumps(left))
-    desk.export.panel("training")
+    desk.settings.store.setValue("export/choices", json.dumps(left))
+    desk.export.save_panel("training")
     assert desk.dialog().form.figure_style() == FigureStyle(3.25)
     desk.dialog().close()
 
@@ -158,7 +162,7 @@ def test_choices_that_make_no_sense_are_as_at_first(left: Any, desk: Desk) -> No
 def test_a_panel_is_written_in_the_format_of_its_name(
     ending: str, desk: Desk, tmp_path: Path
 ) -> None:
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     folder = tmp_path / "inner"
     folder.mkdir()
     desk.answer(desk.dialog().save(), folder / f"a.{ending}")
@@ -191,7 +195,7 @@ def test_all_panels_are_written_on_a_page_or_beside_each_other(
 ) -> None:
     empty = next(host for host in desk.hosts.values() if host.spec.probes)
     empty.show_view(make_view("absent"))
-    desk.export.visible_panels()
+    desk.export.save_visible_panels()
     dialog = desk.dialog()
     shown = [name for name, host in desk.hosts.items() if host is not empty]
     assert list(dialog.form.chosen()) == shown
@@ -208,7 +212,7 @@ def test_all_panels_are_written_on_a_page_or_beside_each_other(
 
 
 def test_a_script_is_saved_by_its_own_button(desk: Desk, tmp_path: Path) -> None:
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     asked = desk.dialog().save_script()
     assert asked is not None
     assert asked.defaultSuffix() == "py"
@@ -220,7 +224,7 @@ def test_a_script_is_saved_by_its_own_button(desk: Desk, tmp_path: Path) -> None
 def test_the_panel_goes_on_and_the_dialog_shows_the_moment_it_was_opened(
     desk: Desk, make_view: MakeView
 ) -> None:
-    desk.export.panel("spectrum")
+    desk.export.save_panel("spectrum")
     dialog = desk.drawn()
     before = dialog._panels
     desk.hosts["spectrum"].show_view(make_view("hard", step=1300))
@@ -255,7 +259,7 @@ def test_a_page_is_of_one_run(desk: Desk, make_view: MakeView) -> None:
 def test_a_refusal_to_save_ends_and_copy_puts_the_figure_on_the_clipboard(
     desk: Desk, tmp_path: Path
 ) -> None:
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     dialog = desk.drawn()
     desk.answer(dialog.save(), tmp_path / "gone" / "a.svg")
     assert dialog.said.refusal == desk.told[-1].text
@@ -271,7 +275,7 @@ def test_a_refusal_to_save_ends_and_copy_puts_the_figure_on_the_clipboard(
 def test_what_was_saved_stays_said_when_a_preview_comes_after_it(
     desk: Desk, tmp_path: Path
 ) -> None:
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     dialog = desk.dialog()
     desk.answer(dialog.save(), tmp_path / "a.svg")
     dialog.form._inches.setValue(5.0)
@@ -282,7 +286,7 @@ def test_what_was_saved_stays_said_when_a_preview_comes_after_it(
 
 
 def test_what_makes_no_figure_is_said_in_the_dialog(desk: Desk, tmp_path: Path) -> None:
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     dialog = desk.drawn()
     dialog.form._height.setValue(0.9)
     desk.qtbot.waitUntil(lambda: "leaves no room for Loss" in dialog.caption.text())
@@ -308,20 +312,20 @@ def test_a_panel_without_a_picture_is_refused_in_a_sentence(
     desk: Desk, make_view: MakeView
 ) -> None:
     desk.hosts["spectrum"].show_view(make_view("absent"))
-    desk.export.panel("spectrum")
+    desk.export.save_panel("spectrum")
     assert desk.told[-1].kind == "refused"
     assert desk.told[-1].text.startswith("NPK spectrum shows nothing to export:")
     for host in desk.hosts.values():
         host.show_view(View())
-    desk.export.visible_panels()
+    desk.export.save_visible_panels()
     assert desk.told[-1].text == ("No open panel shows anything yet; export after the first frame.")
-    desk.export.panel("")
+    desk.export.save_panel("")
     assert not desk.window.findChildren(ExportDialog)
 
 
 def test_a_second_dialog_takes_the_place_of_the_first(desk: Desk) -> None:
-    desk.export.panel("training")
-    desk.export.panel("spectrum")
+    desk.export.save_panel("training")
+    desk.export.save_panel("spectrum")
     assert desk.dialog().form.chosen() == ("spectrum",)
     desk.dialog().close()
 
@@ -329,7 +333,7 @@ def test_a_second_dialog_takes_the_place_of_the_first(desk: Desk) -> None:
 def test_a_dialog_that_is_closed_while_it_writes_tells_the_outcome(
     desk: Desk, tmp_path: Path
 ) -> None:
-    desk.export.panel("training")
+    desk.export.save_panel("training")
     dialog = desk.dialog()
     asked = dialog.save()
     assert asked is not None

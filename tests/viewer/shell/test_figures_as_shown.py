@@ -41,7 +41,7 @@ def test_it_draws_what_the_window_shows(
     options += ["--record-every", "45", "--quiet", "--out", str(run)]
     assert cli.main(["train", "--data", "digits", *options]) == 0
     window = make_viewer(paused=True).window
-    window.send(ShowRun(str(run)))
+    window.context.send(ShowRun(str(run)))
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     specs = {name: spec for name, spec in all_panels().items() if name in PANELS}
     panels = panels_of_run(str(run), (), specs, (), ())

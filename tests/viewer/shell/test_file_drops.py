@@ -15,6 +15,7 @@ from dgn_engine.protocol.messages import Command
 from dgn_engine.scene.file_use_text import USES, FileUse
 from dgn_engine.scene.theme import DARK
 from dgn_viewer.shell.file_drops import DropTarget
+from tests.viewer.window_contexts import make_context
 
 CORNER = QPointF(5, 5)  # on no zone
 
@@ -30,7 +31,8 @@ def target(qtbot: QtBot, sent: list[Command], said: list[str]) -> DropTarget:
     qtbot.addWidget(window)
     window.setCentralWidget(QWidget())
     window.resize(640, 480)
-    drop_target = DropTarget(window, sent.append, said.append)
+    context = make_context(window, sent.append, lambda notice: said.append(notice.text))
+    drop_target = DropTarget(context, lambda _path: None)
     window.show()
     return drop_target
 
@@ -171,7 +173,7 @@ def test_dragged_text_is_not_its_business(target: DropTarget) -> None:
 
 def test_the_overlay_covers_a_window_that_is_resized(target: DropTarget, tmp_path: Path) -> None:
     enter(window_of(target), files(tmp_path / "a.pt"))
-    target.set_theme(DARK)
+    target.overlay.set_theme(DARK)
     window_of(target).resize(700, 500)
     assert target.overlay.size() == window_of(target).size()
     assert not target.overlay.grab().isNull()

@@ -163,5 +163,5 @@ def test_the_program_says_its_versions_papers_and_licences(viewer: Viewer, qtbot
     page.copy.click()
     assert QGuiApplication.clipboard().text() == words
     window.registry["help.guide"].trigger()
-    assert window.help.isVisible()
-    assert window.help.windowTitle() == "User guide"
+    assert window.guides.help.isVisible()
+    assert window.guides.help.windowTitle() == "User guide"

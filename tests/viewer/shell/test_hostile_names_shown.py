@@ -156,7 +156,7 @@ def test_nothing_in_the_window_takes_a_name_for_markup_or_hides_in_it(
         OpenFile(f"{file}-none"),
     ):
         before = len(window.notices.entries)
-        window.send(command)
+        window.context.send(command)
         window.notices.tell(Notice("failed", f"after {type(command).__name__} {HOSTILE}", HOSTILE))
         qtbot.waitUntil(lambda before=before: len(window.notices.entries) > before)
     qtbot.waitUntil(lambda: window.inspector.page is not page)

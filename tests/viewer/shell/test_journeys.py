@@ -23,7 +23,9 @@ CORNER = QPoint(50, 50)
 def test_a_gate_chip_moved_by_keyboard_permutes_the_gates(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     QTest.keyClick(
-        window.strip.canvas.chips[0], Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier
+        window.run_views.strip.canvas.chips[0],
+        Qt.Key.Key_Right,
+        Qt.KeyboardModifier.ControlModifier,
     )
     qtbot.waitUntil(lambda: window.run_state.wiring == (1, 0, 2))
     assert [mark.label for mark in window.history.view({}).marks] == ["π"]
@@ -34,7 +36,7 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
 ) -> None:
     window = viewer.window
     file = tmp_path / "gates.safetensors"
-    window.send(SaveWeights(str(file)))
+    window.context.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
     drop(window, file, CORNER)
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
@@ -79,7 +81,7 @@ def test_the_panel_in_front_is_exported_where_the_dialog_says(
     host.export_requested.emit("overlap")
     save_export(window, tmp_path / name, qtbot)
     assert (tmp_path / name).stat().st_size > 1000
-    assert window.settings.export_folder == str(tmp_path)
+    assert window.context.settings.export_folder == str(tmp_path)
     if name.endswith(".npz"):
         with np.load(tmp_path / name) as arrays:
             assert any(array.shape == (20, 20) for array in arrays.values())

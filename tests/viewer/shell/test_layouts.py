@@ -31,7 +31,7 @@ def test_while_a_panel_is_maximised_the_engine_watches_it_alone(
 ) -> None:
     window = viewer.window
     sent: list[Command] = []
-    window.display._send = lambda command: (sent.append(command), window.send(command))[1]
+    window.display._send = lambda command: (sent.append(command), window.context.send(command))[1]
     window.docks.choose("ntk")
     window.registry["view.maximise"].trigger()
     assert window.docks.visible() == ("ntk",)
@@ -147,7 +147,7 @@ def test_no_chart_is_squeezed_at_the_sizes_that_are_designed(viewer: Viewer, qtb
 
 def test_the_inspector_has_the_width_that_its_page_wants(viewer: Viewer, qtbot: QtBot) -> None:
     """In the very turn in which the window changes its size, too."""
-    window, column = viewer.window, viewer.window.inspector_dock
+    window, column = viewer.window, viewer.window.columns.page
     window.resize(1024, 700)
     qtbot.wait(20)
     window.resize(1280, 800)
@@ -191,17 +191,17 @@ def test_a_narrow_window_leaves_most_of_itself_to_the_panels(viewer: Viewer, qtb
     window = viewer.window
     window.inspector.show_runs()
     qtbot.wait(50)
-    assert window.inspector_dock.width() == 640
+    assert window.columns.page.width() == 640
     window.resize(1024, 700)
     qtbot.wait(50)
     assert window.width() == 1024
-    assert 440 <= window.inspector_dock.width() <= 0.45 * 1024 + 1
+    assert 440 <= window.columns.page.width() <= 0.45 * 1024 + 1
 
 
 def test_the_inspector_keeps_the_width_that_the_user_has_drawn(
     viewer: Viewer, qtbot: QtBot
 ) -> None:
-    window, column = viewer.window, viewer.window.inspector_dock
+    window, column = viewer.window, viewer.window.columns.page
     window.inspector.show_run_settings()
     qtbot.wait(50)
     at = column.geometry().topLeft() + QPoint(-3, 200)
@@ -238,7 +238,7 @@ def test_a_small_screen_at_twice_the_scale_holds_the_window(
     qtbot.wait(50)
     assert (window.width(), window.height()) == (720, 450)
     qtbot.waitUntil(lambda: window.minimumSizeHint().height() <= 450)
-    inside = window.status.geometry().top()
+    inside = window.run_views.status.geometry().top()
     for name in window.docks.visible():
         host = window.docks.hosts[name]
         qtbot.waitUntil(

@@ -24,11 +24,11 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     runs = tmp_path / "a" / "runs"
     qtbot.waitUntil(lambda: len(list(runs.glob("*/frames/*.safetensors"))) >= 3)
     [folder] = runs.glob("*/frames")
-    cursor, hosts = window.step_cursor, window.docks.hosts
+    cursor, hosts = window.time.cursor, window.docks.hosts
     live = SwapRegime("FR-II"), Rewire((1, 0, 2)), SetLearningRate(0.5)
     for command in live:
-        window.send(command)
-    qtbot.waitUntil(lambda: window.toolbar.learning_rate.value() == 0.5)
+        window.context.send(command)
+    qtbot.waitUntil(lambda: window.run_views.toolbar.learning_rate.value() == 0.5)
     window.setFocus()
     for key in (Qt.Key.Key_Home, Qt.Key.Key_Right):
         QTest.keyClick(window, key)
@@ -38,14 +38,14 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     assert cursor.step == step
     qtbot.waitUntil(lambda: not window.display.stale())
     before = window.run_state.step
-    strip, toolbar = window.strip, window.toolbar
+    strip, toolbar = window.run_views.strip, window.run_views.toolbar
     assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("DL", 1e-3)
     assert strip.canvas.shown_order == (0, 1, 2)
     assert window.registry["regime.DL"].isChecked()
-    assert (window.status.text("regime"), window.inspector.state.regime) == ("DL", "DL")
+    assert (window.run_views.status.text("regime"), window.inspector.state.regime) == ("DL", "DL")
     for command in (*live, Undo()):  # one wall for all that changes the run
-        window.send(command)
-    assert [button.text() for button in window.notice_line.offers()] == ["Back to live"]
+        window.context.send(command)
+    assert [button.text() for button in window.notice_views.line.offers()] == ["Back to live"]
     for name in window.docks.visible():
         assert hosts[name].state() == "past"
         assert hosts[name].footer().startswith("looking back · step ")
@@ -68,7 +68,7 @@ def test_all_panels_show_a_recorded_step_while_training_goes_on(
     assert cursor.step == step
     QTest.keyClick(window, Qt.Key.Key_Escape)
     assert cursor.step is None
-    assert "Back to live" not in [button.text() for button in window.notice_line.offers()]
+    assert "Back to live" not in [button.text() for button in window.notice_views.line.offers()]
     assert (toolbar.regime.value, toolbar.learning_rate.value()) == ("FR-II", 0.5)
     assert strip.canvas.shown_order == (1, 0, 2)
     qtbot.waitUntil(lambda: hosts["gate_maps"].state() == "live")

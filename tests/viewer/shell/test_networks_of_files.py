@@ -44,7 +44,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(window: Window) -> str:
-    return window.banners[0].texts()[0] if window.banners[0].texts() else ""
+    return window.run_views.banners[0].texts()[0] if window.run_views.banners[0].texts() else ""
 
 
 def chosen(page: FilePage, images: Path, qtbot: QtBot) -> None:
@@ -79,7 +79,7 @@ def test_a_resnet_opens_from_the_default_run_and_says_how_good_it_is(
         "Inspecting resnet18.pth on folder flowers, resized to 32, "
         f"{scored.sentence}, reading: ReLU, as you said – not training"
     )
-    label = window.banners[0]._sides[0][1]
+    label = window.run_views.banners[0]._sides[0][1]
     assert label.shown(10_000) == said(window)
     advance = label.fontMetrics().horizontalAdvance
     known = f"{scored.sentence}, reading: ReLU, as you said – not training"
@@ -93,7 +93,7 @@ def test_a_resnet_opens_from_the_default_run_and_says_how_good_it_is(
     window.registry["run.train_on"].trigger()
     qtbot.waitUntil(lambda: window.run_state.has_run)
     assert window.run_state.scored is None
-    assert window.banners[0].isHidden()
+    assert window.run_views.banners[0].isHidden()
     assert window.run_state.regime == "ReLU"
     qtbot.waitUntil(lambda: window.run_state.step > 0)
     told = [notice.text for notice in window.notices.recent]
@@ -132,7 +132,7 @@ def test_what_cannot_be_trained_on_is_disabled_and_says_why(
     assert not action.isEnabled()
     assert "resnet18.pth has 5 outputs; these data need 10." in action.toolTip()
     assert "accuracy n/a: labels of another data set (it has 5 outputs" in said(window)
-    window.send(StartRun(DEFAULT, paused=True))
+    window.context.send(StartRun(DEFAULT, paused=True))
     qtbot.waitUntil(lambda: window.run_state.has_run)
     assert not action.isEnabled()
 

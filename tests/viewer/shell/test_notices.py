@@ -20,8 +20,10 @@ from dgn_engine.protocol.training import (
     ListedChange,
     Measured,
     Paused,
+    Redo,
     RegimeSwapped,
     SettingChanged,
+    Undo,
     UndoChanged,
 )
 from dgn_engine.scene.theme import DARK
@@ -51,8 +53,7 @@ class Bench:
         self.notices = Notices(
             self.window,
             lambda: self.state,
-            lambda: self.done.append("undo"),
-            lambda: self.done.append("redo"),
+            lambda command: self.done.append({Undo: "undo", Redo: "redo"}[type(command)]),
         )
         self.status = StatusBar(self.window)
         self.status.setGeometry(0, 670, 1024, 30)
@@ -383,7 +384,7 @@ def test_the_list_stays_inside_the_window_and_above_the_status_bar(
     bench.notices.show_recent()
     bench.status.setGeometry(0, size[1] - 30, size[0], 30)
     bench.window.resize(*size)
-    bench.list._settle()
+    bench.list._stay_in_corner()
     assert bench.window.rect().contains(bench.list.geometry())
     assert bench.list.geometry().bottom() < bench.status.y()
     row = bench.list.rows()[0]

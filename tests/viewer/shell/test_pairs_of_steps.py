@@ -80,7 +80,7 @@ class Pairs:
 
     def show_a(self, kind: str) -> Gates:
         """A is now, or a recorded step of this run."""
-        cursor, now = self.window.step_cursor, self.window.run_state.step
+        cursor, now = self.window.time.cursor, self.window.run_state.step
         if kind == "now":
             cursor.live()
             return recorded(self.folder, now)
@@ -119,7 +119,7 @@ class Pairs:
                 network_gates(self.branch, None, self.x),
             ),
         }[kind]()
-        self.window.send(command)
+        self.window.context.send(command)
         return name, gates
 
     def shown(self, name: str) -> Scene | None:
@@ -143,10 +143,10 @@ def pairs(make_viewer: Callable[..., Viewer], qtbot: QtBot, tmp_path: Path) -> P
     other = record(tmp_path / "other", small_run("FR-II"), (10, 25))
     viewer = make_viewer(small_run(), home="a", paused=True)
     window = viewer.window
-    qtbot.waitUntil(lambda: bool(window.step_cursor.folder))
-    folder = Path(window.step_cursor.folder)
+    qtbot.waitUntil(lambda: bool(window.time.cursor.folder))
+    folder = Path(window.time.cursor.folder)
     for step in (12, 24, 36):
-        window.send(Advance(12))
+        window.context.send(Advance(12))
         qtbot.waitUntil(lambda step=step: window.run_state.step == step)
         qtbot.waitUntil(lambda step=step: step in RecordedSteps(folder).steps)
     branch = tmp_path / "branch"
@@ -184,14 +184,14 @@ def test_steps_of_other_examples_are_refused_in_a_sentence(
 ) -> None:
     other = record(tmp_path / "other", replace(small_run(), seed=3), (10, 20))
     window = make_viewer(small_run(), home="a", paused=True).window
-    window.send(CompareRun(str(other), 10))
+    window.context.send(CompareRun(str(other), 10))
     hosts = window.docks.hosts
     why = "B was read on other probe examples than A: both have to be read on the same examples"
     qtbot.waitUntil(lambda: why in hosts["agreement"].message.words()[1])
     window.docks.show("overlap")
     qtbot.waitUntil(lambda: f"at step 10: {why}" in hosts["overlap"].footer())
-    assert window.compared_bar.isVisible()
-    sliders = [bar.slider for bar in (window.time_bar, window.compared_bar)]
+    assert window.time.compared_bar.isVisible()
+    sliders = [bar.slider for bar in (window.time.bar, window.time.compared_bar)]
     qtbot.waitUntil(lambda: len({(s.mapTo(window, QPoint()).x(), s.width()) for s in sliders}) == 1)
-    window.send(CloseComparison())
-    qtbot.waitUntil(lambda: not window.compared_bar.isVisible())
+    window.context.send(CloseComparison())
+    qtbot.waitUntil(lambda: not window.time.compared_bar.isVisible())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint
-from PySide6.QtWidgets import QMenu
+from PySide6.QtWidgets import QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import RunConfig
@@ -21,6 +21,7 @@ from dgn_viewer.settings import RecentItem, Settings
 from dgn_viewer.shell.recent_files import RecentFiles
 from tests.viewer.conftest import small_run
 from tests.viewer.gestures import answer_dialog, drop
+from tests.viewer.window_contexts import make_context
 
 Open = Callable[..., Viewer]
 
@@ -34,7 +35,10 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     qtbot: QtBot, settings: Settings, sent: list[Command], tmp_path: Path
 ) -> None:
     configured: list[Path] = []
-    recent = RecentFiles(settings, sent.append, configured.append)
+    window = QWidget()
+    qtbot.addWidget(window)
+    context = make_context(window, settings=settings)
+    recent = RecentFiles(context, configured.append, sent.append)
     for place in range(12):
         recent.add("checkpoint", f"/models/{place}.pt")
     recent.add("checkpoint", "/models/7.pt")
@@ -53,7 +57,8 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
     ]
     assert len(recent.items) == 10
     settings.save()
-    again = RecentFiles(Settings(tmp_path / "settings.ini"), sent.append, configured.append)
+    context = make_context(window, settings=Settings(tmp_path / "settings.ini"))
+    again = RecentFiles(context, configured.append, sent.append)
     assert again.items == recent.items
     for place in range(5):
         again.open(place)
@@ -70,7 +75,7 @@ def test_the_last_ten_are_kept_once_each_and_over_a_restart(
 
 def test_nonsense_in_the_settings_file_is_no_recent_file(settings: Settings) -> None:
     for nonsense in ("[3]", "{", '[["tape", "a"]]', '[["run"]]', '[["run", 4]]', '{"run": "a"}'):
-        settings._store.setValue("files/recent", nonsense)
+        settings.store.setValue("files/recent", nonsense)
         assert settings.recent == ()
     settings.recent = (RecentItem("run", "/a"),)
     assert settings.recent == (RecentItem("run", "/a"),)
@@ -80,8 +85,8 @@ def test_a_missing_file_says_so_and_cannot_be_chosen(
     viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     window = viewer.window
-    window.send(OpenFile(str(saved_weights)))
-    qtbot.waitUntil(lambda: bool(window.recent.items))
+    window.context.send(OpenFile(str(saved_weights)))
+    qtbot.waitUntil(lambda: bool(window.files.recent.items))
     menus = [action.menu() for action in window.menuBar().actions()]
     file = next(menu for menu in menus if isinstance(menu, QMenu) and menu.title() == "File")
     file.aboutToShow.emit()
@@ -114,7 +119,7 @@ def test_a_configuration_begins_a_run_and_a_bad_one_is_one_sentence(
     assert run is not None
     assert run.config.seed == 11
     assert window.run_state.regime == "FR-II"
-    assert window.recent.items[0] == RecentItem("configuration", str(good))
+    assert window.files.recent.items[0] == RecentItem("configuration", str(good))
 
 
 def started(qtbot: QtBot, home: Path, start: str, config: RunConfig | None = None) -> Viewer:

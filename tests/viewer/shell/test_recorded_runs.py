@@ -58,7 +58,7 @@ def arrangement(window: Window) -> Any:
 
 
 def stand(window: Window, qtbot: QtBot) -> None:
-    window.send(Pause())
+    window.context.send(Pause())
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     qtbot.waitUntil(lambda: all_read(window))
 
@@ -84,12 +84,12 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
 ) -> None:
     first = make_viewer(home="first").window
     qtbot.waitUntil(lambda: first.history.step > 60)
-    first.send(SwapRegime("FR-II"))
+    first.context.send(SwapRegime("FR-II"))
     qtbot.waitUntil(lambda: first.run_state.regime == "FR-II")
     first.docks.toggle("overlap")
     first.tabifyDockWidget(first.docks._docks["ntk"], first.docks._docks["training"])
     first.docks.hosts["gate_maps"].set_choice("layer", "1")
-    first.choose_theme("dark")
+    first.context.theme.choose("dark")
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
     chosen_in_dialog(first, "file.save_session", file)
@@ -102,8 +102,8 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     qtbot.waitUntil(lambda: second.run_state.recorded is not None)
     qtbot.waitUntil(lambda: second.history.step == step)
     qtbot.waitUntil(lambda: arrangement(second) == arrangement(first))
-    assert second.theme.name == "dark"
-    assert second.settings.theme == "system"  # a stranger's is worn, not kept
+    assert second.context.theme.now.name == "dark"
+    assert second.context.settings.theme == "system"  # a stranger's is worn, not kept
     assert not second.docks.arrangement.is_open("overlap")
     assert second.docks.hosts["gate_maps"].drawn.choices == {"layer": "1"}
     before, after = pictures(first), pictures(second)
@@ -112,13 +112,13 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     scenes = [h.shown() for n, h in second.docks.hosts.items() if n in second.docks.visible()]
     assert sum(isinstance(scene, Scene) for scene in scenes) >= 3
     assert "is not lost" in said(second)
-    assert second.banners[1].isVisible()
+    assert second.run_views.banners[1].isVisible()
     assert second.registry["run.toggle"].text() == "Continue"
 
     press(second, "Continue")
     qtbot.waitUntil(lambda: second.run_state.running)
     assert second.run_state.recorded is None
-    assert not second.banners[1].isVisible()
+    assert not second.run_views.banners[1].isVisible()
     qtbot.waitUntil(lambda: second.history.step > step + 20)
     assert second.run_state.regime == "FR-II"
     assert any(mark.label == "FR-II" for mark in second.history.view({}).marks)
@@ -193,7 +193,7 @@ def test_a_layout_that_makes_no_sense_is_ignored(viewer: Viewer, qtbot: QtBot) -
         window.recorded.on_event(RunShown("x", "saved", 3, "x.dgn", window=look))
         qtbot.wait(20)
         assert arrangement(window) == before
-        assert window.theme.name == "light"
+        assert window.context.theme.now.name == "light"
     window.recorded.on_event(RunShown("x", "saved", 3, window='{"size": [1, 1]}'))
     assert window.width() >= 800
 
@@ -312,10 +312,10 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     window.registry["file.open_run"].trigger()
     page = window.inspector.runs_page
     qtbot.waitUntil(lambda: page.runs.rowCount() == 2)
-    page.choose(str(folder))
-    window.send(NoteRun(str(folder), "the first", ""))
+    page.table.choose(str(folder))
+    window.context.send(NoteRun(str(folder), "the first", ""))
     qtbot.waitUntil(lambda: page.runs.runs[-1].shown_name == "the first")
-    page._tick_chosen()
+    page.table.tick_current()
     qtbot.waitUntil(lambda: bool(window.history.view({}).overlaid))
     qtbot.waitUntil(lambda: window.history.step > 20)
 
@@ -335,20 +335,20 @@ def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
     binned: list[str] = []
     window.recorded.move_to_trash = lambda folder: not binned.append(folder)
     window.registry["file.open_run"].trigger()
-    page.choose(str(folder))
+    page.table.choose(str(folder))
     page._ask_to_delete()
-    assert page._question.isVisible()
-    page._yes.click()
+    assert page.deletion.sentence.isVisible()
+    page.deletion.yes.click()
     assert binned == [str(folder)]
     window.recorded.move_to_trash = lambda _folder: False
     page._ask_to_delete()
-    page._yes.click()
-    assert "There is no trash for the first" in page._question.text()
+    page.deletion.yes.click()
+    assert "There is no trash for the first" in page.deletion.sentence.text()
     assert folder.is_dir()
-    page._yes.click()
+    page.deletion.yes.click()
     qtbot.waitUntil(lambda: page.runs.rowCount() == 1)
     assert not folder.exists()
     qtbot.waitUntil(lambda: not window.history.view({}).overlaid)
-    page.choose(page.runs.runs[0].folder)
+    page.table.choose(page.runs.runs[0].folder)
     page._ask_to_delete()
     assert "is being written; nothing was deleted" in page.message.text()

@@ -27,6 +27,7 @@ from dgn_viewer.application import Viewer
 from dgn_viewer.shell.remote_dialog import RemoteDialog
 from dgn_viewer.shell.remote_run import RemoteRun
 from tests.engine.attachment.loops import examples, mlp, train
+from tests.viewer.window_contexts import make_context
 
 
 @contextmanager
@@ -63,7 +64,7 @@ class Bench:
         self.sent, self.runs = sent, runs
         self.notices: list[Notice] = []
         self.parent = QWidget()
-        self.remote = RemoteRun(self.parent, sent.append, self.notices.append)
+        self.remote = RemoteRun(make_context(self.parent, sent.append, self.notices.append))
 
     @property
     def dialog(self) -> RemoteDialog:

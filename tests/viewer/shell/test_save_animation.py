@@ -24,7 +24,7 @@ from dgn_viewer.timeline import frame_keeper
 
 def opened(viewer: Viewer, qtbot: QtBot) -> AnimationDialog:
     viewer.window.registry["file.save_animation"].trigger()
-    dialog = viewer.window.animations.dialog
+    dialog = viewer.window.exports.animations.dialog
     assert dialog is not None
     qtbot.waitUntil(lambda: dialog._steps is not None)
     return dialog
@@ -38,7 +38,7 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
 ) -> None:
     monkeypatch.setattr(frame_keeper, "EVERY", 0.01)
     viewer = make_viewer()
-    window, cursor = viewer.window, viewer.window.step_cursor
+    window, cursor = viewer.window, viewer.window.time.cursor
     qtbot.waitUntil(lambda: len(cursor.steps) >= 4)
     steps = cursor.steps
     cursor.choose_reach(steps[2], steps[0])
@@ -79,13 +79,13 @@ def test_a_range_of_steps_is_saved_cancelled_or_refused_while_training_goes_on(
     assert "an animation needs two or more" in dialog.forecast.text()
     assert not dialog.save_button.isEnabled()
     dialog.close()
-    assert window.animations.dialog is None
+    assert window.exports.animations.dialog is None
     assert cursor.reach is None
 
     why = "There is no run yet."
     monkeypatch.setattr(type(cursor), "why_not", why)
-    window.animations.open()
-    assert window.animations.dialog is None
+    window.exports.animations.open()
+    assert window.exports.animations.dialog is None
     assert window.notices.recent[-1].text == f"No animation can be saved. {why}"
 
 
@@ -100,10 +100,10 @@ def test_the_window_and_the_command_make_the_same_film(
     arguments = ["figure", str(run), "--panel", "gate_maps", "--animate", "0:40", "-o", str(theirs)]
     assert cli.main(arguments) == 0
     viewer = make_viewer(paused=True)
-    viewer.window.send(ShowRun(str(run)))
-    qtbot.waitUntil(lambda: viewer.window.step_cursor.folder == str(run))
-    viewer.window.animations.open("gate_maps")
-    dialog = viewer.window.animations.dialog
+    viewer.window.context.send(ShowRun(str(run)))
+    qtbot.waitUntil(lambda: viewer.window.time.cursor.folder == str(run))
+    viewer.window.exports.animations.open("gate_maps")
+    dialog = viewer.window.exports.animations.dialog
     assert dialog is not None
     qtbot.waitUntil(lambda: dialog._steps is not None)
     dialog.show_reach((0, 40))
@@ -117,6 +117,6 @@ def test_the_window_and_the_command_make_the_same_film(
         if (key := frame_key(frame.name)) and key[0] > 40:
             frame.unlink()
     assert max(dialog._steps or ()) > 40
-    viewer.window.send(ShowRun(str(other)))
+    viewer.window.context.send(ShowRun(str(other)))
     qtbot.waitUntil(lambda: max(dialog._steps or (99,)) <= 40)
     dialog.close()

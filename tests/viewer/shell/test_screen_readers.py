@@ -24,7 +24,7 @@ from dgn_viewer.window import Window
 
 
 def test_chips_say_which_gate_lies_over_which_layer(viewer: Viewer) -> None:
-    chips = viewer.window.strip.canvas.chips
+    chips = viewer.window.run_views.strip.canvas.chips
     interface = QAccessible.queryAccessibleInterface(chips[1])
     assert interface.text(QAccessible.Text.Name) == "G2 over layer 2"
 

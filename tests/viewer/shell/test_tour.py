@@ -32,7 +32,7 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     viewer.pump.event_arrived.connect(told.append)
     qtbot.waitUntil(lambda: "overlap" in window.history.readings)
     window.registry["help.tour"].trigger()
-    tour, callout = window.tour, window.tour.callout
+    tour, callout = window.guides.tour, window.guides.tour.callout
     assert callout.isVisible()
     assert callout.accessibleName() == "Tour, 1 of 6: Gates"
     host = window.docks.hosts["gate_maps"]
@@ -44,15 +44,15 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     assert host.drawn.choices == before | {"layer": host.drawn.choices["layer"]}
     assert callout.title.text() == "Overlap"
     callout.act.click()
-    qtbot.waitUntil(lambda: not window.step_cursor.why_not)
-    window.step_cursor.first()
+    qtbot.waitUntil(lambda: not window.time.cursor.why_not)
+    window.time.cursor.first()
     callout.next.click()  # to a step that needs the run as it is now
-    assert window.step_cursor.step is None
+    assert window.time.cursor.step is None
     assert callout.note.isVisible()
     assert callout.title.text() == "Swap to FR-II"
-    window.step_cursor.first()
+    window.time.cursor.first()
     callout.act.click()
-    assert window.step_cursor.step is None
+    assert window.time.cursor.step is None
     qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
     callout.next.click()
     callout.act.click()
@@ -71,7 +71,7 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
     assert isinstance(page, FilePage)
     file = Path(page.listed.path)
     assert file.is_file()
-    assert not window.recent.items
+    assert not window.files.recent.items
     callout.next.click()
     assert tour.place == -1
     assert not callout.isVisible()
@@ -82,33 +82,36 @@ def test_the_tour_acts_on_the_live_run_and_undoes_what_it_did(
 @pytest.mark.parametrize("how", ["Escape", "cross", "close"])
 def test_the_tour_can_be_left_at_any_step(viewer: Viewer, qtbot: QtBot, how: str) -> None:
     window = viewer.window
-    window.tour.start()
-    window.tour.next()
+    window.guides.tour.start()
+    window.guides.tour.next()
     if how == "Escape":
         QTest.keyClick(window, Qt.Key.Key_Escape)
     elif how == "cross":
-        window.tour.callout.close_.click()
+        window.guides.tour.callout.close_.click()
     else:
         window.close()
-    assert window.tour.place == -1
-    assert not window.tour.callout.isVisible()
+    assert window.guides.tour.place == -1
+    assert not window.guides.tour.callout.isVisible()
 
 
 def test_the_callout_follows_its_target_and_stays_in_the_window(viewer: Viewer) -> None:
     window = viewer.window
-    window.tour.start()
+    window.guides.tour.start()
     for size in (QSize(1440, 900), QSize(1024, 700)):
         window.resize(size)
         QApplication.processEvents()
         for _ in range(6):
-            assert window.rect().contains(pointed(window.tour)), (size, window.tour.place)
-            window.tour.next()
-        window.tour.start()
-    window.tour.set_theme(DARK)
+            assert window.rect().contains(pointed(window.guides.tour)), (
+                size,
+                window.guides.tour.place,
+            )
+            window.guides.tour.next()
+        window.guides.tour.start()
+    window.guides.tour.set_theme(DARK)
     window.docks.toggle("gate_maps")  # what is closed cannot be pointed at
-    window.tour.settle()
-    assert window.rect().contains(pointed(window.tour))
-    window.tour.skip()
+    window.guides.tour.settle()
+    assert window.rect().contains(pointed(window.guides.tour))
+    window.guides.tour.skip()
 
 
 def test_it_stands_beside_a_small_target_and_over_a_large_one() -> None:
@@ -130,7 +133,7 @@ def test_the_tour_is_shown_once_and_never_where_nobody_looks(
         viewer = Viewer(options)
         viewer.start()
         qtbot.waitUntil(lambda: viewer.window.history.step > 5)
-        found = viewer.window.tour.place == 0
+        found = viewer.window.guides.tour.place == 0
         assert viewer.close(60.0)
         return found
 

@@ -46,7 +46,7 @@ def train(window: Window, qtbot: QtBot, epochs: int = 1) -> str:
     run = window.run_state.run
     assert run is not None
     step = run.steps_per_epoch * epochs
-    window.send(Advance(step - window.run_state.step))
+    window.context.send(Advance(step - window.run_state.step))
 
     def tested() -> bool:
         series = window.history.view({}).series.get(("training", "test_accuracy"))
@@ -75,35 +75,35 @@ def scored(make_viewer: Open, qtbot: QtBot) -> Window:
 def test_after_an_undo_while_paused_the_scores_say_that_they_are_of_before(
     scored: Window, qtbot: QtBot
 ) -> None:
-    scored.send(SwapRegime("FL", restart_value=True))
+    scored.context.send(SwapRegime("FL", restart_value=True))
     qtbot.waitUntil(lambda: scored.run_state.regime == "FL")
     assert facts(scored)["test"].endswith(f" {first(scored)}, before FL")
     second = train(scored, qtbot, 2)
     tested = facts(scored)["test"]
     assert tested.endswith(second)
-    scored.send(Undo())
+    scored.context.send(Undo())
     qtbot.waitUntil(lambda: scored.run_state.regime == "DL")
     assert facts(scored)["test"] == f"{tested}, before undo"
     assert facts(scored)["train loss"].endswith(", before undo")
     assert f"{second[3:]}, before undo" in footer(scored)
     qtbot.waitUntil(lambda: "before" not in footer(scored, "overlap"))  # it is read again
-    scored.status.catch_up()
-    assert scored.status.text("regime") == "DL"
-    assert scored.status.text("speed") == ""
+    scored.run_views.status.catch_up()
+    assert scored.run_views.status.text("regime") == "DL"
+    assert scored.run_views.status.text("speed") == ""
     third = train(scored, qtbot, 3)
     assert facts(scored)["test"].endswith(third)
 
 
 def test_in_frg_there_is_no_test_score(scored: Window, qtbot: QtBot) -> None:
-    scored.send(SwapRegime("FRG"))
+    scored.context.send(SwapRegime("FRG"))
     qtbot.waitUntil(lambda: scored.run_state.regime == "FRG")
     assert facts(scored)["test"] == "none in FRG"
     step = scored.run_state.step + 60
-    scored.send(Advance(60))
+    scored.context.send(Advance(60))
     qtbot.waitUntil(lambda: scored.run_state.step == step and scored.run_state.paused)
     assert facts(scored)["test"] == "none in FRG"
     assert "before" not in facts(scored)["train loss"]
-    scored.send(SwapRegime("DL"))
+    scored.context.send(SwapRegime("DL"))
     qtbot.waitUntil(lambda: scored.run_state.regime == "DL")
     assert f"{first(scored)}, before DL" in facts(scored)["test"]
 
@@ -115,21 +115,19 @@ def test_a_reset_and_a_new_run_on_other_data_begin_without_scores(
     curves = scored.docks.hosts["training"].charts.view
     assert scored.docks.go_to_step(20)
     assert not curves.charts.items[curves.charts.shown_keys()[0]].following
-    scored.send(Reset())
+    scored.context.send(Reset())
     qtbot.waitUntil(lambda: scored.run_state.run is not begun)
     assert facts(scored) == {}
     assert scored.history.view({}).marks == ()
-    scored.status.catch_up()
-    assert scored.status.text("step") == "step 0"
-    assert scored.status.text("epoch") in ("", "epoch 0.0")
+    scored.run_views.status.catch_up()
+    assert scored.run_views.status.text("step") == "step 0"
+    assert scored.run_views.status.text("epoch") in ("", "epoch 0.0")
     train(scored, qtbot)
     facts(scored)
-    assert curves.charts.items[
-        curves.charts.shown_keys()[0]
-    ].following  # not at the steps of the run before
+    assert curves.is_following(curves.charts.shown_keys()[0])  # not at the steps of the run before
     second = scored.run_state.run
     other = replace(small_run(pace=0.0), data=DataConfig(name="digits", binary=(4, 7)))
-    scored.send(StartRun(other, paused=True))
+    scored.context.send(StartRun(other, paused=True))
     qtbot.waitUntil(lambda: scored.run_state.run is not second)
     assert facts(scored) == {}
     view = scored.history.view({})
@@ -141,9 +139,9 @@ def test_a_refused_drop_changes_no_number(scored: Window, qtbot: QtBot, tmp_path
     bad = tmp_path / "broken.safetensors"
     bad.write_bytes(b"nothing" * 99)
     before, line = facts(scored), footer(scored)
-    scored.send(OpenFile(str(bad), "gates"))
+    scored.context.send(OpenFile(str(bad), "gates"))
     qtbot.waitUntil(lambda: any("broken" in notice.text for notice in scored.notices.recent))
-    scored.send(TakeGates(99))  # of a file that is not there
+    scored.context.send(TakeGates(99))  # of a file that is not there
     told = len(scored.notices.recent)
     qtbot.waitUntil(lambda: len(scored.notices.recent) > told)
     assert facts(scored) == before
@@ -160,16 +158,16 @@ def test_a_recorded_run_shows_its_own_scores_and_nothing_of_the_run_before(
     (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
     own = facts(window)
     begun = window.run_state.run
-    window.send(StartRun(small_run("ReLU", pace=0.0), paused=True))
+    window.context.send(StartRun(small_run("ReLU", pace=0.0), paused=True))
     qtbot.waitUntil(lambda: window.run_state.run is not begun)
     train(window, qtbot, 2)
     assert facts(window) != own
-    window.send(ShowRun(str(folder)))
+    window.context.send(ShowRun(str(folder)))
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     assert facts(window) == own
-    window.status.catch_up()
-    assert window.status.text("speed") == ""
-    assert window.status.text("step") == at[3:]
+    window.run_views.status.catch_up()
+    assert window.run_views.status.text("speed") == ""
+    assert window.run_views.status.text("step") == at[3:]
 
 
 def test_an_inspected_network_has_no_scores_of_the_run(
@@ -180,30 +178,30 @@ def test_an_inspected_network_has_no_scores_of_the_run(
     scored.event_taken.connect(
         lambda event, _: listed.append(event) if isinstance(event, FileListed) else None
     )
-    scored.send(SaveWeights(str(file)))
+    scored.context.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
-    scored.send(OpenFile(str(file), "network"))
+    scored.context.send(OpenFile(str(file), "network"))
     qtbot.waitUntil(lambda: bool(listed))
-    scored.send(InspectFile(listed[-1].ticket))
+    scored.context.send(InspectFile(listed[-1].ticket))
     qtbot.waitUntil(lambda: bool(scored.run_state.inspected))
     assert facts(scored) == {}
     assert isinstance(scored.docks.hosts["training"].shown(), Empty)
-    scored.status.catch_up()
-    assert scored.status.text("epoch") == ""
-    assert scored.status.text("phase") == "not training"
+    scored.run_views.status.catch_up()
+    assert scored.run_views.status.text("epoch") == ""
+    assert scored.run_views.status.text("phase") == "not training"
 
 
 def test_a_run_that_diverged_calls_its_loss_so_and_its_last_score_by_its_step(
     scored: Window, qtbot: QtBot
 ) -> None:
-    scored.send(SetLearningRate(1e30))
-    scored.send(Advance(45))
+    scored.context.send(SetLearningRate(1e30))
+    scored.context.send(Advance(45))
     qtbot.waitUntil(lambda: scored.run_state.diverged is not None)
     tested = scored.history.view({}).series[("training", "test_accuracy")].steps
     # that of the first epoch's end, or a later one: in between it is tested as time allows
     assert f"at step {int(tested[-1])}" in facts(scored)["test"]
     assert "diverged at step" in footer(scored)
-    scored.send(Pause())
+    scored.context.send(Pause())
 
 
 def test_a_panel_that_was_closed_says_when_it_was_not_measured_also_in_the_recorded_run(
@@ -213,7 +211,7 @@ def test_a_panel_that_was_closed_says_when_it_was_not_measured_also_in_the_recor
 
     def read_at(steps: int) -> None:
         step = window.run_state.step + steps
-        window.send(Advance(steps))
+        window.context.send(Advance(steps))
         qtbot.waitUntil(lambda: window.run_state.step == step and window.run_state.paused)
 
     def measured() -> bool:
@@ -233,9 +231,9 @@ def test_a_panel_that_was_closed_says_when_it_was_not_measured_also_in_the_recor
     read_at(5)
     begun = window.run_state.run
     (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
-    window.send(StartRun(small_run(pace=0.0), paused=True))
+    window.context.send(StartRun(small_run(pace=0.0), paused=True))
     qtbot.waitUntil(lambda: window.run_state.run is not begun)
     assert window.history.view({}).gaps == {}
-    window.send(ShowRun(str(folder)))
+    window.context.send(ShowRun(str(folder)))
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     assert window.history.view({}).gaps["ntk"] == ((10, 210),)

@@ -60,7 +60,7 @@ def test_an_order_is_undone_before_the_regime_that_was_chosen_earlier(
     window = viewer.window
     window.registry["regime.FR-II"].trigger()
     qtbot.waitUntil(lambda: window.run_state.undo == "regime FR-II")
-    window.send(Rewire((1, 0, 2)))
+    window.context.send(Rewire((1, 0, 2)))
     qtbot.waitUntil(lambda: window.run_state.wiring == (1, 0, 2))
     window.registry["edit.undo"].trigger()
     qtbot.waitUntil(lambda: window.run_state.wiring == (0, 1, 2))
@@ -69,14 +69,14 @@ def test_an_order_is_undone_before_the_regime_that_was_chosen_earlier(
     window.registry["edit.undo"].trigger()
     qtbot.waitUntil(lambda: window.run_state.regime == "DL")
     qtbot.waitUntil(lambda: window.run_state.undo == "")
-    assert window.toolbar.regime.currentText().startswith("DL ")
+    assert window.run_views.toolbar.regime.currentText().startswith("DL ")
     window.registry["run.reset"].trigger()
     qtbot.waitUntil(lambda: window.run_state.redo == "")  # another run
 
 
 def test_a_run_that_diverged_by_a_dial_goes_back_with_it(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    window.send(SetLearningRate(1e30))
+    window.context.send(SetLearningRate(1e30))
     qtbot.waitUntil(lambda: window.run_state.back_to is not None)
     window.registry["run.go_back"].trigger()
     qtbot.waitUntil(lambda: window.run_state.diverged is None)

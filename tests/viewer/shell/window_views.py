@@ -43,31 +43,37 @@ def pages(window: Window) -> Iterator[View]:
     }
     shown["about"] = partial(window.pages.about, "spectrum")
     for name, show in shown.items():
-        yield f"page {name}", partial(_opened, show, window.inspector_dock)
+        yield f"page {name}", partial(_opened, show, window.columns.page)
 
 
 def explanations(window: Window) -> Iterator[View]:
     """'What am I seeing?' of every panel."""
     for name in window.docks.hosts:
         show = partial(window.pages.about, name)
-        yield f"page about {name}", partial(_opened, show, window.inspector_dock)
+        yield f"page about {name}", partial(_opened, show, window.columns.page)
 
 
 def windows(window: Window) -> Iterator[View]:
     """Dialogs, lists and windows of their own."""
-    yield "results", partial(_opened, window.results.open, window.results)
-    yield "palette", partial(_opened, window.palette_.open, window.palette_)
-    yield "shortcuts", partial(_opened, window.sheet.open, window.sheet)
-    yield "notices", lambda: _opened(lambda: window.notice_list.open_at(None), window.notice_list)
-    yield "guide", partial(_opened, window.help.open, window.help)
-    yield "log", partial(_opened, window.log.open, window.log)
-    yield "export", lambda: _dialog(window, lambda: window.exports.panel("ntk"))
-    yield "film", lambda: _dialog(window, lambda: window.animations.open("training"))
+    yield "results", partial(_opened, window.experiments.results.open, window.experiments.results)
+    yield "palette", partial(_opened, window.action_views.palette.open, window.action_views.palette)
+    yield "shortcuts", partial(_opened, window.action_views.sheet.open, window.action_views.sheet)
+    yield (
+        "notices",
+        lambda: _opened(lambda: window.notice_views.list.open_at(None), window.notice_views.list),
+    )
+    yield "guide", partial(_opened, window.guides.help.open, window.guides.help)
+    yield "log", partial(_opened, window.guides.log.open, window.guides.log)
+    yield "export", lambda: _dialog(window, lambda: window.exports.save_panel("ntk"))
+    yield "film", lambda: _dialog(window, lambda: window.exports.animations.open("training"))
 
 
 def tours(window: Window) -> Iterator[View]:
     """Every card of both tours."""
-    for name, steps in (("tour", window._tour_acts.steps()), ("papers", window._claims.steps())):
+    for name, steps in (
+        ("tour", window.guides.acts.steps()),
+        ("papers", window.guides.claims.steps()),
+    ):
         for place in range(len(steps)):
             yield (
                 f"{name} {place + 1}",
@@ -80,13 +86,13 @@ def tours(window: Window) -> Iterator[View]:
 def leave(window: Window) -> None:
     """Close whatever a view has opened."""
     window.inspector.leave()
-    window.tour.skip()
-    window.palette_.leave()
-    window.notice_list.leave()
-    window.sheet.hide()
-    window.results.hide()
-    window.help.close()
-    window.log.close()
+    window.guides.tour.skip()
+    window.action_views.palette.leave()
+    window.notice_views.list.leave()
+    window.action_views.sheet.hide()
+    window.experiments.results.hide()
+    window.guides.help.close()
+    window.guides.log.close()
     for dialog in window.findChildren(QDialog):
         dialog.close()
     if window.docks.arrangement.maximised:
@@ -101,10 +107,10 @@ def _maximise(window: Window, name: str) -> None:
 
 
 def _card(window: Window, steps: tuple[TourStep, ...], place: int) -> QWidget:
-    window.tour.start(steps)
+    window.guides.tour.start(steps)
     for _ in range(place):
-        window.tour.next()
-    return window.tour.callout
+        window.guides.tour.next()
+    return window.guides.tour.callout
 
 
 def _opened(open_: Callable[[], object], widget: QWidget) -> QWidget:

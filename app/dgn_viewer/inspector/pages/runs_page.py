@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QEvent, QObject, QPoint, Qt, Signal
-from PySide6.QtGui import QAction
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QFocusEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -49,6 +49,185 @@ from dgn_viewer.widgets.message_line import MessageLine
 _ROW = 26
 
 
+class RunsView(QTableView):
+    """The table of runs: which of its rows are chosen, and what is done to the current one."""
+
+    def __init__(self, runs: RunTable) -> None:
+        super().__init__()
+        self.runs = runs
+        self.shown = RunFilter(runs, self)
+        self.setModel(self.shown)
+        self.setAccessibleName("Recorded runs")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setSortingEnabled(True)
+        self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)  # as listed: the newest first
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setEditTriggers(
+            QAbstractItemView.EditTrigger.DoubleClicked
+            | QAbstractItemView.EditTrigger.EditKeyPressed
+        )
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self.setTabKeyNavigation(False)  # Tab leaves the table
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(_ROW)
+        header = self.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
+        for index, item in enumerate(COLUMNS):
+            header.resizeSection(index, item.width)
+        header.setStretchLastSection(True)
+
+    def show_runs(self, runs: tuple[RecordedRun, ...]) -> None:
+        """Show these runs; the one that was chosen stays chosen, else the first is."""
+        chosen = self.current()
+        self.runs.show_runs(runs, time.time())
+        for index, item in enumerate(COLUMNS):
+            if item.number:  # '3…5' would be another number
+                wide = self.sizeHintForColumn(index) + 1
+                self.setColumnWidth(index, max(self.columnWidth(index), wide))
+        known = {run.folder for run in self.runs.runs}
+        if chosen is not None and chosen.folder in known:
+            self.choose(chosen.folder)
+        else:
+            self.choose_first()
+
+    def search(self, text: str) -> None:
+        """Show the runs that have all of these words."""
+        self.shown.search(text)
+        if not self.currentIndex().isValid():
+            self.choose_first()
+
+    def current(self) -> RecordedRun | None:
+        index = self.shown.mapToSource(self.currentIndex())
+        return self.runs.runs[index.row()] if index.isValid() else None
+
+    def selected(self) -> tuple[RecordedRun, ...]:
+        """The selected rows, from the top."""
+        rows = self.selectionModel().selectedRows(NAME)
+        pairs = sorted((index.row(), self.shown.mapToSource(index).row()) for index in rows)
+        return tuple(self.runs.runs[source] for _, source in pairs)
+
+    def choose(self, folder: str) -> None:
+        """Make this run the chosen one, where it is in sight."""
+        for row_of_run, run in enumerate(self.runs.runs):
+            if run.folder == folder:
+                index = self.shown.mapFromSource(self.runs.index(row_of_run, NAME))
+                current = self.currentIndex().row() == index.row()
+                selected = bool(self.selected())  # nothing is, in a list that was read anew
+                if index.isValid() and not (current and selected):
+                    self.setCurrentIndex(index)
+
+    def choose_first(self) -> None:
+        if self.shown.rowCount():
+            self.setCurrentIndex(self.shown.index(0, NAME))
+
+    def rename_current(self) -> None:
+        index = self.currentIndex()
+        if index.isValid():
+            self.edit(index.siblingAtColumn(NAME))
+
+    def tick_current(self) -> None:
+        """Draw the curves of the current run, or draw them no more."""
+        index = self.currentIndex()
+        if index.isValid():
+            role = Qt.ItemDataRole.CheckStateRole
+            at = index.siblingAtColumn(NAME)
+            ticked = at.data(role) == Qt.CheckState.Checked
+            state = Qt.CheckState.Unchecked if ticked else Qt.CheckState.Checked
+            self.shown.setData(at, state.value, role)
+
+
+class NotesField(QPlainTextEdit):
+    """The notes of the chosen run; what was written is kept when the field is left."""
+
+    def __init__(self, runs: RunTable, send: Callable[[Command], None]) -> None:
+        super().__init__()
+        self._runs, self._send = runs, send
+        self._noted: RecordedRun | None = None  # whose notes are in the field
+        self.setAccessibleName("Notes on the chosen run")
+        self.setPlaceholderText("Notes on the chosen run")
+        self.setFixedHeight(56)
+        self.setTabChangesFocus(True)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        self.keep()
+        super().focusOutEvent(event)
+
+    def keep(self) -> None:
+        """Have the engine note what was written."""
+        run, text = self._noted, self.toPlainText().strip()
+        if run is not None and text != run.notes:
+            known = {other.folder: other for other in self._runs.runs}
+            name = known[run.folder].given_name if run.folder in known else run.given_name
+            self._noted = replace(run, notes=text)
+            self._send(NoteRun(run.folder, name, text))
+
+    def show_notes(self, run: RecordedRun | None) -> None:
+        """Show the notes of another run, and what came of ours; what is being typed stays."""
+        before = self._noted
+        if run is None or before is None or run.folder != before.folder:
+            self.keep()
+            self._noted = run
+            self.setPlainText(run.notes if run is not None else "")
+        elif self.toPlainText().strip() == before.notes:
+            self._noted = run
+            if run.notes != before.notes:
+                self.setPlainText(run.notes)
+        self.setEnabled(run is not None)
+
+
+class DeleteQuestion(QWidget):
+    """Whether runs are to be deleted, asked in place.
+
+    `trash_wanted(folders)`: they are to be moved to the trash; `answered`: nothing is asked now.
+    """
+
+    trash_wanted = Signal(tuple)
+    answered = Signal()
+
+    def __init__(self, send: Callable[[Command], None]) -> None:
+        super().__init__()
+        self._send = send
+        self._runs: tuple[RecordedRun, ...] = ()
+        self._for_good = False
+        self.sentence = plain_label()
+        self.yes = push_button("Delete", self._delete)
+        self.no = push_button("Keep", self._forget)
+        column(self.sentence, row(self.yes, self.no, 1, spacing=8), into=self, spacing=8)
+        self.hide()
+
+    def ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
+        """`for_good`: there is no trash for them."""
+        size = bytes_in_words(sum(run.bytes for run in runs))
+        what = runs[0].shown_name if len(runs) == 1 else f"{len(runs)} runs"
+        where = "There is no trash for" if for_good else "Move"
+        rest = f" ({size}). Delete for good?" if for_good else f" ({size}) to the trash?"
+        self.sentence.setText(f"{where} {what}{rest}")
+        self.yes.setText("Delete for good" if for_good else "Move to trash")
+        self._runs, self._for_good = runs, for_good
+        self.show()
+        self.no.setFocus()
+
+    def _delete(self) -> None:
+        runs, for_good = self._runs, self._for_good
+        self._forget()
+        if for_good:
+            for run in runs:
+                self._send(DeleteRun(run.folder))
+        else:
+            self.trash_wanted.emit(tuple(run.folder for run in runs))
+
+    def _forget(self) -> None:
+        self._runs = ()
+        self.hide()
+        self.answered.emit()
+
+
 class RunsPage(QWidget):
     """The engine is asked; nothing changes before it answers.
 
@@ -67,23 +246,16 @@ class RunsPage(QWidget):
         self._root: str | None = None  # None: the engine has not answered yet
         self._awaited = False  # asked for again since the last list
         self._outdated = ""  # why the list on show is of before
-        self._noted: RecordedRun | None = None  # whose notes are in the field
         self.runs = RunTable(theme, self)
-        self.shown = RunFilter(self.runs, self)
         self.search = QLineEdit()
         self.search.setPlaceholderText("Filter: name, network, data, regime, notes")
         self.search.setAccessibleName("Filter the recorded runs")
         self.search.setClearButtonEnabled(True)
         for clear in self.search.findChildren(QToolButton):
             clear.setAccessibleName("Clear the filter")
-        self.table = _table(self.shown)
+        self.table = RunsView(self.runs)
         self.message = MessageLine("Reading the folder of runs…")
-        self.notes = QPlainTextEdit()
-        self.notes.setAccessibleName("Notes on the chosen run")
-        self.notes.setPlaceholderText("Notes on the chosen run")
-        self.notes.setFixedHeight(56)
-        self.notes.setTabChangesFocus(True)
-        self.notes.installEventFilter(self)
+        self.notes = NotesField(self.runs, send)
         about = "Train on from its last checkpoint"
         self.go_on = push_button("Continue", self._continue, "primary", about)
         about = "Its curves and its last readings, without training"
@@ -94,30 +266,16 @@ class RunsPage(QWidget):
         self.untick = push_button("Untick all", self.runs.untick_all, about=about)
         self.more = QToolButton()
         self._drawn = ElidedLabel(least=120)
-        self._question = plain_label()
-        self._yes = push_button("Delete", self._answer)
-        self._no = push_button("Keep", self._forget_question)
-        self._asked: tuple[RecordedRun, ...] = ()
-        self._for_good = False
+        self.deletion = DeleteQuestion(send)
         self._lay_out()
         self._connect()
         self.set_theme(theme)
         self._refresh()
 
     def show_runs(self, listed: RunsListed) -> None:
-        chosen = self._chosen()
         self._root = listed.root
         self._awaited, self._outdated = False, ""
-        self.runs.show_runs(listed.runs, time.time())
-        for place, one in enumerate(COLUMNS):
-            if one.number:  # '3…5' would be another number
-                wide = self.table.sizeHintForColumn(place) + 1
-                self.table.setColumnWidth(place, max(self.table.columnWidth(place), wide))
-        known = {run.folder for run in self.runs.runs}
-        if chosen is not None and chosen.folder in known:
-            self.choose(chosen.folder)
-        elif self.shown.rowCount():
-            self.table.setCurrentIndex(self.shown.index(0, NAME))
+        self.table.show_runs(listed.runs)
         self._refresh()
 
     def await_list(self, working: str) -> None:
@@ -138,46 +296,16 @@ class RunsPage(QWidget):
         self.runs.set_theme(theme)
         self.more.setIcon(icon("more", theme))
 
-    def choose(self, folder: str) -> None:
-        """Make this run the chosen one, where it is in sight."""
-        for place, run in enumerate(self.runs.runs):
-            if run.folder == folder:
-                index = self.shown.mapFromSource(self.runs.index(place, NAME))
-                current = self.table.currentIndex().row() == index.row()
-                selected = bool(self.selected())  # nothing is, in a list that was read anew
-                if index.isValid() and not (current and selected):
-                    self.table.setCurrentIndex(index)
-
     def ask_for_good(self, folders: tuple[str, ...]) -> None:
         """There is no trash for these: ask whether they are to be deleted for good."""
         self._ask(tuple(run for run in self.runs.runs if run.folder in folders), for_good=True)
 
     def leave(self) -> None:
         """Keep what was written into the field of notes."""
-        self._keep_notes()
-
-    # Qt
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Notes are kept when the field is left."""
-        if watched is self.notes and event.type() == QEvent.Type.FocusOut:
-            self._keep_notes()
-        return False
-
-    # What is chosen
-
-    def _chosen(self) -> RecordedRun | None:
-        index = self.shown.mapToSource(self.table.currentIndex())
-        return self.runs.runs[index.row()] if index.isValid() else None
-
-    def selected(self) -> tuple[RecordedRun, ...]:
-        """The selected rows, from the top."""
-        rows = self.table.selectionModel().selectedRows(NAME)
-        places = sorted((index.row(), self.shown.mapToSource(index).row()) for index in rows)
-        return tuple(self.runs.runs[place] for _, place in places)
+        self.notes.keep()
 
     def _refresh(self) -> None:
-        run, many = self._chosen(), len(self.selected()) > 1
+        run, many = self.table.current(), len(self.table.selected()) > 1
         why = why_not(run) if run is not None else ""
         one = run is not None and not many
         self.show_run.setEnabled(one and run.status not in ("damaged", "running"))  # type: ignore[union-attr]
@@ -189,7 +317,7 @@ class RunsPage(QWidget):
         for part in (self._drawn, self.untick):
             part.setVisible(bool(count))
         self._say(run, many, why)
-        self._follow_notes(run)
+        self.notes.show_notes(run)
 
     def _say(self, run: RecordedRun | None, many: bool, why: str) -> None:
         if self._root is None:
@@ -202,109 +330,45 @@ class RunsPage(QWidget):
         elif run is None:
             self.message.say("No run has all of these words.")
         elif many:
-            self.message.say(f"{len(self.selected())} runs are selected.")
+            self.message.say(f"{len(self.table.selected())} runs are selected.")
         else:
             self.message.say(why or ", ".join(words_of(run, time.time())))
 
     # What is done
 
     def _show_run(self) -> None:
-        run = self._chosen()
+        run = self.table.current()
         if run is not None and self.show_run.isEnabled():
             self._send(ShowRun(run.folder))
 
     def _continue(self) -> None:
-        run = self._chosen()
+        run = self.table.current()
         if run is not None and self.go_on.isEnabled():
             self._send(ContinueRun(run.folder))
 
     def _compare(self) -> None:
-        run = self._chosen()
+        run = self.table.current()
         if run is not None:
             self._send(CompareRun(run.folder))
 
     def _export(self) -> None:
-        run = self._chosen()
+        run = self.table.current()
         if run is not None:
             self.export_wanted.emit(run)
-
-    def _rename(self) -> None:
-        index = self.table.currentIndex()
-        if index.isValid():
-            self.table.edit(index.siblingAtColumn(NAME))
 
     def _note(self, run: RecordedRun, name: str) -> None:
         self._send(NoteRun(run.folder, name, run.notes))
 
-    def _keep_notes(self) -> None:
-        run, text = self._noted, self.notes.toPlainText().strip()
-        if run is not None and text != run.notes:
-            known = {one.folder: one for one in self.runs.runs}
-            name = known[run.folder].given_name if run.folder in known else run.given_name
-            self._noted = replace(run, notes=text)
-            self._send(NoteRun(run.folder, name, text))
-
-    def _follow_notes(self, run: RecordedRun | None) -> None:
-        """Show the notes of another run, and what came of ours; what is being typed stays."""
-        before = self._noted
-        if run is None or before is None or run.folder != before.folder:
-            self._keep_notes()
-            self._noted = run
-            self.notes.setPlainText(run.notes if run is not None else "")
-        elif self.notes.toPlainText().strip() == before.notes:
-            self._noted = run
-            if run.notes != before.notes:
-                self.notes.setPlainText(run.notes)
-        self.notes.setEnabled(run is not None)
-
-    def _tick_chosen(self) -> None:
-        index = self.table.currentIndex()
-        if index.isValid():
-            role = Qt.ItemDataRole.CheckStateRole
-            at = index.siblingAtColumn(NAME)
-            ticked = at.data(role) == Qt.CheckState.Checked
-            state = Qt.CheckState.Unchecked if ticked else Qt.CheckState.Checked
-            self.shown.setData(at, state.value, role)
-
-    # Deletion asks in place
-
     def _ask_to_delete(self) -> None:
-        self._ask(self.selected(), for_good=False)
+        self._ask(self.table.selected(), for_good=False)
 
     def _ask(self, runs: tuple[RecordedRun, ...], for_good: bool) -> None:
+        """Ask about these runs, unless one of them is being written."""
         written = [run for run in runs if run.status == "running"]
         if written:
             self.message.refuse(f"{written[0].shown_name} is being written; nothing was deleted.")
-            return
-        if not runs:
-            return
-        size = bytes_in_words(sum(run.bytes for run in runs))
-        what = runs[0].shown_name if len(runs) == 1 else f"{len(runs)} runs"
-        where = "There is no trash for" if for_good else "Move"
-        rest = f" ({size}). Delete for good?" if for_good else f" ({size}) to the trash?"
-        self._question.setText(f"{where} {what}{rest}")
-        self._yes.setText("Delete for good" if for_good else "Move to trash")
-        self._asked, self._for_good = runs, for_good
-        self._show_question(True)
-        self._no.setFocus()
-
-    def _answer(self) -> None:
-        runs, for_good = self._asked, self._for_good
-        self._forget_question()
-        if for_good:
-            for run in runs:
-                self._send(DeleteRun(run.folder))
-        else:
-            self.trash_wanted.emit(tuple(run.folder for run in runs))
-
-    def _forget_question(self) -> None:
-        self._asked = ()
-        self._show_question(False)
-        self.table.setFocus()
-
-    def _show_question(self, asked: bool) -> None:
-        for part in (self._question, self._yes, self._no):
-            part.setVisible(asked)
+        elif runs:
+            self.deletion.ask(runs, for_good)
 
     # Inside
 
@@ -320,11 +384,11 @@ class RunsPage(QWidget):
         self.runs.ticked_changed.connect(self._refresh)
         self.runs.renamed.connect(self._note)
         self.runs.refused.connect(self.message.refuse)
+        self.deletion.trash_wanted.connect(self.trash_wanted)
+        self.deletion.answered.connect(self.table.setFocus)
 
     def _on_search(self, text: str) -> None:
-        self.shown.search(text)
-        if not self.table.currentIndex().isValid() and self.shown.rowCount():
-            self.table.setCurrentIndex(self.shown.index(0, NAME))
+        self.table.search(text)
         self._refresh()
 
     def _open_menu(self, place: QPoint) -> None:
@@ -336,8 +400,8 @@ class RunsPage(QWidget):
             ("Open", "", self._show_run),
             ("Continue", "", self._continue),
             ("Compare", "", self._compare),
-            ("Draw its curves over the current run", "", self._tick_chosen),
-            ("Rename", "", self._rename),
+            ("Draw its curves over the current run", "", self.table.tick_current),
+            ("Rename", "", self.table.rename_current),
             ("Export…", "", self._export),
             ("Delete…", "Del", self._ask_to_delete),
         ):
@@ -354,18 +418,8 @@ class RunsPage(QWidget):
         self.more.setToolTip("Export, rename, delete, draw its curves")
         buttons = row(self.go_on, self.show_run, self.compare, self.more, 1, spacing=8)
         drawn = row((self._drawn, 1), self.untick, spacing=8)
-        answers = row(self._yes, self._no, 1, spacing=8)
-        parts = (
-            self.search,
-            (self.table, 1),
-            drawn,
-            self.message,
-            self._question,
-            answers,
-            self.notes,
-        )
+        parts = (self.search, (self.table, 1), drawn, self.message, self.deletion, self.notes)
         column(*parts, buttons, into=self, margins=(16, 4, 16, 12), spacing=8)
-        self._show_question(False)
 
 
 def why_not(run: RecordedRun) -> str:
@@ -375,32 +429,3 @@ def why_not(run: RecordedRun) -> str:
     if run.status == "damaged":
         return f"This run is damaged: {trouble_in_words(run)}."
     return ""
-
-
-def _table(model: RunFilter) -> QTableView:
-    table = QTableView()
-    table.setModel(model)
-    table.setAccessibleName("Recorded runs")
-    table.setFrameShape(QFrame.Shape.NoFrame)
-    table.setShowGrid(False)
-    table.setWordWrap(False)
-    table.setSortingEnabled(True)
-    table.sortByColumn(-1, Qt.SortOrder.AscendingOrder)  # as listed: the newest first
-    table.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-    table.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-    table.setEditTriggers(
-        QAbstractItemView.EditTrigger.DoubleClicked | QAbstractItemView.EditTrigger.EditKeyPressed
-    )
-    table.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-    table.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-    table.setTabKeyNavigation(False)  # Tab leaves the table
-    table.verticalHeader().hide()
-    table.verticalHeader().setDefaultSectionSize(_ROW)
-    header = table.horizontalHeader()
-    header.setHighlightSections(False)
-    header.setSectionResizeMode(QHeaderView.ResizeMode.Interactive)
-    for place, one in enumerate(COLUMNS):
-        header.resizeSection(place, one.width)
-    header.setStretchLastSection(True)
-    return table

@@ -1,0 +1,69 @@
+"""The menu Experiments: a row for each experiment of the papers, and the one that runs."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dgn_engine.experiments.report.papers import paper_title, place_in_paper
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.actions.action_rows import SEPARATOR, ActionRow, Family, Menu, shows_run
+from dgn_viewer.shell.experiment_runner import ExperimentRunner
+
+
+def experiments_menu(experiments: ExperimentRunner) -> Menu:
+    """Return the menu."""
+    return Menu(
+        "Experiments",
+        (
+            Family("experiment.*", submenus=True),
+            SEPARATOR,
+            ActionRow(
+                id="experiments.gate_information",
+                title="Gate information of a checkpoint…",
+                callback=experiments.gate_information,
+                tip="Train value networks with its gates and with random ones, on this run's data",
+                enabled=lambda now: shows_run(now) and not experiments.running,
+            ),
+            SEPARATOR,
+            ActionRow(
+                id="experiments.show",
+                title="Show results",
+                callback=experiments.results.open,
+                keys=("Ctrl+Shift+X",),
+                tip="The panel of the experiment that runs, or was opened last",
+            ),
+            ActionRow(
+                id="experiments.stop",
+                title="Stop the experiment",
+                callback=experiments.stop,
+                icon="stop",
+                tip="Put away what it is at; it can be continued",
+                enabled=lambda _: experiments.running,
+            ),
+        ),
+        opening=experiments.look,
+    )
+
+
+def experiment_rows(catalogue: Catalogue, experiments: ExperimentRunner) -> tuple[ActionRow, ...]:
+    """Return a row per experiment of the papers; it opens the page that begins it."""
+    return tuple(
+        ActionRow(
+            id=f"experiment.{entry.id}",
+            title=f"{entry.title}…",
+            callback=partial(experiments.open_page, entry),
+            tip=f"{entry.paper}. {entry.about}",
+            text_now=partial(_text, experiments, entry),
+            group=paper_title(entry.paper),
+        )
+        for entry in catalogue.experiments
+    )
+
+
+def _text(experiments: ExperimentRunner, entry: ExperimentEntry, _now: RunState) -> str:
+    """'Table 2: FLNPF beside FRNPF… · about 4 min ✓ result of 2026-11-02'."""
+    place, day = place_in_paper(entry.paper), experiments.made(entry.id)
+    title = f"{place}: {entry.title}" if place else entry.title
+    cost = "" if entry.quick_cost in ("", "not measured") else f" · about {entry.quick_cost}"
+    return f"{title}…{cost}{f' · ✓ result of {day}' if day else ''}".replace("&", "&&")

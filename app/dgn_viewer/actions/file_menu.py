@@ -1,0 +1,221 @@
+"""The menu File: runs, checkpoints, configurations, sessions, and what is saved of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dgn_engine.protocol.branches import CloseComparison
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.actions.action_rows import (
+    SEPARATOR,
+    ActionRow,
+    Menu,
+    has_run,
+    is_ready,
+    shows_run,
+    shows_run_and_ready,
+)
+from dgn_viewer.shell.experiment_runner import ExperimentRunner
+from dgn_viewer.shell.export import Exports
+from dgn_viewer.shell.file_dialogs import FileDialogs
+from dgn_viewer.shell.inspector_pages import InspectorPages
+from dgn_viewer.shell.recent_files import MOST, RecentFiles
+from dgn_viewer.shell.recorded_runs import RecordedRuns
+from dgn_viewer.shell.window_context import WindowContext
+from dgn_viewer.timeline.step_cursor import StepCursor
+
+
+def file_menu(
+    context: WindowContext,
+    files: FileDialogs,
+    recorded: RecordedRuns,
+    exports: Exports,
+    experiments: ExperimentRunner,
+    pages: InspectorPages,
+    cursor: StepCursor,
+) -> Menu:
+    """Return the menu."""
+    return Menu(
+        "File",
+        (
+            ActionRow(
+                id="file.new_run",
+                title="New run…",
+                callback=pages.run_settings,
+                keys=("Ctrl+N",),
+                icon="new",
+                tip="Choose data, network and gating, and begin a new run",
+                enabled=is_ready,
+            ),
+            ActionRow(
+                id="file.open_configuration",
+                title="Open configuration…",
+                callback=files.open_configuration,
+                keys=("Ctrl+Shift+N",),
+                icon="open",
+                tip="Begin a new run with the settings of a TOML file",
+                enabled=is_ready,
+            ),
+            Menu("Open recent", recent_rows(files.recent)),
+            SEPARATOR,
+            ActionRow(
+                id="file.open_checkpoint",
+                title="Open checkpoint…",
+                callback=files.open_checkpoint,
+                keys=("Ctrl+O",),
+                icon="open",
+                tip="Gates or weights of a file into this run, or its network beside it or alone",
+                enabled=is_ready,
+            ),
+            ActionRow(
+                id="file.compare_run",
+                title="Compare with a recorded run…",
+                callback=files.compare_run,
+                keys=("Ctrl+Shift+O",),
+                icon="panels",
+                tip="Show the scores and the network of a recorded run beside this one",
+                enabled=shows_run_and_ready,
+            ),
+            ActionRow(
+                id="file.close_comparison",
+                title="Close comparison",
+                callback=partial(context.send, CloseComparison()),
+                icon="close",
+                tip="Show the current run alone again",
+                enabled=lambda now: now.comparison is not None,
+            ),
+            ActionRow(
+                id="file.save_configuration",
+                title="Save configuration…",
+                callback=files.save_configuration,
+                keys=("Ctrl+S",),
+                icon="file",
+                tip="Write the settings of this run as TOML, for --config and dgn train",
+                enabled=shows_run,
+            ),
+            ActionRow(
+                id="file.save_weights",
+                title="Save weights…",
+                callback=files.save_weights,
+                keys=("Ctrl+Shift+S",),
+                icon="file",
+                tip="Write both networks as they are now; the file can be dropped on the window "
+                "again",
+                enabled=has_run,
+            ),
+            ActionRow(
+                id="file.open_run",
+                title="Open run…",
+                callback=recorded.open_run,
+                keys=("Ctrl+Shift+R",),
+                icon="layers",
+                tip="Your recorded runs: look at one as it was, or go on with it",
+                enabled=is_ready,
+            ),
+            ActionRow(
+                id="file.follow_run",
+                title="Follow a run over ssh…",
+                callback=recorded.remote.open,
+                tip="A run of another machine, live, as 'dgn serve' serves it there",
+                enabled=is_ready,
+            ),
+            ActionRow(
+                id="file.open_session",
+                title="Open session…",
+                callback=recorded.open_session,
+                keys=("Ctrl+Alt+O",),
+                icon="open",
+                tip="Show the run and the window that somebody saved as one file (.dgn)",
+                enabled=is_ready,
+            ),
+            ActionRow(
+                id="file.save_session",
+                title="Save session…",
+                callback=recorded.save_session,
+                keys=("Ctrl+Alt+S",),
+                icon="save",
+                tip="Write run, log, checkpoint and window into one file (.dgn) for another "
+                "machine",
+                enabled=shows_run_and_ready,
+            ),
+            ActionRow(
+                id="file.go_back",
+                title="Back to the run before",
+                callback=recorded.go_back,
+                icon="undo",
+                tip="Go on with the run that ended when this recorded one was opened",
+                enabled=lambda now: bool(now.recorded and now.recorded.replaced),
+            ),
+            ActionRow(
+                id="file.open_result",
+                title="Open result…",
+                callback=experiments.open_result,
+                icon="open",
+                tip="The folder of a reproduced experiment, of today or of earlier",
+            ),
+            SEPARATOR,
+            ActionRow(
+                id="file.export_panel",
+                title="Export panel…",
+                callback=exports.save_front_panel,
+                keys=("Ctrl+E",),
+                icon="export",
+                tip="Save the panel in front as a figure or as data",
+            ),
+            ActionRow(
+                id="file.export_all",
+                title="Export all panels…",
+                callback=exports.save_visible_panels,
+                keys=("Ctrl+Shift+E",),
+                icon="export",
+                tip="Save every visible panel as a figure or as data",
+            ),
+            ActionRow(
+                id="file.save_animation",
+                title="Save animation…",
+                callback=exports.animations.open,
+                keys=("Ctrl+Alt+E",),
+                tip="Save panels at a range of recorded steps as a GIF, or as an MP4 where ffmpeg "
+                "is",
+                enabled=lambda _: not cursor.why_not,
+                why_not=lambda _: cursor.why_not,
+            ),
+            SEPARATOR,
+            ActionRow(
+                id="file.quit",
+                title="Quit",
+                callback=context.window.close,
+                keys=("Ctrl+Q",),
+            ),
+        ),
+        opening=files.recent.look,
+    )
+
+
+def recent_rows(recent: RecentFiles) -> tuple[ActionRow, ...]:
+    """Return a row for each of the files and runs that were opened last."""
+    return tuple(
+        ActionRow(
+            id=f"recent.{index + 1}",
+            title="Open recent",
+            callback=partial(recent.open, index),
+            tip="Open it again",
+            enabled=partial(_can_open, recent, index),
+            visible=partial(_is_recent, recent, index),
+            text_now=partial(_recent_text, recent, index),
+            fixed=False,
+        )
+        for index in range(MOST)
+    )
+
+
+def _can_open(recent: RecentFiles, index: int, now: RunState) -> bool:
+    return now.ready and recent.is_there(index)
+
+
+def _is_recent(recent: RecentFiles, index: int, _now: RunState) -> bool:
+    return index < len(recent.items)
+
+
+def _recent_text(recent: RecentFiles, index: int, _now: RunState) -> str:
+    return recent.text(index) or "Open recent"

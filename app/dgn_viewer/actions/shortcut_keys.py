@@ -1,0 +1,118 @@
+"""The keys of every action: those of its row, or those that the user has given it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QAction, QKeySequence
+
+from dgn_viewer.actions.action_rows import ActionRow
+from dgn_viewer.settings import Settings
+from dgn_viewer.style.stylesheet import plain_tip
+
+RESERVED = frozenset(
+    ("Esc", "Tab", "Shift+Tab", "Return", "Enter", "Left", "Right", "Up", "Down", "Backspace")
+)
+
+
+class ShortcutKeys(QObject):
+    """Puts keys on actions; no two actions have the same. `changed`: the user has chosen."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._actions: dict[str, tuple[ActionRow, QAction]] = {}
+        self._own: dict[str, str] = {}
+
+    @property
+    def own(self) -> dict[str, str]:
+        """Keys by id of the actions that the user has changed; '' for none."""
+        return dict(self._own)
+
+    def add(self, row: ActionRow, action: QAction) -> None:
+        """Put its keys on an action."""
+        self._actions[row.id] = row, action
+        self._put(row.id)
+
+    def put_own(self, keys: Mapping[str, str]) -> None:
+        """The user's keys, as they were kept; also of actions that are added later."""
+        self._own = dict(keys)
+        for name in self._actions:
+            self._put(name)
+
+    def keep_in(self, settings: Settings) -> None:
+        """Take the user's keys from the settings, and write there what they change."""
+
+        def keep() -> None:
+            settings.shortcuts = self.own
+
+        self.put_own(settings.shortcuts)
+        self.changed.connect(keep)
+
+    def key_rows(self) -> tuple[tuple[str, str, str], ...]:
+        """(id, text, keys) of every action that is always there; keys as the platform has them."""
+        native = QKeySequence.SequenceFormat.NativeText
+        return tuple(
+            (row.id, row.title.removesuffix("…"), action.shortcut().toString(native))
+            for row, action in self._actions.values()
+            if row.fixed
+        )
+
+    def assign(self, name: str, keys: str) -> str:
+        """Give an action these keys ('' for none); why not, in one sentence, or ''."""
+        if name not in self._actions:
+            return ""
+        sequence = QKeySequence(keys)
+        if keys and (sequence.isEmpty() or sequence.toString() in RESERVED):
+            return f"{keys} moves within the window and cannot be given to an action."
+        taken = self._taken(name, sequence) if keys else None
+        if taken is not None:
+            native = sequence.toString(QKeySequence.SequenceFormat.NativeText)
+            return f"{native} belongs to '{taken.title.removesuffix('…')}'; nothing was changed."
+        self._own[name] = sequence.toString() if keys else ""
+        self._keep(name)
+        return ""
+
+    def reset(self, name: str) -> str:
+        """Give an action its own keys again, '*' all of them; why not, in one sentence, or ''."""
+        if name == "*":
+            self.put_own({})
+            self.changed.emit()
+            return ""
+        if name not in self._actions or name not in self._own:
+            return ""
+        for keys in self._actions[name][0].keys:
+            taken = self._taken(name, QKeySequence(keys))
+            if taken is not None:
+                title = taken.title.removesuffix("…")
+                return f"{keys} belongs to '{title}' now: change that first."
+        del self._own[name]
+        self._keep(name)
+        return ""
+
+    def tip(self, row: ActionRow) -> str:
+        """What an action does, with its keys."""
+        text, keys = row.tip or row.title.removesuffix("…"), self._sequences(row)
+        if not keys:
+            return text
+        return f"{text} ({keys[0].toString(QKeySequence.SequenceFormat.NativeText)})"
+
+    def _taken(self, name: str, sequence: QKeySequence) -> ActionRow | None:
+        others = (pair for pair in self._actions.values() if pair[0].id != name)
+        return next((row for row, action in others if sequence in action.shortcuts()), None)
+
+    def _keep(self, name: str) -> None:
+        self._put(name)
+        self.changed.emit()
+
+    def _put(self, name: str) -> None:
+        row, action = self._actions[name]
+        action.setShortcuts(self._sequences(row))
+        action.setToolTip(plain_tip(self.tip(row)))
+
+    def _sequences(self, row: ActionRow) -> list[QKeySequence]:
+        own = self._own.get(row.id)
+        keys = row.keys if own is None else (own,) if own else ()
+        return [QKeySequence(sequence) for sequence in keys]

@@ -1,0 +1,72 @@
+"""What explains the program: the user guide, the log, and the two tours of the live window."""
+
+from __future__ import annotations
+
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.shell.claims_tour import ClaimActs
+from dgn_viewer.shell.experiment_runner import ExperimentRunner
+from dgn_viewer.shell.help_window import HelpWindow
+from dgn_viewer.shell.log_window import LogWindow
+from dgn_viewer.shell.run_views import RunViews
+from dgn_viewer.shell.time_controls import TimeControls
+from dgn_viewer.shell.tour import Tour
+from dgn_viewer.shell.tour_steps import TourActs
+from dgn_viewer.shell.window_context import WindowContext
+from dgn_viewer.shell.window_layout import SideColumns
+
+
+class Guides:
+    """Windows of their own, and callouts over the window; one tour at a time."""
+
+    def __init__(
+        self,
+        context: WindowContext,
+        docks: PanelDocks,
+        views: RunViews,
+        columns: SideColumns,
+        experiments: ExperimentRunner,
+        time: TimeControls,
+    ) -> None:
+        self._context, self._experiments = context, experiments
+        self._due = False
+        self.help = HelpWindow(context.window, context.theme.now)
+        self.log = LogWindow(context.window)
+        leave_page = columns.inspector.leave
+        self.acts = TourActs(context, docks, views.strip, views.toolbar.regime, leave_page)
+        self.tour = Tour(context.window, self.acts.steps(), context.theme.now, time.return_to_live)
+        self.claims = ClaimActs(context, docks, views.strip, self._open_experiment, columns.page)
+        for part in (self.help, self.tour):
+            context.theme.changed.connect(part.set_theme)
+
+    def start_tour(self) -> None:
+        self.tour.start()
+
+    def start_claims(self) -> None:
+        self.tour.start(self.claims.steps())
+
+    def offer_tour(self) -> None:
+        """Begin the tour with the first frame, unless it was seen before."""
+        self._due = not self._context.settings.tour_seen
+
+    def refresh(self) -> None:
+        """Say on the tour what has been measured since."""
+        self.tour.refresh()
+
+    def begin_due_tour(self) -> None:
+        """Begin the tour that was offered."""
+        if self._due:
+            self._due = False
+            self._context.settings.tour_seen = True
+            self.tour.start()
+
+    def close(self) -> None:
+        self.help.close()
+        self.log.close()
+        self.tour.skip()
+
+    def _open_experiment(self, name: str) -> None:
+        """Open the page of an experiment, where the catalogue has one of this name."""
+        catalogue = self._context.run_state().catalogue
+        for entry in catalogue.experiments if catalogue is not None else ():
+            if entry.id == name:
+                self._experiments.open_page(entry)

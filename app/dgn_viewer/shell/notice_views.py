@@ -1,0 +1,27 @@
+"""Where notices are seen: the line in the status bar, the list above it, and a row that asks."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QWidget
+
+from dgn_viewer.notices import Notices
+from dgn_viewer.shell.banner import QuestionRow
+from dgn_viewer.shell.notice_line import NoticeLine
+from dgn_viewer.shell.notice_list import NoticeList
+from dgn_viewer.shell.statusbar import StatusBar
+from dgn_viewer.shell.window_theme import WindowTheme
+
+
+class NoticeViews:
+    """All of them are brought up to date by the notices themselves."""
+
+    def __init__(
+        self, notices: Notices, status: StatusBar, window: QWidget, theme: WindowTheme
+    ) -> None:
+        self.line = line = NoticeLine(notices)
+        self.list = NoticeList(notices, window, status)
+        self.question = QuestionRow(notices, window)
+        status.hold(line, lambda: line.entry is not None)
+        notices.changed.connect(status.share_room)
+        for part in (self.question, self.line, self.list):
+            theme.changed.connect(part.set_theme)

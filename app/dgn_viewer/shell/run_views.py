@@ -1,0 +1,113 @@
+"""The bars of the window that show the state of the run: toolbar, strip, banners, status bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMainWindow, QToolBar
+
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.inspector.inspector_column import Inspector
+from dgn_viewer.layer_strip.strip_widget import LayersStrip, StripBar
+from dgn_viewer.shell import banner
+from dgn_viewer.shell.banner import Banner
+from dgn_viewer.shell.statusbar import StatusBar
+from dgn_viewer.shell.time_controls import TimeControls
+from dgn_viewer.shell.toolbar import RunToolbar
+from dgn_viewer.shell.window_context import WindowContext
+
+_TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
+_TOOLBAR_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
+_RECORDED_BANNER = ("run.toggle", "file.go_back")
+_INSPECTED_BANNER = (
+    "run.train_on",
+    "run.train_on_gates",
+    "file.new_run",
+    "run.stop_branch",
+    "view.compare",
+    "file.close_comparison",
+)
+
+
+class RunViews(QObject):
+    """Shows the state as it is now, or as it was at the step that is looked back at.
+
+    `step_shown`: the state of another step is shown.
+    """
+
+    step_shown = Signal()
+
+    def __init__(
+        self,
+        context: WindowContext,
+        time: TimeControls,
+        inspector: Inspector,
+        strip: LayersStrip,
+        status: StatusBar,
+        action: Callable[[str], QAction],
+    ) -> None:
+        """`action`: gives the QAction of an id."""
+        super().__init__(context.window)
+        self._context, self._time = context, time
+        self._inspector = inspector
+        self._action = action
+        self._shown: tuple[RunState, int | None] = (RunState(), None)
+        self.strip, self.status = strip, status
+        self.toolbar = RunToolbar(
+            context.send,
+            [action(name) for name in _TOOLBAR_FIRST],
+            [action(name) for name in _TOOLBAR_LAST],
+        )
+        self.banners: tuple[Banner, ...] = ()
+        for part in (self.toolbar, self.strip):
+            context.theme.changed.connect(part.set_theme)
+            part.live_wanted.connect(time.offer_live)
+        time.cursor.changed.connect(self._show_step)
+        cursor = time.cursor
+        for signal in (cursor.changed, cursor.reach_changed, cursor.steps_changed):
+            signal.connect(status.catch_up)
+
+    def add_bars(self, window: QMainWindow, question: QToolBar) -> None:
+        """Add the bars to the window, below each other. `question`: the last at the top."""
+        standing = {name: self._action(name) for name in _INSPECTED_BANNER}
+        recorded = {name: self._action(name) for name in _RECORDED_BANNER}
+        self.banners = (
+            banner.StandingBanner(self._time.cursor, self._time.compared, standing, window),
+            Banner("bar.recorded", "Recorded run", banner.recording, recorded, window, margin=4),
+        )
+        window.addToolBar(self.toolbar)
+        for row in (StripBar(self.strip, window), *self.banners, question):
+            window.addToolBarBreak()
+            window.addToolBar(row)
+        for row in self.banners:
+            self._context.theme.changed.connect(row.set_theme)
+        bottom = Qt.ToolBarArea.BottomToolBarArea
+        window.addToolBar(bottom, self._time.bar)
+        window.addToolBarBreak(bottom)
+        window.addToolBar(bottom, self._time.compared_bar)
+        window.setStatusBar(self.status)
+        self.status.was_written.connect(self._time.bar.renew)
+
+    def hide_banners(self) -> None:
+        """A layout that was kept may show them; the state does, where it is not an ordinary one."""
+        for row in self.banners:
+            row.hide()
+
+    def show_state(self) -> None:
+        """Show the state in the bars that follow no event of their own."""
+        state = self._context.shown_state()
+        self.status.show_state(state, self._time.cursor.step)
+        for row in self.banners:
+            row.show_state(state)
+
+    def _show_step(self) -> None:
+        """Show the state of the step that is looked back at in every part that speaks of it."""
+        state, past = self._context.shown_state(), self._time.cursor.step
+        if (state, past) != self._shown:
+            self._shown = state, past
+            for part in (self.toolbar, self.strip, self._inspector):
+                part.show_state(state, past)
+            self.show_state()
+            self.step_shown.emit()

@@ -1,0 +1,49 @@
+"""The theme of the window: which was chosen, what it means now, and who is to know."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtGui import QGuiApplication, QIcon
+from PySide6.QtWidgets import QApplication
+
+from dgn_viewer.settings import Settings
+from dgn_viewer.style import appearance, stylesheet
+
+
+class WindowTheme(QObject):
+    """Recolours everything at once. `changed(theme)`: parts are to be drawn with this one.
+
+    `choice`: 'light', 'dark' or 'system'; `now`: the theme that it means at present.
+    """
+
+    changed = Signal(object)
+
+    def __init__(self, settings: Settings, choice: str, parent: QObject) -> None:
+        """`choice`: in place of what the settings say, unless it is empty."""
+        super().__init__(parent)
+        self._settings = settings
+        self.choice = choice or settings.theme
+        self.now = appearance.resolve(self.choice, settings.numbers)
+        QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
+
+    def choose(self, name: str, keep: bool = True) -> None:
+        """Take another theme; `keep`: at the next start too."""
+        self.choice = name
+        if keep:
+            self._settings.theme = name
+        self.apply()
+
+    def apply(self) -> None:
+        """Draw everything anew, as choice, desktop and settings have it now."""
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        self.now = appearance.resolve(self.choice, self._settings.numbers)
+        appearance.apply(application, self.now)
+        self.changed.emit(self.now)
+
+    def icon(self, name: str) -> QIcon:
+        return stylesheet.icon(name, self.now)
+
+    def _on_desktop_theme(self) -> None:
+        if self.choice == "system":
+            self.apply()
