@@ -50,7 +50,8 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         "the weights anew as `.safetensors`, or as a plain `state_dict()`.",
     ),
     "Runs and sessions": (
-        ("dgn_engine/storage", "dgn_engine/cli/runs.py", "dgn_engine/cli/_run_storage.py"),
+        ("dgn_engine/storage", "dgn_engine/cli/run/change_runs.py",
+         "dgn_engine/cli/run/limit_runs.py"),
         "A run folder is in use, incomplete, of another version or has no room. `dgn runs verify "
         "RUN` says what is wrong, `dgn runs repair RUN` mends what can be mended. "
         "See [Runs on disk](../runs.md).",
@@ -61,26 +62,28 @@ FAMILIES: dict[str, tuple[tuple[str, ...], str]] = {
         "regime. What was recorded is kept; `dgn train --resume RUN` goes on.",
     ),
     "Kernels": (
-        ("dgn_engine/kernels", "dgn_engine/cli/kernels.py", "dgn_engine/cli/_kernel_inputs.py",
-         "dgn_engine/cli/_own_network.py", "dgn_engine/cli/_user_code.py",
-         "dgn_engine/cli/_user_model.py", "dgn_engine/cli/_inspection.py",
-         "dgn_engine/cli/inspect.py", "dgn_engine/cli/_reader_options.py"),
+        ("dgn_engine/kernels", "dgn_engine/cli/kernels.py", "dgn_engine/cli/inspect.py",
+         "dgn_engine/cli/_network_options.py", "dgn_engine/cli/run/compute_kernels.py",
+         "dgn_engine/cli/run/given_network.py", "dgn_engine/cli/run/inspect_file.py",
+         "dgn_engine/cli/run/kernel_inputs.py", "dgn_engine/cli/run/show_inspection.py",
+         "dgn_engine/cli/run/user_code.py", "dgn_engine/cli/run/user_model.py"),
         "Inputs, labels and network do not belong together, or the kernel is too large. Fewer "
         "examples, `--seconds`, `--memory` or an estimate (`--kernels estimate`) help.",
     ),
     "Sweeps and clusters": (
-        ("dgn_engine/sweep", "dgn_engine/cli/sweep.py", "dgn_engine/cli/_execution.py"),
+        ("dgn_engine/sweep", "dgn_engine/cli/run/run_sweep.py", "dgn_engine/cli/run/execution.py"),
         "The grid names what does not exist, or the workers cannot be had. `dgn sweep FILE --list` "
         "prints the runs and starts nothing. See [Sweeps and clusters](../scale.md).",
     ),
     "Experiments": (
         ("dgn_engine/experiments", "dgn_engine/cli/reproduce.py",
-         "dgn_engine/cli/gate_information.py"),
+         "dgn_engine/cli/gate_information.py", "dgn_engine/cli/run/measure_gates.py",
+         "dgn_engine/cli/run/reproduce_papers.py"),
         "An option does not exist for this experiment, or results of other settings lie in the "
         "folder. `dgn reproduce --list` has the names, `--rows` the rows.",
     ),
     "Figures": (
-        ("dgn_engine/figures", "dgn_engine/cli/figure.py", "dgn_engine/scene",
+        ("dgn_engine/figures", "dgn_engine/cli/run/draw_figure.py", "dgn_engine/scene",
          "app/dgn_viewer/shell"),
         "A panel or a step was not recorded, or the size or the name of the file does not do. "
         "`dgn train --record gates,overlap,npk,ntk` records what panels need.",
@@ -131,10 +134,12 @@ def _page(sentences: dict[str, list[str]]) -> Iterator[str]:
 
 def _said(path: Path) -> Iterator[str]:
     source = path.read_text("utf-8")
-    if not any(f"{name}(" in source for name in REFUSING):
+    if not any(f"{name}(" in source for name in (*REFUSING, "refused_value")):
         return
     for node in ast.walk(ast.parse(source)):
         match node:
+            case ast.Call(func=ast.Name(id="refused_value"), args=[_, _, way_out, *_]):
+                yield _escaped(f"… is …; {_text(way_out)}.")
             case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in REFUSING:
                 text = " ".join(_text(first).split())
                 if len(text.strip("… .:(),")) > 12:
@@ -150,6 +155,8 @@ def _text(node: ast.expr) -> str:
             return "".join(parts).replace("……", "…")
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return f"{_text(left)}{_text(right)}"
+        case ast.Call(func=ast.Name(id="Where" | "Hint"), args=[part]):
+            return _text(part)
         case ast.IfExp(body=body):
             return _text(body)
     return "…"

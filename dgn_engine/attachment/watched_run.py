@@ -60,7 +60,7 @@ def create_folder(out: str | Path, title: str, probe_examples: int) -> RunFolder
     try:
         return RunFolder.create(Path(out), config)
     except UserError as refusal:
-        raise UserError(str(refusal).replace(" with --out.", ": out=….")) from None
+        raise refusal.renamed(lambda _: ": out=….") from None
 
 
 def started(

@@ -1,7 +1,10 @@
 """`dgn`, the engine without a window: one command a file, each with the constant COMMAND.
 
 Packages above the engine, which it does not know, add theirs as entry points. Of all commands only
-the one that is asked for is imported: `dgn runs list` waits for no other.
+the one that is asked for is imported: `dgn runs list` waits for no other. A command's own file
+declares its options and refuses what is wrong with them; what carries it out lies in `cli/run`, is
+named by its module and is imported then, here, so that its imports stand at its top and yet
+`dgn --help` waits for none of them.
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dgn_engine import __version__
+from dgn_engine.cli._option_checks import BoundedNumber
 from dgn_engine.confinement.start_folder import distrust_start_folder
 from dgn_engine.errors import LoadingWarning, UserError, did_you_mean
 from dgn_engine.plugins import plugin, plugin_names
+from dgn_engine.storage.program_log import record_fault
 from dgn_engine.text.printable import complain, is_utf8, printable
 
 if TYPE_CHECKING:
@@ -36,24 +42,53 @@ def ended_by_signal(code: int) -> bool:
 
 @dataclass(frozen=True)
 class Subcommand:
-    """A command. `run` returns the exit code and imports torch itself: `dgn --help` is quick."""
+    """A command of `dgn`.
+
+    Attributes:
+        about: what it does, one sentence of its help.
+        add_arguments: declares its options.
+        run: carries it out and returns the exit code; or returns the name 'module:function' of
+            what does, whose module is only then imported. It may also be such a name itself.
+    """
 
     about: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    run: Callable[[argparse.Namespace], int | str] | str
+
+    def carry_out(self, arguments: argparse.Namespace) -> int:
+        """Return the exit code; raises `UserError` for what is refused."""
+        done = self.run if isinstance(self.run, str) else self.run(arguments)
+        while isinstance(done, str):
+            done = resolve_name(done)(arguments)
+        return done
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out the command of these words, without any that of the command line; its exit code."""
+def full_speed() -> float:
+    """Return the pace of a command that nobody slows down."""
+    return 0.0
+
+
+def main(argv: Sequence[str] | None = None, pace: Callable[[], float] = full_speed) -> int:
+    """Carry out a command and return its exit code.
+
+    Args:
+        argv: the words of the command, by default those of the command line.
+        pace: steps a second at most, 0 for no limit, of a command that follows a pace: one whose
+            arguments have a default for `pace`. It is asked before each step.
+    """
     if argv is None:  # this process is the program, and nobody else's
         distrust_start_folder(restart=True)
     words = sys.argv[1:] if argv is None else argv
     commands = _asked_for(words)
-    arguments = _parser(commands).parsed(words)
+    parser = _parser(commands)
+    arguments = parser.parsed(words)
+    if "pace" in arguments:
+        arguments.pace = pace
     try:
+        parser.check_bounds(arguments)
         _check_out(getattr(arguments, "out", None))
         with _warnings_on_stderr(arguments.command):
-            return commands[arguments.command].run(arguments)
+            return commands[arguments.command].carry_out(arguments)
     except UserError as refusal:
         complain(f"dgn {arguments.command}: {refusal}")
         for line in refusal.details:
@@ -66,8 +101,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 1
     except Exception:  # a fault of ours: its traceback is printed, and kept
-        from dgn_engine.storage.program_log import record_fault
-
         record_fault(f"dgn {arguments.command}")
         raise
 
@@ -135,6 +168,13 @@ class _Parser(argparse.ArgumentParser):
             nearest = did_you_mean(word, chosen._option_string_actions)
             chosen.error(f"There is no {what} {word} here.{nearest}")
         return arguments
+
+    def check_bounds(self, arguments: argparse.Namespace) -> None:
+        """Raise `UserError` for a number that is out of its bounds."""
+        for parser in self._chosen(arguments):
+            for action in parser._actions:
+                if isinstance(action, BoundedNumber):
+                    action.check(arguments)
 
     def _chosen(self, arguments: argparse.Namespace) -> Iterator[argparse.ArgumentParser]:
         """Yield this parser, that of the command, and that of the command's verb, if it has one."""

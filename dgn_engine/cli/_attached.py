@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable
 
 from dgn_engine.cli import main
-from dgn_engine.cli._pace import PACE
 from dgn_engine.confinement.parent_watch import end_after_parent
 
 # It may have been asked by a signal already, as at the end of a desktop's session: SIGUSR1 does not
@@ -23,17 +22,27 @@ from dgn_engine.confinement.parent_watch import end_after_parent
 _ASKED = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
-def follow(read: Callable[[], bytes]) -> None:
-    """Read the paces that the parent writes, a line each, until it closes the pipe."""
-    left = b""
-    while new := read():
-        *lines, left = (left + new).split(b"\n")
-        for line in lines:
-            PACE.value = float(line)
+class WindowPace:
+    """Steps a second at most, 0 for no limit, as the window sets it; `read` gives what it writes.
+
+    `follow` runs in a thread of its own; `value` is read by the one that trains.
+    """
+
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        self.value = 0.0
+        self._read = read
+
+    def follow(self) -> None:
+        """Read the paces that the parent writes, a line each, until it closes the pipe."""
+        left = b""
+        while new := self._read():
+            *lines, left = (left + new).split(b"\n")
+            for line in lines:
+                self.value = float(line)
 
 
-def _watch() -> None:
-    follow(lambda: os.read(0, 4096))
+def _watch(pace: WindowPace) -> None:
+    pace.follow()
     if signal.getsignal(_ASKED) == signal.SIG_DFL:  # nothing is begun that could be saved
         os._exit(128 + _ASKED)
     if hasattr(signal, "pthread_kill"):  # it also wakes the main thread out of a call that waits
@@ -45,8 +54,9 @@ def _watch() -> None:
 def attached_main() -> int:
     """Run the command of the arguments, watched; its exit code."""
     end_after_parent()
-    threading.Thread(target=_watch, name="dgn-parent", daemon=True).start()
-    return main()
+    pace = WindowPace(lambda: os.read(0, 4096))
+    threading.Thread(target=_watch, args=(pace,), name="dgn-parent", daemon=True).start()
+    return main(pace=lambda: pace.value)
 
 
 if __name__ == "__main__":

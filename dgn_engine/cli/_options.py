@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.config import SETTINGS, RunConfig, with_places_as
+from dgn_engine.cli._option_checks import list_of
+from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.config.setting import Setting
 from dgn_engine.errors import UserError
 from dgn_engine.plugins import OptionValue
@@ -17,6 +19,7 @@ from dgn_engine.storage.config_file import read_config
 _GROUPS = {"data": "data", "net": "network", "gating": "gating", "training": "training"}
 SHORT = ("width", "depth", "channels", "stride")  # options of networks with an option of their own
 
+numbers = list_of(int, "not a list of whole numbers such as 2,0,1")
 _PAIR: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
 
 
@@ -105,28 +108,23 @@ def options_named(arguments: argparse.Namespace) -> Iterator[None]:
     try:
         yield
     except UserError as refusal:
-        raise UserError(as_typed(str(refusal), arguments)) from None
+        raise refusal.renamed(partial(typed_name, arguments)) from None
 
 
-def as_typed(text: str, arguments: argparse.Namespace) -> str:
-    """A sentence that names '--momentum' instead of 'training.momentum'.
+def typed_name(arguments: argparse.Namespace, place: str) -> str:
+    """Return '--momentum' for 'training.momentum'.
 
     What stands in a configuration file and was not typed keeps its key.
     """
-    typed = typed_places(arguments)
-
-    def words(part: str, name: str) -> str:
-        place = f"{part}.{name}"
-        if part.endswith(".options"):
-            return _plug_in_option(part, name, arguments) or place
-        option = _option(SETTINGS[part][name])
-        known = option and (place in typed or arguments.config is None)
-        return f"--{option}" if known else place
-
-    for name in SETTINGS[""]:  # 'seed is -1'
-        if name in typed and text.startswith(f"{name} "):
-            return f"--{_option(SETTINGS[''][name])}{text.removeprefix(name)}"
-    return with_places_as(text, words)
+    part, _, name = place.rpartition(".")
+    if part.endswith(".options"):
+        return _plug_in_option(part, name, arguments) or place
+    if name not in SETTINGS.get(part, {}):
+        return place
+    option = _option(SETTINGS[part][name])
+    may_be_typed = bool(part) and arguments.config is None
+    known = option and (may_be_typed or place in typed_places(arguments))
+    return f"--{option}" if known else place
 
 
 def _plug_in_option(part: str, name: str, arguments: argparse.Namespace) -> str:
@@ -167,13 +165,3 @@ def _value(text: str) -> OptionValue:
         except ValueError:
             continue
     return text
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """The type of '2,0,1' for argparse: whole numbers."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a list of whole numbers such as 2,0,1"
-        ) from None

@@ -7,6 +7,7 @@ import sys
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.text.documents import built_site, documents, titles
 from dgn_engine.text.printable import console, say, say_lines
 
 
@@ -20,8 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Open the site in the browser where it was built; else, or for a topic, show a document."""
-    from dgn_engine.text.documents import built_site, documents, titles
-
     known = titles()
     site = built_site()
     if arguments.list:

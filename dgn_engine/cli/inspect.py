@@ -3,28 +3,91 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 from dgn_engine.cli import Subcommand
-from dgn_engine.cli._inspection import (
-    add_inspection_options,
-    check_inspection_options,
-    first_examples,
-    inspect_network,
-    print_inspection,
+from dgn_engine.cli._network_options import (
+    add_expected,
+    add_named_net,
+    add_network,
+    add_normalise,
+    add_reading,
+    check_network,
 )
-from dgn_engine.cli._own_network import read_listing
-from dgn_engine.cli._reader_options import add_reading, part_in_words, with_reading
-from dgn_engine.cli._user_model import add_network, check_network, follow_model
+from dgn_engine.cli._option_checks import bounded, given_options
+from dgn_engine.cli._options import numbers
 from dgn_engine.errors import UserError
 from dgn_engine.importing import MODEL
-from dgn_engine.text.printable import printable_name, say, say_json
+from dgn_engine.storage.atomic_write import check_output_folder
 
-if TYPE_CHECKING:
-    from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+KERNEL_FILE, INSPECTION_FILE = "kernels.npz", "inspection.json"  # what --out writes
+SCORED = 1000  # test examples, unless --scored is given
+_NEEDS_DATA = (
+    "examples", "layers", "out", "size", "normalise", "net", "road", "draws", "seconds",
+    "memory", "seed", "scored", "data_root", "dtype", "expect_accuracy", "split_seed",
+    "test_indices",
+)  # fmt: skip
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_inspection_options(parser: argparse.ArgumentParser) -> None:
+    """The options of the network on examples; all of them need --data."""
+    group = parser.add_argument_group("the network on examples")
+    group.add_argument("--data", metavar="NAME", help="show the network on this data set")
+    group.add_argument("--data-root", metavar="DIR", help="where data sets lie")
+    group.add_argument(
+        "--examples", **bounded(int, least=2), metavar="N", help="training examples (50)"
+    )
+    group.add_argument("--layers", type=numbers, metavar="1,3", help="gate layers, from 1 (all)")
+    group.add_argument(
+        "--size", **bounded(int, least=1), metavar="S", help="resize and cut images to S×S"
+    )
+    add_normalise(group)
+    group.add_argument(
+        "--split-seed", **bounded(int, least=0), metavar="N", help="of digits' test part (0)"
+    )
+    group.add_argument("--test-indices", metavar="FILE", help="numbers of the test examples")
+    add_named_net(group)
+    group.add_argument(
+        "--kernels", dest="road", choices=("auto", "exact", "estimate"), help="how (auto)"
+    )
+    group.add_argument("--draws", **bounded(int, least=2), metavar="R", help="of an estimate (100)")
+    group.add_argument(
+        "--seconds", **bounded(float, least=0), metavar="S", help="exact if it takes no more (60)"
+    )
+    group.add_argument(
+        "--memory", **bounded(float, above=0, finite=True), metavar="GiB", help="at most (4)"
+    )
+    group.add_argument(
+        "--scored", **bounded(int, least=0), metavar="N", help=f"test examples ({SCORED:,})"
+    )
+    add_expected(group)
+    group.add_argument("--seed", type=int, help="of the choice of examples and of estimates (0)")
+    group.add_argument("--dtype", choices=("float32", "float64"), help="to compute in (float32)")
+    group.add_argument("--out", type=Path, metavar="DIR", help="write inspection.json, kernels.npz")
+
+
+def _check_inspection_options(arguments: argparse.Namespace) -> None:
+    if arguments.out is not None:
+        check_output_folder(arguments.out, (KERNEL_FILE, INSPECTION_FILE))
+    if arguments.data is None:
+        for option in given_options(arguments, *_NEEDS_DATA, "option"):
+            raise UserError(f"{'--kernels' if option == '--road' else option} needs --data.")
+        return
+    if arguments.split_seed is not None:
+        if arguments.split_seed >= 2**31:
+            raise UserError(f"--split-seed is {arguments.split_seed}; it must be below 2^31.")
+        if arguments.test_indices is not None:
+            raise UserError(
+                "--split-seed and --test-indices both say which examples are for the test; leave "
+                "one of them out."
+            )
+    if arguments.test_indices == "":
+        raise UserError("--test-indices is empty; the name of a file is needed.")
+    if arguments.option and not arguments.net:
+        raise UserError("--option needs --net.")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network(parser)
     add_reading(parser)
     parser.add_argument(
@@ -33,152 +96,28 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="say what confines the process that reads files here, and try it",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    add_inspection_options(parser)
+    _add_inspection_options(parser)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> str:
+    """Refuse options that contradict each other; return what inspects."""
+    inspect = "dgn_engine.cli.run.inspect_file"
     if arguments.confinement:
-        return _print_confinement(arguments)
+        return f"{inspect}:print_confinement"
     if arguments.file is None and arguments.model is None:
         raise UserError(
             f"No network is named: dgn inspect FILE, --model {MODEL} for your own code, or dgn "
             "inspect --confinement."
         )
     check_network(arguments, arguments.file)
-    check_inspection_options(arguments)
-    if arguments.model is not None:
-        if arguments.data is None:
-            raise UserError("--model needs --data: a module is followed while examples pass it.")
-        model = follow_model(arguments, first_examples(arguments))
-        listing, notes = model.listing, model.notes
-    else:
-        listing, notes = read_listing(arguments.file, arguments.part or ""), []
-        listing = with_reading(listing, arguments)
-    tree = contents_of(listing)
-    if arguments.data is None:
-        if arguments.json:
-            say_json(tree, indent=1)
-        else:
-            for line in _lines(tree, part_in_words(listing)):
-                say(line)
-        return 0
-    inspection = inspect_network(listing, arguments)
-    if arguments.json:
-        say_json(tree | {"inspection": inspection, "notes": notes})
-    else:
-        say(_head(tree))
-        for line in (*filter(None, [part_in_words(listing)]), *notes):
-            say(line)
-        print_inspection(inspection)
-    return 0
-
-
-def _print_confinement(arguments: argparse.Namespace) -> int:
-    """What holds the reading process here; 1 where something that was tried was not refused."""
-    from dgn_engine.confinement.trial import confinement_here
-
-    if any(given is not None for given in (arguments.file, arguments.data, arguments.model)):
-        raise UserError("--confinement is asked alone, without a file and without --data.")
-    found = confinement_here()
-    if arguments.json:
-        say_json(found, indent=1)
-    else:
-        say(f"{found['system']}: what confines the process that reads files")
-        for name, layer in found["layers"].items():
-            say(f"  {name:10}  {'holds' if layer['holds'] else 'missing':7}  {layer['about']}")
-        say("tried there in C")
-        for name, attempt in found["attempts"].items():
-            refused = f"refused ({attempt['error']})" if attempt["refused"] else "NOT refused"
-            say(f"  {name:23}  {refused}")
-    return 0 if all(attempt["refused"] for attempt in found["attempts"].values()) else 1
-
-
-def contents_of(listing: CheckpointContents) -> dict[str, Any]:
-    """What a checkpoint holds, as plain data for JSON."""
-    from dgn_engine.importing.from_file import verdict_on
-    from dgn_engine.storage.checkpoints.stated_entries import hints
-    from dgn_engine.storage.checkpoints.stated_layers import in_words
-
-    tensors = [
-        {
-            "name": name,
-            "shape": list(array.shape),
-            "dtype": listing.dtypes[name],
-            "finite": _finite(array),
-        }
-        for name, array in listing.arrays.items()
-    ]
-    verdict = verdict_on(listing)
-    return {
-        "file": listing.file_name,
-        "kind": listing.kind,
-        "understood_as": verdict.title,
-        "not_read_because": verdict.reason or None,
-        "sequential": verdict.code or None,
-        "numbers": sum(array.size for array in listing.arrays.values()),
-        "finite": all(tensor["finite"] for tensor in tensors),
-        "tensors": tensors,
-        "ignored": list(listing.ignored),
-        "would_call": list(listing.would_call),
-        "would_look_up": list(listing.would_look_up),
-        "would_import": list(listing.would_import),
-        "part": listing.part or None,
-        "beside": list(listing.others),
-        "layers": [{"name": layer.name, "is": in_words(layer)} for layer in listing.layers],
-        "modules": [{"name": child.name, "is": in_words(child)} for child in listing.children],
-        "hints": list(hints(listing)),
-        "asks": [question.about for question in verdict.questions],
-    }
-
-
-def _finite(array: Array) -> bool:
-    import numpy as np
-
-    return bool(np.isfinite(array).all())
-
-
-def _lines(tree: dict[str, Any], part: str) -> list[str]:
-    tensors = tree["tensors"]
-    names = [printable_name(tensor["name"]) for tensor in tensors]
-    shapes = ["×".join(str(side) for side in t["shape"]) or "scalar" for t in tensors]
-    wide = min(max(map(len, names)), 60)
-    shaped = max(len(shape) for shape in shapes)
-    title = tree["understood_as"]
-    plain_title = title.startswith("taken as") or tree["not_read_because"]
-    lines = [_head(tree), title if plain_title else f"understood as {title}"]
-    lines += [*filter(None, [part]), ""]
-    for name, tensor, shape in zip(names, tensors, shapes, strict=True):
-        finite = "" if tensor["finite"] else "  not finite"
-        lines.append(f"  {name:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
-    if tree["layers"]:
-        named = max(len(layer["name"]) for layer in tree["layers"])
-        lines += ["", "its layers, as it states them"]
-        lines += [f"  {layer['name']:{named}}  {layer['is']}" for layer in tree["layers"]]
-    elif tree["modules"]:
-        named = max(len(module["name"]) for module in tree["modules"])
-        lines += [
-            "",
-            "its modules, as they were made; its code, which is not here, says their order",
-        ]
-        lines += [f"  {module['name']:{named}}  {module['is']}" for module in tree["modules"]]
-    lines.append("")
-    lines.extend(tree["hints"])
-    lines.append("all finite" if tree["finite"] else "some values are not finite")
-    lines.extend(f"ignored: {name}" for name in tree["ignored"])
-    if reason := tree["not_read_because"]:
-        lines += ["", reason]
-        if tree["asks"] and tree["sequential"]:
-            lines.append(f"Or save it so that it says itself what it is: {tree['sequential']}")
-    return lines
-
-
-def _head(tree: dict[str, Any]) -> str:
-    tensors = len(tree["tensors"])
-    return f"{tree['file']}: {tree['kind']}, {tensors:,} tensors, {tree['numbers']:,} numbers"
+    _check_inspection_options(arguments)
+    if arguments.model is not None and arguments.data is None:
+        raise UserError("--model needs --data: a module is followed while examples pass it.")
+    return f"{inspect}:inspect_file"
 
 
 COMMAND = Subcommand(
-    about="List a checkpoint, whoever wrote it, or show its network on data; none of it is run.",
-    add_arguments=_add_arguments,
-    run=_run,
+    "List a checkpoint, whoever wrote it, or show its network on data; none of it is run.",
+    add_arguments,
+    run,
 )

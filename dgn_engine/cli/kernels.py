@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli import Subcommand
-from dgn_engine.cli._inspection import contradiction_in_words, cut_in_words
-from dgn_engine.cli._options import numbers
-from dgn_engine.cli._own_network import examples_wanted
-from dgn_engine.cli._reader_options import (
+from dgn_engine.cli._network_options import (
     add_expected,
+    add_model,
     add_named_net,
     add_normalise,
     add_part,
     add_reading,
-)
-from dgn_engine.cli._user_model import (
-    ModelKernels,
-    add_model,
     check_model_options,
-    file_kernels,
-    kernel_settings,
-    model_kernels,
+    examples_wanted,
 )
+from dgn_engine.cli._option_checks import bounded
+from dgn_engine.cli._options import numbers
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.kernels.quantities import QUANTITIES
 from dgn_engine.storage.atomic_write import check_output
-from dgn_engine.text.printable import console, say_json
-from dgn_engine.text.written_numbers import number
-
-if TYPE_CHECKING:
-    from dgn_engine.protocol.frames import Array
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,8 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gates", type=Path, metavar="OTHER", help="a network that makes the gates"
     )
-    parser.add_argument("--beta", type=float, help="soft gates of this steepness")
-    parser.add_argument("--eps", type=float, default=0.0, help="ε of the soft gate")
+    positive = bounded(float, above=0, finite=True)
+    parser.add_argument("--beta", **positive, help="soft gates of this steepness")
+    parser.add_argument(
+        "--eps",
+        **bounded(float, least=0, finite=True),
+        default=0.0,
+        help="ε of the soft gate",
+    )
     parser.add_argument("--value-input", choices=("image", "ones"), default="image")
     parser.add_argument("--permute", type=numbers, metavar="2,0,1", help="0-based, with --gates")
     parser.add_argument("--feature-activation", choices=("relu", "linear"), default="relu")
@@ -91,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument(
-        "--memory", type=float, default=4.0, metavar="GiB", help="what needs more is left out"
+        "--memory", **positive, default=4.0, metavar="GiB", help="what needs more is left out"
     )
     parser.add_argument("--out", type=Path, metavar="K.npz", help="write all kernels here")
     parser.add_argument("--json", action="store_true", help="figures as JSON on stdout")
@@ -107,127 +99,24 @@ def _quantities(text: str) -> tuple[str, ...]:
     return names
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Compute, write, print; nothing is written unless everything worked."""
-    from dgn_engine.cli import _kernel_inputs as inputs
-
+def run(arguments: argparse.Namespace) -> str:
+    """Refuse options that contradict each other; return what computes."""
     check_model_options(arguments)
-    inputs.check_options(arguments)
+    _check_options(arguments)
     if arguments.out:
         check_output(arguments.out)
-    found = model_kernels(arguments) if arguments.model else _kernels_of_file(arguments)
-    said = _settings(arguments) | found.settings
-    if arguments.out:
-        _write(arguments.out, found.arrays, said | {"notes": found.notes})
-    _report(found.arrays, arguments.json, said, found.notes)
-    return 0
+    return "dgn_engine.cli.run.compute_kernels:compute_kernels"
 
 
-def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
-    import torch
-
-    from dgn_engine.cli import _kernel_inputs as inputs
-    from dgn_engine.importing.foreign_keys import UngatedLayers
-    from dgn_engine.kernels.kernel_report import kernel_arrays
-    from dgn_engine.training.devices import choose_device
-
-    try:
-        opened = inputs.open_network(arguments)
-    except UngatedLayers as refusal:
-        return file_kernels(arguments, refusal)
-    network, labels, x = opened.network, opened.labels, opened.x
-    inputs.check_labels(labels, network.architecture.classes)
-    device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
-    shape = (len(x), *network.architecture.input_shape)
-    images = torch.from_numpy(x).to(device, dtype).reshape(shape)
-    classes = None if labels is None else torch.from_numpy(labels).to(device)
-    opened = inputs.with_accuracy(opened, images, classes, arguments)
-    settings, placed = kernel_settings(arguments), opened.placed(device, dtype)
-    plan = settings.plan(placed, images, classes)
-    arrays = kernel_arrays(placed, images, classes, settings, plan)
-    return ModelKernels(arrays, opened.settings | plan.settings, [*opened.notes, *plan.notes])
-
-
-def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in vars(arguments).items()
-        if name not in ("command", "json", "out")
-    }
-
-
-def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> None:
-    import numpy as np
-
-    from dgn_engine.storage.atomic_write import make_folders, replace_file
-
-    text = np.array(json.dumps(settings, ensure_ascii=False))
-    try:
-        make_folders(path.parent)
-        with replace_file(path) as file:  # array by array: a copy of all might not fit
-            np.savez(file, allow_pickle=False, settings=text, **arrays)
-    except OSError as error:
-        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
-
-
-def _report(
-    arrays: dict[str, Array], as_json: bool, settings: dict[str, Any], notes: list[str]
-) -> None:
-    figures = {name: _figures(array) for name, array in arrays.items() if array.ndim in (2, 4)}
-    nu = {name: array.item() for name, array in arrays.items() if name.startswith("nu")}
-    of, mark = ("NPK", "") if "nu" in nu else ("K", "_ntk")
-    eigenvalues = {name: array for name, array in arrays.items() if name.startswith("eigenvalues")}
-    if as_json:
-        tree: dict[str, Any] = {
-            "settings": settings,
-            "notes": notes,
-            "kernels": figures,
-        }
-        tree |= nu
-        tree |= {name: [float(v) for v in array] for name, array in eigenvalues.items()}
-        say_json(tree)
-        return
-    from rich.table import Table
-
-    table = Table("kernel", "trace", "Frobenius norm", "smallest", "largest")
-    for name, row in figures.items():
-        cells = (row[key] for key in ("trace", "norm", "min", "max"))
-        table.add_row(name, *("–" if cell is None else number(cell, 6) for cell in cells))
-    if not figures:
-        table = Table("eigenvalues, at trace 1", "number", "smallest", "largest")
-        for name, array in eigenvalues.items():
-            table.add_row(name, f"{len(array):,}", number(array.min(), 6), number(array.max(), 6))
-    out = console(sys.stdout, soft_wrap=True)
-    if table.row_count:
-        out.print(table)
-    assuming = f", assuming {settings['assuming']}" if settings.get("assuming") else ""
-    if assuming:
-        out.print(f"Every kernel is that of the network as it was taken{assuming}.")
-    if f"nu{mark}" in nu:
-        cut = {name.removeprefix("nu_").removesuffix(mark): value for name, value in nu.items()}
-        value = number(nu[f"nu{mark}"], 6)
-        out.print(f"ν = {value} ({of} at trace 1{assuming}; {cut_in_words(cut)})")
-        for sentence in contradiction_in_words(cut):
-            out.print(sentence)
-    for note in notes:
-        out.print(note)
-
-
-def _figures(kernel: Array) -> dict[str, float | None]:
-    """Of the entries that are not NaN; trace and norm only where none is. (n, C, n, C) counts as
-    a matrix of n·C rows. No copy of a kernel is made."""
-    import numpy as np
-
-    if kernel.ndim == 4:
-        kernel = kernel.reshape(kernel.shape[0] * kernel.shape[1], -1)
-    least, most = float(np.fmin.reduce(kernel, None)), float(np.fmax.reduce(kernel, None))
-    is_empty, is_whole = np.isnan(least), not np.isnan(kernel.min())
-    return {
-        "trace": float(np.trace(kernel)) if is_whole else None,
-        "norm": float(np.linalg.norm(kernel)) if is_whole else None,
-        "min": None if is_empty else least,
-        "max": None if is_empty else most,
-    }
+def _check_options(arguments: argparse.Namespace) -> None:
+    if arguments.eps > 0 and arguments.beta is None:
+        raise UserError("--eps needs --beta: hard gates have no ε.")
+    if arguments.expect_accuracy is not None and arguments.inputs and not arguments.labels:
+        raise UserError("--expect-accuracy needs --labels.")
+    if arguments.normalise and arguments.inputs is None:
+        raise UserError("--normalise needs --inputs: a run says itself how its pixels were.")
+    if arguments.option and not arguments.net:
+        raise UserError("--option needs --net: it is of a network that is named.")
 
 
 COMMAND = Subcommand("Compute every kernel of a network on given inputs.", add_arguments, run)

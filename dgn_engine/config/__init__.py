@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from dgn_engine.config.setting import Setting, check_value, in_short, setting, settings_of
-from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.config.setting import (
+    Setting,
+    check_value,
+    in_short,
+    refused_value,
+    setting,
+    settings_of,
+)
+from dgn_engine.errors import UserError, Where, did_you_mean
 from dgn_engine.model.choices import Initialisation, ValueInput
 from dgn_engine.plugins import OptionValue
 from dgn_engine.text.toml import TomlError, format_toml, parse_toml
@@ -113,11 +119,13 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise UserError("data.name is empty; name a data set, for example 'digits'.")
+            way_out = "name a data set, for example 'digits'"
+            raise UserError(Where("data.name") + f" is empty; {way_out}.", kind="empty")
         if self.binary is not None:
             pair = tuple(self.binary)
             if len(pair) != 2 or pair[0] == pair[1]:
-                raise UserError(f"data.binary is {list(pair)}; it needs two different classes.")
+                way_out = "it needs two different classes"
+                raise refused_value("data.binary", list(pair), way_out, "no-pair")
             object.__setattr__(self, "binary", (int(pair[0]), int(pair[1])))
         object.__setattr__(self, "options", _sorted_options(self.options))
         _check(self, "data.")
@@ -224,7 +232,10 @@ class GatingConfig:
         wiring = tuple(int(i) for i in self.wiring)
         if sorted(wiring) != list(range(len(wiring))):
             raise UserError(
-                f"gating.wiring is {list(wiring)}; it must name each gate layer once, 0-based."
+                Where("gating.wiring")
+                + f" is {list(wiring)}; it must name each gate layer once, 0-based.",
+                kind="no-permutation",
+                value=list(wiring),
             )
         object.__setattr__(self, "wiring", wiring)
 
@@ -369,23 +380,6 @@ SETTINGS: dict[str, dict[str, Setting]] = {
     part: dict(settings_of(kind)) for part, kind in (PARTS | {"": RunConfig}).items()
 }
 """Every setting of a run: by its part ('data', 'net', 'gating', 'training', ''), then its name."""
-_PLACE = re.compile(
-    rf"(?<![\w./])(?P<part>(?:{'|'.join(PARTS)})(?:\.options)?)\.(?P<name>[a-z_]+)\b"
-)
-
-
-def with_places_as(text: str, words: Callable[[str, str], str]) -> str:
-    """A sentence in which places of settings ('training.momentum') stand in other words.
-
-    `words(part, name)` says them; an option of a plug-in has the part 'net.options'.
-    """
-
-    def said(match: re.Match[str]) -> str:
-        part, name = match["part"], match["name"]
-        known = part.endswith(".options") or name in SETTINGS[part]
-        return words(part, name) if known else match[0]
-
-    return _PLACE.sub(said, text)
 
 
 def _check(part: Any, where: str) -> None:
@@ -473,14 +467,18 @@ def _build(kind: Any, tree: object, part: str) -> Any:
         place = f"{part}.{key}" if part else str(key)
         if key not in known:
             raise UserError(
-                f"Unknown key '{place}' in the configuration; known: {', '.join(known)}."
-                f"{did_you_mean(str(key), PARTS, _places(part))}"
+                "Unknown key '"
+                + Where(place)
+                + f"' in the configuration; known: {', '.join(known)}."
+                + did_you_mean(str(key), PARTS, _places(part)),
+                kind="unknown-key",
+                value=value,
             )
         if not part and key in PARTS:
             value = _part(key, value)
         elif key in settings:
             value = settings[key].typed(place, value)
         elif not isinstance(value, Mapping):
-            raise UserError(f"{place} is {in_short(value)}; it must be a table.")
+            raise refused_value(place, value, "it must be a table", "wrong-type")
         arguments[key] = value
     return kind(**arguments)

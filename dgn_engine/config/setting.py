@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.errors import UserError, Where, did_you_mean
 from dgn_engine.plugins import OptionValue, PluginOption
 
 MOST = 1 << 53  # whole numbers up to here are exact wherever they are written
@@ -76,8 +76,8 @@ class Setting(PluginOption):
             return value  # `check` names them
         if self.default is None or isinstance(self.default, tuple):
             if not isinstance(value, (list, tuple)) or not all(type(v) is int for v in value):
-                raise UserError(
-                    f"{place} is {in_short(value)}; it must be a list of whole numbers."
+                raise refused_value(
+                    place, value, "it must be a list of whole numbers", "wrong-type"
                 )
             return tuple(value)
         kind = type(self.default)
@@ -85,16 +85,16 @@ class Setting(PluginOption):
             check_value(place, value)
             return float(value)
         if type(value) is not kind:
-            raise UserError(f"{place} is {in_short(value)}; it must be of type {kind.__name__}.")
+            way_out = f"it must be of type {kind.__name__}"
+            raise refused_value(place, value, way_out, "wrong-type")
         return value
 
     def check(self, place: str, value: Any) -> None:
         """Raise `UserError`, naming `place`, for what is no choice or out of bounds."""
         if self.choices and value not in self.choices:
             meant = did_you_mean(str(value), self.choices) if _is_name(value) else ""
-            raise UserError(
-                f"{place} is {in_short(value)}; it must be one of {', '.join(self.choices)}.{meant}"
-            )
+            way_out = f"it must be one of {', '.join(self.choices)}"
+            raise refused_value(place, value, way_out, "no-choice", f".{meant}")
         if value is None or isinstance(value, bool):
             return
         check_value(place, value)
@@ -107,13 +107,13 @@ class Setting(PluginOption):
     def _check_number(self, place: str, number: float) -> None:
         # written so that 'not a number' is outside
         if self.share and not 0 <= number <= 1:
-            raise UserError(f"{place} is {number}; it must be between 0 and 1.")
+            raise refused_value(place, number, "it must be between 0 and 1")
         if self.above is not None and not self.above < number < math.inf:
-            raise UserError(f"{place} is {number}; it must be greater than {self.above:g}.")
+            raise refused_value(place, number, f"it must be greater than {self.above:g}")
         if self.least is not None and not self.least <= number < math.inf:
-            raise UserError(f"{place} is {number}; it must be at least {self.least:g}.")
+            raise refused_value(place, number, f"it must be at least {self.least:g}")
         if self.most is not None and not number <= self.most:
-            raise UserError(f"{place} is {number}; it must be at most {self.most:g}.")
+            raise refused_value(place, number, f"it must be at most {self.most:g}")
 
 
 def check_value(place: str, value: object) -> None:
@@ -125,12 +125,20 @@ def check_value(place: str, value: object) -> None:
             check_value(place, each)
     elif isinstance(value, int) and abs(value) > MOST:
         bound = f"at most {MOST:,}" if value > 0 else f"at least {-MOST:,}"
-        raise UserError(f"{place} is {in_short(value)}; it must be {bound}.")
+        raise refused_value(place, value, f"it must be {bound}")
     elif isinstance(value, str) and len(value) > LONGEST:
-        length = f"{len(value):,}"
-        raise UserError(f"{place} is {length} characters long; {LONGEST:,} are allowed.")
+        long = f" is {len(value):,} characters long; {LONGEST:,} are allowed."
+        raise UserError(Where(place) + long, kind="too-long", value=value)
     elif isinstance(value, str) and not _is_text(value):
-        raise UserError(f"{place} is {in_short(value)}; that is no text that can be written.")
+        raise refused_value(place, value, "that is no text that can be written", "no-text")
+
+
+def refused_value(
+    place: str, value: object, way_out: str, kind: str = "out-of-bounds", end: str = "."
+) -> UserError:
+    """Return the refusal of what was given at a place, which says what it must be."""
+    sentence = Where(place) + f" is {in_short(value)}; {way_out}{end}"
+    return UserError(sentence, kind=kind, value=value, way_out=way_out)
 
 
 def in_short(value: object) -> str:

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.random_streams import random_stream, send_to_device
 
 PAD, HOLE = 8, 4  # a side of 32 is padded by 32 // 8 = 4 and loses a square of 32 // 4 = 8
+_PLACE = Where("training.augmentation")
 LEAST = 8  # pixels of a side that can be padded and cut out
 
 
@@ -42,15 +43,15 @@ class Augmentation:
     def __init__(self, images: Tensor, seed: int) -> None:
         if images.dim() != 4:
             raise UserError(
-                "training.augmentation shifts and mirrors images, and this network takes its "
-                "inputs as rows of numbers; choose a convolutional network or augmentation 'none'."
+                _PLACE + " shifts and mirrors images, and this network takes its inputs as rows of "
+                "numbers; choose a convolutional network or augmentation 'none'."
             )
         self.height, self.width = (int(side) for side in images.shape[2:])
         side = min(self.height, self.width)
         if side < LEAST:
             raise UserError(
-                f"training.augmentation needs images of at least {LEAST}×{LEAST} pixels; these "
-                f"have {self.height}×{self.width}."
+                _PLACE + f" needs images of at least {LEAST}×{LEAST} pixels; these have "
+                f"{self.height}×{self.width}."
             )
         self.pad, self.hole = side // PAD, side // HOLE
         self.fill = images.mean(dim=(0, 2, 3), dtype=torch.float64).to(images.dtype)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import Examples, Images
 from dgn_engine.data._normalisation import NONE, normalisation
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.text.byte_counts import binary_size_in_words
 
@@ -87,8 +87,9 @@ def in_channels(examples: Examples, channels: int) -> Examples:
     if len(shape) != 3 or shape[0] != 1:
         have = f"have {shape[0]}" if len(shape) == 3 else "are vectors"
         raise UserError(
-            f"data.image_channels is {channels}: only grey images, of one channel, are given more; "
-            f"these {have}."
+            Where("data.image_channels")
+            + f" is {channels}: only grey images, of one channel, are given more; these {have}.",
+            value=channels,
         )
 
     def repeated(images: Images) -> Images:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.data._dataset import Examples, Labels
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 
 Places = npt.NDArray[np.int64]
 
@@ -49,7 +49,11 @@ def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
     for number in pair:
         if not 0 <= number <= top:
             raise UserError(
-                f"{examples.name} has no class {number}; data.binary takes two of 0 to {top}."
+                f"{examples.name} has no class {number}; "
+                + Where("data.binary")
+                + f" takes two of 0 to {top}.",
+                kind="out-of-bounds",
+                value=number,
             )
     train_x, train_y = _pair_of(examples.train_x, examples.train_y, pair)
     test_x, test_y = _pair_of(examples.test_x, examples.test_y, pair)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise, permutations
 from typing import Literal
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.fold_batchnorm import names_before
 from dgn_engine.importing.foreign_keys import (
     UnknownGates,
@@ -157,9 +157,10 @@ def _layers(arrays: Mapping[str, Array], order: Sequence[str]) -> tuple[list[Fil
     weights = [n for n, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     for name in order:
         if name not in weights:
-            raise UserError(f"The file holds no weight '{plain(name, 80)}'; --order names weights.")
+            gone = f"The file holds no weight '{plain(name, 80)}'; "
+            raise UserError(gone + Where("--order") + " names weights.")
     if len(set(order)) < len(order):
-        raise UserError("--order names a weight twice.")
+        raise UserError(Where("--order") + " names a weight twice.")
     chosen = set(order or weights)
     called_so: set[str] = set()
     for name, array in arrays.items():
@@ -330,7 +331,7 @@ def _with_norms(
             elif not _counts_up([norm.name for norm in norms]):
                 raise UnnamedNetwork(
                     f"The BatchNorms of {listing.file_name} are numbered in another order than it "
-                    "has them, and bn in --geometry could be either."
+                    "has them, and bn in " + Where("--geometry") + " could be either."
                 )
             return _as_worded(weights, norms, geometry, listing.file_name)
     silent = _sorted_by_name(list(arrays))
@@ -379,7 +380,8 @@ def _as_worded(
     said = sum(each == "bn" for behind in words for each in behind)
     if said != len(norms) or len(geometry.layers) != len(weights):
         raise UserError(
-            f"--geometry has {said} bn and {len(geometry.layers)} layers; {file} has {len(norms)} "
+            Where("--geometry")
+            + f" has {said} bn and {len(geometry.layers)} layers; {file} has {len(norms)} "
             f"BatchNorms and {len(weights)} layers, and where act, bn or dense is said each has "
             "its word."
         )

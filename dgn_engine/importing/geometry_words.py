@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import Hint, UserError, Where
 from dgn_engine.storage.checkpoints.contents import StatedLayer, Value
 
 SKIP = "skip"
@@ -31,6 +31,7 @@ PLACES = ("act", "bn")
 _SILENT = (*PLACES, SKIP)
 _MODES = ("circular", "reflect", "replicate")
 _SIDES = r"(\d{1,4}(?:x\d{1,4})?)"
+IN_DOCS = Hint(" (dgn docs guide/files)")  # which a window leaves out
 _CONVOLUTION = re.compile(rf"(?:[spd]{_SIDES}|psame|g\d{{1,6}}|{'|'.join(_MODES)})+")
 _PART = re.compile(rf"([spdg])(\d+(?:x\d+)?|same)|({'|'.join(_MODES)})")
 _POOL = re.compile(rf"(max|avg){_SIDES}(?:s{_SIDES})?(?:p{_SIDES})?(?:d{_SIDES})?(ceil)?(bare)?")
@@ -72,7 +73,7 @@ def parse_geometry(text: str) -> Geometry:
     """Read the words, separated by commas or spaces; raises `UserError` naming one that is none."""
     words = [word for word in re.split(r"[,\s]+", text.strip().lower()) if word]
     if len(words) > _MOST:
-        raise UserError(f"--geometry has {len(words):,} words; {_MOST:,} at most.")
+        raise UserError(Where("--geometry") + f" has {len(words):,} words; {_MOST:,} at most.")
     layers: list[LayerWords] = []
     front: list[StatedLayer | str] = []
     for word in words:
@@ -85,7 +86,8 @@ def parse_geometry(text: str) -> Geometry:
             behind.append(word if word in _SILENT else _pooling(word))
     if not layers:
         raise UserError(
-            "--geometry has no layer: a word for each convolution, like p1 or s2p1 (s1 where it "
+            Where("--geometry")
+            + " has no layer: a word for each convolution, like p1 or s2p1 (s1 where it "
             "has neither stride nor padding)."
         )
     return Geometry(tuple(layers), any(word in PLACES for word in words), tuple(front))
@@ -131,14 +133,18 @@ def _convolution(word: str) -> ConvolutionNumbers:
     mode = "zeros"
     for letter, number, padded in _PART.findall(word):
         if letter in found or (padded and mode != "zeros"):
-            raise UserError(f"--geometry says '{letter or padded}' twice of one layer: '{word}'.")
+            raise UserError(
+                Where("--geometry") + f" says '{letter or padded}' twice of one layer: '{word}'."
+            )
         if padded:
             mode = padded
         else:
             found[letter] = number if number == "same" else _sides(number)
     groups = found.get("g", (1, 1))[0]
     if 0 in (*found.get("s", ()), *found.get("d", ()), groups):
-        raise UserError(f"--geometry has a stride, dilation or number of groups of 0: '{word}'.")
+        raise UserError(
+            Where("--geometry") + f" has a stride, dilation or number of groups of 0: '{word}'."
+        )
     return ConvolutionNumbers(
         stride=found.get("s", (1, 1)),  # type: ignore[arg-type]  # only padding may be a word
         padding=found.get("p", (0, 0)),
@@ -155,8 +161,10 @@ def _pooling(word: str) -> StatedLayer:
     parts = _POOL.fullmatch(word)
     if parts is None:
         raise UserError(
-            f"--geometry has no word '{word}'; s2p1 is a convolution, max2 a pooling (dgn docs "
-            "guide/files)."
+            Where("--geometry")
+            + f" has no word '{word}'; s2p1 is a convolution, max2 a pooling"
+            + IN_DOCS
+            + "."
         )
     kind, kernel, stride, padding, dilation, up, bare = parts.groups()
     numbers: dict[str, Value] = {
@@ -170,14 +178,14 @@ def _pooling(word: str) -> StatedLayer:
     else:
         numbers |= {"count_include_pad": not bare, "divisor_override": None}
     if (kind == "avg" and dilation) or (kind == "max" and bare):
-        raise UserError(f"--geometry has no word '{word}': no such pooling has that.")
+        raise UserError(Where("--geometry") + f" has no word '{word}': no such pooling has that.")
     return StatedLayer(word, f"{kind.title()}Pool2d", numbers)
 
 
 def _window(text: str) -> tuple[int, int]:
     sides = _sides(text)
     if 0 in sides:
-        raise UserError("--geometry has a window or stride of 0.")
+        raise UserError(Where("--geometry") + " has a window or stride of 0.")
     return sides
 
 

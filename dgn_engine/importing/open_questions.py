@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import Hint, UserError
 from dgn_engine.importing.file_sequence import (
     considered,
     has_doubtful_order,
@@ -43,6 +43,7 @@ from dgn_engine.text.printable import plain
 
 TORCHVISION = "torchvision"
 RESNET = "resnet"
+BY_OPTION = Hint(" (--model)")  # how a command lets code make the network; a window leaves it out
 
 
 class OpenQuestions(UserError):  # noqa: N818 - a verdict about a file, as `UnreadableFile` is
@@ -261,7 +262,7 @@ def stated_eps(listing: CheckpointContents) -> float | None:
     if len(found) > 1 or None in found:
         raise UserError(
             f"{listing.file_name} holds BatchNorms of several ε, or with hooks: let your own code "
-            "make it (--model)."
+            "make it" + BY_OPTION + "."
         )
     eps = next(iter(found), None)
     return eps if isinstance(eps, float) else None

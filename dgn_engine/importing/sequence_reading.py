@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.file_sequence import FileLayer, FileSequence
 from dgn_engine.importing.foreign_keys import UnnamedNetwork, left_over_in_words
 from dgn_engine.importing.geometry_words import (
@@ -211,11 +211,12 @@ def _check_of_norms(
 ) -> None:
     """Refuse what is said of BatchNorms and has no effect."""
     if geometry.places and reading.batchnorm:
-        raise UserError("--batchnorm has no effect beside --geometry with act or bn in it.")
+        beside = " has no effect beside " + Where("--geometry") + " with act or bn in it."
+        raise UserError(Where("--batchnorm") + beside)
     norms = any(layer.kind == "BatchNorm" for layer in sequence.layers)
     if not norms and (reading.batchnorm or reading.norm_eps is not None):
         option = "--batchnorm" if reading.batchnorm else "--norm-eps"
-        raise UserError(f"{option} has no effect: {file} holds no BatchNorm.")
+        raise UserError(Where(option) + f" has no effect: {file} holds no BatchNorm.")
 
 
 def _in_front(
@@ -235,7 +236,8 @@ def _in_front(
         words = "has no bn" if norm is not None else "has bn"
         file_has = "a BatchNorm" if norm is not None else "none"
         raise UserError(
-            f"--geometry {words} in front of the first layer, and {file} has {file_has} there."
+            Where("--geometry")
+            + f" {words} in front of the first layer, and {file} has {file_has} there."
         )
     for number, token in enumerate(tokens):
         name = "in front" + (f" ({number + 1})" if number else "")
@@ -349,14 +351,16 @@ def _words(file: str, segments: Sequence[_Segment], geometry: Geometry) -> list[
     if len(said) != len(wanted):
         what = ("layer" if whole else "convolution") + "s" * (len(said) != 1)
         raise UserError(
-            f"--geometry has words for {len(said)} {what}; {file} has {len(wanted)}, and each "
+            Where("--geometry")
+            + f" has words for {len(said)} {what}; {file} has {len(wanted)}, and each "
             "needs one (s1 for a convolution without stride and padding)."
         )
     for segment, words in zip(wanted, said, strict=True):
         if (segment.layer.kind == "Conv2d") != (words.convolution is not None):
             kinds = {"Conv2d": "a convolution", "Linear": "a dense layer"}
             raise UserError(
-                f"--geometry has another kind of layer for '{plain(segment.layer.name, 60)}', "
+                Where("--geometry")
+                + f" has another kind of layer for '{plain(segment.layer.name, 60)}', "
                 f"which is {kinds[segment.layer.kind]}."
             )
     rest = segments[len(convolutions) :] if not whole else []
@@ -377,7 +381,9 @@ def _behind(
     norms = tokens.count("bn")
     if norms != (segment.norm is not None):
         has = "a BatchNorm" if segment.norm is not None else "none"
-        raise UserError(f"--geometry has {norms} bn behind '{name}' of {file}, which has {has}.")
+        raise UserError(
+            Where("--geometry") + f" has {norms} bn behind '{name}' of {file}, which has {has}."
+        )
     if segment.norm is not None:
         _check_norm_place(file, segment, tokens)
     silent = len(tokens) - norms + flattens
@@ -427,8 +433,9 @@ def _usual(
     if pools and segment.to_norm is not None and segment.to_norm > 1:
         raise UserError(
             f"{file} has room for pooling on both sides of the BatchNorm "
-            f"'{plain(segment.norm.name, 60)}': say in --geometry where everything stands, with "
-            "act and bn (p1,act,max2,bn,dense)."
+            f"'{plain(segment.norm.name, 60)}': say in "
+            + Where("--geometry")
+            + " where everything stands, with act and bn (p1,act,max2,bn,dense)."
         )
     return [*acts, "bn", *pooling]
 
@@ -512,6 +519,7 @@ def _check_stated(file: str, layer: StatedLayer, children: Children) -> None:
     if stated == layer.numbers:
         return
     raise UserError(
-        f"{file} says that '{plain(layer.name, 60)}' is {layer_in_words(child)}; --geometry has "
-        f"{layer_in_words(layer)}."
+        f"{file} says that '{plain(layer.name, 60)}' is {layer_in_words(child)}; "
+        + Where("--geometry")
+        + f" has {layer_in_words(layer)}."
     )

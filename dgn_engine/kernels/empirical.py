@@ -11,12 +11,14 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
+from dgn_engine.errors import ArgumentError, Hint, Where
 from dgn_engine.kernels.arguments import check_count, check_finite, check_module, check_word
 from dgn_engine.kernels.gram import ROWS_AT_LEAST, accumulator, product
 from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows, as_real
 from dgn_engine.kernels.ntk import Logits
 from dgn_engine.kernels.precision import full_precision
 
+UNIT = Hint("")  # of the bytes that K needs: the argument's name says it
 BUDGET = 4 << 30
 PIECE_BYTES = 256 << 20  # of one vectorised call: larger ones are no faster
 _PART = 1 << 14  # numbers of a row that are added up in the rows' own type
@@ -178,9 +180,14 @@ class _Contraction:
             row + cost.fixed + each, 2 * (cost.fixed + cost.each)
         )  # `cost` itself takes two
         if room < least:
-            raise ValueError(
-                f"budget_bytes is {budget:,}; K of these {n:,} examples needs at least "
-                f"{taken + least:,} ({size:,} for K itself)."
+            raise ArgumentError(
+                Where("budget_bytes")
+                + " is "
+                + Hint(f"{budget:,}")
+                + f"; K of these {n:,} examples needs at least {taken + least:,}"
+                + UNIT
+                + f" ({size:,} for K itself).",
+                value=budget,
             )
         examples, logits = n, min(len(self.basis), (room - cost.fixed) // (n * row + each))
         if logits < 1:
@@ -300,14 +307,14 @@ def _length(part: slice) -> int:
 
 def _check_examples(name: str, examples: object, module: nn.Module) -> None:
     if not isinstance(examples, Tensor):
-        raise ValueError(f"{name} must be a tensor, not {type(examples).__name__}.")
+        raise ArgumentError(f"{name} must be a tensor, not {type(examples).__name__}.")
     if examples.dim() < 1 or not len(examples):
-        raise ValueError(f"{name} has shape {tuple(examples.shape)}; it must hold examples.")
+        raise ArgumentError(f"{name} has shape {tuple(examples.shape)}; it must hold examples.")
     parameter = next(module.parameters(), None)
     if parameter is not None and parameter.device != examples.device:
-        raise ValueError(f"{name} is on {examples.device}, the module on {parameter.device}.")
+        raise ArgumentError(f"{name} is on {examples.device}, the module on {parameter.device}.")
     if examples.is_complex():
-        raise ValueError(
+        raise ArgumentError(
             f"{name} holds complex numbers; K is of real inputs: give the real and imaginary parts "
             "to a module that puts them together."
         )

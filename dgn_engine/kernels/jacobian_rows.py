@@ -16,6 +16,7 @@ from torch.func import functional_call, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dgn_engine.errors import ArgumentError, Hint
 from dgn_engine.model.adapt.module_draws import ModuleDrawsError, refuse_draws
 from dgn_engine.model.adapt.module_outputs import (
     End,
@@ -65,7 +66,7 @@ class ModuleFunction:
         }
         self._aliases = _aliases(module, self.parameters)
         if not self.parameters:
-            raise ValueError(
+            raise ArgumentError(
                 "No parameter of the module is trained: none has requires_grad, so K is zero."
             )
         with self.undisturbed():
@@ -177,7 +178,7 @@ class ModuleFunction:
         with SoftmaxInputs() as softmax:
             logits = logits_of(call(), n, softmax)
         if softmax.end != self._end:
-            raise ValueError(f"The module ends with {self._end} for some examples only.")
+            raise ArgumentError(f"The module ends with {self._end} for some examples only.")
         return logits
 
     def _vectorises(self, example: Tensor) -> str:
@@ -201,17 +202,16 @@ class ModuleFunction:
             with refuse_draws(), self._fixed_buffers():
                 one, again, last, both = self._passes(x, before_softmax)
         except ModuleDrawsError:
-            raise ValueError(
-                "The module draws random numbers"
-                f"{self._advice('; call eval(), or leave them out')}."
+            raise ArgumentError(
+                "The module draws random numbers" + self._advice(EVAL_OR_LEAVE) + "."
             ) from None
         if not _is_close(one, again):
-            raise ValueError(
+            raise ArgumentError(
                 "The module gives other outputs when it is called again: it is random"
                 f"{self._advice('; call eval()')}."
             )
         if not _is_close(torch.cat([one, last]), both):
-            raise ValueError(
+            raise ArgumentError(
                 "The module couples the examples of a batch: its output for one depends on the "
                 "others, so there is no kernel of two examples."
             )
@@ -222,7 +222,7 @@ class ModuleFunction:
         with torch.enable_grad():
             one = self._first_logits(x[:1], before_softmax)
         if not one.requires_grad:
-            raise ValueError(
+            raise ArgumentError(
                 "The module's output does not depend on any trained parameter as autograd sees "
                 "it; look for detach() or no_grad() in its forward."
             )
@@ -250,7 +250,7 @@ class ModuleFunction:
 
     def _advice(self, words: str) -> str:
         """What to do, of a module that is in training mode."""
-        return words if any(part.training for part in self.module.modules()) else _EVALUATED
+        return words if any(part.training for part in self.module.modules()) else EVALUATED
 
     @contextmanager
     def _fixed_buffers(self) -> Iterator[None]:
@@ -270,13 +270,17 @@ class ModuleFunction:
                         _overwrite(buffer, value)
                 changed += [f"{name}.{own}".lstrip(".") for own in now]
         if changed:
-            raise ValueError(
+            raise ArgumentError(
                 f"The module changes its buffer {changed[0]} while it computes"
-                f"{self._advice('; call eval() first')}."
+                + self._advice(EVAL_FIRST)
+                + "."
             )
 
 
-_EVALUATED = ", after eval() too"
+EVALUATED = ", after eval() too"
+# Ways out; where eval() was called already, whoever shows them says EVALUATED instead.
+EVAL_FIRST = Hint("; call eval() first")
+EVAL_OR_LEAVE = Hint("; call eval(), or leave them out")
 _PROBABILITIES = {"Softmax": "probabilities", "LogSoftmax": "logarithms of probabilities"}
 
 
@@ -410,14 +414,14 @@ def _refuse_training_mode(module: nn.Module) -> None:
     for name, part in module.named_modules():
         where = f"Layer {name} ({type(part).__name__})" if name else type(part).__name__
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None:
-            raise ValueError(f"{where} has no running statistics: it couples the examples.")
+            raise ArgumentError(f"{where} has no running statistics: it couples the examples.")
         if not part.training:
             continue
         if isinstance(part, norms) and part.track_running_stats:
-            raise ValueError(f"{where} couples the examples in training mode; call eval() first.")
+            raise ArgumentError(f"{where} couples the examples in training mode" + EVAL_FIRST + ".")
         drops = part.p if isinstance(part, dropouts) else getattr(part, "dropout", 0.0)
         if isinstance(part, nn.RReLU) or (isinstance(drops, float) and drops > 0):
-            raise ValueError(f"{where} is random in training mode; call eval() first.")
+            raise ArgumentError(f"{where} is random in training mode" + EVAL_FIRST + ".")
 
 
 def logits_of(output: object, n: int, softmax: SoftmaxInputs | None = None) -> Tensor:
@@ -435,12 +439,12 @@ def logits_of(output: object, n: int, softmax: SoftmaxInputs | None = None) -> T
     wanted = "K needs one real tensor (n, C) of logits: wrap the module in one that returns that."
     tensor = output_tensor(output)
     if tensor is None:
-        raise ValueError(f"The module returns {returned(output)}; {wanted}")
+        raise ArgumentError(f"The module returns {returned(output)}; {wanted}")
     if softmax is not None:
         tensor = softmax.before(tensor)
     shape = tuple(tensor.shape)
     if not tensor.is_floating_point() or len(shape) not in (1, 2) or shape[0] != n or 0 in shape:
-        raise ValueError(f"The module returns {returned(tensor)} for {n} examples; {wanted}")
+        raise ArgumentError(f"The module returns {returned(tensor)} for {n} examples; {wanted}")
     return tensor.reshape(n, -1)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 
 
 @dataclass(frozen=True)
@@ -135,26 +135,32 @@ def fan_in(layer: Weighted) -> int:
     return layer.inputs * layer.kernel**2
 
 
+def node_name(place: int, node: Node) -> Where:
+    """Return 'Node 3 (Conv)', as refusals call a node by its place in the chain."""
+    return Where(f"Node {place} ({type(node).__name__})")
+
+
 def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ...]:
     """The shape that leaves node number `place`; raises `UserError` if it cannot take `shape`."""
-    where = f"Node {place} ({type(node).__name__})"
+    where = node_name(place, node)
     match node:
         case Fork() | Skip() | Merge() | Gating():
             return shape
         case ChannelScale():
             if shape[:1] != (node.channels,):
-                raise UserError(f"{where} takes {node.channels} channels, but {shape} arrives.")
+                raise UserError(where + f" takes {node.channels} channels, but {shape} arrives.")
             return shape
         case Dense():
             if shape != (node.inputs,):
-                raise UserError(f"{where} takes {node.inputs} inputs, but {shape} arrives.")
+                raise UserError(where + f" takes {node.inputs} inputs, but {shape} arrives.")
             return (node.outputs,)
         case Conv():
             if len(shape) != 3 or shape[0] != node.inputs:
-                raise UserError(f"{where} takes {node.inputs} channels, but {shape} arrives.")
+                raise UserError(where + f" takes {node.inputs} channels, but {shape} arrives.")
             if node.circular and node.padding > min(shape[1:]):  # more than once around
                 raise UserError(
-                    f"{where}: a map of {shape[1]}×{shape[2]} is smaller than its circular padding "
+                    where
+                    + f": a map of {shape[1]}×{shape[2]} is smaller than its circular padding "
                     f"of {node.padding}; use less padding or larger images."
                 )
             sides = tuple(
@@ -162,20 +168,22 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
             )
             if min(sides) < 1:
                 raise UserError(
-                    f"{where}: a map of {shape[1]}×{shape[2]} is too small for its window; "
+                    where + f": a map of {shape[1]}×{shape[2]} is too small for its window; "
                     "use a smaller stride or larger images."
                 )
             return (node.outputs, *sides)
         case GlobalAveragePool() | GlobalMaxPool():
             if len(shape) != 3:
-                raise UserError(f"{where} needs a map, but {shape} arrives.")
+                raise UserError(where + f" needs a map, but {shape} arrives.")
             return (shape[0],)
         case AveragePool() | MaxPool():
             margin = node.padding if isinstance(node, MaxPool) else 0
             if len(shape) != 3 or min(shape[1:]) + 2 * margin < node.kernel:
-                raise UserError(f"{where} needs a map as large as its window, but {shape} arrives.")
+                raise UserError(
+                    where + f" needs a map as large as its window, but {shape} arrives."
+                )
             if 2 * margin > node.kernel:
-                raise UserError(f"{where}: its padding may be half of its window at most.")
+                raise UserError(where + ": its padding may be half of its window at most.")
             rows, columns = ((s + 2 * margin - node.kernel) // node.stride + 1 for s in shape[1:])
             return (shape[0], rows, columns)
         case Flatten():
@@ -190,14 +198,14 @@ def with_skips(nodes: Sequence[Node]) -> tuple[Node, ...]:
     whole: list[Node] = []
     begun: list[bool] = []  # of each open block, whether its skip has begun
     for place, node in enumerate(nodes):
-        where = f"Node {place} ({type(node).__name__})"
+        where = node_name(place, node)
         if isinstance(node, (Skip, Merge)) and not begun:
-            raise UserError(f"{where} has no Fork before it.")
+            raise UserError(where + " has no Fork before it.")
         if isinstance(node, Fork):
             begun.append(False)
         elif isinstance(node, Skip):
             if begun[-1]:
-                raise UserError(f"{where} begins a second skip in one block.")
+                raise UserError(where + " begins a second skip in one block.")
             begun[-1] = True
         elif isinstance(node, Merge) and not begun.pop():
             whole.append(Skip())
@@ -243,12 +251,12 @@ def check_places(nodes: Sequence[Node]) -> None:
             "Gates or max pooling of the inputs themselves are not supported: begin with weights."
         )
     for place, node in enumerate(nodes):
-        where = f"Node {place} ({type(node).__name__})"
+        where = node_name(place, node)
         depth += isinstance(node, Fork) - isinstance(node, Merge)
         if depth and isinstance(node, (AveragePool, GlobalAveragePool, GlobalMaxPool, Flatten)):
-            raise UserError(f"{where} may not be inside a block.")
+            raise UserError(where + " may not be inside a block.")
         if matter[place + 1] and isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool)):
-            raise UserError(f"{where} must be followed by weights before there are gates again.")
+            raise UserError(where + " must be followed by weights before there are gates again.")
 
 
 @dataclass(frozen=True)
@@ -289,7 +297,8 @@ class Architecture:
                 block = kept.pop()
                 if block != shape:
                     raise UserError(
-                        f"Node {place} (Merge) adds {block} to {shape}; the shapes must be equal."
+                        node_name(place, node)
+                        + f" adds {block} to {shape}; the shapes must be equal."
                     )
             shape = shape_after(node, shape, place)
             yield node, shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Node, Skip
 
 
@@ -17,8 +17,11 @@ def tiled(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
     layers = len(architecture.gated_shapes)
     if len(tiling) != layers or min(tiling, default=1) < 1:
         raise UserError(
-            f"gating.tiling is {list(tiling)}; it needs a whole number of at least 1 for each of "
-            f"the {layers} gate layers."
+            Where("gating.tiling")
+            + f" is {list(tiling)}; it needs a whole number of at least 1 for each of the {layers} "
+            "gate layers.",
+            kind="wrong-length",
+            value=list(tiling),
         )
     nodes: list[Node] = []
     kept: list[int] = []

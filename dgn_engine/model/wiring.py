@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.regimes import Regime
 
@@ -76,8 +76,10 @@ def routes(
     for name, given in (("rotation", rotation), ("shift", shift), ("tiling", tiling)):
         if given and len(given) != layers:
             raise UserError(
-                f"gating.{name} is {list(given)}; it needs one number for each of the "
-                f"{layers} gate layers."
+                Where(f"gating.{name}")
+                + f" is {list(given)}; it needs one number for each of the {layers} gate layers.",
+                kind="wrong-length",
+                value=list(given),
             )
     none = (0,) * layers
     rows = zip(rotation or none, shift or none, tiling or (1,) * layers, strict=True)
@@ -103,7 +105,8 @@ def check_wiring(
     shapes = architecture.gated_shapes
     if sorted(order) != list(range(len(shapes))):
         raise UserError(
-            f"{name} {list(order)} does not name each of the {len(shapes)} gate layers once."
+            Where(name)
+            + f" {list(order)} does not name each of the {len(shapes)} gate layers once."
         )
     for layer, source in enumerate(order):
         if shapes[source] != shapes[layer]:

@@ -57,7 +57,7 @@ def train(
     try:
         folder = RunFolder.create(Path(out), made) if out else create_named(runs_root(), made)
     except UserError as refusal:
-        raise UserError(str(refusal).replace(" with --out.", ": out=….")) from None
+        raise refusal.renamed(lambda _: ": out=….") from None
     try:
         with TrainProgressBar(sys.stderr, quiet=quiet, warn=complain) as progress:
             runner = HeadlessRun(progress, lambda: False, probes, record_every=every)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from dgn_engine.config import SETTINGS, DataConfig, with_places_as
+from dgn_engine.config import SETTINGS, DataConfig
+from dgn_engine.errors import with_names
 from dgn_engine.protocol.branches import BranchStatus
 from dgn_engine.protocol.training import RunStarted
 from dgn_engine.scene.panel_spec import Values, View
@@ -152,13 +153,14 @@ def branch_in_words(branch: BranchStatus) -> str:
     return f"{words} · step {branch.step:,}, {branch.phase}"
 
 
-def in_form_words(text: str) -> str:
-    """A sentence that names settings as the form of a run does: 'learning rate'."""
+def in_form_words(sentence: str) -> str:
+    """Return a sentence that calls settings what the form of a run does: 'learning rate'."""
+    return with_names(sentence, _form_name)
 
-    def words(part: str, name: str) -> str:
-        if part.endswith(".options"):
-            return f"'{name}'"
-        label = SETTINGS[part][name].label
-        return f"'{label}'" if label else f"{part}.{name}"
 
-    return with_places_as(text, words)
+def _form_name(place: str) -> str:
+    part, _, name = place.rpartition(".")
+    if part.endswith(".options"):
+        return f"'{name}'"
+    label = SETTINGS[part][name].label if part and name in SETTINGS.get(part, {}) else ""
+    return f"'{label}'" if label else place

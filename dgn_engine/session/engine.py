@@ -247,7 +247,7 @@ class Engine:
         try:
             act()
         except UserError as refusal:
-            self.state.emit(messages.Refused(what, str(refusal)))
+            self.state.emit(messages.Refused(what, refusal.sentence))
         except Exception as error:  # the session must outlive any fault
             self._fail(f"{what} failed", error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,14 +11,15 @@ from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.data._sizes import shape_shown
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, with_names
 from dgn_engine.importing.file_sequence import considered, sequence_in
 from dgn_engine.importing.fitting_readings import fitting_readings
 from dgn_engine.importing.fold_batchnorm import EPSILON
 from dgn_engine.importing.foreign_keys import check_keys
 from dgn_engine.importing.from_file import network_of, says_itself
-from dgn_engine.importing.geometry_words import parse_geometry
+from dgn_engine.importing.geometry_words import IN_DOCS, parse_geometry
 from dgn_engine.importing.open_questions import (
+    BY_OPTION,
     RESNET,
     TORCHVISION,
     children_of,
@@ -35,15 +35,16 @@ from dgn_engine.training.steps.losses import correct
 
 MOST_TRIED = 500  # examples on which a reading is tried
 _PASS = 50  # of them at once
-_FIELDS = {  # what the window calls the options of a command
-    "activation": "the activation",
-    "geometry": "the geometry",
-    "batchnorm": "the place of BatchNorm",
-    "norm-eps": "the ε of BatchNorm",
-    "order": "the order",
-    "ignore": "the tensors to ignore",
+_FIELDS = {  # what the window calls the options of a command, and what it leaves out
+    "--activation": "the activation",
+    "--geometry": "the geometry",
+    "--batchnorm": "the place of BatchNorm",
+    "--norm-eps": "the ε of BatchNorm",
+    "--order": "the order",
+    "--ignore": "the tensors to ignore",
+    IN_DOCS: "",
+    BY_OPTION: "",
 }
-_OPTION = re.compile(rf"--({'|'.join(_FIELDS)})\b")
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,9 @@ def contradiction_in(listing: CheckpointContents) -> tuple[Unsaid, str] | None:
             about = "batchnorm"
             _check_layers(listing)
     except UserError as refusal:
-        return about, _without_options(str(refusal))
+        begins = str(refusal).startswith(refusal.place) and refusal.place in _FIELDS
+        words = with_names(refusal.sentence, lambda place: _FIELDS.get(place, place))
+        return about, words[:1].upper() + words[1:] if begins else words
     return None
 
 
@@ -185,10 +188,3 @@ def _check_layers(listing: CheckpointContents) -> None:
         reading = replace(reading, norm_eps=EPSILON)
     said = replace(listing, reading=reading)
     layers_as_said(listing.file_name, sequence_in(said), reading, children_of(said))
-
-
-def _without_options(sentence: str) -> str:
-    """A sentence about options of a command, for the window, where they are fields."""
-    words = _OPTION.sub(lambda found: _FIELDS[found[1]], sentence)
-    words = words.replace(" (dgn docs guide/files)", "").replace(" (--model)", "")
-    return words[:1].upper() + words[1:] if sentence.startswith("--") else words

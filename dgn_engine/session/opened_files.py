@@ -382,7 +382,7 @@ class OpenedFiles:
                 read()
             except UserError as refusal:
                 if not self._closing.is_set():
-                    self._emit(Refused(f"open {path.name}", str(refusal)))
+                    self._emit(Refused(f"open {path.name}", refusal.sentence))
             except Exception as error:  # a reader's fault must not end silently
                 what = f"Opening {path.name} failed: {error}."
                 self._emit(Failed(what, traceback.format_exc()))

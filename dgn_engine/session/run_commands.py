@@ -138,7 +138,7 @@ class RunCommands:
             try:
                 return self.continue_recorded(runs.ContinueRun(str(folder), command.paused))
             except UserError as refusal:
-                self._state.emit(Refused(command.in_words(), str(refusal)))
+                self._state.emit(Refused(command.in_words(), refusal.sentence))
         return self.start(training.StartRun(command.otherwise, command.paused))
 
     def resume(self, command: training.Resume | training.Advance) -> None:

@@ -123,7 +123,7 @@ class _LibraryThreads:
                 act()
             except UserError as refusal:
                 if not self.closing.is_set():
-                    self._emit(Refused(what, str(refusal)))
+                    self._emit(Refused(what, refusal.sentence))
             except Exception as error:  # a fault of ours must not end silently
                 self._emit(Failed(f"Could not {what}: {error}.", traceback.format_exc()))
 
@@ -208,7 +208,7 @@ class RunLibrary:
                 try:
                     found.append(read_curves(Path(folder)))
                 except UserError as refusal:
-                    self._emit(Refused(command.in_words(), str(refusal)))
+                    self._emit(Refused(command.in_words(), refusal.sentence))
             self._emit(CurvesRead(tuple(found)))
 
         self._threads.begin(command, read)

@@ -196,7 +196,7 @@ def estimate_run(
         loaded = 0 if at_hand is None else needed.data
         check_memory(config, architecture, sizes, device, use, loaded, reclaimed)
     except UserError as refusal:
-        return RunEstimated(refusal=str(refusal), config=config)
+        return RunEstimated(refusal=refusal.sentence, config=config)
     measured = seconds is not None and run is not None and config.same_run(run.config)
     if not measured:
         seconds = (

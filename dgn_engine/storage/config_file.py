@@ -32,4 +32,4 @@ def read_config(path: Path) -> RunConfig:
     try:
         return RunConfig.from_dict(tree)
     except UserError as refusal:
-        raise UserError(f"{path}: {refusal}") from None
+        raise UserError(f"{path}: {refusal}", kind=refusal.kind, value=refusal.value) from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.protocol.branches import BranchChanges
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Event, Failed, Working
@@ -128,7 +128,7 @@ class HeadlessRun:
     def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
         """A new run; raises `UserError` where it cannot be carried out or has no end."""
         if config.training.epochs == 0:
-            raise UserError("training.epochs is 0, which never ends; say how many.")
+            raise UserError(Where("training.epochs") + " is 0, which never ends; say how many.")
         recorded = folder is not None
         if folder is not None:  # before data are read: a run killed now goes on with its frames
             self._plan_frames(folder)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.config.setting import Conditions, meets
 from dgn_engine.data import find_data_set
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.regimes import Regime, find_regime
 
 _UNMET = {  # why a condition on the regime or the data set does not hold
@@ -51,9 +51,12 @@ def check_contradictions(config: RunConfig) -> None:
     training = config.training
     last = training.epochs + pretrain_epochs(config)
     if training.epochs and training.keep_epochs and training.keep_epochs[-1] > last:
+        epoch = training.keep_epochs[-1]
         raise UserError(
-            f"training.keep_epochs names epoch {training.keep_epochs[-1]}, and the run ends after "
-            f"epoch {last}."
+            Where("training.keep_epochs")
+            + f" names epoch {epoch}, and the run ends after epoch {last}.",
+            kind="contradiction",
+            value=epoch,
         )
 
 
@@ -90,11 +93,12 @@ def _reasons(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
     for place, why in (*_unmet(config, facts), *_by_facts(config, facts)):
         if place not in seen:
             seen.add(place)
-            yield place, f"{place} has no effect: {why}."
+            yield place, Where(place) + " has no effect: " + why + "."
     examples, batch = facts.examples, config.training.batch
     if examples is not None and batch > examples[0]:
         few = f"there are {examples[0]:,} training examples, and each step takes all of them"
-        yield "training.batch", f"training.batch {batch:,} is more than the data: {few}."
+        place = Where("training.batch")
+        yield place, place + f" {batch:,} is more than the data: {few}."
 
 
 def _unmet(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:
@@ -135,9 +139,9 @@ def _words(place: str, wanted: object, config: RunConfig) -> str:
     if place in _UNMET:
         return _UNMET[place].format(regime=regime, data=config.data.name)
     if wanted == "":
-        return f"{place} is given"
+        return Where(place) + " is given"
     words = " or ".join(map(str, wanted)) if isinstance(wanted, tuple) else wanted
-    return f"it counts only with {place} {words}"
+    return "it counts only with " + Where(place) + f" {words}"
 
 
 def _by_facts(config: RunConfig, facts: RunFacts) -> Iterator[tuple[str, str]]:

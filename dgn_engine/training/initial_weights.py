@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Report
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import matched, says_itself
 from dgn_engine.importing.match_layers import LayerMatching
 from dgn_engine.model.architecture import Architecture
@@ -54,7 +54,9 @@ def read_initial_weights(
         if not regime.takes_gates:
             takers = " or ".join(each.name for each in all_regimes() if each.takes_gates)
             raise UserError(
-                f"gating.gates_from needs {takers}, not {regime.name}: its gates are not copied."
+                Where("gating.gates_from")
+                + f" needs {takers}, not {regime.name}: its gates are not copied.",
+                kind="contradiction",
             )
         report(f"reading {config.gating.gates_from}", None)
         gates = matched(_read(config.gating.gates_from, config), architecture)

@@ -16,7 +16,7 @@ import torch
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import DataSizes
-from dgn_engine.errors import DoesNotFitError
+from dgn_engine.errors import DoesNotFitError, Where
 from dgn_engine.importing.from_config import find_net, options_of
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model import architecture as arch
@@ -319,7 +319,9 @@ def check_memory(
     what = _what_fits(config, sizes, lambda other: free.short_of(other) is None, use)
     raise DoesNotFitError(
         f"This run needs about {bytes_in_words(takes)}{where} ({needed.in_words}) and "
-        f"{bytes_in_words(there)} are free; {what}"
+        f"{bytes_in_words(there)} are free; " + what,
+        kind="no-memory",
+        value=takes,
     )
 
 
@@ -382,7 +384,7 @@ def _what_fits(
         while most - least > 1:
             middle = (least + most) // 2
             least, most = (middle, most) if fits(needed(change.to(middle))) else (least, middle)
-        return f"it would fit with {change.place} at most {_rounded_down(least):,}."
+        return "it would fit with " + Where(change.place) + f" at most {_rounded_down(least):,}."
     return "choose a smaller network, fewer or smaller images, or another device."
 
 

@@ -10,7 +10,7 @@ import torch
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import DataSizes, Examples, load_examples, options_of, quiet
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, Where
 from dgn_engine.importing.from_file import architecture_for
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.regimes import find_regime
@@ -36,7 +36,7 @@ def usual_architecture(net: NetConfig) -> Architecture:
 def check_can_end(config: RunConfig) -> None:
     """Raise `UserError` where a run never ends, contradicts itself or has unknown names."""
     if not config.training.epochs:
-        raise UserError("training.epochs is 0, which never ends; say how many.")
+        raise UserError(Where("training.epochs") + " is 0, which never ends; say how many.")
     check_contradictions(config)  # and that the regime is known
     options_of(config.data)  # and that the data set is known
 

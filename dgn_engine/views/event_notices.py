@@ -84,7 +84,7 @@ def notice_of(event: messages.Event) -> Notice | None:
         case messages.Refused(what=what, reason=reason):
             return Notice("refused", refusal_in_words(what, in_form_words(reason)))
         case training.SettingsIgnored(sentences=sentences):
-            return Notice("refused", in_form_words(" ".join(sentences)))
+            return Notice("refused", " ".join(map(in_form_words, sentences)))
         case messages.Failed(what=what, traceback=traceback):
             return Notice("failed", what, traceback)
         case training.RegimeSwapped() | WeightsTaken() | TrainedOn() | training.StepsNotCaptured():

@@ -19,7 +19,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.cli import main
-from dgn_engine.cli._run_summary import describe
+from dgn_engine.cli.run.show_run import describe
 from dgn_engine.errors import UserError
 from dgn_engine.scene.theme import LIGHT
 from dgn_engine.storage.runs import index

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -261,8 +260,7 @@ def _architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> arch.
     try:
         return arch.Architecture(input_shape, tuple(link.node for link in chain))
     except UserError as refusal:
-        found = re.match(r"Node (\d+) \((\w+)\)", str(refusal))
-        if found is None:
-            raise
-        place = int(found[1])
-        raise UserError(f"{chain[place].where}{str(refusal)[found.end() :]}") from None
+        names: dict[str, str] = {
+            arch.node_name(place, link.node): link.where for place, link in enumerate(chain)
+        }
+        raise refusal.renamed(lambda place: names.get(place, place)) from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import UserError
+from dgn_engine.errors import Hint, UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.messages import Event
 from dgn_engine.protocol.runs import RecordThinned
@@ -45,6 +45,8 @@ from dgn_engine.storage.runs.written_log import WrittenLog
 from dgn_engine.text.printable import is_utf8
 
 _LEAST = 8  # this part of the limit is always left for frames
+
+WITH_OUT = Hint(" with --out.")  # how a command is told of another folder
 
 
 class FolderRoom:
@@ -197,19 +199,18 @@ class RunFolder:
     ) -> RunFolder:
         """A new folder, or an empty one, becomes a run; a branch with this `run.json` and log."""
         if not is_utf8(str(path.absolute())):  # what is recorded names it
-            raise UserError(f"{path} is no name in UTF-8; choose another folder with --out.")
+            raise UserError(f"{path} is no name in UTF-8; choose another folder" + WITH_OUT)
         if folder_layout.is_reserved(path.name):
             raise UserError(
-                f"{path} has the name of the settings of all runs; choose another folder with "
-                "--out."
+                f"{path} has the name of the settings of all runs; choose another folder" + WITH_OUT
             )
         try:
             if path.is_symlink():
-                raise UserError(f"{path} is a link; choose another folder with --out.")
+                raise UserError(f"{path} is a link; choose another folder" + WITH_OUT)
             if path.exists() and not path.is_dir():
-                raise UserError(f"{path} is not a folder; choose another one with --out.")
+                raise UserError(f"{path} is not a folder; choose another one" + WITH_OUT)
             if path.exists() and any(path.iterdir()):
-                raise UserError(f"{path} is not empty; choose another folder with --out.")
+                raise UserError(f"{path} is not empty; choose another folder" + WITH_OUT)
             make_folders(path.parent)
             write_folder(path, _files_of(info or run_info.create(config), config, log))
         except OSError as error:

@@ -112,6 +112,9 @@ def encode(info: Mapping[str, Any]) -> bytes:
     return (json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
+NO_SENSE = "no-sense"  # the kind of a `run.json` with values that cannot be; its value: which
+
+
 def read(folder: FilePath) -> dict[str, Any]:
     """Raises `UserError` where there is no run, or its `run.json` is damaged."""
     path = inside(folder) / folder_layout.RUN
@@ -135,7 +138,9 @@ def read(folder: FilePath) -> dict[str, Any]:
     if wrong := [name for name, kind in _KINDS.items() if name in tree and not kind(tree[name])]:
         raise UserError(
             f"{path} makes no sense ({', '.join(wrong)}); "
-            f"'dgn runs repair {folder}' saves what is sound."
+            f"'dgn runs repair {folder}' saves what is sound.",
+            kind=NO_SENSE,
+            value=", ".join(wrong),
         )
     info: dict[str, Any] = tree
     return info

@@ -158,8 +158,8 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
     try:
         info = run_info.read(run)
     except UserError as refusal:
-        _, nonsense, parts = str(refusal).partition(" makes no sense (")
-        why = f"makes no sense ({parts.partition(')')[0]})" if nonsense else "is not sound"
+        is_nonsense = refusal.kind == run_info.NO_SENSE
+        why = f"makes no sense ({refusal.value})" if is_nonsense else "is not sound"
         raise UserError(f"{name} holds a run whose {folder_layout.RUN} {why}.") from None
     try:
         if known_manifest(info) is None:  # there is none, or one that makes no sense

@@ -82,7 +82,7 @@ def session(card: SimulatedCard) -> Iterator[Session]:
 def test_readings_of_a_paused_run_are_those_of_the_cpu(session: Session) -> None:
     session.begin("cuda")
     on_card = session.read_all()
-    assert isinstance(session.engine._executors.executor, StreamReadings)
+    assert isinstance(session.engine.state.executors.executor, StreamReadings)
     assert session.troubles == []
     assert {name: reading.step for name, reading in on_card.items()} == dict.fromkeys(HEAVY, 0)
     for name, reading in on_card.items():
@@ -116,7 +116,7 @@ def test_a_run_on_the_cpu_after_one_on_a_card_has_the_process_again(session: Ses
     session.begin("cuda")
     session.read_all()
     session.begin("cpu", "fc", ("npk",))
-    assert isinstance(session.engine._executors.executor, ProcessReadings)
+    assert isinstance(session.engine.state.executors.executor, ProcessReadings)
     readings = session.read_all()
     assert readings["npk"].absent == ""
     assert session.troubles == []

@@ -150,7 +150,7 @@ def test_without_a_word_they_train_as_long_as_they_need(
     def training(*more: str, config: str = "") -> tuple[int, int]:
         out = tmp_path / "out"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("dgn_engine.cli.gate_information.carry_out", _stop)
+            patch.setattr("dgn_engine.cli.run.measure_gates.carry_out", _stop)
             asked = ["gate-information", str(trained), *([config] if config else [])]
             with pytest.raises(_StoppedError) as stopped:
                 main([*asked, "--out", str(out), *more])
@@ -296,7 +296,7 @@ def test_each_file_and_each_way_to_train_has_a_folder_of_its_own(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path))
-    monkeypatch.setattr("dgn_engine.cli.gate_information.carry_out", _stop)
+    monkeypatch.setattr("dgn_engine.cli.run.measure_gates.carry_out", _stop)
     other = tmp_path / "other" / trained.name
     other.parent.mkdir()
     other.write_bytes(trained.read_bytes())

@@ -56,7 +56,9 @@ def test_the_help_loads_nothing_that_computes_or_draws(words: tuple[str, ...]) -
 @pytest.mark.discovery
 @pytest.mark.parametrize("command", sorted(_own_commands()))
 def test_the_help_of_a_command_loads_nothing_that_computes_or_draws(command: str) -> None:
-    assert packages_of(command, "--help").isdisjoint({*COMPUTING, *DRAWING, "numpy", "rich"})
+    loaded = modules_of(command, "--help")
+    assert loaded.isdisjoint({*COMPUTING, *DRAWING, "numpy", "rich"})
+    assert [name for name in loaded if name.startswith("dgn_engine.cli.run.")] == []
 
 
 @pytest.mark.parametrize("verb", ["list", "show", "verify"])
@@ -78,7 +80,7 @@ def test_what_computes_nothing_loads_nothing_that_computes(words: tuple[str, ...
 
 def examined() -> set[str]:
     """As `packages_of("doctor")`, whose exit code says what it thinks of this machine."""
-    looked = "from dgn_engine.cli._health import examine\nexamine()\n"
+    looked = "from dgn_engine.cli.run.examine_health import examine\nexamine()\n"
     code = f"{looked}import json, sys\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return {module.partition(".")[0] for module in json.loads(done.stdout)}

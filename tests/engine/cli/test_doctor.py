@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.cli import _health, main
-from dgn_engine.cli._health import HealthFinding, examine
+from dgn_engine.cli import main
+from dgn_engine.cli.run import examine_health
+from dgn_engine.cli.run.examine_health import HealthFinding, examine
 from tests.hostile_names import HOSTILE, hidden
 
 SUBJECTS = ("versions", "device", "confinement", "folders", "data sets")
@@ -45,8 +46,8 @@ def test_versions_are_those_that_are_installed_and_what_is_missing_is_a_fault(
     from importlib.metadata import version
 
     assert found("versions")["torch"].about == version("torch")
-    monkeypatch.setattr(_health, "_ALWAYS", ("no-such-package",))
-    monkeypatch.setattr(_health, "_required", list)
+    monkeypatch.setattr(examine_health, "_ALWAYS", ("no-such-package",))
+    monkeypatch.setattr(examine_health, "_required", list)
     assert found("versions")["no-such-package"].state == "fault"
     assert main(["doctor"]) == 1
     said = capsys.readouterr().out
@@ -69,7 +70,7 @@ def test_a_folder_that_others_can_write_is_a_warning_and_one_of_nobody_a_fault(
     runs = tmp_path / "runs"
     runs.mkdir(mode=0o700)
     monkeypatch.setenv("DGN_RUNS_ROOT", str(runs))
-    monkeypatch.setattr(_health, "_parents", lambda folder: ())
+    monkeypatch.setattr(examine_health, "_parents", lambda folder: ())
     assert found("folders")["runs"].about.endswith(": private")
     runs.chmod(0o777)
     assert found("folders")["runs"].state == "note"
@@ -79,7 +80,7 @@ def test_a_folder_that_others_can_write_is_a_warning_and_one_of_nobody_a_fault(
     (tmp_path / "file").touch()
     monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "file"))
     assert found("folders")["runs"].state == "fault"
-    monkeypatch.setattr(_health.os, "access", lambda *_: False)
+    monkeypatch.setattr(examine_health.os, "access", lambda *_: False)
     assert found("folders")["cache"].state == "fault"
 
 
@@ -98,6 +99,6 @@ def test_what_a_window_lacks_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> No
         def load(self) -> object:
             return lambda environment: "There is no display."
 
-    monkeypatch.setattr(_health, "entry_points", lambda group: [Entry()])
+    monkeypatch.setattr(examine_health, "entry_points", lambda group: [Entry()])
     assert found("window")["display"].state == "note"
     assert found("window")["display"].about == "There is no display."

@@ -42,7 +42,7 @@ def figure(*arguments: str | Path) -> int:
     """The command as `dgn` calls it."""
     parser = ArgumentParser()
     figure_command.add_arguments(parser)
-    return figure_command.run(parser.parse_args([str(one) for one in arguments]))
+    return figure_command.COMMAND.carry_out(parser.parse_args([str(one) for one in arguments]))
 
 
 def test_a_command_of_another_package_is_found_by_its_entry_point(
@@ -76,6 +76,7 @@ def test_a_command_that_cannot_be_imported_says_so(
 def test_without_matplotlib_it_is_refused_in_a_sentence(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delitem(sys.modules, "dgn_engine.cli.run.draw_figure", raising=False)
     monkeypatch.setitem(sys.modules, "dgn_engine.figures.save_figure", None)
     with pytest.raises(UserError, match=r"^Figures need .*, which is not installed: pip install"):
         figure(run, "--panel", "training")
@@ -378,7 +379,7 @@ def test_figures_are_drawn_without_qt_and_help_without_numpy(run: Path, tmp_path
         "from dgn_engine.cli import figure as c\n"
         "import argparse; p = argparse.ArgumentParser(); c.add_arguments(p)\n"
         "print('numpy' in sys.modules)\n"
-        "c.run(p.parse_args(sys.argv[1:]))\n"
+        "c.COMMAND.carry_out(p.parse_args(sys.argv[1:]))\n"
         "print(any(name.startswith('PySide6') for name in sys.modules))\n"
     )
     environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

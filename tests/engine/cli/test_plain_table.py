@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dgn_engine.cli.reproduce import say_table
+from dgn_engine.cli.run.list_experiments import say_table
 
 
 def test_columns_stand_side_by_side_and_the_last_is_folded(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.cli import main
-from dgn_engine.cli._user_code import code_of_the_user
+from dgn_engine.cli.run.user_code import code_of_the_user
 from tests.engine.cli.user_code import (
     NETS,
     N,

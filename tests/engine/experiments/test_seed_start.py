@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dgn_engine.cli import main
-from dgn_engine.cli.reproduce import options_of
+from dgn_engine.cli.run.reproduce_papers import options_of
 from dgn_engine.config import MOST_SEED, DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row, all_experiments

@@ -318,7 +318,7 @@ def test_a_fault_in_a_command_is_told_by_its_words_and_the_session_lives(
     def fault(_: float) -> None:
         raise RuntimeError("a fault made for the test")
 
-    monkeypatch.setattr(begun.engine.run, "set_beta", fault)
+    monkeypatch.setattr(begun.engine.run.control, "set_beta", fault)
     begun.do(SetBeta(2.0))
     failed, paused = begun.events[-2:]
     assert isinstance(failed, Failed)

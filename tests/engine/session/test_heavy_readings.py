@@ -61,7 +61,7 @@ def exact(desk: Desk, probe: str = "npk") -> bool:
 
 
 def _processes(desk: Desk) -> ProcessReadings:
-    executor = desk.engine._executors.executor
+    executor = desk.engine.state.executors.executor
     assert isinstance(executor, ProcessReadings)
     return executor
 

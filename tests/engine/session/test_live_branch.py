@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.cli._attached import follow
-from dgn_engine.cli._pace import PACE
+from dgn_engine.cli._attached import WindowPace
 from dgn_engine.protocol.branches import (
     BranchChanges,
     BranchStatus,
@@ -462,11 +461,11 @@ def test_a_command_takes_steps_at_the_pace_that_its_window_writes(
             self.at.append(Clock.now)
 
     monkeypatch.setattr(headless_run, "time", Clock)
-    monkeypatch.setattr(PACE, "value", 0.0)
     parts = iter([b"1", b"0\n5.0\n", b""])
-    follow(lambda: next(parts))
+    pace = WindowPace(lambda: next(parts))
+    pace.follow()
     follower = Follower()
-    headless = HeadlessRun(follower, lambda: False, pace=lambda: PACE.value)
+    headless = HeadlessRun(follower, lambda: False, pace=lambda: pace.value)
     headless.train(small(epochs=1), None)
     assert sorted(set(follower.at)) == pytest.approx([0.2 * step for step in range(7)])
 

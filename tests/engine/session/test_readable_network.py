@@ -33,20 +33,20 @@ def test_both_say_what_they_are_read_on(both: tuple[ReadableNetwork, ReadableNet
     assert (run.step_count, inspected.step_count) == (0, 30)
     assert run.architecture == inspected.architecture
     assert run.device == inspected.device
-    assert run.image_shape == inspected.image_shape == (1, 8, 8)
-    assert run.probe_set == inspected.probe_set
-    np.testing.assert_array_equal(run.train_labels, inspected.train_labels)
-    assert len(run.train_labels) == EXAMPLES
+    assert run.probed.image_shape == inspected.probed.image_shape == (1, 8, 8)
+    assert run.probed.probe_set == inspected.probed.probe_set
+    np.testing.assert_array_equal(run.probed.train_labels, inspected.probed.train_labels)
+    assert len(run.probed.train_labels) == EXAMPLES
     rows = np.arange(3)
-    np.testing.assert_array_equal(run.training_images(rows), inspected.training_images(rows))
-    assert inspected.training_images(rows).shape == (3, 1, 8, 8)
-    np.testing.assert_array_equal(run.probe_images, inspected.probe_images)
+    np.testing.assert_array_equal(run.probed.training_images(rows), inspected.probed.training_images(rows))
+    assert inspected.probed.training_images(rows).shape == (3, 1, 8, 8)
+    np.testing.assert_array_equal(run.probed.probe_images, inspected.probed.probe_images)
 
 
 def test_probes_see_the_same_examples_under_each(
     both: tuple[ReadableNetwork, ReadableNetwork],
 ) -> None:
-    contexts = [network.context() for network in both]
+    contexts = [network.probed.context() for network in both]
     assert [context.regime.name for context in contexts] == ["ReLU", "ReLU"]
     assert contexts[0].x.equal(contexts[1].x)
     assert contexts[0].labels.equal(contexts[1].labels)
@@ -58,7 +58,7 @@ def test_the_probe_set_of_each_is_chosen_alike(
     for network in both:
         network.choose_probe_examples(8, "classes 3")
     run, inspected = both
-    assert run.probe_set == inspected.probe_set
-    assert set(run.probe_set.labels) == {3}
+    assert run.probed.probe_set == inspected.probed.probe_set
+    assert set(run.probed.probe_set.labels) == {3}
     assert run.config.probe_examples == inspected.config.probe_examples == 8
-    assert len(run.context().x) == len(inspected.context().x) == 8
+    assert len(run.probed.context().x) == len(inspected.probed.context().x) == 8

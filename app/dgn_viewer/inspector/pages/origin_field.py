@@ -24,10 +24,8 @@ _CHANGES = {  # of a mark, by its kind, where its label is no name
     "undo": "a change was undone",
     "redo": "a change was made again",
 }
-# '3,314', 'step 3314' and what the list says of a checkpoint: 'step 3,314, before FR-II'
-_STEP = re.compile(
-    r"(?:step )?\s*(\d{1,15}|\d{1,3}(?:[,\s]\d{3}){1,4})(?:, [^\d,].*)?", re.IGNORECASE
-)
+# As somebody types it: '3,314', '3 314' or 'step 3314'.
+_STEP = re.compile(r"(?:step )?\s*(\d{1,15}|\d{1,3}(?:[,\s]\d{3}){1,4})", re.IGNORECASE)
 
 
 class OriginField(PickBox):
@@ -41,6 +39,7 @@ class OriginField(PickBox):
     def __init__(self) -> None:
         super().__init__([("", NOW)])
         self._chosen = False  # by somebody
+        self._listed: dict[str, int] = {}  # title, as it was listed once → step
         self.setEditable(True)
         self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.line = QLineEdit()
@@ -58,6 +57,8 @@ class OriginField(PickBox):
         text = self.currentText().strip()
         if not text or text.lower() == NOW:
             return None
+        if text in self._listed:
+            return self._listed[text]
         found = _STEP.fullmatch(text)
         if found is None:
             raise UserError(f"'{text}' is no step; type its number, or '{NOW}'.")
@@ -76,6 +77,7 @@ class OriginField(PickBox):
         titles = [NOW]
         for step, kept in reversed(() if listed is None else listed.checkpoints):
             titles.append(with_chosen_numbers(f"step {step:,}{f', {kept}' if kept else ''}"))
+            self._listed[titles[-1]] = step
         if [self.itemText(place) for place in range(self.count())] != titles:
             text, at = self.currentText(), self.line.cursorPosition()
             self.blockSignals(True)

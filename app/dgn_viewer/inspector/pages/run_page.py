@@ -112,7 +112,7 @@ class RunPage(QFrame):
         try:
             config = self.form.config()
         except UserError as refusal:
-            self.message.refuse(in_form_words(str(refusal)))
+            self.message.refuse(in_form_words(refusal.sentence))
             return
         self.awaiting = True
         self.message.say("Starting…")

@@ -3,65 +3,49 @@
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dgn_engine.cli._own_network import (
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine.cli._network_options import READING, USUAL
+from dgn_engine.cli._option_checks import given_options
+from dgn_engine.cli.run.given_network import (
+    IF_NOT,
+    add_fitting_readings,
+    check_expected,
     in_words,
     needs_own_examples,
     network_settings,
+    normalised_when_trained,
     own_settings,
     read_listing,
     read_own_examples,
-)
-from dgn_engine.cli._reader_options import (
-    IF_NOT,
-    READING,
-    add_fitting_readings,
-    check_expected,
-    normalised_when_trained,
     with_reading,
 )
+from dgn_engine.data._normalisation import normalisation
 from dgn_engine.errors import UserError
+from dgn_engine.importing.from_file import ImportedNetwork, architecture_for, gates_for, network_of
+from dgn_engine.importing.open_questions import OpenQuestions
+from dgn_engine.importing.saved_network import NetworkState, is_ours, our_network, state_of
+from dgn_engine.kernels.trained_weights import trained_weights
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.wiring import check_wiring
 from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.protocol.frames import Array
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.text.written_numbers import percent
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from dgn_engine.importing.from_file import ImportedNetwork
-    from dgn_engine.importing.saved_network import NetworkState
-    from dgn_engine.model.network import GatedNetwork
-    from dgn_engine.protocol.frames import Array
-    from dgn_engine.storage.checkpoints.contents import CheckpointContents
-    from dgn_engine.training.own_examples import OwnExamples
-
-
-def check_options(arguments: argparse.Namespace) -> None:
-    beta, eps, memory = arguments.beta, arguments.eps, arguments.memory
-    if beta is not None and not (math.isfinite(beta) and beta > 0):
-        raise UserError(f"--beta is {beta:g}; it must be greater than 0 and finite.")
-    if not (math.isfinite(eps) and eps >= 0):
-        raise UserError(f"--eps is {eps:g}; it must be at least 0 and finite.")
-    if not (math.isfinite(memory) and memory > 0):
-        raise UserError(f"--memory is {memory:g}; it must be greater than 0 and finite.")
-    if eps > 0 and beta is None:
-        raise UserError("--eps needs --beta: hard gates have no ε.")
-    if arguments.expect_accuracy is not None and arguments.inputs and not arguments.labels:
-        raise UserError("--expect-accuracy needs --labels.")
-    if arguments.normalise and arguments.inputs is None:
-        raise UserError("--normalise needs --inputs: a run says itself how its pixels were.")
-    if arguments.option and not arguments.net:
-        raise UserError("--option needs --net: it is of a network that is named.")
+from dgn_engine.training.own_examples import OwnExamples, with_drawn_gates
+from dgn_engine.training.steps.losses import correct
 
 
 def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
     """X (n, ...) as floats and Y (n,) as whole numbers; raises `UserError`."""
-    import numpy as np
-
     x = _array(path, "x", "X", "inputs")
     if x.ndim < 2 or x.shape[0] < 1 or x.dtype.kind not in "fiu":
         raise UserError(f"{path.name} has shape {x.shape}; inputs must be numbers of shape (n, …).")
@@ -86,8 +70,6 @@ def normalised_inputs(
 ) -> tuple[Array, Array | None]:
     """X and Y of --inputs and --labels, the pixels as --normalise has them, else as they were when
     the network was trained; raises `UserError`."""
-    from dgn_engine.data._normalisation import normalisation
-
     x, labels = read_inputs(arguments.inputs, arguments.labels)
     how = normalisation(arguments.normalise or trained)
     return x if how is None else how(x), labels
@@ -127,8 +109,6 @@ class OpenedNetwork:
     normalise: str | None = None
 
     def placed(self, device: torch.device, dtype: torch.dtype) -> GatedNetwork:
-        from dgn_engine.training.own_examples import with_drawn_gates
-
         network = self.network.to(device, dtype)
         if self.state is None or self.own is None:
             return network
@@ -151,10 +131,6 @@ class OpenedNetwork:
 
 def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     """The network of the file with its examples; raises `UserError`."""
-    from dgn_engine.importing.open_questions import OpenQuestions
-    from dgn_engine.importing.saved_network import is_ours
-    from dgn_engine.kernels.trained_weights import trained_weights
-
     listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
     if arguments.gates is not None and not any(n.endswith("running_mean") for n in listing.arrays):
         of_gates = replace(listing.reading, batchnorm="", norm_eps=None)  # they are of --gates
@@ -185,8 +161,6 @@ def _with_readings(
     refusal: UserError, listing: CheckpointContents, x: Array, labels: Array | None
 ) -> UserError:
     """The refusal of a file that leaves something open, with the readings that fit the inputs."""
-    import torch
-
     y = None if labels is None else torch.from_numpy(labels)
     inputs = torch.from_numpy(x).float()
     more = " (with --labels also how often each is right)"
@@ -198,10 +172,6 @@ def with_accuracy(
 ) -> OpenedNetwork:
     """With the accuracy on the inputs x (n, *input_shape), where labels are given; refused where it
     is not the one expected."""
-    import torch
-
-    from dgn_engine.training.steps.losses import correct
-
     if labels is None:
         return opened
     right = 0
@@ -226,12 +196,6 @@ def _open_ours(
     labels: Array | None,
     own: OwnExamples | None,
 ) -> OpenedNetwork:
-    import torch
-
-    from dgn_engine.importing.from_file import architecture_for
-    from dgn_engine.importing.saved_network import our_network, state_of
-    from dgn_engine.kernels.trained_weights import trained_weights
-
     _only_with_plain_weights(arguments)
     state = state_of(listing)
     if state.regime.drawn_gates and own is None:
@@ -266,13 +230,6 @@ def read_network(
 ) -> ImportedNetwork:
     """The network for inputs of this shape (n, ...), as every command reads it, under the gates
     that the options ask for."""
-    import torch
-
-    from dgn_engine.importing.from_file import gates_for, network_of
-    from dgn_engine.model.gates import Gate
-    from dgn_engine.model.wiring import check_wiring
-    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-
     dtype: torch.dtype = getattr(torch, arguments.dtype)
     if arguments.gates is None:
         _only_with_gates(arguments)
@@ -298,37 +255,23 @@ def read_network(
 
 def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
     """Refuse options that a file of this program decides."""
-    for option, is_given in (
-        ("--gates", arguments.gates is not None),
-        ("--beta", arguments.beta is not None),
-        ("--permute", arguments.permute is not None),
-        ("--net", arguments.net is not None),
-        *((f"--{n.replace('_', '-')}", getattr(arguments, n) is not None) for n in READING),
-        ("--value-input ones", arguments.value_input == "ones"),
-        ("--feature-activation linear", arguments.feature_activation == "linear"),
-    ):
-        if is_given:
-            raise UserError(
-                f"{arguments.network.name} holds a network of ours with its gates in it; "
-                f"leave out {option}."
-            )
+    decided = ("gates", "beta", "permute", "net", *READING, "value_input", "feature_activation")
+    for option in given_options(arguments, *decided, usual=USUAL):
+        raise UserError(
+            f"{arguments.network.name} holds a network of ours with its gates in it; leave out "
+            f"{option}."
+        )
 
 
 def _only_with_gates(arguments: argparse.Namespace) -> None:
     """Refuse options without effect where the network makes its own gates."""
-    for option, is_given in (
-        ("--permute", arguments.permute is not None),
-        ("--value-input ones", arguments.value_input == "ones"),
-        ("--feature-activation linear", arguments.feature_activation == "linear"),
-    ):
-        if is_given:
-            raise UserError(f"{option} needs --gates: without it the network makes its own gates.")
+    needing = ("permute", "value_input", "feature_activation")
+    for option in given_options(arguments, *needing, usual=USUAL):
+        raise UserError(f"{option} needs --gates: without it the network makes its own gates.")
 
 
 def _array(path: Path, *names: str) -> Array:
     """The only array of a file, or the one with one of these names."""
-    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-
     arrays = read_tensors(path).arrays
     if len(arrays) == 1:
         return next(iter(arrays.values()))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 
+from dgn_engine.cli.run.list_runs import total_in_words
 from dgn_engine.errors import UserError
-from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs import folder_layout, thin_runs
 from dgn_engine.storage.runs.storage_limits import (
     limits_that_hold,
     parse_size,
@@ -16,20 +16,10 @@ from dgn_engine.storage.runs.storage_limits import (
     write_limits,
 )
 from dgn_engine.text.byte_counts import binary_size_in_words
-from dgn_engine.text.printable import complain, say
+from dgn_engine.text.printable import say
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--run", default="", metavar="SIZE", help="of one run: 512MiB, 1.5GiB")
-    parser.add_argument("--all", default="", metavar="SIZE", help="of all runs together: 20GiB")
-
-
-def add_thin(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def limits(arguments: argparse.Namespace) -> int:
+def limit_runs(arguments: argparse.Namespace) -> int:
     """Show the limits, or set those that are named."""
     root = folder_layout.runs_root()
     if arguments.run or arguments.all:
@@ -47,14 +37,12 @@ def limits(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def thin(arguments: argparse.Namespace) -> int:
+def thin_oldest(arguments: argparse.Namespace) -> int:
     """Say what would go, ask, and thin out the oldest runs."""
-    from dgn_engine.storage.runs import thin_runs
-
     root = arguments.root or folder_layout.runs_root()
     found = thin_runs.plan(root)
     if not found.over:
-        say(f"{_total(found.total, found.limit)}: nothing has to be thinned out.")
+        say(f"{total_in_words(found.total, found.limit)}: nothing has to be thinned out.")
         return 0
     say(found.sentence)
     if not found.folders:
@@ -71,17 +59,3 @@ def thin(arguments: argparse.Namespace) -> int:
     freed = thin_runs.thin(found.folders, say)
     say(f"{binary_size_in_words(freed)} freed.")
     return 0
-
-
-def say_if_too_much(root: Path, total: int) -> None:
-    """Where runs take more than their limit, how much and what to do, on stderr."""
-    limit = limits_that_hold(root).all
-    if total > limit:
-        complain(f"{_total(total, limit)}; 'dgn runs thin' thins out the oldest.")
-
-
-def _total(total: int, limit: int) -> str:
-    return f"All runs together take {binary_size_in_words(total)} of {binary_size_in_words(limit)}"
-
-
-VERBS = {"limits": limits, "thin": thin}

@@ -1,29 +1,42 @@
-"""Read the network that a command is given: a file of weights, a run at a step, a session."""
+"""Read the network that a command is given: a file, a run at a step, or a session, with what the
+options say of it."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from torch import Tensor
+
+from dgn_engine.cli._network_options import PROBE, said_reading
+from dgn_engine.cli._options import value_of
+from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
-from dgn_engine.storage.runs import folder_layout
-from dgn_engine.text.written_numbers import number
+from dgn_engine.importing.fitting_readings import fitting_readings
+from dgn_engine.importing.from_file import beside_in_words
+from dgn_engine.importing.saved_network import (
+    NetworkState,
+    is_ours,
+    listing_of_checkpoint,
+    state_of,
+)
+from dgn_engine.kernels.trained_weights import trained_weights
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.checkpoints.stated_entries import hints
+from dgn_engine.storage.runs import folder_layout, run_checkpoints
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.session_reader import is_session, unpack
+from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir
+from dgn_engine.text.written_numbers import number, percent
+from dgn_engine.training.own_examples import OwnExamples, own_examples
 
-if TYPE_CHECKING:
-    from dgn_engine.importing.saved_network import NetworkState
-    from dgn_engine.model.network import GatedNetwork
-    from dgn_engine.storage.checkpoints.contents import CheckpointContents
-    from dgn_engine.training.own_examples import OwnExamples
-
-PROBE = "probe"
-
-
-def examples_wanted(text: str) -> str:
-    """The type of --examples for argparse: 'probe' or a number."""
-    if text == PROBE or (text.isdecimal() and int(text) > 0):
-        return text
-    raise argparse.ArgumentTypeError(f"{text!r} is neither 'probe' nor a number of examples")
+IF_NOT = "If this is not the accuracy you know, the reading is wrong."
+TOLERANCE = 0.005  # how far the accuracy may lie from the one expected
 
 
 def read_listing(path: Path, part: str = "") -> CheckpointContents:
@@ -37,8 +50,6 @@ def read_listing(path: Path, part: str = "") -> CheckpointContents:
     Raises:
         UserError: it cannot be read.
     """
-    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-
     run = _find_run(path)
     if run is None:
         return read_tensors(path, part=part)
@@ -61,8 +72,6 @@ def named_by_path(path: Path) -> bool:
 
 def _find_run(path: Path) -> tuple[Path, int | None] | None:
     """The folder or session that a path names, and the step; None where it is another file."""
-    from dgn_engine.storage.session_file.session_reader import is_session
-
     name, at, step = str(path).rpartition("@")
     stepped = bool(at) and step.isdecimal() and not path.exists()
     place, wanted = (Path(name), int(step)) if stepped else (path, None)
@@ -77,9 +86,6 @@ def _run_folder(path: Path) -> Path:
 
 def _read_session(file: Path, step: int | None) -> CheckpointContents:
     """Unpack a session where nobody else can write, and read its run."""
-    from dgn_engine.storage.session_file.session_reader import is_session, unpack
-    from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir
-
     if not is_session(file):
         what = "is neither a run nor a session" if file.exists() else "does not exist"
         raise UserError(f"{file} {what}; @STEP needs one of them.")
@@ -95,11 +101,6 @@ def _read_session(file: Path, step: int | None) -> CheckpointContents:
 
 def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointContents:
     """`shown`: what sentences call the run, where that is not its folder."""
-    from dgn_engine.importing.saved_network import NetworkState, listing_of_checkpoint
-    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-    from dgn_engine.storage.runs import run_checkpoints
-    from dgn_engine.storage.runs.run_reader import RunReader
-
     reader = RunReader(folder, shown)
     if step is None and not reader.checkpoints and (reader.root / folder_layout.WEIGHTS).exists():
         return read_tensors(reader.root / folder_layout.WEIGHTS)
@@ -114,9 +115,6 @@ def _read_run(folder: Path, step: int | None, shown: str = "") -> CheckpointCont
 
 def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace) -> OwnExamples:
     """The examples of --examples; raises `UserError` where the file says of no run."""
-    from dgn_engine.importing.saved_network import is_ours, state_of
-    from dgn_engine.training.own_examples import own_examples
-
     if arguments.labels is not None:
         raise UserError("--labels needs --inputs: the run's own examples have labels.")
     if not is_ours(listing):
@@ -161,8 +159,6 @@ def own_settings(state: NetworkState) -> dict[str, Any]:
 def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, Any]:
     """How the gates of any network are made and used, and what K is over; None where it has no
     such thing, or the file does not say it."""
-    from dgn_engine.kernels.trained_weights import trained_weights
-
     wired = not network.own_gates
     made = wired and not network.drawn_gates
     soft = network.gate.soft
@@ -202,3 +198,74 @@ def in_words(network: GatedNetwork, state: NetworkState) -> str:
     if found["value_input"] != "image":
         words.append(f"value input {found['value_input']}")
     return " · ".join(words)
+
+
+def with_reading(listing: CheckpointContents, arguments: argparse.Namespace) -> CheckpointContents:
+    """Return a file with what the options say of it, --net among them; raises `UserError`."""
+    options = tuple(value_of(text) for text in arguments.option)
+    net = NetConfig(name=arguments.net, options=options) if arguments.net else None
+    return replace(listing, reading=replace(said_reading(arguments), net=net))
+
+
+def add_fitting_readings(
+    refusal: UserError,
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    x: Tensor | None = None,
+    y: Tensor | None = None,
+    more: str = "",
+) -> UserError:
+    """Return the refusal of a file that leaves something open with the readings that fit below it.
+
+    Args:
+        x, y: examples (n, *input_shape) and their classes (n,), for the accuracy of each.
+        more: how they would come with accuracies, where there are no labels.
+    """
+    found = fitting_readings(listing, input_shape, x, y)
+    refusal.details = hints(listing)
+    alone = len(found) == 1 and not found[0].examples and not found[0].reading.geometry
+    if not found or alone:  # `--activation relu` alone would read like advice
+        return refusal
+    sides = "×".join(str(side) for side in input_shape)
+    examples = found[0].examples
+    how = (
+        f", with their accuracy on {examples:,} examples"
+        if examples
+        else ("" if y is not None else more)
+    )
+    lines = [f"Readings that fit {sides}, among others{how}:"]
+    for fitting in found:
+        right = "" if fitting.accuracy is None else f"{percent(fitting.accuracy):>7} "
+        lines.append(f" {right} {fitting.reading.options}")
+    refusal.details = (*refusal.details, *lines)
+    return refusal
+
+
+def part_in_words(listing: CheckpointContents) -> str:
+    """Which of several networks in a file was taken, and how to take another; or ''."""
+    if twice := averaged_beside(listing.arrays):
+        return f"--part {twice[0]} takes the one, --part {twice[1]} the other."
+    if not listing.others:
+        return ""
+    return f"{beside_in_words(listing)} --part {listing.others[0]} takes those."
+
+
+def check_expected(
+    file: str, found: float | None, expected: float | None, on: str, why: str = ""
+) -> None:
+    """Refuse a network whose accuracy (0…1) is not the one its owner knows."""
+    if expected is None:
+        return
+    if found is None:
+        raise UserError(f"The accuracy of {file} cannot be held against --expect-accuracy: {why}.")
+    if abs(found - expected) > TOLERANCE:
+        raise UserError(
+            f"{file} is right on {percent(found)} of {on}, not on the "
+            f"{percent(expected)} expected: how it is read, the preprocessing "
+            "(--normalise) or the test examples (--test-indices, --split-seed) are others."
+        )
+
+
+def normalised_when_trained(listing: CheckpointContents) -> str:
+    """How the pixels were normalised that a network of ours was trained on."""
+    return state_of(listing).config.data.normalise if is_ours(listing) else "none"

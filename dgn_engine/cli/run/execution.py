@@ -6,46 +6,24 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from dgn_engine.cli import FAILED
+from dgn_engine.cli.run.progress_bar import UnitProgressBar
+from dgn_engine.confinement.child_process import usable_cores
+from dgn_engine.experiments.report.cost import cost_in_words
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
+from dgn_engine.experiments.report.result_layout import FIGURES, TABLES
+from dgn_engine.experiments.report.terminal import print_document
+from dgn_engine.experiments.report.write_report import ReproductionTask, notices
 from dgn_engine.session.stop_signals import StopSignals
+from dgn_engine.sweep.checks import StartCheck, check_folder, check_start
+from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
+from dgn_engine.sweep.scheduler import Executor
+from dgn_engine.sweep.unit import Unit
+from dgn_engine.sweep.workers import find_executor, works_here
 from dgn_engine.text.printable import complain
-
-if TYPE_CHECKING:
-    from dgn_engine.experiments.report.document import Document
-    from dgn_engine.experiments.report.write_report import ReproductionTask
-    from dgn_engine.sweep.checks import StartCheck
-    from dgn_engine.sweep.scheduler import Executor
-    from dgn_engine.sweep.unit import Unit
-
-
-_TLS = {  # as the options of `dask scheduler` and `dask worker`
-    "ca-file": "certificates of those who are trusted",
-    "cert": "our certificate",
-    "key": "its key, where that is in a file of its own",
-}
-
-
-def add_executor_options(
-    parser: argparse.ArgumentParser, cluster: str, metavar: str | None = None
-) -> None:
-    """Who carries the runs out; `cluster` is the help of --cluster."""
-    parser.add_argument(
-        "--executor", default="auto", help="serial, processes, packed, dask; auto chooses"
-    )
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help="at most so many")
-    parser.add_argument(
-        "--devices", default="", metavar="LIST", help="cuda:0,cuda:1 or cpu; default: every card"
-    )
-    parser.add_argument("--cluster", default="", metavar=metavar, help=cluster)
-    for name, what in _TLS.items():
-        parser.add_argument(
-            f"--tls-{name}", default="", metavar="PEM", help=f"with --cluster: {what}"
-        )
-    parser.add_argument(
-        "--no-tls", action="store_true", help="with --cluster: unprotected, in a network of yours"
-    )
 
 
 def checked_executor(
@@ -60,10 +38,6 @@ def checked_start(
 ) -> tuple[Executor, StartCheck]:
     """The executor that the options name, with as many workers as fit in memory where they do not
     say how many, and what is known of the units."""
-    from dgn_engine.confinement.child_process import usable_cores
-    from dgn_engine.sweep.checks import check_start
-    from dgn_engine.sweep.workers import works_here
-
     executor = named_executor(arguments, units)
     check = check_start(units, folder, works_here(arguments.cluster), arguments.workers)
     if not arguments.workers and 0 < check.at_once < usable_cores():
@@ -75,9 +49,6 @@ def checked_start(
 
 def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Executor:
     """The executor that the options name; a cluster without TLS is warned of on stderr."""
-    from dgn_engine.sweep.cluster_tls import ClusterTls, tls_warning
-    from dgn_engine.sweep.workers import find_executor
-
     cluster = arguments.cluster
     tls = ClusterTls(arguments.tls_ca_file, arguments.tls_cert, arguments.tls_key, arguments.no_tls)
     executor = find_executor(
@@ -88,13 +59,6 @@ def named_executor(arguments: argparse.Namespace, units: Sequence[Unit]) -> Exec
     return executor
 
 
-def add_reproduction_options(parser: argparse.ArgumentParser) -> None:
-    add_executor_options(parser, "of an existing cluster", "tls://…")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="not among the user's results")
-    parser.add_argument("--report-only", action="store_true", help="from what is there already")
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
-
-
 def carry_out(
     arguments: argparse.Namespace,
     task: ReproductionTask,
@@ -102,15 +66,6 @@ def carry_out(
     show: Callable[[Document, Path, TextIO], None] | None = None,
 ) -> Document:
     """Carry an experiment out with progress, and print its report, or `show` it otherwise."""
-    from dgn_engine.cli._progress_bar import UnitProgressBar
-    from dgn_engine.experiments.report.cost import cost_in_words
-    from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
-    from dgn_engine.experiments.report.result_layout import FIGURES, TABLES
-    from dgn_engine.experiments.report.terminal import print_document
-    from dgn_engine.experiments.report.write_report import notices
-    from dgn_engine.sweep.checks import check_folder
-    from dgn_engine.sweep.workers import works_here
-
     check_folder(task.folder, (FIGURES, TABLES))
     if arguments.report_only:
         document = report_again(task)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
+from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
+from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.text.written_numbers import duration, percent
 from dgn_engine.training.run_progress_bar import BarWords, TerminalBar
-
-if TYPE_CHECKING:
-    from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
-    from dgn_engine.sweep.schedule import UnitProgress
 
 
 class UnitProgressBar(TerminalBar):

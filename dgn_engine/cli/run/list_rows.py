@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.table import Table
+
+from dgn_engine.cli.run.reproduce_papers import task_of
+from dgn_engine.experiments.report.row_costs import RowCost, row_costs, whole_cost
+from dgn_engine.experiments.report.run_scale import scale_of
+from dgn_engine.text.byte_counts import bytes_in_words
 from dgn_engine.text.printable import console, say, say_json
 from dgn_engine.text.written_numbers import duration
-
-if TYPE_CHECKING:
-    from dgn_engine.experiments.report.row_costs import RowCost
-    from dgn_engine.experiments.report.write_report import ReproductionTask
 
 _HEADS = ("row", "runs", "one CPU core", "packed", "storage", "")
 
 
-def print_rows(task: ReproductionTask, as_json: bool) -> int:
+def list_rows(arguments: argparse.Namespace) -> int:
     """Print a line for each row and one for all of it; nothing is run."""
-    from dgn_engine.experiments.report.row_costs import row_costs, whole_cost
-    from dgn_engine.experiments.report.run_scale import scale_of
+    task = task_of(arguments, arguments.name, arguments.out)
 
     lines = [*row_costs(task), whole_cost(task)]
     scale = scale_of(task.experiment, task.request).word
-    if as_json:
+    if arguments.json:
         tree = {
             "experiment": task.name,
             "scale": scale,
@@ -40,8 +42,6 @@ def print_rows(task: ReproductionTask, as_json: bool) -> int:
 
 
 def _print_table(lines: list[RowCost]) -> None:
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False, header_style="dim")
     for place, head in enumerate(_HEADS):
         number = 0 < place < len(_HEADS) - 1
@@ -53,8 +53,6 @@ def _print_table(lines: list[RowCost]) -> None:
 
 
 def _cells(line: RowCost) -> tuple[str, ...]:
-    from dgn_engine.text.byte_counts import bytes_in_words
-
     cost = line.cost
     if cost is None:
         return (line.label, "", "", "", "", line.remark)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import inspect
@@ -16,15 +15,15 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import nn
 
 import dgn_engine
+from dgn_engine.data._torchvision import prepare_torchvision
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.importing import MODEL
 from dgn_engine.storage.user_folders import user_cache
-
-if TYPE_CHECKING:
-    from torch import nn
 
 SEED = 0  # of torch where a model is made, so that the same command gives the same kernels
 _LONGEST = 300  # characters of somebody else's message
@@ -38,22 +37,6 @@ class MadeModel:
     title: str
 
 
-def model_name(text: str) -> str:
-    """The type of --model for argparse: 'package.module:name'."""
-    module, colon, name = text.partition(":")
-    dotted = all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
-    if dotted and not module.endswith(".py"):
-        return text
-    parts = [part for part in Path(module.removesuffix(".py")).parts if part.isidentifier()]
-    meant = ".".join(parts)
-    if not colon and Path(module).parts == (module,) and not module.endswith(".py"):
-        meant, _, name = module.rpartition(".")
-    offer = f" Did you mean '{meant}:{name or 'make_net'}'?" if meant else ""
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is not of the form {MODEL}, with the module as in an import statement.{offer}"
-    )
-
-
 @contextlib.contextmanager
 def code_of_the_user(name: str) -> Iterator[None]:
     """While it lasts, the module `name` can be imported from the current folder, and what it
@@ -65,10 +48,6 @@ def code_of_the_user(name: str) -> Iterator[None]:
     with the caches of this program: torch's own folder is in the system's temporary one, where it
     runs whatever is in it, whoever made it.
     """
-    import torch
-
-    from dgn_engine.data._torchvision import prepare_torchvision
-
     prepare_torchvision()
     compiled = user_cache().absolute() / "torch-compile"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
@@ -173,9 +152,6 @@ def first_line(error: BaseException) -> str:
 def made_model(name: str) -> MadeModel:
     """The module that `name` says: an instance, or what a class or function without required
     arguments gives. Raises `UserError` where it is not found, raises, or is something else."""
-    import torch
-    from torch import nn
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         found, file = _found(name)
@@ -286,8 +262,6 @@ def _at(error: BaseException) -> str:
 
 def _whose(file: Path) -> Literal["theirs", "installed", "ours"]:
     """Whose code it is; 'ours' is the engine, torch and Python as well."""
-    import torch
-
     own = [Path(each.__file__).parent for each in (dgn_engine, torch) if each.__file__]
     if any(file.is_relative_to(folder) for folder in own) or not file.is_file():
         return "ours"

@@ -8,34 +8,46 @@ import copy
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dgn_engine.cli._kernel_inputs import check_labels, normalised_inputs
-from dgn_engine.cli._own_network import network_settings, read_listing
-from dgn_engine.cli._reader_options import IF_NOT, READING, add_part, check_expected, with_reading
-from dgn_engine.cli._user_code import (
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from dgn_engine.cli.run.given_network import (
+    IF_NOT,
+    check_expected,
+    network_settings,
+    read_listing,
+    with_reading,
+)
+from dgn_engine.cli.run.kernel_inputs import check_labels, normalised_inputs
+from dgn_engine.cli.run.user_code import (
     MadeModel,
     code_of_the_user,
     errors_of,
     made_model,
-    model_name,
     raised,
 )
 from dgn_engine.errors import UserError
-from dgn_engine.importing import MODEL
+from dgn_engine.importing.adapted_network import AdaptedNetwork, as_listing
+from dgn_engine.importing.from_file import module_in
+from dgn_engine.kernels.empirical import UNIT
+from dgn_engine.kernels.jacobian_rows import EVAL_FIRST, EVAL_OR_LEAVE, EVALUATED, logits_of
+from dgn_engine.kernels.kernel_plan import plan_tangent_kernel
+from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays, module_arrays
 from dgn_engine.kernels.quantities import QUANTITIES_OF_K
+from dgn_engine.kernels.trained_weights import trained_weights
+from dgn_engine.model.adapt.from_module import copy_stack, follow_module
 from dgn_engine.protocol.file_reading import activation_in_words
+from dgn_engine.protocol.frames import Array
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import PREFIXES, CheckpointContents
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.written_numbers import percent
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
-
-    from dgn_engine.kernels.kernel_report import KernelSettings
-    from dgn_engine.protocol.frames import Array
-    from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.training.devices import choose_device
+from dgn_engine.training.steps.losses import correct
 
 FOLLOWED = (
     "adapt followed it and compared it with the module, outputs and gradients, in float64: every "
@@ -58,85 +70,6 @@ class ModelKernels:
     notes: list[str] = field(default_factory=list)
 
 
-def add_network(parser: argparse.ArgumentParser) -> None:
-    """Add the network of a command: a file, run or session, or the user's own code."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        nargs="?",
-        metavar="FILE",
-        help="any checkpoint, RUN[@STEP] or a session (.dgn); none of it is run",
-    )
-    add_model(parser)
-    add_part(parser)
-
-
-def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model",
-        type=model_name,
-        metavar=MODEL,
-        help="instead of a file: a module of your own code, or what makes it; it is run",
-    )
-    parser.add_argument(
-        "--weights", type=Path, metavar="FILE", help="of --model: its state dict (as it is made)"
-    )
-
-
-def check_network(arguments: argparse.Namespace, path: Path | None) -> None:
-    """Refuse a command without a network, one with two (a file or run, and --model), and options
-    that describe the network of a file beside --model, which says all of it."""
-    if arguments.model is None:
-        if path is None:
-            raise UserError(
-                f"Name a network: a file, a run, a session, or your own code with --model {MODEL}."
-            )
-        if arguments.weights is not None:
-            raise UserError("--weights needs --model; a file of weights alone is named as it is.")
-        return
-    if path is not None:
-        raise UserError(
-            f"--model makes the network; leave out {path}, or give the file as --weights."
-        )
-    says = "the code says what the network is"
-    _refuse_beside_model(
-        ("--net", getattr(arguments, "net", None) is not None, says),
-        ("--option", bool(getattr(arguments, "option", None)), says),
-        *(
-            (f"--{name.replace('_', '-')}", getattr(arguments, name, None) is not None, says)
-            for name in READING
-        ),
-        ("--part", getattr(arguments, "part", None) is not None, "it is of a file"),
-    )
-
-
-def check_model_options(arguments: argparse.Namespace) -> None:
-    """Refuse what contradicts --model or would have no effect beside it."""
-    check_network(arguments, arguments.network)
-    if arguments.model is None:
-        return
-    _refuse_beside_model(
-        ("--examples", arguments.examples is not None, "they are those of a run; give --inputs"),
-        ("--data-root", arguments.data_root is not None, "it is for --examples"),
-        ("--gates", arguments.gates is not None, "the module makes its own gates"),
-        ("--beta", arguments.beta is not None, "the module makes its own gates"),
-        ("--eps", arguments.eps != 0, "the module makes its own gates"),
-        ("--permute", arguments.permute is not None, "the module makes its own gates"),
-        ("--value-input ones", arguments.value_input == "ones", "the module makes its own gates"),
-        (
-            "--feature-activation linear",
-            arguments.feature_activation == "linear",
-            "the module makes its own gates",
-        ),
-    )
-
-
-def _refuse_beside_model(*options: tuple[str, bool, str]) -> None:
-    for option, is_given, why in options:
-        if is_given:
-            raise UserError(f"{option} has no effect beside --model: {why}.")
-
-
 @dataclass(frozen=True)
 class FollowedModel:
     """A module of the user's code as a file of it would hold it, and what is to be said of it."""
@@ -156,19 +89,10 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
         UserError: the module cannot be made, takes other inputs, or does something that is not
             supported.
     """
-    import torch
-
-    from dgn_engine.importing.adapted_network import AdaptedNetwork, as_listing
-    from dgn_engine.model.adapt.from_module import copy_stack
-    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-
-    listing = None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
+    listing = _weights_of(arguments)
     with code_of_the_user(arguments.model):
-        made = _unwrapped(made_model(arguments.model))
-        torch.set_grad_enabled(True)  # their code may have switched it off
-        module = _placed(made, torch.device("cpu"), torch.float64)
-        remark = _load(made, listing) if listing is not None else ""
-        module.eval()
+        made, remark = _made(arguments, listing, torch.device("cpu"), torch.float64)
+        module = made.module
         inputs = _examples_that_fit(made, x.double())
         try:
             copied = copy_stack(module, tuple(inputs.shape[1:]))
@@ -189,8 +113,6 @@ def follow_model(arguments: argparse.Namespace, x: Tensor) -> FollowedModel:
 
 def _examples_that_fit(made: MadeModel, x: Tensor) -> Tensor:
     """A few examples as the module takes them: as they are, or else flattened."""
-    import torch
-
     try:
         return _inputs_that_fit(made, x[:2], torch.float64)[0]
     except UserError:
@@ -202,8 +124,6 @@ def _examples_that_fit(made: MadeModel, x: Tensor) -> Tensor:
 
 def kernel_settings(arguments: argparse.Namespace) -> KernelSettings:
     """Return how the options of `dgn kernels` ask for kernels to be computed."""
-    from dgn_engine.kernels.kernel_report import KernelSettings
-
     memory = int(arguments.memory * 2**30)
     return KernelSettings(
         arguments.logits, arguments.scale, memory, arguments.folded, arguments.only
@@ -212,26 +132,13 @@ def kernel_settings(arguments: argparse.Namespace) -> KernelSettings:
 
 def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
     """Run the user's code and compute its kernels; raises `UserError`."""
-    import torch
-
-    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-    from dgn_engine.training.devices import choose_device
-
     x, labels = normalised_inputs(arguments)
-    listing = None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
+    listing = _weights_of(arguments)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
-    how = kernel_settings(arguments)
     with code_of_the_user(arguments.model):
-        made = _unwrapped(made_model(arguments.model))
-        torch.set_grad_enabled(True)  # their code may have switched it off
-        module = _placed(made, device, dtype)
-        remark = _load(made, listing) if listing is not None else ""
-        module.eval()
+        made, remark = _made(arguments, listing, device, dtype)
         inputs, classes = _inputs_that_fit(made, torch.from_numpy(x).to(device), dtype)
-        check_labels(labels, classes)
-        targets = None if labels is None else torch.from_numpy(labels).to(device)
-        accuracy = _accuracy(made, inputs, targets, arguments)
-        found = _kernels(made, inputs, targets, classes, how)
+        found, accuracy = _with_accuracy(made, inputs, labels, classes, arguments)
     notes = [_title(made, arguments), *([remark] if remark else []), *found.notes]
     if accuracy is not None:
         notes.append(f"It is right on {percent(accuracy)} of the {len(x):,} inputs.")
@@ -246,27 +153,18 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
 
     `refusal`: why it has none; it is raised where an option asks for gates. Raises `UserError`.
     """
-    import torch
-
-    from dgn_engine.importing.from_file import module_in
-    from dgn_engine.training.devices import choose_device
-
     gates = ("gates", "beta", "permute")
     if any(getattr(arguments, name) is not None for name in gates) or arguments.eps:
         raise refusal
     listing = with_reading(read_listing(arguments.network, arguments.part or ""), arguments)
     x, labels = normalised_inputs(arguments)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
-    how = kernel_settings(arguments)
     found = module_in(listing, tuple(x.shape[1:]))
     made = MadeModel(found.module.to(device, dtype), arguments.network.name)
     inputs = torch.from_numpy(x).to(device, dtype).reshape(len(x), *found.input_shape)
     with torch.no_grad(), errors_of(made.title, " on the inputs"):
         classes = made.module(inputs[:1]).shape[1]
-    check_labels(labels, classes)
-    targets = None if labels is None else torch.from_numpy(labels).to(device)
-    accuracy = _accuracy(made, inputs, targets, arguments)
-    kernels = _kernels(made, inputs, targets, classes, how)
+    kernels, accuracy = _with_accuracy(made, inputs, labels, classes, arguments)
     said, assuming = listing.reading.options, activation_in_words(listing.reading.activation)
     notes = [f"{made.title} is read as said: {said}." if said else "The file states its layers."]
     computed = [note for note in kernels.notes if note != FOLLOWED]
@@ -279,10 +177,41 @@ def file_kernels(arguments: argparse.Namespace, refusal: UserError) -> ModelKern
     return ModelKernels(kernels.arrays, settings, notes)
 
 
+def _with_accuracy(
+    made: MadeModel,
+    inputs: Tensor,
+    labels: Array | None,
+    classes: int,
+    arguments: argparse.Namespace,
+) -> tuple[ModelKernels, float | None]:
+    """Compute the kernels on the inputs, and how many of them the model has right."""
+    check_labels(labels, classes)
+    targets = None if labels is None else torch.from_numpy(labels).to(inputs.device)
+    accuracy = _accuracy(made, inputs, targets, arguments)
+    return _kernels(made, inputs, targets, classes, kernel_settings(arguments)), accuracy
+
+
+def _weights_of(arguments: argparse.Namespace) -> CheckpointContents | None:
+    return None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
+
+
+def _made(
+    arguments: argparse.Namespace,
+    listing: CheckpointContents | None,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> tuple[MadeModel, str]:
+    """Run the user's code; return the module with its weights, and a remark on what is left out."""
+    made = _unwrapped(made_model(arguments.model))
+    torch.set_grad_enabled(True)  # their code may have switched it off
+    module = _placed(made, device, dtype)
+    remark = _load(made, listing) if listing is not None else ""
+    module.eval()
+    return made, remark
+
+
 def _unwrapped(made: MadeModel) -> MadeModel:
     """Without DataParallel and torch.compile around it, which change where it runs, not what."""
-    from torch import nn
-
     module, wrappers = made.module, []
     while True:
         inner = getattr(module, "_orig_mod", None)
@@ -322,10 +251,6 @@ def _placed(made: MadeModel, device: torch.device, dtype: torch.dtype) -> nn.Mod
 
 def _load(made: MadeModel, listing: CheckpointContents) -> str:
     """Put the weights of a file in place, every one of them; a remark on what was left out."""
-    import numpy as np
-    import torch
-    from torch.nn.parameter import is_lazy
-
     file, module = listing.file_name, made.module
     own = {
         name: tensor
@@ -368,8 +293,6 @@ def _check_loaded(
     result: Any,
 ) -> None:
     """Refuse what is missing or left over, and two values for one tied parameter."""
-    import torch
-
     file = listing.file_name
     tied: dict[int, list[str]] = {}
     for name, tensor in own.items():
@@ -394,8 +317,6 @@ def _check_loaded(
 
 def _lead(own: Iterable[str]) -> str:
     """What all names of the module begin with of that which the reader takes off."""
-    from dgn_engine.storage.checkpoints.contents import PREFIXES
-
     lead, names = "", list(own)
     while names and (
         prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in names)), "")
@@ -433,9 +354,6 @@ def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Te
     numbers (of tokens, say). Where it refuses both, the reason is that of the try in which it came
     to an output, or else did not only complain about the type of the numbers.
     """
-    import torch
-
-    from dgn_engine.kernels.jacobian_rows import logits_of
 
     def logits(inputs: Tensor) -> int:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -449,18 +367,15 @@ def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Te
         except Exception as error:  # whatever the module's own code raises
             errors.append(error)
     others = [error for error in errors if not _OF_TYPE.search(str(error))]
-    telling = next(filter(_is_verdict, errors), (others or errors)[0])
+    verdicts = (error for error in errors if isinstance(error, UserError))
+    telling = next(verdicts, (others or errors)[0])
     raise _refused(made, telling, x, dtype) from None
 
 
 def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -> UserError:
     """Why the module does not take the inputs, with the dtype that it does take."""
-    import torch
-
     if isinstance(error, UserError):
-        return error
-    if _is_verdict(error):
-        return UserError(_evaluated(str(error)))
+        return _evaluated(error)
     found = raised(error, made.title, f" on inputs of shape {tuple(x.shape[1:])}")
     if dtype != torch.float64:
         return found
@@ -472,36 +387,14 @@ def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -
     return UserError(f"{found} It runs with --dtype float32.")
 
 
-def _evaluated(verdict: str) -> str:
+def _evaluated(refusal: UserError) -> UserError:
     """A refusal by `empirical_ntk`, where eval() was called already."""
-    return verdict.replace("; call eval() first", ", after eval() too").replace(
-        "; call eval(), or leave them out", ", after eval() too"
-    )
-
-
-def _is_verdict(error: Exception) -> bool:
-    """Whether it is a refusal of ours, and not raised by the module's own code."""
-    from dgn_engine.kernels import empirical, jacobian_rows
-
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    files = (empirical.__file__, jacobian_rows.__file__)
-    return (
-        isinstance(error, ValueError)
-        and place is not None
-        and place.tb_frame.f_code.co_filename in files
-    )
+    return refusal.renamed(lambda part: EVALUATED if part in (EVAL_FIRST, EVAL_OR_LEAVE) else part)
 
 
 def _accuracy(
     made: MadeModel, x: Tensor, labels: Tensor | None, arguments: argparse.Namespace
 ) -> float | None:
-    import torch
-
-    from dgn_engine.kernels.jacobian_rows import logits_of
-    from dgn_engine.training.steps.losses import correct
-
     if labels is None:
         return None
     right = 0
@@ -518,10 +411,6 @@ def _kernels(
     made: MadeModel, x: Tensor, labels: Tensor | None, classes: int, how: KernelSettings
 ) -> ModelKernels:
     """Every kernel where `adapt` follows the module, else K alone."""
-    from dgn_engine.kernels.kernel_report import kernel_arrays
-    from dgn_engine.kernels.trained_weights import trained_weights
-    from dgn_engine.model.adapt.from_module import follow_module
-
     try:
         if not x.is_floating_point():
             raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
@@ -548,9 +437,6 @@ def _tangent_alone(
     how: KernelSettings,
     why: str,
 ) -> ModelKernels:
-    from dgn_engine.kernels.kernel_plan import plan_tangent_kernel
-    from dgn_engine.kernels.kernel_report import module_arrays
-
     said = f"{ALONE}: {why}"
     for option, is_given in (("--folded", how.folded), ("--scale", how.normalise != "none")):
         if is_given:
@@ -564,16 +450,14 @@ def _tangent_alone(
     )
     try:
         arrays, remarks = module_arrays(made.module, x, labels, classes, how, plan)
-    except UserError:
-        raise
+    except UserError as refusal:
+        if refusal.place == "budget_bytes":  # as it was typed
+            budget = binary_size_in_words(how.memory_bytes)
+            names = {"budget_bytes": "--memory", f"{refusal.value:,}": budget, UNIT: " bytes"}
+            raise refusal.renamed(names.__getitem__) from None
+        raise _evaluated(refusal) from None
     except Exception as error:  # whatever the module's own code raises
-        if not _is_verdict(error):
-            raise raised(error, made.title, " while K was computed") from None
-        text = str(error)
-        if text.startswith("budget_bytes is "):  # as it was typed
-            needed = text.partition("; ")[2].replace(" (", " bytes (", 1)
-            text = f"--memory is {binary_size_in_words(how.memory_bytes)}; {needed}"
-        raise UserError(_evaluated(text)) from None
+        raise raised(error, made.title, " while K was computed") from None
     over = _over(made.module)
     settings = {
         "computed_by": "empirical_ntk",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import tempfile
 from pathlib import Path
 
 from dgn_engine.config import DataConfig
@@ -13,11 +15,29 @@ from dgn_engine.protocol.runs import (
     RunContinued,
 )
 from dgn_engine.protocol.training import RegimeSwapped, Rewired
+from dgn_engine.storage.runs.folder_layout import find_run
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 from dgn_engine.text.byte_counts import binary_size_in_words
+from dgn_engine.text.printable import plain, say
 from dgn_engine.text.written_numbers import number, percent
 
 _CHANGES = 1000  # so many are told
+
+
+def show_run(arguments: argparse.Namespace) -> int:
+    folder = find_run(arguments.run)
+    if not folder.is_file():
+        for line in describe(folder, str(folder)):
+            say(line)
+        return 0
+    from dgn_engine.storage.session_file.session_reader import unpack
+
+    with tempfile.TemporaryDirectory() as place:
+        session = unpack(folder, Path(place))
+        saved = f"{folder}: a session, saved {session.saved} at step {session.step:,}"
+        for line in (saved, *describe(session.folder, session.name)):
+            say(plain(line, 2000))
+    return 0
 
 
 def describe(folder: Path, name: str) -> list[str]:

@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dgn_engine.cli._options import numbers
-from dgn_engine.cli._reader_options import (
+import numpy as np
+import torch
+from rich import box
+from rich.table import Table
+from torch import Tensor
+
+from dgn_engine.cli.inspect import INSPECTION_FILE, KERNEL_FILE, SCORED
+from dgn_engine.cli.run.given_network import (
     IF_NOT,
-    add_expected,
     add_fitting_readings,
-    add_named_net,
-    add_normalise,
     check_expected,
     normalised_when_trained,
 )
+from dgn_engine.config import DataConfig
+from dgn_engine.data import Examples, load_examples, split_of
+from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
 from dgn_engine.errors import UserError
-from dgn_engine.storage.atomic_write import check_output_folder
+from dgn_engine.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.importing.open_questions import OpenQuestions
+from dgn_engine.importing.saved_network import split_of_own
+from dgn_engine.kernels.gate_statistics import (
+    GateStatistics,
+    GateStatisticsSettings,
+    gate_statistics,
+)
+from dgn_engine.storage.atomic_write import save_file
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.text.printable import console
 from dgn_engine.text.written_numbers import decimals, number, percent
+from dgn_engine.training.device_data import choose_probe_set
+from dgn_engine.training.devices import set_threads
+from dgn_engine.training.metrics import evenly_spaced, test_accuracy
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from dgn_engine.config import DataConfig
-    from dgn_engine.data import Examples
-    from dgn_engine.data._preprocessing import Preprocessing
-    from dgn_engine.importing.from_file import ImportedNetwork
-    from dgn_engine.kernels.gate_statistics import GateStatistics, GateStatisticsSettings
-    from dgn_engine.storage.checkpoints.contents import CheckpointContents
-
-KERNEL_FILE, INSPECTION_FILE = "kernels.npz", "inspection.json"  # what --out writes
-SCORED = 1000  # test examples, unless --scored is given
 _TRIED = 500  # test examples on which readings are compared
-_NEEDS_DATA = (
-    "examples", "layers", "out", "size", "normalise", "net", "road", "draws", "seconds",
-    "memory", "seed", "scored", "data_root", "dtype", "expect_accuracy", "split_seed",
-    "test_indices",
-)  # fmt: skip
 
 
 _COLUMNS = (
@@ -56,79 +59,8 @@ _COLUMNS = (
 )
 
 
-def add_inspection_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the network on examples; all of them need --data."""
-    group = parser.add_argument_group("the network on examples")
-    group.add_argument("--data", metavar="NAME", help="show the network on this data set")
-    group.add_argument("--data-root", metavar="DIR", help="where data sets lie")
-    group.add_argument("--examples", type=int, metavar="N", help="training examples (50)")
-    group.add_argument("--layers", type=numbers, metavar="1,3", help="gate layers, from 1 (all)")
-    group.add_argument("--size", type=int, metavar="S", help="resize and cut images to S×S")
-    add_normalise(group)
-    group.add_argument("--split-seed", type=int, metavar="N", help="of digits' test part (0)")
-    group.add_argument("--test-indices", metavar="FILE", help="numbers of the test examples")
-    add_named_net(group)
-    group.add_argument(
-        "--kernels", dest="road", choices=("auto", "exact", "estimate"), help="how (auto)"
-    )
-    group.add_argument("--draws", type=int, metavar="R", help="of an estimate (100)")
-    group.add_argument("--seconds", type=float, metavar="S", help="exact if it takes no more (60)")
-    group.add_argument("--memory", type=float, metavar="GiB", help="at most (4)")
-    group.add_argument("--scored", type=int, metavar="N", help=f"test examples ({SCORED:,})")
-    add_expected(group)
-    group.add_argument("--seed", type=int, help="of the choice of examples and of estimates (0)")
-    group.add_argument("--dtype", choices=("float32", "float64"), help="to compute in (float32)")
-    group.add_argument("--out", type=Path, metavar="DIR", help="write inspection.json, kernels.npz")
-
-
-def check_inspection_options(arguments: argparse.Namespace) -> None:
-    if arguments.out is not None:
-        check_output_folder(arguments.out, (KERNEL_FILE, INSPECTION_FILE))
-    if arguments.data is None:
-        given = [name for name in _NEEDS_DATA if getattr(arguments, name) is not None]
-        if given or arguments.option:
-            name = {"road": "kernels"}.get(given[0], given[0]) if given else "option"
-            raise UserError(f"--{name.replace('_', '-')} needs --data.")
-        return
-    for name, least in (
-        *(("examples", 2), ("draws", 2), ("size", 1), ("scored", 0), ("seconds", 0)),
-        ("split_seed", 0),
-    ):
-        value = getattr(arguments, name)
-        if value is not None and not value >= least:
-            option = name.replace("_", "-")
-            raise UserError(f"--{option} is {value:g}; it must be at least {least}.")
-    if arguments.split_seed is not None:
-        if arguments.split_seed >= 2**31:
-            raise UserError(f"--split-seed is {arguments.split_seed}; it must be below 2^31.")
-        if arguments.test_indices is not None:
-            raise UserError(
-                "--split-seed and --test-indices both say which examples are for the test; leave "
-                "one of them out."
-            )
-    if arguments.test_indices == "":
-        raise UserError("--test-indices is empty; the name of a file is needed.")
-    if arguments.memory is not None and not 0 < arguments.memory < float("inf"):
-        raise UserError(f"--memory is {arguments.memory:g}; it must be greater than 0 and finite.")
-    if arguments.option and not arguments.net:
-        raise UserError("--option needs --net.")
-
-
 def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure the network, write files where --out asks for them, return it as plain data."""
-    import torch
-
-    from dgn_engine.config import DataConfig
-    from dgn_engine.data import load_examples, split_of
-    from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
-    from dgn_engine.importing.from_file import network_of
-    from dgn_engine.importing.open_questions import OpenQuestions
-    from dgn_engine.importing.saved_network import split_of_own
-    from dgn_engine.kernels.gate_statistics import gate_statistics
-    from dgn_engine.training.device_data import choose_probe_set
-    from dgn_engine.training.devices import set_threads
-    from dgn_engine.training.metrics import evenly_spaced
-
     data = _split_as_typed(
         split_of_own(listing, DataConfig(arguments.data, arguments.data_root or "")), arguments
     )
@@ -176,20 +108,12 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
 def first_examples(arguments: argparse.Namespace) -> Tensor:
     """Return a few training examples of --data (n, C, H, W) or (n, d), prepared as the options
     say."""
-    import torch
-
-    from dgn_engine.config import DataConfig
-    from dgn_engine.data import load_examples
-    from dgn_engine.data._preprocessing import Preprocessing
-
     data = _split_as_typed(DataConfig(arguments.data, arguments.data_root or ""), arguments)
     prepare = Preprocessing(arguments.size or 0, arguments.normalise or "none")
     return prepare(torch.from_numpy(load_examples(data).train_x[:2]))
 
 
 def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSettings:
-    from dgn_engine.kernels.gate_statistics import GateStatisticsSettings
-
     chosen = tuple(number - 1 for number in arguments.layers or ())
     if any(not 0 <= place < layers for place in chosen):
         raise UserError(f"--layers names a layer outside 1…{layers}; the network has {layers}.")
@@ -251,8 +175,6 @@ def _accuracy(
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
     """The accuracy on test examples from all over them, on all where one is expected."""
-    from dgn_engine.training.metrics import test_accuracy
-
     total = len(examples.test_y)
     usual = SCORED if arguments.expect_accuracy is None else total
     most = usual if arguments.scored is None else arguments.scored
@@ -273,12 +195,6 @@ def _write(
     indices: tuple[int, ...],
     labels: tuple[int, ...],
 ) -> None:
-    import io
-
-    import numpy as np
-
-    from dgn_engine.storage.atomic_write import save_file
-
     settings = {name: inspection[name] for name in ("data", "network")}
     content = io.BytesIO()
     np.savez(
@@ -295,11 +211,6 @@ def _write(
 
 
 def print_inspection(inspection: dict[str, Any]) -> None:
-    import sys
-
-    from rich import box
-    from rich.table import Table
-
     data, network, kernels = inspection["data"], inspection["network"], inspection["kernels"]
     sides = "×".join(str(side) for side in data["input_shape"])
     out = console(sys.stdout, soft_wrap=True)

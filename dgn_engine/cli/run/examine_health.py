@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 import shutil
@@ -15,17 +16,23 @@ from pathlib import Path
 from typing import Literal
 
 from dgn_engine import __version__
+from dgn_engine.cli import DAMAGED
 from dgn_engine.confinement.start_folder import unsafe_variables
+from dgn_engine.confinement.trial import confinement_here
+from dgn_engine.data import data_sets
+from dgn_engine.data._download import data_root
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import results_root, runs_root
 from dgn_engine.storage.user_folders import user_cache, user_config, user_log
 from dgn_engine.text.byte_counts import bytes_in_words
+from dgn_engine.text.printable import say, say_json
 
 CHECKS = "dgn.checks"  # entry points: a function of os.environ that returns what is wrong, or ''
 OLDEST = (3, 11)
 LITTLE = 1 << 30  # bytes that a disk should have left
 _ALWAYS = ("torch", "torchvision", "numpy", "PySide6-Essentials", "pyqtgraph", "matplotlib")
 State = Literal["ok", "note", "fault"]
+_MARKS: dict[State, str] = {"ok": " ", "note": "!", "fault": "✗"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,28 @@ class HealthFinding:
     name: str
     state: State
     about: str
+
+
+def print_findings(arguments: argparse.Namespace) -> int:
+    """Exit 0; 1 where something keeps the program from working."""
+    findings = examine(arguments.devices)
+    faults = sum(finding.state == "fault" for finding in findings)
+    if arguments.json:
+        rows = [vars(finding) for finding in findings]
+        say_json({"works": faults == 0, "findings": rows}, indent=1)
+        return DAMAGED if faults else 0
+    subject = ""
+    for finding in findings:
+        head = finding.subject if finding.subject != subject else ""
+        subject = finding.subject
+        say(f"{_MARKS[finding.state]} {head:12} {finding.name:18} {finding.about}")
+    notes = sum(finding.state == "note" for finding in findings)
+    say(f"{_counted(faults, 'fault')} (✗), {_counted(notes, 'warning')} (!).")
+    return DAMAGED if faults else 0
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
 
 
 def examine(ask_torch: bool = False) -> list[HealthFinding]:
@@ -108,8 +137,6 @@ def _device(ask_torch: bool) -> Iterator[HealthFinding]:
 
 
 def _confinement() -> Iterator[HealthFinding]:
-    from dgn_engine.confinement.trial import confinement_here
-
     try:
         found = confinement_here()
     except UserError as refusal:
@@ -128,8 +155,6 @@ def _confinement() -> Iterator[HealthFinding]:
 
 
 def _folders() -> Iterator[HealthFinding]:
-    from dgn_engine.data._download import data_root  # with it comes numpy
-
     places = {
         "configuration": user_config(),
         "runs": runs_root(),
@@ -206,8 +231,6 @@ def _display() -> Iterator[HealthFinding]:
 
 
 def _data() -> Iterator[HealthFinding]:
-    from dgn_engine.data import data_sets
-
     for name, entry in data_sets().items():
         if entry.rooted:
             there = entry.available(None)

@@ -1,0 +1,120 @@
+"""What options must be, and which were given: declared with them, checked before the command."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from dgn_engine.errors import UserError, Where
+
+T = TypeVar("T", int, float)
+
+
+@dataclass(frozen=True)
+class NumberBounds:
+    """What a number must keep.
+
+    Attributes:
+        least, most: it is at least and at most this.
+        above: it is greater than this.
+        finite: neither infinite nor 'not a number'.
+        counts: what it is a number of, 'steps', where the refusal says that.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    finite: bool = False
+    counts: str = ""
+
+    def holds(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (math.isfinite(value) or not self.finite)
+        )
+
+    @property
+    def way_out(self) -> str:
+        """What a number must be, in words."""
+        if self.counts:
+            return f"must be a number of {self.counts}, {self.least:g} or more"
+        if self.most is not None:
+            return f"it must lie between {self.least} and {self.most}"
+        bound = f"least {self.least:g}" if self.above is None else f"greater than {self.above:g}"
+        at = "at " if self.above is None else ""
+        return f"it must be {at}{bound}{' and finite' if self.finite else ''}"
+
+
+class BoundedNumber(argparse.Action):
+    """Store a number; `check` refuses one out of its bounds, once all options are parsed."""
+
+    def __init__(
+        self, option_strings: list[str], dest: str, bounds: NumberBounds, **more: Any
+    ) -> None:
+        super().__init__(option_strings, dest, **more)
+        self._bounds = bounds
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, values)
+
+    def check(self, arguments: argparse.Namespace) -> None:
+        """Raise `UserError` for a number out of bounds; nothing for one that is not given."""
+        value = getattr(arguments, self.dest)
+        if value is None or self._bounds.holds(value):
+            return
+        shown = f"{value:g}" if isinstance(value, float) else value
+        words = f" {shown}: " if self._bounds.counts else f" is {shown}; "
+        raise UserError(
+            Where(self.option_strings[0]) + f"{words}{self._bounds.way_out}.",
+            kind="out-of-bounds",
+            value=value,
+            way_out=self._bounds.way_out,
+        )
+
+
+_NONE: Mapping[str, object] = MappingProxyType({})
+
+
+def given_options(
+    arguments: argparse.Namespace, *names: str, usual: Mapping[str, object] = _NONE
+) -> Iterator[str]:
+    """Yield the options of these names that were given: '--beta', '--value-input ones'.
+
+    `usual`: defaults by name that count as not given; words are said with their option.
+    """
+    for name in names:
+        value = getattr(arguments, name, None)
+        if value is None or value is False or value == [] or value == usual.get(name):
+            continue
+        words = f" {value}" if isinstance(usual.get(name), str) else ""
+        yield f"--{name.replace('_', '-')}{words}"
+
+
+def bounded(kind: type[float], **bounds: Any) -> dict[str, Any]:
+    """Return the keywords of `add_argument` for a number within `NumberBounds`, given as its
+    attributes."""
+    return {"action": BoundedNumber, "type": kind, "bounds": NumberBounds(**bounds)}
+
+
+def list_of(kind: type[T], example: str) -> Callable[[str], tuple[T, ...]]:
+    """Return the type of an option that is a list such as '2,0,1' for argparse."""
+
+    def read(text: str) -> tuple[T, ...]:
+        try:
+            return tuple(kind(part) for part in text.split(","))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is {example}") from None
+
+    return read

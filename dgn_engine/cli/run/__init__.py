@@ -1,0 +1,1 @@
+"""What carries out each command of `dgn`, once its options are known to make sense."""

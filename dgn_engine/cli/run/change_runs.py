@@ -1,0 +1,101 @@
+"""`dgn runs verify`, `repair`, `keep`, `export`, `import` and `delete`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from dgn_engine.cli import DAMAGED
+from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.folder_layout import find_run
+from dgn_engine.storage.runs.manifest import verify, why_uncertain
+from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.run_reader import RunReader, words_of_losses
+from dgn_engine.storage.runs.run_removal import delete_run
+from dgn_engine.storage.session_file.session_reader import adopt, unpack
+from dgn_engine.storage.session_file.session_writer import export_run
+from dgn_engine.text.printable import printable, say
+
+
+def import_run(arguments: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as place:
+        session = unpack(arguments.file, Path(place))
+        name = arguments.name or session.name
+        say(str(adopt(session.folder, folder_layout.runs_root(), name)))
+    return 0
+
+
+def verify_run(arguments: argparse.Namespace) -> int:
+    """Exit 1 where something is damaged."""
+    folder = find_run(arguments.run)
+    found = verify(folder)
+    for finding in found:
+        say(f"{finding}{' (harmless)' if finding.harmless else ''}")
+    damaged = sum(not finding.harmless for finding in found)
+    if not damaged:
+        say(_say_sound(folder))
+        return 0
+    say(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
+    return DAMAGED
+
+
+def repair_run(arguments: argparse.Namespace) -> int:
+    folder = find_run(arguments.run)
+    for sentence in repair(folder):
+        say(sentence)
+    say(_say_sound(folder))
+    return 0
+
+
+def _say_sound(folder: Path) -> str:
+    """That nothing in a run's folder is damaged, and what is lost or cannot be told."""
+    mirror = folder_layout.is_mirror(folder)
+    words = " (a mirror: without checkpoints and weights)" if mirror else ""
+    why, lost = why_uncertain(folder), words_of_losses(folder)
+    whole = "What is there is sound" if lost else f"{folder} is sound"
+    told = f", as far as can be told: {why}" if why else ""
+    return f"{whole}{words}{told}{f', but {lost}' if lost else ''}."
+
+
+def keep_checkpoint(arguments: argparse.Namespace) -> int:
+    folder = find_run(arguments.run)
+    found = [
+        one
+        for one in RunReader(folder).checkpoints
+        if arguments.step is None or one.step == arguments.step
+    ]
+    if not found:
+        at = "" if arguments.step is None else f" of step {arguments.step:,}"
+        raise UserError(f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.")
+    try:
+        write_file(found[-1].path / folder_layout.KEEP, b"")
+    except OSError as error:
+        raise UserError(f"{found[-1].path} cannot be marked: {error.strerror}.") from None
+    say(f"{found[-1].path} is kept.")
+    return 0
+
+
+def export_folder(arguments: argparse.Namespace) -> int:
+    say(export_run(find_run(arguments.run), arguments.out))
+    return 0
+
+
+def delete_folder(arguments: argparse.Namespace) -> int:
+    folder = find_run(arguments.run)
+    if not arguments.yes:
+        if not sys.stdin.isatty():
+            raise UserError(f"say --yes to delete {folder} for good.")
+        RunReader(folder)
+        answer = input(
+            f"Delete {printable(str(folder))} with all its checkpoints and frames? [y/N] "
+        )
+        if answer.strip().lower() not in ("y", "yes"):
+            say("Nothing was deleted.")
+            return 0
+    delete_run(folder)
+    say(f"{folder} is deleted.")
+    return 0

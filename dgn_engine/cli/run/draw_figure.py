@@ -1,0 +1,152 @@
+"""Draw panels of a recorded run: figures, numbers, a script or a film."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dgn_engine.cli.figure import FORMATS
+from dgn_engine.errors import UserError
+from dgn_engine.figures.animation_format import check_format
+from dgn_engine.figures.figure_style import FigureStyle, curve_names
+from dgn_engine.figures.provenance import FigurePanel
+from dgn_engine.figures.recorded_pages import pages_of_run
+from dgn_engine.figures.recorded_panels import (
+    check_steps,
+    choose_options,
+    find_panels,
+    panels_of_run,
+    read_at_steps,
+    with_charts,
+)
+from dgn_engine.scene.typeset import plain
+from dgn_engine.storage.atomic_write import check_output
+from dgn_engine.text.printable import say
+
+try:
+    from dgn_engine.figures.animation import save_animation
+    from dgn_engine.figures.save_figure import save_panels
+except ModuleNotFoundError as error:
+    raise UserError(
+        f"Figures need {error.name}, which is not installed: pip install {error.name}."
+    ) from None
+
+
+def draw_figures(arguments: argparse.Namespace) -> int:
+    """Write the figure and print what was written."""
+    if arguments.out is not None:
+        check_output(_named_path(arguments))
+    specs = find_panels(arguments.panel)
+    steps = () if arguments.step is None else _steps(arguments.step)
+    style = _style(arguments)
+    panels = panels_of_run(arguments.run, steps, specs, arguments.choose, arguments.chart)
+    style = _with_legend(style, panels, arguments.legend)
+    for file in save_panels(panels, _path(arguments, panels), style):
+        say(str(file))
+    return 0
+
+
+def draw_film(arguments: argparse.Namespace) -> int:
+    """Write the animation and print what it shows."""
+    if arguments.step is not None:
+        raise UserError("--step names one step and --animate many; leave one of them out.")
+    if arguments.format is not None:
+        raise UserError("--format is of figures; the ending of --out says gif or mp4.")
+    if arguments.pages < 2:
+        raise UserError(f"--pages {arguments.pages} moves nothing; choose 2 or more.")
+    reach = _reach(arguments.animate)
+    specs = find_panels(arguments.panel)
+    path = arguments.out or Path(f"{'-'.join(specs)}.gif")
+    check_format(path)
+    check_output(path)
+    style = _style(arguments)
+    with tempfile.TemporaryDirectory() as place:
+        loaded = read_at_steps(arguments.run, (None,), specs, Path(place))
+        views = choose_options(loaded, specs, arguments.choose)
+        choices = {name: each.view.choices for name, each in views.items()}
+        found = pages_of_run(loaded[0], specs, choices, reach, arguments.pages)
+    pages = [with_charts(page, arguments.chart) for page in found.pages]
+    style = _with_legend(style, pages[-1], arguments.legend)
+    save_animation(pages, path, style, arguments.per_second)
+    hint = " (--pages)" if found.thinned else ""
+    say(f"{path}: {found.words}{hint}")
+    return 0
+
+
+def _reach(wanted: str) -> tuple[int, int | None]:
+    """'100:2000', '100:', ':2000' or 'all'."""
+    if wanted == "all":
+        return 0, None
+    first, colon, last = wanted.partition(":")
+    try:
+        found = int(first or 0), int(last) if last else None
+    except ValueError:
+        colon = ""
+    if not colon or found[0] < 0 or (found[1] is not None and found[1] <= found[0]):
+        raise UserError(f"--animate {wanted} is no range of steps; write 100:2000, 100: or all.")
+    return found
+
+
+def _steps(text: str) -> tuple[int, ...]:
+    """The steps of '900' or '0,900'."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and part.isascii() and len(part) < 16 for part in parts):
+        raise UserError(f"--step '{text}' is not a step; name a recorded one, 900, or two, 0,900.")
+    return check_steps(tuple(map(int, parts)))
+
+
+def _style(arguments: argparse.Namespace) -> FigureStyle:
+    given = {
+        "width": arguments.width,
+        "height": arguments.height,
+        "font": arguments.font_size,
+        "dpi": arguments.dpi,
+        "across": arguments.across,
+    }
+    for name, value in given.items():
+        if value == 0:  # 0 means something else inside
+            raise UserError(f"--{name.replace('font', 'font-size')} 0 makes no figure.")
+    known = {name: value for name, value in given.items() if value is not None}
+    return FigureStyle(**known, caption=not arguments.no_caption, letters=arguments.letters)
+
+
+def _with_legend(
+    style: FigureStyle, panels: Sequence[FigurePanel], wanted: Sequence[str]
+) -> FigureStyle:
+    known = {plain(name): name for name in curve_names([panel.scene for panel in panels])}
+    legend = []
+    for words in wanted:
+        name, sign, text = words.partition("=")
+        if not sign or plain(name) not in known:
+            names = ", ".join(known) or "none"
+            raise UserError(f"--legend {words} names no curve; there are {names}.")
+        legend.append((known[plain(name)], text))
+    return replace(style, legend=tuple(legend))
+
+
+def _path(arguments: argparse.Namespace, panels: Sequence[FigurePanel]) -> Path:
+    ending = arguments.format
+    if arguments.out is None:
+        names = "-".join(panel.name for panel in panels)
+        step = max(panel.context.step for panel in panels)
+        both = next((panel.context.steps for panel in panels if panel.context.steps), (step,))
+        return Path(f"{names}-step{'-'.join(map(str, both))}.{ending or 'pdf'}")
+    return _named_path(arguments)
+
+
+def _named_path(arguments: argparse.Namespace) -> Path:
+    """That of --out, with an ending; raises `UserError` where it has none that is known."""
+    path, ending = arguments.out, arguments.format
+    assert isinstance(path, Path)
+    if ending and not path.suffix:
+        return path.with_name(f"{path.name}.{ending}")
+    if ending and path.suffix.lower() != f".{ending}":
+        raise UserError(f"--out {path} and --format {ending} disagree; leave one of them out.")
+    if path.suffix.lower().removeprefix(".") not in FORMATS:
+        raise UserError(
+            f"Cannot tell the format of {path.name}; end its name in one of {', '.join(FORMATS)}."
+        )
+    return path

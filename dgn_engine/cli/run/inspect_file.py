@@ -1,0 +1,142 @@
+"""List a checkpoint, or show the network in it on data."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from dgn_engine.cli.run.given_network import part_in_words, read_listing, with_reading
+from dgn_engine.cli.run.show_inspection import first_examples, inspect_network, print_inspection
+from dgn_engine.cli.run.user_model import follow_model
+from dgn_engine.confinement.trial import confinement_here
+from dgn_engine.errors import UserError
+from dgn_engine.importing.from_file import verdict_on
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
+from dgn_engine.storage.checkpoints.stated_entries import hints
+from dgn_engine.storage.checkpoints.stated_layers import in_words
+from dgn_engine.text.printable import printable_name, say, say_json
+
+
+def inspect_file(arguments: argparse.Namespace) -> int:
+    """Print what a file holds; with --data, what its network does with examples."""
+    if arguments.model is not None:
+        model = follow_model(arguments, first_examples(arguments))
+        listing, notes = model.listing, model.notes
+    else:
+        listing, notes = read_listing(arguments.file, arguments.part or ""), []
+        listing = with_reading(listing, arguments)
+    tree = contents_of(listing)
+    if arguments.data is None:
+        if arguments.json:
+            say_json(tree, indent=1)
+        else:
+            for line in _lines(tree, part_in_words(listing)):
+                say(line)
+        return 0
+    inspection = inspect_network(listing, arguments)
+    if arguments.json:
+        say_json(tree | {"inspection": inspection, "notes": notes})
+    else:
+        say(_head(tree))
+        for line in (*filter(None, [part_in_words(listing)]), *notes):
+            say(line)
+        print_inspection(inspection)
+    return 0
+
+
+def print_confinement(arguments: argparse.Namespace) -> int:
+    """What holds the reading process here; 1 where something that was tried was not refused."""
+    if any(given is not None for given in (arguments.file, arguments.data, arguments.model)):
+        raise UserError("--confinement is asked alone, without a file and without --data.")
+    found = confinement_here()
+    if arguments.json:
+        say_json(found, indent=1)
+    else:
+        say(f"{found['system']}: what confines the process that reads files")
+        for name, layer in found["layers"].items():
+            say(f"  {name:10}  {'holds' if layer['holds'] else 'missing':7}  {layer['about']}")
+        say("tried there in C")
+        for name, attempt in found["attempts"].items():
+            refused = f"refused ({attempt['error']})" if attempt["refused"] else "NOT refused"
+            say(f"  {name:23}  {refused}")
+    return 0 if all(attempt["refused"] for attempt in found["attempts"].values()) else 1
+
+
+def contents_of(listing: CheckpointContents) -> dict[str, Any]:
+    """What a checkpoint holds, as plain data for JSON."""
+    tensors = [
+        {
+            "name": name,
+            "shape": list(array.shape),
+            "dtype": listing.dtypes[name],
+            "finite": _finite(array),
+        }
+        for name, array in listing.arrays.items()
+    ]
+    verdict = verdict_on(listing)
+    return {
+        "file": listing.file_name,
+        "kind": listing.kind,
+        "understood_as": verdict.title,
+        "not_read_because": verdict.reason or None,
+        "sequential": verdict.code or None,
+        "numbers": sum(array.size for array in listing.arrays.values()),
+        "finite": all(tensor["finite"] for tensor in tensors),
+        "tensors": tensors,
+        "ignored": list(listing.ignored),
+        "would_call": list(listing.would_call),
+        "would_look_up": list(listing.would_look_up),
+        "would_import": list(listing.would_import),
+        "part": listing.part or None,
+        "beside": list(listing.others),
+        "layers": [{"name": layer.name, "is": in_words(layer)} for layer in listing.layers],
+        "modules": [{"name": child.name, "is": in_words(child)} for child in listing.children],
+        "hints": list(hints(listing)),
+        "asks": [question.about for question in verdict.questions],
+    }
+
+
+def _finite(array: Array) -> bool:
+    return bool(np.isfinite(array).all())
+
+
+def _lines(tree: dict[str, Any], part: str) -> list[str]:
+    tensors = tree["tensors"]
+    names = [printable_name(tensor["name"]) for tensor in tensors]
+    shapes = ["×".join(str(side) for side in t["shape"]) or "scalar" for t in tensors]
+    wide = min(max(map(len, names)), 60)
+    shaped = max(len(shape) for shape in shapes)
+    title = tree["understood_as"]
+    plain_title = title.startswith("taken as") or tree["not_read_because"]
+    lines = [_head(tree), title if plain_title else f"understood as {title}"]
+    lines += [*filter(None, [part]), ""]
+    for name, tensor, shape in zip(names, tensors, shapes, strict=True):
+        finite = "" if tensor["finite"] else "  not finite"
+        lines.append(f"  {name:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
+    if tree["layers"]:
+        named = max(len(layer["name"]) for layer in tree["layers"])
+        lines += ["", "its layers, as it states them"]
+        lines += [f"  {layer['name']:{named}}  {layer['is']}" for layer in tree["layers"]]
+    elif tree["modules"]:
+        named = max(len(module["name"]) for module in tree["modules"])
+        lines += [
+            "",
+            "its modules, as they were made; its code, which is not here, says their order",
+        ]
+        lines += [f"  {module['name']:{named}}  {module['is']}" for module in tree["modules"]]
+    lines.append("")
+    lines.extend(tree["hints"])
+    lines.append("all finite" if tree["finite"] else "some values are not finite")
+    lines.extend(f"ignored: {name}" for name in tree["ignored"])
+    if reason := tree["not_read_because"]:
+        lines += ["", reason]
+        if tree["asks"] and tree["sequential"]:
+            lines.append(f"Or save it so that it says itself what it is: {tree['sequential']}")
+    return lines
+
+
+def _head(tree: dict[str, Any]) -> str:
+    tensors = len(tree["tensors"])
+    return f"{tree['file']}: {tree['kind']}, {tensors:,} tensors, {tree['numbers']:,} numbers"

@@ -1,0 +1,58 @@
+"""`dgn runs list`: every run of a folder of runs, without torch and numpy."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+from pathlib import Path
+
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs import folder_layout, index
+from dgn_engine.storage.runs.storage_limits import limits_that_hold
+from dgn_engine.text.byte_counts import binary_size_in_words
+from dgn_engine.text.printable import complain, printable_name, say, say_json
+from dgn_engine.text.written_numbers import percent
+
+_NAME = 60  # characters of the column of names
+
+
+def list_runs(arguments: argparse.Namespace) -> int:
+    root = arguments.root or folder_layout.runs_root()
+    if arguments.rebuild:
+        index.forget_index(root)
+    gc.disable()  # of ten thousand runs everything is kept until the end
+    try:
+        return _print_json(root) if arguments.json else _print_table(root)
+    finally:
+        gc.enable()
+
+
+def _print_table(root: Path) -> int:
+    runs = index.list_runs(str(root)).runs
+    if not runs:
+        say(f"There are no runs in {root}.")
+        return 0
+    names = {run.folder: printable_name(run.name) for run in runs}
+    width = min(_NAME, max(map(len, names.values())))
+    say(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
+    for run in sorted(runs, key=lambda one: (one.created, one.name)):
+        best = percent(run.best, 2) if run.best == run.best else ""
+        parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
+        parts += ["·", run.trouble] if parts and run.trouble else [run.trouble] * bool(run.trouble)
+        parts += ["·", run.given_name] if run.given_name else []
+        what = " ".join(map(printable_name, parts))
+        say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}")
+    total, limit = sum(run.bytes for run in runs), limits_that_hold(root).all
+    if total > limit:
+        complain(f"{total_in_words(total, limit)}; 'dgn runs thin' thins out the oldest.")
+    return 0
+
+
+def _print_json(root: Path) -> int:
+    """Print the rows of the window's table; a number that is not known is null."""
+    say_json([to_plain(run, "null") for run in index.list_runs(str(root)).runs], indent=2)
+    return 0
+
+
+def total_in_words(total: int, limit: int) -> str:
+    return f"All runs together take {binary_size_in_words(total)} of {binary_size_in_words(limit)}"

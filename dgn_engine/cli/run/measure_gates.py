@@ -1,0 +1,325 @@
+"""Measure what the gates of a trained network know, by training networks behind them."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import torch
+
+from dgn_engine.cli._network_options import said_reading
+from dgn_engine.cli._options import options_named, run_config, typed_name, typed_places
+from dgn_engine.cli.gate_information import EPOCHS, PATIENCE
+from dgn_engine.cli.run.execution import carry_out, exit_code
+from dgn_engine.cli.run.given_network import (
+    IF_NOT,
+    add_fitting_readings,
+    check_expected,
+    is_run,
+    named_by_path,
+    part_in_words,
+    read_listing,
+)
+from dgn_engine.cli.run.user_model import follow_model
+from dgn_engine.config import OF_FILE, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.data import Examples, load_examples
+from dgn_engine.data._preprocessing import Preprocessing
+from dgn_engine.errors import UserError, with_names
+from dgn_engine.experiments import Request
+from dgn_engine.experiments._gate_information import (
+    arrays_of,
+    gate_information,
+    gating_of,
+    net_of,
+    network_for,
+)
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.result_layout import PLAN, measurement_folder
+from dgn_engine.experiments.report.write_report import ReproductionTask
+from dgn_engine.importing.from_file import ImportedNetwork, says_itself, self_contained
+from dgn_engine.importing.open_questions import OpenQuestions
+from dgn_engine.protocol.file_reading import FileReading
+from dgn_engine.session.stop_signals import StopSignals
+from dgn_engine.storage.atomic_write import check_output_folder, write_file
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.storage.checkpoints.save_network import save_network
+from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs.folder_layout import CONFIG
+from dgn_engine.sweep.workers import works_here
+from dgn_engine.text.printable import complain, say_json
+from dgn_engine.text.written_numbers import percent
+from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
+from dgn_engine.training.metrics import evenly_spaced, test_accuracy
+
+ARRAYS = "gate-information.npz"
+_TRIED = 500  # test examples on which readings of a file are compared
+
+
+def measure_gates(arguments: argparse.Namespace) -> int:
+    """Exit 0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it; it
+    can go on.
+    """
+    config = run_config(arguments)
+    with options_named(arguments):
+        examples = load_examples(config.data)
+    given = _given_network(arguments, examples, config)
+    listing = given.listing
+    config = _fitted(arguments, config, given, examples)
+    folder = (arguments.out or _default_folder(given, config, examples.fingerprint)).absolute()
+    notes: list[str] = []
+    if not arguments.report_only and works_here(arguments.cluster):
+        found = network_for(listing, examples)  # refuse it before anything is written
+        notes += [f"{given.name}: {sentence}" for sentence in given.notes]
+        notes += _checked_accuracy(given.name, found, examples, arguments.expect_accuracy)
+        ignored = _ignored(arguments, config, examples)
+        notes += [f"dgn gate-information: {sentence}" for sentence in ignored]
+    file = given.file
+    if given.made_from:
+        file = _stored(given, folder, arguments.report_only)
+        config = replace(config, net=_net_in(file, config.net, given.file))
+    experiment = gate_information(
+        file, config, arguments.seeds, examples.fingerprint, given.name, given.made_from
+    )
+    request = Request(
+        scale="full",
+        seeds=arguments.seeds,
+        epochs=config.training.epochs,
+        data=config.data.name,
+        data_root=config.data.root,
+        device=config.device,
+    )
+    again = ("gate-information", *given.words, str(folder / CONFIG))
+    again = (*again, "--seeds", str(arguments.seeds))
+    fed = () if arguments.value_input is None else ("--value-input", arguments.value_input)
+    command = (*again, *fed, "--out", str(folder))
+    files = {CONFIG: config.to_toml().encode()}  # so that the same command can go on
+    task = ReproductionTask("gate-information", experiment, request, folder, command, files)
+    for sentence in notes:
+        complain(sentence)
+    stop = StopSignals()
+    document = carry_out(arguments, task, stop, _print_json if arguments.json else None)
+    _write_arrays(document, folder)
+    return exit_code(document, stop)
+
+
+@dataclass(frozen=True)
+class _GivenNetwork:
+    """The network that the command was given.
+
+    `file`: where it lies, or, where it is still to be written, just the name that it gets, which
+    changes with its weights; then `made_from` says what it is written from. `words`: the network
+    as it was typed, with absolute paths. `stem`: of the results' folder. `net`: the network of ours
+    that the user says it is.
+    """
+
+    listing: CheckpointContents
+    file: Path
+    name: str
+    words: tuple[str, ...]
+    stem: str
+    made_from: str = ""
+    notes: tuple[str, ...] = ()
+    net: NetConfig | None = None
+
+
+def _given_network(
+    arguments: argparse.Namespace, examples: Examples, config: RunConfig
+) -> _GivenNetwork:
+    """Read it, or run the user's code that makes it."""
+    if arguments.model is not None:
+        model = follow_model(arguments, torch.from_numpy(examples.train_x[:2]))
+        words: tuple[str, ...] = ("--model", arguments.model)
+        made_from = f"{model.listing.file_name} (--model {arguments.model}), as it was made"
+        if arguments.weights is not None:
+            weights = arguments.weights.absolute()
+            words += ("--weights", str(weights))
+            made_from = f"{model.listing.file_name} (--model {arguments.model}), weights {weights}"
+        name, stem = model.listing.file_name, arguments.model
+        file = _written_name(model.listing)
+        return _GivenNetwork(model.listing, file, name, words, stem, made_from, tuple(model.notes))
+    path: Path = arguments.file
+    part: str = arguments.part or ""
+    listing = _as_said(read_listing(path, part), arguments, config)
+    said = listing.reading
+    if part or said.options:  # every process reads it from a file that says what it is
+        listing = _self_contained(listing, examples)
+        file = path.absolute()
+        words = (*(("--part", part) if part else ()), *shlex.split(_typed(said)), str(file))
+        stem = f"{file.stem}-{part}" if part else file.stem
+        name = f"{file.name} ({part})" if part else file.name
+        made_from = f"'{part}' of {file}" if part else str(file)
+        made_from += f" ({said.options})" if said.options else ""
+        written = _written_name(listing)
+        return _GivenNetwork(listing, written, name, words, stem, made_from, net=said.net)
+    if not is_run(path):
+        _self_contained(listing, examples)  # asks for what is open
+        file = path.absolute()
+        notes = tuple(filter(None, [part_in_words(listing)]))
+        return _GivenNetwork(listing, file, file.name, (str(file),), file.stem, notes=notes)
+    name = listing.file_name
+    run = str(path.absolute()) if named_by_path(path) else str(path)
+    _, at, step = name.rpartition("@")
+    if at and not run.endswith(f"@{step}"):  # the newest; a run that goes on has a newer one
+        run += f"@{step}"
+    return _GivenNetwork(listing, _written_name(listing), name, (run,), name, f"{name} ({run})")
+
+
+def _as_said(
+    listing: CheckpointContents, arguments: argparse.Namespace, config: RunConfig
+) -> CheckpointContents:
+    """With what the options say of a file, or with the network that CONFIG.toml names where the
+    file does not say its own."""
+    reading = said_reading(arguments)
+    named = arguments.net or (arguments.config and reading == FileReading())
+    if named and not config.net.of_file and not says_itself(listing):
+        reading = replace(reading, net=config.net)
+    return replace(listing, reading=reading)
+
+
+def _typed(said: FileReading) -> str:
+    """The options that say it; the network that is named stands in the configuration."""
+    return replace(said, net=None).options
+
+
+def _self_contained(listing: CheckpointContents, examples: Examples) -> CheckpointContents:
+    shape = examples.train_x.shape[1:]
+    try:
+        return self_contained(listing, shape)
+    except OpenQuestions as refusal:
+        rows = evenly_spaced(min(_TRIED, len(examples.test_y)), len(examples.test_y))
+        x, y = (torch.from_numpy(a[rows]) for a in (examples.test_x, examples.test_y))
+        raise add_fitting_readings(refusal, listing, shape, x, y) from None
+
+
+def _written_name(listing: CheckpointContents) -> Path:
+    """A name that another network does not get."""
+    digest = hashlib.sha256(json.dumps(sorted(listing.metadata.items())).encode())
+    for name, array in sorted(listing.arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return Path(f"network-{digest.hexdigest()[:16]}.safetensors")
+
+
+def _stored(given: _GivenNetwork, folder: Path, there: bool) -> Path:
+    """Write the network into the folder of the results, once; every process reads it there.
+
+    `there`: it must have been written before. Raises `UserError` where the folder holds the
+    results of another network.
+    """
+    file = folder / given.file
+    if file.exists():
+        return file
+    if there or (folder / PLAN).exists():
+        why = (
+            "holds no results yet"
+            if not (folder / PLAN).exists()
+            else (f"holds the results of another network, or of {given.name} before it changed")
+        )
+        raise UserError(f"{folder} {why}; choose another folder with --out.")
+    check_output_folder(folder, (file.name,))
+    state = {name: torch.from_numpy(array) for name, array in given.listing.arrays.items()}
+    save_network(file, state, given.listing.metadata)
+    return file
+
+
+def _net_in(file: Path, net: NetConfig, named: Path) -> NetConfig:
+    """The network of the file, where it is named by it, by its path."""
+    return replace(net, name=f"{OF_FILE}{file}") if net.name == f"{OF_FILE}{named}" else net
+
+
+def _checked_accuracy(
+    name: str, found: ImportedNetwork, examples: Examples, expected: float | None
+) -> list[str]:
+    """Return what is assumed of the file and the accuracy that follows; refuse one not expected."""
+    if not found.assuming and expected is None:
+        return []
+    scored = test_accuracy(found.network, examples, Preprocessing(), len(examples.test_y))
+    share = None if scored is None else scored.share
+    on = f"{len(examples.test_y):,} test examples of {examples.name}"
+    check_expected(name, share, expected, on, "it has other outputs")
+    if not found.assuming:
+        return []
+    right = "" if share is None else f" {percent(share)} of the {on} are right. {IF_NOT}"
+    return [f"{name} is {found.title}. {found.assumption}{right}"]
+
+
+def _fitted(
+    arguments: argparse.Namespace,
+    config: RunConfig,
+    given: _GivenNetwork,
+    examples: Examples,
+) -> RunConfig:
+    """The options, with the network that the file is of."""
+    net, listing = config.net, given.listing
+    found = net_of(listing, given.file, examples.train_x.shape[1:])
+    if given.net is not None:
+        found = replace(given.net, bias=found.bias)
+    if not arguments.net:
+        net = replace(net, name=found.name, options=found.options)
+    gating = gating_of(listing)
+    if arguments.value_input is not None:
+        gating = replace(gating, value_input=arguments.value_input)
+    return replace(
+        config,
+        net=replace(net, bias=net.bias or found.bias),
+        gating=gating,
+        training=_training(arguments, config.training),
+    )
+
+
+def _training(arguments: argparse.Namespace, training: TrainingConfig) -> TrainingConfig:
+    """As long as they need, where neither the options nor CONFIG.toml say how long."""
+    training = replace(training, weights_from="", pace=0.0, keep_epochs=(), keep_best=False)
+    if arguments.config is not None and training.epochs:
+        return training
+    return replace(
+        training,
+        epochs=EPOCHS if arguments.epochs is None else arguments.epochs,
+        patience=PATIENCE if arguments.patience is None else arguments.patience,
+    )
+
+
+def _default_folder(given: _GivenNetwork, config: RunConfig, data: str) -> Path:
+    """Among the user's results; more seeds go on in the same, of the same file and examples."""
+    where = replace(config, device="auto", data=replace(config.data, download=False))
+    name = f"gate-information-{given.stem}-{config.data.name}"
+    return measurement_folder(name, given.file, f"{where.to_toml()}{data}")
+
+
+def _ignored(arguments: argparse.Namespace, config: RunConfig, examples: Examples) -> Iterator[str]:
+    facts = RunFacts((len(examples.train_y), len(examples.test_y)))
+    for one in ignored_settings(config, facts, typed_places(arguments)):
+        yield with_names(one.sentence, partial(typed_name, arguments))
+
+
+def _print_json(document: Document, folder: Path, stream: TextIO) -> None:
+    told = {
+        "state": document.state,
+        "answer": document.answer,
+        **document.details,
+        "remarks": document.remarks,
+        "choices": document.choices,
+        "folder": str(folder),
+    }
+    say_json(to_plain(told, nonfinite="null"), stream=stream)
+
+
+def _write_arrays(document: Document, folder: Path) -> None:
+    """The accuracies by seed and epoch for whoever calculates on, once they are all there."""
+    if not document.details:
+        return
+
+    content = io.BytesIO()
+    arrays: dict[str, Any] = arrays_of(document.details)
+    np.savez(content, **arrays)
+    write_file(inside(folder) / ARRAYS, content.getvalue())

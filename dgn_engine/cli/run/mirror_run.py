@@ -1,0 +1,33 @@
+"""Mirror a served run until it has ended."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import time
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.remote.run_mirror import RunMirror, follow
+from dgn_engine.storage.remote.served_address import address_of, given_token
+from dgn_engine.text.printable import complain, say
+
+
+def mirror_run(arguments: argparse.Namespace) -> int:
+    """Mirror until the run has ended; the token is asked for where it is not given."""
+    port, folder = address_of(arguments.address), arguments.folder
+    token = given_token(arguments.token_file) or getpass.getpass("Token: ")
+    mirror = RunMirror(port, token.strip(), folder)
+
+    def wait(seconds: float) -> bool:
+        time.sleep(seconds)
+        return True
+
+    try:
+        say(f"Mirroring into {folder}; dgn-viewer {folder} follows it. Ctrl-C stops.")
+        follow(mirror, lambda words, lost: complain(words), wait)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}.") from None
+    finally:
+        mirror.close()
+    say(f"The run is not written any more; all of it is in {folder}.")
+    return 0

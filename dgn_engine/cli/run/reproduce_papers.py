@@ -1,0 +1,158 @@
+"""Reproduce an experiment of the papers, or all of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+from dgn_engine.cli import FAILED
+from dgn_engine.cli.run.execution import carry_out, exit_code
+from dgn_engine.errors import UserError
+from dgn_engine.experiments import (
+    Request,
+    all_experiments,
+    check_options,
+    effective_request,
+    find_experiment,
+)
+from dgn_engine.experiments.report.formatting import verdicts
+from dgn_engine.experiments.report.result_layout import default_folder
+from dgn_engine.experiments.report.write_report import ReproductionTask
+from dgn_engine.session.stop_signals import StopSignals
+from dgn_engine.text.printable import complain, console
+from dgn_engine.text.written_numbers import duration
+
+_PLAIN = ("seeds", "seed_start", "epochs", "only", "data", "data_root", "train_limit", "test_limit")
+
+
+def reproduce_one(arguments: argparse.Namespace) -> int:
+    """Exit 0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it; it
+    can go on.
+    """
+    stop = StopSignals()
+    task = task_of(arguments, arguments.name, arguments.out)
+    return exit_code(carry_out(arguments, task, stop), stop)
+
+
+def task_of(
+    arguments: argparse.Namespace, name: str, out: Path | None, *, among_others: bool = False
+) -> ReproductionTask:
+    """The experiment with its request and folder.
+
+    Raises `UserError`, also for an option that the experiment does not have; with `among_others`
+    such an option is ignored.
+    """
+    experiment = find_experiment(name)
+    protocol = arguments.protocol or experiment.protocols[0]
+    if protocol not in experiment.protocols:
+        raise UserError(
+            f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}."
+        )
+    request = _request(arguments, protocol)
+    if among_others:
+        request = effective_request(experiment, request)
+    else:
+        check_options(name, experiment, request)
+    folder = (out or default_folder(name, request)).absolute()
+    command = ("reproduce", name, *options_of(request), "--out", str(folder))
+    return ReproductionTask(name, experiment, request, folder, command)
+
+
+def options_of(request: Request) -> tuple[str, ...]:
+    """The command-line options that make the same request."""
+    options = [f"--{request.scale}", "--protocol", request.protocol]
+    for name in _PLAIN:
+        value = getattr(request, name)
+        if value:
+            options += [f"--{name.replace('_', '-')}", str(value)]
+    if request.steps:
+        options += ["--steps", ",".join(f"{step:g}" for step in request.steps)]
+    if request.augmentation != "none":
+        options += ["--augmentation", request.augmentation]
+    if request.device != "auto":
+        options += ["--device", request.device]
+    return tuple(options)
+
+
+def _request(arguments: argparse.Namespace, protocol: str) -> Request:
+    if any(step <= 0 for step in arguments.steps):
+        raise UserError("--steps are learning rates; each must be greater than 0.")
+    named = [f"{step:g}" for step in arguments.steps]
+    for step in named:
+        if named.count(step) > 1:
+            raise UserError(f"--steps names {step} {_times(named.count(step))}; once is enough.")
+    return Request(
+        scale="full" if arguments.full else "quick",
+        protocol=protocol,  # type: ignore[arg-type]  # one of the experiment's own
+        seeds=arguments.seeds or 0,
+        seed_start=arguments.seed_start or 0,
+        epochs=arguments.epochs or 0,
+        only=arguments.only,
+        data=arguments.data,
+        data_root=arguments.data_root,
+        download=arguments.download,
+        steps=arguments.steps,
+        device=arguments.device,
+        augmentation=arguments.augmentation,
+        train_limit=arguments.train_limit or 0,
+        test_limit=arguments.test_limit or 0,
+    )
+
+
+def _times(number: int) -> str:
+    return "twice" if number == 2 else f"{number} times"
+
+
+@dataclass(frozen=True)
+class _End:
+    name: str
+    state: str
+    seconds: float
+    verdicts: str = ""
+
+
+def reproduce_all(arguments: argparse.Namespace) -> int:
+    """Every experiment in turn, then the table of times and verdicts; a failure stops none."""
+    ends: list[_End] = []
+    stop = StopSignals()
+    for name, experiment in all_experiments().items():
+        if arguments.protocol and arguments.protocol not in experiment.protocols:
+            continue
+        ends.append(_reproduce_in_turn(arguments, name, stop))
+        if ends[-1].state == "interrupted":
+            break
+    _print_ends(ends)
+    states = {end.state for end in ends}
+    return stop.exit_code if "interrupted" in states else FAILED if states - {"done"} else 0
+
+
+def _reproduce_in_turn(arguments: argparse.Namespace, name: str, stop: StopSignals) -> _End:
+    began = time.monotonic()
+    try:
+        out = arguments.out / name if arguments.out else None
+        document = carry_out(arguments, task_of(arguments, name, out, among_others=True), stop)
+    except UserError as refusal:
+        complain(f"dgn reproduce: {name}: {refusal}")
+        return _End(name, "refused", time.monotonic() - began)
+    except Exception:  # the experiments that follow are not lost to one fault
+        traceback.print_exc()
+        return _End(name, "failed", time.monotonic() - began)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts(document).items())
+    return _End(name, document.state, time.monotonic() - began, counts)
+
+
+def _print_ends(ends: list[_End]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in ("experiment", "state", "time", "claims"):
+        table.add_column(head, justify="right" if head == "time" else "left", overflow="fold")
+    for end in ends:
+        table.add_row(end.name, end.state, duration(end.seconds), end.verdicts)
+    total = sum(end.seconds for end in ends)
+    table.add_row(f"{len(ends)} experiments", "", duration(total), "")
+    console(sys.stdout, width=None if sys.stdout.isatty() else 120).print(table)

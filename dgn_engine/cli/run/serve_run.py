@@ -1,0 +1,28 @@
+"""Serve a run, read only, on this machine alone."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from dgn_engine.storage.remote.run_server import RunServer
+from dgn_engine.storage.runs.folder_layout import find_run
+from dgn_engine.text.printable import complain, say
+
+
+def serve_run(arguments: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+
+    def report(count: int) -> None:
+        connections = "connection" if count == 1 else "connections"
+        complain(f"Refused so far: {count:,} {connections} without the token.")
+
+    with RunServer(find_run(arguments.run), arguments.port, report) as server:
+        port = server.port
+        say(f"Serving {server.folder.name}, read only, on 127.0.0.1:{port}. On the other machine:")
+        say(f"  ssh -L {port}:127.0.0.1:{port} THIS_MACHINE")
+        say(f"  dgn-viewer dgn://127.0.0.1:{port}")
+        say(f"Token, which it asks for: {server.token}")
+        sys.stdout.flush()  # also into a file: nothing else is said until the end
+        server.serve_forever()
+    return 0

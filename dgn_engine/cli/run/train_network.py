@@ -1,0 +1,168 @@
+"""Train one network, or go on with a run, or branch off from one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from dgn_engine.cli import FAILED, UNSAVED
+from dgn_engine.cli._options import PLACES, options_named, run_config, typed_name, typed_places
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError, with_names
+from dgn_engine.protocol.branches import BranchChanges
+from dgn_engine.session.stop_signals import StopSignals
+from dgn_engine.storage.runs.folder_layout import WEIGHTS, find_run, runs_root, unused_path
+from dgn_engine.storage.runs.run_folder import RunFolder, create_named
+from dgn_engine.storage.runs.run_info import frames_of
+from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
+from dgn_engine.text.printable import complain, say
+from dgn_engine.training.branch import branch_name
+from dgn_engine.training.headless_run import HeadlessRun, NotBegunError, Outcome
+from dgn_engine.training.run_progress_bar import TrainProgressBar
+
+
+def train_new(arguments: argparse.Namespace) -> int:
+    """Train; exit 0 when done, 3 when the loss diverged, 4 when the result could not be written,
+    128 + n after the signal n (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1), saved all the same.
+    """
+    config = run_config(arguments)
+    folder = _new_folder(arguments, config)
+    try:
+        with options_named(arguments):
+            return _train(arguments, folder, lambda headless: headless.train(config, folder))
+    except UserError:
+        if folder is not None and not folder.info.begun:
+            folder.discard()  # it never began
+        raise
+
+
+def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder | None:
+    """The folder of --out, else one in the user's folder of runs, if that can be written."""
+    if arguments.out is not None:
+        return RunFolder.create(arguments.out, config)
+    if arguments.no_record:
+        return None
+    try:
+        return create_named(runs_root(), config)
+    except UserError as refusal:
+        complain(f"dgn train: {refusal} The run is not recorded.")
+        return None
+
+
+def resume_run(arguments: argparse.Namespace) -> int:
+    folder = RunFolder(arguments.resume)
+    if arguments.record_every and not (arguments.record or frames_of(folder.info.tree)[0]):
+        folder.close()
+        raise UserError(
+            f"--record-every needs --record: {folder.path.name} was not recorded as frames before; "
+            "say which probes, for example npk,ntk."
+        )
+    newest, reader = folder.newest, RunReader(arguments.resume)
+    diverged_at = reader.diverged_at
+    # One whose weights or end the disk did not take, or that the window trained, goes on to write
+    # them.
+    written = (folder.root / WEIGHTS).exists() and reader.outcome == "finished"
+    if newest is not None and newest.finished and written:
+        folder.close()
+        say(f"{folder.path} is finished: {newest.step:,} steps.")
+        return 0
+    if diverged_at is not None:
+        folder.close()
+        kept = f"; the last finite checkpoint is of step {newest.step:,}" if newest else ""
+        complain(f"dgn train: the loss diverged at step {diverged_at:,}{kept}.")
+        return FAILED
+    try:
+        return _train(arguments, folder, lambda headless: headless.go_on(folder))
+    finally:
+        folder.close()
+
+
+def train_branch(arguments: argparse.Namespace) -> int:
+    """Train a branch of a recorded run, in a folder of its own."""
+    given = [name for name in PLACES if getattr(arguments, name) is not None]
+    values = {name: getattr(arguments, name) for name in given}
+    if "lr" in values:
+        values["learning_rate"] = values.pop("lr")
+    changes = BranchChanges(**values, restart_value=not arguments.keep_value)
+    parent = find_run(arguments.branch_from)
+    reader = RunReader(parent)
+    step, out, after_changes = arguments.at_step, arguments.out, arguments.after_changes
+    if step is None:
+        step, after_changes = reader.checkpoint().step, True
+    if out is None:
+        regime = changes.regime or reader.config.gating.regime
+        out = unused_path(runs_root(), branch_name(reader.config, regime, step))
+    with options_named(arguments):
+        return _train(
+            arguments,
+            None,
+            lambda headless: headless.branch_off(
+                parent, step, changes, out, arguments.steps, after_changes=after_changes
+            ),
+            out,
+        )
+
+
+def _train(
+    arguments: argparse.Namespace,
+    folder: RunFolder | None,
+    work: Callable[[HeadlessRun], Outcome],
+    branch: Path | None = None,
+) -> int:
+    """`branch`: the folder that `work` makes itself."""
+    stop = StopSignals()
+    probes, every, named = arguments.record, arguments.checkpoint_every, typed_places(arguments)
+
+    def warn(sentence: str) -> None:
+        complain(f"dgn train: {with_names(sentence, partial(typed_name, arguments))}")
+
+    try:
+        with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
+            frames = arguments.record_every or 0
+            headless = HeadlessRun(
+                progress, stop.requested, probes, every, named, frames, arguments.pace
+            )
+            outcome = work(headless)
+    except NotBegunError:
+        if folder is not None and not folder.info.begun:
+            folder.discard()
+        complain("dgn train: interrupted before its first step.")
+        return stop.exit_code
+    say(outcome.summary)
+    path = branch if folder is None else folder.path
+    if path is not None and not arguments.quiet and not outcome.unsaved:
+        complain(f"Recorded in {path}.{_frames_in_words(path)}")
+    if outcome.unsaved:
+        complain(f"dgn train: {outcome.unsaved}")
+        return UNSAVED
+    if outcome.diverged:
+        complain(f"dgn train: {_divergence_in_words(outcome, path)}")
+        return FAILED
+    if stop.requested():
+        saved = f"; saved in {path}" if path else ""
+        complain(f"dgn train: interrupted at step {outcome.step:,}{saved}.")
+        return stop.exit_code
+    return 0
+
+
+def _divergence_in_words(outcome: Outcome, path: Path | None) -> str:
+    """Where it diverged, what is kept of before, and how to go on from there."""
+    said = f"the loss diverged at step {outcome.step:,}"
+    if outcome.last_finite:
+        said += f"; the last step with a finite loss is {outcome.last_finite:,}"
+    steps = [one.step for one in RunReader(path).checkpoints] if path is not None else []
+    if path is None or not steps:
+        return f"{said}. Begin it again with a smaller learning rate."
+    return (
+        f"{said}, and the newest checkpoint is of step {steps[-1]:,}: 'dgn train --branch-from "
+        f"{path} --at-step {steps[-1]} --lr …' goes on from there."
+    )
+
+
+def _frames_in_words(path: Path) -> str:
+    """Of how many steps there are frames: those of long runs are thinned to a cap."""
+    words = frames_in_words(RunReader(path).frames)
+    return f" Frames of {words}." if words else ""
