@@ -117,6 +117,7 @@ class Desk:
         cursor.why_not, cursor.step, cursor.player.playing = "", 5, False
         docks: Any = whole.docks
         docks.front = lambda: self.front
+        docks.arrangement = Recorder("docks.arrangement", self.log)
         docks.arrangement.maximised = docks.arrangement.preset = ""
         docks.arrangement.stands_as = docks.arrangement.is_open = lambda _: False
         docks.steps = Recorder("docks.steps", self.log)

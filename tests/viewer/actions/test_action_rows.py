@@ -347,6 +347,7 @@ def test_each_regime_has_a_row_and_the_one_for_copied_gates_two() -> None:
 def test_each_panel_and_each_experiment_has_a_row() -> None:
     log: list[Any] = []
     docks: Any = Recorder("docks", log)
+    docks.arrangement = Recorder("docks.arrangement", log)
     docks.arrangement.is_open = lambda name: name == "p1"
     about = About("About it.")
     specs = {f"p{n}": PanelSpec(f"P{n}", (), lambda _: Empty("."), about) for n in range(11)}
