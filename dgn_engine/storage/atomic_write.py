@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inner
+from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inner, inside
 
 SHARED = "DGN_SHARED"  # the variable that says so
 PART = ".part"  # the ending of what was not finished
@@ -70,17 +70,8 @@ def write_file(path: FilePath, content: bytes, synced: bool = True) -> None:
     Where the user named the path, only a regular file is replaced (`NotReplaced`); what lies at an
     inner path gives way, whatever it is. `synced`: else a crash may leave an empty file.
     """
-    if isinstance(path, Path):
-        require_replaceable(path)
-    place = inner(path)
-    part = _part(place)
-    try:
+    with _replacing(path, synced) as part:
         _write(part, content, synced)
-        part.replace(place)
-        if synced:
-            place.parent.sync()
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def save_file(path: FilePath, content: bytes) -> None:
@@ -101,17 +92,24 @@ def replace_file(path: FilePath, synced: bool = True) -> Iterator[IO[bytes]]:
 
     Raises `NotReplaced` as `write_file` does. `synced`: else a crash may leave an empty file.
     """
-    if isinstance(path, Path):
-        require_replaceable(path)
-    place = inner(path)
-    part = _part(place)
-    try:
+    with _replacing(path, synced) as part:
         part.unlink(missing_ok=True)
         with io.open(part.open(os.O_RDWR | os.O_CREAT | os.O_EXCL), "w+b") as file:  # noqa: UP020
             yield file
             file.flush()
             if synced:
                 os.fsync(file.fileno())
+
+
+@contextmanager
+def _replacing(path: FilePath, synced: bool) -> Iterator[InnerPath]:
+    """The part that takes the place of `path`, unless the block fails; then it is removed."""
+    if isinstance(path, Path):
+        require_replaceable(path)
+    place = inner(path)
+    part = _part(place)
+    try:
+        yield part
         part.replace(place)
         if synced:
             place.parent.sync()
@@ -197,21 +195,13 @@ def sync_tree(folder: Path) -> None:
         if path.is_dir():
             sync_folder(path)
         else:
-            _sync_file(path)
+            with path.open("r+b") as file:
+                os.fsync(file.fileno())
     sync_folder(folder)
 
 
 def sync_folder(folder: FilePath) -> None:
-    if isinstance(folder, InnerPath):
-        folder.sync()
-        return
-    if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    inside(folder).sync()
 
 
 def find_leftovers(folder: FilePath) -> list[InnerPath]:
@@ -250,11 +240,6 @@ def _allow(path: InnerPath, mode: int) -> None:
     with path.anchor.opened(path.parts) as folder:
         if isinstance(folder, int):
             os.fchmod(folder, mode)
-
-
-def _sync_file(path: Path) -> None:
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
 
 
 def _write(path: InnerPath, content: bytes, synced: bool = True) -> None:

@@ -22,14 +22,8 @@ _AT = hasattr(os, "O_NOFOLLOW") and {os.open, os.mkdir, os.unlink} <= os.support
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOSED
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# Never wait for a FIFO, never become the process of a terminal, never follow a link.
-_FILE = (
-    _NO_LINK
-    | _CLOSED
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_BINARY", 0)
-)
+# Never wait for a FIFO, never become the process of a terminal.
+UNWAITING = sum(getattr(os, f"O_{each}", 0) for each in ("CLOEXEC", "NONBLOCK", "NOCTTY", "BINARY"))
 
 
 class LinkInside(OSError):  # noqa: N818 - shown as a verdict
@@ -137,8 +131,7 @@ class Anchor:
 @dataclass(frozen=True)
 class InnerPath:
     """A path in a folder; no part of it that is a link is followed. No `os.PathLike`, so that
-    nothing opens it in another way by mistake.
-    """
+    nothing opens it in another way by mistake."""
 
     anchor: Anchor = field(hash=False)
     parts: tuple[str, ...] = ()
@@ -222,7 +215,7 @@ class InnerPath:
         with self.at() as (name, folder):
             mode = 0o666 if folder is None else os.fstat(folder).st_mode & 0o666
             try:
-                return os.open(name, flags | _FILE, mode, dir_fd=folder)
+                return os.open(name, flags | UNWAITING | _NO_LINK, mode, dir_fd=folder)
             except OSError as error:
                 if error.errno == errno.ELOOP or _is_link(name, folder):
                     raise LinkInside(self.within) from None

@@ -18,6 +18,11 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 PATIENCE = 5.0  # seconds that a writer waits for those who only ask who writes
 _TICK = 0.001
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -39,8 +44,7 @@ class LockHolder:
 
 class LockHeldError(UserError):
     """Another process writes. `elsewhere`: the process of another machine that wrote the lock; it
-    may be dead, which nobody can see from here.
-    """
+    may be dead, which nobody can see from here."""
 
     def __init__(self, sentence: str, elsewhere: LockHolder | None = None) -> None:
         super().__init__(sentence)
@@ -110,13 +114,10 @@ class Lock:
         """Empty the file and unlock it; an empty lock is nobody's."""
         if self._handle is None:
             return
-        try:
+        with suppress(OSError):  # a full disk or a folder that is gone must not stop the program
             os.ftruncate(self._handle, 0)
-        except OSError:  # a full disk or a folder that is gone must not stop the program
-            pass
-        finally:
-            _unlock(self._handle)
-            self.close_handle()
+        _unlock(self._handle)
+        self.close_handle()
 
     def close_handle(self) -> None:
         """Close the file and leave the lock to whoever else has it open: a forked child does."""
@@ -195,8 +196,6 @@ def _is_only_asked(handle: int) -> bool:
     """Whether nobody writes: those who ask share the lock, a writer does not."""
     if sys.platform == "win32":
         return False
-    import fcntl
-
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -210,16 +209,12 @@ def _seize(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
     `ask`: share the lock with others who ask, so that a writer can tell them from a writer.
     """
     if sys.platform == "win32":
-        import msvcrt
-
         try:  # far behind the text, so that others can read it
             os.lseek(handle, 1 << 20, os.SEEK_SET)
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         except OSError:
             return False
         return True
-    import fcntl
-
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if ask else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
@@ -233,15 +228,13 @@ def _unlock(handle: int) -> None:
     """Unlock an open file for every process that has it open; closing it unlocks it for one."""
     if sys.platform == "win32":
         return
-    import fcntl
-
     with suppress(OSError):  # a file system without locks
         fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _alive(owner: LockHolder) -> bool:
     """Whether the process lives, on this machine and since it was started: numbers are reused."""
-    if owner.host != platform.node() or owner.boot != boot_id():
+    if not owner.is_process(owner.pid):
         return False
     try:
         os.kill(owner.pid, 0)

@@ -27,12 +27,11 @@ def to_plain(
     nonfinite: Literal["keep", "null", "word"] = "keep",
     omit_none: bool = False,
 ) -> Any:
-    """`value` as dictionaries, lists, strings, numbers, booleans and None.
+    """`value` (dataclasses, mappings, sequences, paths and scalars in each other) as dictionaries,
+    lists, strings, numbers, booleans and None.
 
-    Args:
-        value: dataclasses, mappings, sequences, paths and scalars in each other.
-        nonfinite: how NaN and infinities are written: as floats, as null, or as 'nan' and '-inf'.
-        omit_none: leave out the fields of dataclasses that are None.
+    `nonfinite`: how NaN and infinities are written: as floats, as null, or as 'nan' and '-inf'.
+    `omit_none`: leave out the fields of dataclasses that are None.
     """
     if value is None or isinstance(value, (str, int)):
         return value
@@ -74,8 +73,7 @@ def parse_json(content: bytes) -> Any:
 
 def _check_tree(tree: Any) -> None:
     """Raise `ValueError` where parsed JSON is nested deeper, or holds more, than any of ours, or
-    has half a character in it. No recursion: it may be hostile.
-    """
+    has half a character in it. No recursion: it may be hostile."""
     level, seen = [tree], 0
     for _ in range(DEPTH):
         seen += len(level)
@@ -156,9 +154,8 @@ def _scalar(kind: Any, plain: Any) -> Any:
 def _float(plain: Any) -> float:
     if plain is None:
         return math.nan
-    if isinstance(plain, bool) or not isinstance(plain, (int, float, str)):
-        raise TypeError(f"{_short(plain)} is no number")
-    if isinstance(plain, str) and len(plain) > _NUMBER:
+    is_long = isinstance(plain, str) and len(plain) > _NUMBER
+    if is_long or isinstance(plain, bool) or not isinstance(plain, (int, float, str)):
         raise TypeError(f"{_short(plain)} is no number")
     try:
         return float(plain)

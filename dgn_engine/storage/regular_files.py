@@ -9,10 +9,11 @@ import errno
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import FileIO
 
-from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside
+from dgn_engine.storage.inner_path import UNWAITING, FilePath, InnerPath, LinkInside
 from dgn_engine.text.byte_counts import binary_size_in_words
 
 JSON = 64 << 20  # bytes of a JSON or TOML file
@@ -57,8 +58,7 @@ def _open(path: FilePath) -> int:
             if link.within != path.within:
                 raise
             raise NotRegular(errno.ELOOP, "is a link, which is not followed") from None
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    return os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0))
+    return os.open(path, os.O_RDONLY | UNWAITING)
 
 
 def read_regular(path: FilePath, most: int = JSON) -> bytes:
@@ -66,13 +66,7 @@ def read_regular(path: FilePath, most: int = JSON) -> bytes:
 
     Raises as `open_regular` does.
     """
-    with open_regular(path, most) as file:
-        content = bytearray()
-        while piece := file.read(_PIECE):
-            content += piece
-            if len(content) > most:
-                raise _too_large(most)
-    return bytes(content)
+    return b"".join(_pieces(path, most))
 
 
 def read_text(path: FilePath, most: int = JSON) -> str:
@@ -95,13 +89,20 @@ def digest(content: bytes | memoryview) -> Digest:
 def digest_file(path: FilePath, most: int = FILE) -> Digest:
     """The digest of a regular file; raises as `open_regular` does."""
     sha256, count = hashlib.sha256(), 0
+    for piece in _pieces(path, most):
+        sha256.update(piece)
+        count += len(piece)
+    return Digest(count, sha256.hexdigest())
+
+
+def _pieces(path: FilePath, most: int) -> Iterator[bytes]:
+    count = 0
     with open_regular(path, most) as file:
         while piece := file.read(_PIECE):
-            sha256.update(piece)
             count += len(piece)
             if count > most:
                 raise _too_large(most)
-    return Digest(count, sha256.hexdigest())
+            yield piece
 
 
 def check_file(path: FilePath, written: Digest, thorough: bool = True) -> str:

@@ -50,7 +50,6 @@ def carry_everything() -> Path:
 
 
 def _carried() -> Path | None:
-    """The one folder, where there is to be one."""
     named = os.environ.get(HOME)
     return Path(named).absolute() if named else None
 

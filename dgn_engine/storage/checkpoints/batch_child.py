@@ -21,7 +21,7 @@ from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, read_pickle
-from dgn_engine.storage.checkpoints.pickled_arrays import is_array
+from dgn_engine.storage.checkpoints.pickled_arrays import PickledArray
 from dgn_engine.storage.checkpoints.pickled_tensors import Unsupported, build, read_leaf
 from dgn_engine.storage.checkpoints.reader_child import serve
 from dgn_engine.text.printable import plain
@@ -52,15 +52,15 @@ def _batch(content: bytes, key: str) -> ParsedFile:
     if not isinstance(listed, list):
         raise UnreadableFile(_DAMAGED)
     if listed and all(type(name) is str for name in listed):
-        return ParsedFile({}, {}, metadata={str(i): name for i, name in enumerate(listed)})
+        return ParsedFile("", {}, {}, metadata={str(i): name for i, name in enumerate(listed)})
     if not all(type(label) is int and 0 <= label < _MOST_LABEL for label in listed):
         raise UnreadableFile(_DAMAGED)
     arrays = {DATA: _pixels(tree.get(DATA)), LABELS: np.array(listed, np.int64)}
-    return ParsedFile(arrays, {DATA: "uint8", LABELS: "int64"})
+    return ParsedFile("", arrays, {DATA: "uint8", LABELS: "int64"})
 
 
 def _pixels(node: Any) -> Array:
-    found = read_leaf(node, _nothing_outside) if is_array(node) else None
+    found = read_leaf(node, _nothing_outside) if isinstance(node, PickledArray) else None
     if found is None or isinstance(found, Unsupported) or found[1] != "uint8":
         raise UnreadableFile(_DAMAGED)
     return found[0]
@@ -70,9 +70,5 @@ def _nothing_outside(_reference: Any) -> Any:
     raise UnreadableFile("refers to numbers that it does not hold")
 
 
-def main(seconds: int, md5: str, key: str) -> None:
-    serve(partial(answer, md5=md5, key=key), seconds)
-
-
 if __name__ == "__main__":
-    main(int(sys.argv[1]), *sys.argv[2:4])
+    serve(partial(answer, md5=sys.argv[2], key=sys.argv[3]), int(sys.argv[1]))

@@ -17,22 +17,22 @@ from typing import Any
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.harmless_names import (
+    LOADS_BYTES,
     called_arguments,
-    loads_bytes,
     may_be_called,
     may_be_kept,
 )
 from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
-    InertObject,
     NoCalls,
     Opaque,
+    inert_reference,
     read_pickle,
     type_name,
 )
 from dgn_engine.storage.checkpoints.pickled_arrays import PickledType
 from dgn_engine.storage.checkpoints.pickled_tensors import build
-from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
+from dgn_engine.storage.checkpoints.torch_files import MAGIC
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 
 _MOST = 200  # names that are kept
@@ -93,12 +93,13 @@ class CallRecorder(NoCalls):
         else:  # what a call gave
             _record(f"{type_name(callee)}(…)", self._called)
         self.handed(arguments)
-        if isinstance(callee, GlobalName) and loads_bytes(callee):
+        if isinstance(callee, GlobalName) and str(callee) == LOADS_BYTES:
             if not self._look_into_storage(arguments):
                 self._call(callee)
         elif not isinstance(callee, GlobalName) or not may_be_called(callee):
-            for argument in _first(arguments):
-                self._look_into(argument)
+            for argument in map(_as_bytes, _first(arguments)):
+                if isinstance(argument, bytes) and argument.startswith(_STARTS):
+                    self._look_through_inner(_pickles_in(argument))
 
     def called_oddly(self, callee: GlobalName) -> None:
         self._call(callee)
@@ -108,11 +109,6 @@ class CallRecorder(NoCalls):
         for argument in _first(arguments):
             if isinstance(argument, GlobalName) and not may_be_kept(argument):
                 self._call(argument)
-
-    def named_arguments(self, callee: Any) -> None:
-        """By their names classes take more than by their places: torch.Tensor an address."""
-        if isinstance(callee, GlobalName):
-            self._call(callee)
 
     def state_refused(self, target: Any) -> None:
         """numpy.dtype takes one that makes it read the bytes of a file as addresses of objects."""
@@ -125,22 +121,18 @@ class CallRecorder(NoCalls):
         self._modules_called.add(target.module)
 
     def look_through(self, content: bytes, name: str = "") -> list[Any]:
-        """Record the calls of pickles one after the other and return what they hold.
+        """Record the calls of pickles one after the other and return the trees of those that were
+        read, before the first that was not.
 
-        Args:
-            content: the pickles.
-            name: of what holds them. Where they cannot be read to their end, Python may still be
-                able to, and "something in" it is recorded as called; where nothing is named, the
-                caller judges by what is returned.
-
-        Returns:
-            The trees of the pickles that were read, before the first that was not.
+        `name`: of what holds them. Where they cannot be read to their end, Python may still be able
+        to, and "something in" it is recorded as called; where nothing is named, the caller judges
+        by what is returned.
         """
         place = 0
         trees: list[Any] = []
         try:
             while len(trees) < _PICKLES:
-                tree, place = read_pickle(content, place, build, _anything, self)
+                tree, place = read_pickle(content, place, build, inert_reference, self)
                 trees.append(tree)
                 if trees[0] == MAGIC and len(trees) == _OF_LEGACY:  # numbers follow
                     break
@@ -152,7 +144,6 @@ class CallRecorder(NoCalls):
         return trees
 
     def look_through_members(self, archive: ZipArchive) -> None:
-        """Record the calls of the pickles that lie in an archive."""
         for name in [name for name in archive.members if name.endswith(".pkl")][:_PICKLES]:
             try:
                 with archive.file.open(name) as member:
@@ -174,13 +165,6 @@ class CallRecorder(NoCalls):
                 self._look_through_inner(_pickles_in(content))
             return False
         return True
-
-    def _look_into(self, content: Any) -> None:
-        """Look through an argument of an unknown call where it looks like a pickle or a file."""
-        content = _as_bytes(content)
-        if not isinstance(content, bytes) or not content.startswith(_STARTS):
-            return
-        self._look_through_inner(_pickles_in(content))
 
     def _look_through_inner(self, pickles: list[bytes]) -> list[Any] | None:
         """Look through pickles within an argument; None where they are too deep in each
@@ -231,11 +215,6 @@ def _pickles_in(content: bytes) -> list[bytes]:
     except UnreadableFile:
         return []
     return [bytes(archive.stored(name)) for name in archive.members if name.endswith(".pkl")]
-
-
-def _anything(reference: Any) -> Any:
-    """What stands for a reference out of a pickle that is only looked through."""
-    return InertObject("a reference", reference if isinstance(reference, tuple) else ())
 
 
 def _few(names: Iterable[str]) -> tuple[str, ...]:

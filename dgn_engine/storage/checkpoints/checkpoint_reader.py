@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from typing import IO, TypeVar
 
-from dgn_engine.confinement.child_process import ChildProcess, confined_command, start_confined
+from dgn_engine.confinement.child_process import confined_command, start_confined
 from dgn_engine.errors import LoadingWarning, UserError
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.array_layout import laid_out
@@ -112,14 +112,10 @@ def ask_child(
         except MemoryError:
             raise UserError(f"{name} does not fit in memory.") from None
         except (EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise UserError(f"{name} {child.killed or _reason_refused(child)}.") from None
-
-
-def _reason_refused(child: ChildProcess) -> str:
-    """Return how a child ended that gave no sound answer."""
-    how = child.describe_reader_end()
-    cut_off = child.code == -getattr(signal, "SIGBUS", 0) < 0
-    return "was cut off while it was read" if cut_off else f"was refused: {how}"
+            reason = f"was refused: {child.describe_reader_end()}"
+            if child.code == -getattr(signal, "SIGBUS", 0) < 0:
+                reason = "was cut off while it was read"
+            raise UserError(f"{name} {child.killed or reason}.") from None
 
 
 def _opened(path: FilePath, name: str, most: int) -> tuple[IO[bytes], int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,9 +49,11 @@ class ParsedFile:
     """What a format's parser made of a file, within the child.
 
     The arrays are views on the bytes of the file, laid out as `LAYOUT` says; they are decoded when
-    they are sent. The other fields as in `CheckpointContents`.
+    they are sent. The child is not told the name of the file. The other fields as in
+    `CheckpointContents`.
     """
 
+    file_name: str
     arrays: dict[str, Array]
     dtypes: dict[str, str]
     ignored: tuple[str, ...] = ()
@@ -68,7 +71,7 @@ class ParsedFile:
 
 
 @dataclass(frozen=True)
-class CheckpointContents:
+class CheckpointContents(ParsedFile):
     """What a file holds: arrays in the order of its layers, half precision as float32.
 
     `dtypes`: as the file had them. `ignored`: what is not a dense tensor of numbers, in words.
@@ -89,23 +92,8 @@ class CheckpointContents:
     the file does not.
     """
 
-    file_name: str
-    arrays: dict[str, Array]
-    dtypes: dict[str, str]
-    ignored: tuple[str, ...] = ()
-    metadata: dict[str, str] = field(default_factory=dict)
-    kind: str = ""
-    layers: tuple[StatedLayer, ...] = ()
-    module: str = ""
     picked: bool = False
     layout: str = ""
-    part: str = ""
-    others: tuple[str, ...] = ()
-    would_call: tuple[str, ...] = ()
-    would_look_up: tuple[str, ...] = ()
-    would_import: tuple[str, ...] = ()
-    children: tuple[StatedLayer, ...] = ()
-    said: tuple[tuple[str, str], ...] = ()
     reading: FileReading = NOTHING_SAID
 
 
@@ -136,18 +124,8 @@ def no_such_part(part: str, known: Iterable[str]) -> str:
 
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A key that sorts 'weights.10' after 'weights.2'."""
-    parts: list[tuple[int, int, str]] = []
-    run = ""
-    for c in name[: limits.NAME]:
-        if run and c.isdecimal() != run[-1].isdecimal():
-            parts.append(_part(run))
-            run = ""
-        run += c
-    return [*parts, _part(run)]
-
-
-def _part(run: str) -> tuple[int, int, str]:
-    return (0, int(run), "") if run.isdecimal() else (1, 0, run)
+    runs = re.findall(r"\d+|\D+", name[: limits.NAME]) or [""]
+    return [(0, int(run), "") if run.isdecimal() else (1, 0, run) for run in runs]
 
 
 def whole_bytes(array: Array) -> memoryview:

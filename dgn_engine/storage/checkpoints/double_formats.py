@@ -20,8 +20,13 @@ from typing import Any
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.file_content import Content
-from dgn_engine.storage.checkpoints.pickle_file import InertObject, NoCalls, read_pickle
-from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
+from dgn_engine.storage.checkpoints.pickle_file import (
+    InertObject,
+    NoCalls,
+    inert_reference,
+    read_pickle,
+)
+from dgn_engine.storage.checkpoints.torch_files import MAGIC
 
 _AT_ONCE = "is safetensors and a pickle at once, and was refused"
 _WITHOUT_END = "is safetensors and a pickle without end at once, and was refused"
@@ -71,7 +76,7 @@ def check_not_pickle(content: Content, calls: NoCalls) -> None:
         return
     except _ImportsError as reached:
         with suppress(UnreadableFile):
-            read_pickle(content, reached.start, InertObject.of, _refer, calls)
+            read_pickle(content, reached.args[0], InertObject.of, inert_reference, calls)
         raise UnreadableFile(_AT_ONCE) from None
     if sort == _ANY:  # otherwise by chance: 11,912 bytes are True, one of 3,160 may be a text
         raise UnreadableFile(_AT_ONCE)
@@ -82,11 +87,7 @@ class _NoPickleError(Exception):
 
 
 class _ImportsError(Exception):
-    """A reader of pickles imports a name here. `start`: where to begin to read its instructions."""
-
-    def __init__(self, start: int) -> None:
-        super().__init__(start)
-        self.start = start
+    """A reader of pickles imports a name. Its argument: where to begin to read its instructions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,8 @@ class _Outline:
             self.marks.append(len(self.stack))
             return
         if step.name in _PUTTING or step.name == "DUP":
-            self._share()
+            if self._top() == _EMPTY:  # from now on it can be changed from elsewhere
+                self.stack[-1] = _ANY
             self.keeps = self.keeps or step.name != "DUP"
         if step.name in _GETTING and not self.keeps:
             raise _NoPickleError
@@ -172,7 +174,11 @@ class _Outline:
         elif step.name == "POP" and self.marks and self.marks[-1] == len(self.stack):
             self.marks.pop()
         elif step.name in _FILLING:
-            self._fill(self._taken(step, kept=1))
+            items = self._taken(step, kept=1)
+            if items and self.stack[-1] in (_TEXT, _PLAIN):
+                raise _NoPickleError  # nothing can be put into it
+            if any(items):
+                self.stack[-1] = _ANY
         elif step.name in _COLLECTING:
             self.stack.append(_ANY if any(self._taken(step)) else _EMPTY)
         else:
@@ -203,17 +209,6 @@ class _Outline:
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
             raise _NoPickleError
         return self.stack[-1]
-
-    def _share(self) -> None:
-        """Take the last value for any, where it can be changed from elsewhere from now on."""
-        if self._top() == _EMPTY:
-            self.stack[-1] = _ANY
-
-    def _fill(self, items: bytearray) -> None:
-        if items and self.stack[-1] in (_TEXT, _PLAIN):
-            raise _NoPickleError  # nothing can be put into it
-        if any(items):
-            self.stack[-1] = _ANY
 
     def _argument(self, step: _Instruction) -> bytes:
         """Pass over the argument of an instruction; return the sorts of the values it gives."""
@@ -289,7 +284,3 @@ class _Outline:
         except UnicodeDecodeError:
             return False
         return True
-
-
-def _refer(reference: Any) -> Any:
-    return InertObject("a reference", reference if isinstance(reference, tuple) else ())

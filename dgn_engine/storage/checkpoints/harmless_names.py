@@ -1,7 +1,7 @@
 """The names that a pickle may hold without a warning: three lists, and what a name may be used for.
 
 `MADE` are classes and functions that make values when they are called as their libraries write it
-(`known_calls`), `NAMED` types and constants that nothing calls, and `SHOWN` functions that honest
+(`result_of`), `NAMED` types and constants that nothing calls, and `SHOWN` functions that honest
 networks and settings hold as a value. Whatever is not on them, or is used otherwise, is named in a
 warning, whether the pickle calls it or not: a list of what is harmful would never be complete.
 
@@ -11,12 +11,25 @@ the list or warned of. The names on it are therefore chosen such that none of th
 text or bytes, opens a file, starts a process, or looks up an attribute or a module by its name,
 other than a text coding in Python's `encodings`. The one exception, `_load_from_bytes`, is judged
 by the bytes it is given, and may not be kept.
+
+A name of `MADE` is harmless with the arguments that its library writes; with others it may give
+anything, such as numbers of another type, or a type of numbers with which bytes of the file become
+addresses. Such a call is named, and nothing is read of its result. What makes tensors, arrays and
+containers is judged where these are rebuilt (`pickled_tensors`, `pickled_arrays`).
 """
 
 from __future__ import annotations
 
-from dgn_engine.storage.checkpoints.pickle_file import GlobalName
+from collections.abc import Callable
+from types import NoneType
+from typing import Any
 
+from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertObject, Opaque
+
+_OPTIMISERS = (  # each in a module of its name
+    *("Adadelta", "Adagrad", "Adam", "Adamax", "AdamW", "ASGD", "LBFGS"),
+    *("NAdam", "RAdam", "RMSprop", "Rprop", "SGD"),
+)
 # Modules → names that make values: they may be called, handed on, and kept.
 MADE = {
     # Python's values
@@ -121,28 +134,25 @@ MADE = {
         "SpectralNorm SpectralNormLoadStateDictPreHook SpectralNormStateDictHook"
     ),
     "torch.nn.utils.weight_norm": "WeightNorm",
-    "torch.optim.adadelta": "Adadelta",
-    "torch.optim.adagrad": "Adagrad",
-    "torch.optim.adam": "Adam",
-    "torch.optim.adamax": "Adamax",
-    "torch.optim.adamw": "AdamW",
-    "torch.optim.asgd": "ASGD",
-    "torch.optim.lbfgs": "LBFGS",
+    **{f"torch.optim.{name.lower()}": name for name in _OPTIMISERS},
     "torch.optim.lr_scheduler": (
         "ChainedScheduler ConstantLR CosineAnnealingLR CosineAnnealingWarmRestarts CyclicLR "
         "ExponentialLR LRScheduler LambdaLR LinearLR MultiStepLR MultiplicativeLR OneCycleLR "
         "PolynomialLR ReduceLROnPlateau SequentialLR StepLR _LRScheduler"
     ),
-    "torch.optim.nadam": "NAdam",
     "torch.optim.optimizer": "Optimizer",
-    "torch.optim.radam": "RAdam",
-    "torch.optim.rmsprop": "RMSprop",
-    "torch.optim.rprop": "Rprop",
-    "torch.optim.sgd": "SGD",
     "torch.optim.sparse_adam": "SparseAdam",
     "torch.optim.swa_utils": "AveragedModel SWALR",
 }
 
+_STORAGES = (
+    "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage ShortStorage "
+    "CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage"
+)
+_TENSORS = (
+    "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
+    "CharTensor ByteTensor"
+)
 # Classes and constants that a pickle names: types of numbers, arrays, storages and tensors. None
 # calls them: given the right arguments, they take a number for the address of an allocator, of a
 # tensor or of an object, or give numbers of another type than those of the file.
@@ -169,27 +179,13 @@ NAMED = {
         "complex64 complex128 qint8 quint8 qint32 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 "
         "bits16 strided sparse_coo sparse_csr per_tensor_affine per_tensor_symmetric "
         "per_channel_affine per_channel_symmetric per_channel_affine_float_qparams "
-        "contiguous_format channels_last preserve_format Tensor "
-        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
-        "ShortStorage CharStorage ByteStorage BoolStorage UntypedStorage ComplexFloatStorage "
-        "ComplexDoubleStorage QInt8Storage QUInt8Storage QInt32Storage QUInt4x2Storage "
-        "QUInt2x4Storage FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor "
-        "ShortTensor CharTensor ByteTensor BoolTensor"
+        "contiguous_format channels_last preserve_format Tensor UntypedStorage QInt8Storage "
+        "QUInt8Storage QInt32Storage QUInt4x2Storage QUInt2x4Storage "
+        f"{_STORAGES} {_TENSORS} BoolTensor"
     ),
-    "torch.cuda": (
-        "FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
-        "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage "
-        "ComplexDoubleStorage FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor "
-        "IntTensor ShortTensor CharTensor ByteTensor BoolTensor"
-    ),
-    "torch.sparse": (
-        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
-        "CharTensor ByteTensor"
-    ),
-    "torch.cuda.sparse": (
-        "FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor "
-        "CharTensor ByteTensor"
-    ),
+    "torch.cuda": f"{_STORAGES} {_TENSORS} BoolTensor",
+    "torch.sparse": _TENSORS,
+    "torch.cuda.sparse": _TENSORS,
     "torch.storage": "TypedStorage UntypedStorage",
     "torch._tensor": "Tensor",
 }
@@ -237,6 +233,16 @@ _ALSO_CALLS = {
     "numpy.random._pickle.__bit_generator_ctor": (0,),
 }
 LOADS_BYTES = "torch.storage._load_from_bytes"  # unpickles its argument
+_MOST = 16  # parts of an argument
+_RANDOM = "numpy.random._pickle."
+_GENERATOR = f"{_RANDOM}__bit_generator_ctor"
+_SEED = "numpy.random.bit_generator.__pyx_unpickle_SeedSequence"
+# Objects that are made without arguments and then take a dictionary of attributes.
+_WITH_ATTRIBUTES = (
+    *("torch.nn.modules.", "torch.nn.parallel.", "torch.nn.utils.", "torch.optim."),
+    "uuid.UUID",
+)
+_WITH_STATE = (_RANDOM, _SEED, *_WITH_ATTRIBUTES)  # or one of another form, as generators have
 
 
 def _names(table: dict[str, str]) -> frozenset[str]:
@@ -252,12 +258,12 @@ _MAY_KEEP = _names(MADE) | _names(NAMED) | _names(SHOWN)
 def may_be_called(name: GlobalName) -> bool:
     """Return whether calling it only makes a value; `called_arguments` says of which arguments that
     depends."""
-    return _is_plain(name) and str(name) in _MAY_CALL
+    return _is_in_module(name) and str(name) in _MAY_CALL
 
 
 def may_be_kept(name: GlobalName) -> bool:
     """Return whether it may be a value: an argument, an entry, an attribute of anything."""
-    return _is_plain(name) and str(name) in _MAY_KEEP
+    return _is_in_module(name) and str(name) in _MAY_KEEP
 
 
 def called_arguments(name: GlobalName) -> tuple[int, ...]:
@@ -266,12 +272,88 @@ def called_arguments(name: GlobalName) -> tuple[int, ...]:
     return CALLS_ARGUMENTS.get(text, ()) or _ALSO_CALLS.get(text, ())
 
 
-def loads_bytes(name: GlobalName) -> bool:
-    """Return whether it loads its argument as a file of torch."""
-    return str(name) == LOADS_BYTES
-
-
-def _is_plain(name: GlobalName) -> bool:
+def _is_in_module(name: GlobalName) -> bool:
     """Whether it is looked up in its module; a dot in it leads on through attributes, from protocol
     4 on ('torch', 'serialization.os.system')."""
     return "." not in name.name
+
+
+def result_of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
+    """Return what stands for the result of a name that may be called: an object that takes a state,
+    or a value. Raises `UnreadableFile` for a module of torch with arguments."""
+    text = str(name)
+    if text.startswith("torch.nn.modules.") or (text.startswith(_WITH_STATE) and not arguments):
+        return InertObject.of(name, arguments)
+    written = _FORMS.get(text, _are_plain)(arguments)
+    if written and text.startswith(_WITH_STATE):
+        return InertObject.of(name, arguments)
+    return Opaque(text, arguments, odd=not written)
+
+
+def takes_attributes(kind: GlobalName) -> bool:
+    """Whether an object of a class is one without arguments and with attributes."""
+    return str(kind).startswith(_WITH_ATTRIBUTES)
+
+
+def _are_plain(arguments: tuple[Any, ...]) -> bool:
+    """Whether all are values as pickle writes them, or what makes such values out of others."""
+    return len(arguments) <= _MOST and all(map(_is_plain, arguments))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return len(value) <= _MOST and all(isinstance(part, _SCALARS) for part in value)
+    return isinstance(value, _SCALARS) or (isinstance(value, Opaque) and not value.odd)
+
+
+_SCALARS = (NoneType, bool, int, float, str, bytes)
+
+
+def _is_of_items(arguments: tuple[Any, ...]) -> bool:
+    return arguments == () or (len(arguments) == 1 and type(arguments[0]) in (list, tuple))
+
+
+def _is_of_bytes(arguments: tuple[Any, ...]) -> bool:
+    return len(arguments) == 1 and isinstance(arguments[0], (bytes, str))
+
+
+def _is_of_generator(arguments: tuple[Any, ...]) -> bool:
+    """Whether it is the name or the class of a generator of bits, which is called without
+    arguments: one of NumPy's, or one that is named."""
+    match arguments:
+        case (str(),):
+            return True
+        case (GlobalName() as kind,):
+            return kind.module.startswith("numpy.random.") or not may_be_kept(kind)
+    return arguments == ()
+
+
+def _is_of_bits(arguments: tuple[Any, ...]) -> bool:
+    """Whether it is (generator of bits, perhaps what makes it out of a name)."""
+    if not arguments or len(arguments) > 2:
+        return False
+    bits, *maker = arguments
+    made = isinstance(bits, InertObject) and bits.callee == _GENERATOR
+    return (made or isinstance(bits, str)) and all(
+        isinstance(one, GlobalName) and (str(one) == _GENERATOR or not may_be_kept(one))
+        for one in maker
+    )
+
+
+def _is_of_seed(arguments: tuple[Any, ...]) -> bool:
+    match arguments:
+        case (GlobalName() as kind, int(), None | tuple()):
+            return kind.module == "numpy.random.bit_generator" or not may_be_kept(kind)
+    return False
+
+
+_FORMS: dict[str, Callable[[tuple[Any, ...]], bool]] = {
+    "builtins.frozenset": _is_of_items,
+    "builtins.object": lambda arguments: not arguments,
+    "builtins.set": _is_of_items,
+    LOADS_BYTES: _is_of_bytes,
+    _GENERATOR: _is_of_generator,
+    f"{_RANDOM}__generator_ctor": _is_of_bits,
+    f"{_RANDOM}__randomstate_ctor": _is_of_bits,
+    _SEED: _is_of_seed,
+}

@@ -37,14 +37,11 @@ _DEPTH = 6  # parts of a name among which networks are looked for
 class NetworksBeside:
     """Two networks of a file, and whether there are others.
 
-    Attributes:
-        first: what the names of the one begin with, 'agent.q_net'.
-        second: the same of the other; of a network and its copy, the copy.
-        relation: 'equal' where all their numbers are, 'moved' where they have the same layers with
-            other numbers, else 'other'.
-        parts: all networks beside them, these two among them, as `read_tensors(part=…)` takes them;
-            empty where their layers have no name of their own to begin with.
-        outside: a weight that is of none of them, or ''.
+    `first`: what the names of the one begin with, 'agent.q_net'; `second`: the same of the other,
+    of a network and its copy the copy. `relation`: 'equal' where all their numbers are, 'moved'
+    where they have the same layers with other numbers, else 'other'. `parts`: all networks beside
+    them, these two among them, as `read_tensors(part=…)` takes them; empty where their layers have
+    no name of their own to begin with. `outside`: a weight that is of none of them, or ''.
     """
 
     first: str

@@ -47,7 +47,7 @@ def read_npy(content: Content, calls: CallRecorder) -> ParsedFile:
     array, dtype = _array("array", io.BufferedReader(ContentStream(content)), len(content), calls)
     if array is None:
         raise UnreadableFile(f"holds {dtype}, which are not read")
-    return ParsedFile({"array": array}, {"array": dtype}, kind="NumPy array")
+    return ParsedFile("", {"array": array}, {"array": dtype}, kind="NumPy array")
 
 
 def is_npz(archive: ZipArchive) -> bool:
@@ -82,7 +82,7 @@ def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
             arrays[name], dtypes[name] = array, dtype
     if not arrays and ignored:
         raise UnreadableFile("holds Python objects or other things, but no arrays of numbers")
-    return ParsedFile(arrays, dtypes, tuple(ignored), kind="NumPy arrays")
+    return ParsedFile("", arrays, dtypes, tuple(ignored), kind="NumPy arrays")
 
 
 def _is_array(archive: ZipArchive, name: str) -> bool:
@@ -163,9 +163,8 @@ def _literal(head: bytes, version: int) -> dict[str, Any] | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of texts with a backslash
             found = ast.literal_eval(" ".join(words).strip())
-        same = _signs(words) == _signs(
-            _words(repr(found))
-        )  # no brackets around others, no key twice
+        # No brackets around others, no key twice.
+        same = _signs(words) == _signs(_words(repr(found)))
     except (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, RecursionError):
         return None
     if not isinstance(found, dict) or found.keys() != _KEYS:

@@ -35,8 +35,9 @@ import pickle
 import pickletools
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from dgn_engine.storage.checkpoints import limits
@@ -101,52 +102,24 @@ def key_mark(key: Any) -> Mark:
     return ()
 
 
-class _Keys:
-    """The keys of a dictionary up to now; one that is there twice has its first value no more."""
-
-    __slots__ = ("marks",)
-
-    def __init__(self, pairs: list[tuple[Any, Any]]) -> None:
-        self.marks: set[Mark] = set()
-        for key, _ in pairs:
-            self.add(key)
-
-    def add(self, key: Any) -> None:
-        """Raise `UnreadableFile` for a key that is there already."""
-        mark = key_mark(key)
-        if mark == ():
-            return
-        if mark in self.marks:
-            raise UnreadableFile("has a dictionary that sets one key twice, which no program saves")
-        self.marks.add(mark)
-
-
 @dataclass(eq=False, slots=True)
 class InertDict:
-    """A dictionary as pairs, because hashing a hostile key can take for ever."""
+    """A dictionary as pairs, because hashing a hostile key can take for ever. `marks`: those of its
+    keys, once one was set."""
 
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
     name: str = "dict"
-    keys: _Keys | None = None
+    marks: set[Mark] | None = None
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if self.keys is None:
-            self.keys = _Keys(self.pairs)
-        self.keys.add(key)
-        self.pairs.append((key, value))
-
-    def copy(self, name: str) -> InertDict:
-        """Return one of the same pairs, as they are now."""
-        return InertDict(list(self.pairs), name)
+        _add_pair(self, key, value)
 
     def fill(self, pairs: Iterable[tuple[Any, Any]]) -> InertDict:
-        """Set the keys of pairs and return the dictionary."""
         for key, value in pairs:
             self[key] = value
         return self
 
     def get(self, wanted: str) -> Any:
-        """The value under a text, or None."""
         for key, value in reversed(self.pairs):
             if type(key) is str and key == wanted:
                 return value
@@ -174,14 +147,13 @@ class InertObject:
     state: Any = None
     items: list[Any] = field(default_factory=list)
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
-    keys: _Keys | None = None
+    marks: set[Mark] | None = None
 
     def append(self, item: Any) -> None:
         self.check_filling()
         self.items.append(item)
 
-    def add(self, item: Any) -> None:
-        self.append(item)
+    add = append
 
     def extend(self, items: list[Any]) -> None:
         self.check_filling()
@@ -189,10 +161,7 @@ class InertObject:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.check_filling()
-        if self.keys is None:
-            self.keys = _Keys(self.pairs)
-        self.keys.add(key)
-        self.pairs.append((key, value))
+        _add_pair(self, key, value)
 
     def check_filling(self) -> None:
         """Raise `UnreadableFile` where nothing can be put into it any more."""
@@ -218,6 +187,17 @@ class InertObject:
         if arguments and str(name).startswith(_MODULES):
             raise UnreadableFile(f"makes {plain(str(name), 80)} in a way that torch never saves")
         return InertObject(str(name), arguments)
+
+
+def _add_pair(thing: InertDict | InertObject, key: Any, value: Any) -> None:
+    """Raise `UnreadableFile` for a key that is there: its first value would be no more."""
+    if thing.marks is None:
+        thing.marks = {key_mark(known) for known, _ in thing.pairs}
+    mark = key_mark(key)
+    if mark in thing.marks and mark != ():
+        raise UnreadableFile("has a dictionary that sets one key twice, which no program saves")
+    thing.marks.add(mark)
+    thing.pairs.append((key, value))
 
 
 class Opaque(InertObject):
@@ -262,9 +242,6 @@ class NoCalls:
     def handed(self, arguments: Any) -> None:
         """This is given to what looks up a reference out of the pickle."""
 
-    def named_arguments(self, callee: Any) -> None:
-        """Something would be called with arguments by their names."""
-
     def state_set(self, target: GlobalName) -> None:
         """A global itself would be given a state."""
 
@@ -284,16 +261,12 @@ def read_pickle(
     calls: NoCalls | None = None,
     most_text: int | None = None,
 ) -> tuple[Any, int]:
-    """Read the pickle that begins at `start`; raises `UnreadableFile`.
+    """Return the tree of the pickle that begins at `start`, and the position behind the pickle.
 
-    Args:
-        build: gives what stands for the result of a call, from its name and arguments.
-        persistent: gives what stands for a reference out of the pickle, from its id.
-        calls: is told of every call and name, also of those before a refusal.
-        most_text: bytes of text that it may hold, `limits.PICKLE` where it is not said; Python 2
-            pickles arrays as text.
-
-    Returns: the tree, and the position behind the pickle.
+    `build` gives what stands for the result of a call, from its name and arguments; `persistent`
+    what stands for a reference out of the pickle, from its id. `calls` is told of every call and
+    name, also of those before a refusal. `most_text`: bytes of text that it may hold, else
+    `limits.PICKLE`; Python 2 pickles arrays as text. Raises `UnreadableFile`.
     """
     machine = InertUnpickler(content, start, build, persistent, calls or NoCalls())
     machine.most_text = limits.PICKLE if most_text is None else most_text
@@ -310,21 +283,22 @@ def read_pickle(
         raise UnreadableFile("has a damaged pickle") from None
 
 
+def inert_reference(reference: Any) -> Any:
+    """What stands for a reference out of a pickle that is only looked through."""
+    return InertObject("a reference", reference if isinstance(reference, tuple) else ())
+
+
 def _refuse(_: InertUnpickler) -> None:
     raise UnreadableFile("has a pickle with instructions that no checkpoint needs")
 
 
-def _extension(length: int) -> Callable[[InertUnpickler], None]:
-    """A step whose number stands for a name in the program that wrote it, and for none here."""
-
-    def step(machine: InertUnpickler) -> None:
-        code = int.from_bytes(machine.read(length), "little", signed=length == 4)
-        raise UnreadableFile(
-            f"has a pickle with the registered extension {code}, which no checkpoint needs and "
-            "which has no name here"
-        )
-
-    return step
+def _refuse_extension(length: int, machine: InertUnpickler) -> None:
+    """Its number stands for a name in the program that wrote it, and for none here."""
+    code = int.from_bytes(machine.read(length), "little", signed=length == 4)
+    raise UnreadableFile(
+        f"has a pickle with the registered extension {code}, which no checkpoint needs and which "
+        "has no name here"
+    )
 
 
 _NUMBERS = pickle.INT + pickle.LONG + pickle.LONG1 + pickle.LONG4
@@ -342,15 +316,11 @@ _STANDARD: dict[int, Callable[[Any], None]] = {  # a later protocol may bring st
 }
 
 
-def _limited(code: int) -> Callable[[InertUnpickler], None]:
+def _step_within(code: int, machine: InertUnpickler) -> None:
     """A standard step whose number or text is limited before it is read."""
-
-    def step(machine: InertUnpickler) -> None:
-        machine.within = code
-        _STANDARD[code](machine)
-        machine.within = 0
-
-    return step
+    machine.within = code
+    _STANDARD[code](machine)
+    machine.within = 0
 
 
 # Steps that put things from the stack into something else → how many; None: all above the mark.
@@ -363,20 +333,10 @@ _KEEPING: dict[bytes, int | None] = {
 }
 
 
-def _keeping(step: Callable[[Any], None], count: int | None) -> Callable[[InertUnpickler], None]:
+def _keep_and_step(step: Callable[[Any], None], count: int | None, machine: InertUnpickler) -> None:
     """A step that tells of the globals among what it takes from the stack."""
-
-    def keep(machine: InertUnpickler) -> None:
-        machine.keep(machine.stack if count is None else machine.stack[-count:])
-        step(machine)
-
-    return keep
-
-
-def _keeping_steps(
-    steps: Mapping[int, Callable[[Any], None]],
-) -> dict[int, Callable[[Any], None]]:
-    return {code[0]: _keeping(steps[code[0]], count) for code, count in _KEEPING.items()}
+    machine.keep(machine.stack if count is None else machine.stack[-count:])
+    step(machine)
 
 
 class InertUnpickler(pickle._Unpickler):
@@ -389,6 +349,7 @@ class InertUnpickler(pickle._Unpickler):
 
     stack: list[Any]
     metastack: list[list[Any]]
+    most_text: int
     append: Callable[[Any], None]
     pop_mark: Callable[[], list[Any]]
 
@@ -403,7 +364,6 @@ class InertUnpickler(pickle._Unpickler):
         super().__init__(self)
         self.content, self.at = content, start
         self.within, self.text, self.copied = 0, 0, 0
-        self.most_text = limits.PICKLE
         self.protocol = 0
         self.build, self.persistent, self.calls = build, persistent, calls
 
@@ -443,8 +403,10 @@ class InertUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> GlobalName:
         if len(module) + len(name) > _LINE:  # from the stack, where a text may have megabytes
             raise UnreadableFile("has a pickle with a name of unreasonable length")
-        if self.protocol < 3:
-            module, name = _name_in_python_3(module, name)
+        if self.protocol < 3:  # a name of Python 2, as subprocess.Popen for commands.Popen
+            renamed = _compat_pickle.NAME_MAPPING.get((module, name))
+            module = _compat_pickle.IMPORT_MAPPING.get(module, module)
+            module, name = renamed or (module, name)
         found = GlobalName(module, name)
         self.calls.named(found)
         return found
@@ -523,9 +485,11 @@ class InertUnpickler(pickle._Unpickler):
             raise UnreadableFile(f"makes {plain(name, 80)} in a way that no program saves")
 
     def _new_with_names(self) -> None:
+        """By their names classes take more than by their places: torch.Tensor an address."""
         named = self.stack.pop()
-        if not isinstance(named, InertDict) or named.pairs:
-            self.calls.named_arguments(self.stack[-2])
+        callee = self.stack[-2]
+        if isinstance(callee, GlobalName) and (not isinstance(named, InertDict) or named.pairs):
+            self.calls.called_oddly(callee)
         self._new()
 
     def _build(self) -> None:
@@ -553,12 +517,13 @@ class InertUnpickler(pickle._Unpickler):
         items = self.pop_mark()  # it changes where things are appended
         self.append(InertObject("frozenset", (), items=items))
 
-    _steps: ClassVar[dict[int, Callable[[Any], None]]] = {
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **dict.fromkeys(range(256), _refuse),
         **_STANDARD,
-        **{code: _limited(code) for code in _NUMBERS + _TEXTS},
-        **{pickle.EXT1[0]: _extension(1), pickle.EXT2[0]: _extension(2)},
-        pickle.EXT4[0]: _extension(4),
+        **{code: partial(_step_within, code) for code in _NUMBERS + _TEXTS},
+        pickle.EXT1[0]: partial(_refuse_extension, 1),
+        pickle.EXT2[0]: partial(_refuse_extension, 2),
+        pickle.EXT4[0]: partial(_refuse_extension, 4),
         pickle.PROTO[0]: _protocol,
         pickle.FRAME[0]: _frame,
         pickle.BYTEARRAY8[0]: _STANDARD[pickle.BINBYTES8[0]],
@@ -572,14 +537,12 @@ class InertUnpickler(pickle._Unpickler):
         pickle.BUILD[0]: _build,
         pickle.STACK_GLOBAL[0]: _stack_global,
     }
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = _steps | _keeping_steps(_steps)
 
 
-def _name_in_python_3(module: str, name: str) -> tuple[str, str]:
-    """What pickle imports for a name of Python 2, as protocols 0 to 2 write it: subprocess.Popen
-    for commands.Popen."""
-    renamed = _compat_pickle.NAME_MAPPING.get((module, name))
-    return renamed or (_compat_pickle.IMPORT_MAPPING.get(module, module), name)
+InertUnpickler.dispatch |= {
+    code[0]: partial(_keep_and_step, InertUnpickler.dispatch[code[0]], count)
+    for code, count in _KEEPING.items()
+}
 
 
 def type_name(node: Any) -> str:

@@ -123,10 +123,6 @@ def numpy_scalar(arguments: tuple[Any, ...]) -> Opaque:
     return Opaque(SCALAR[0], arguments, odd=True)
 
 
-def is_array(node: Any) -> bool:
-    return isinstance(node, PickledArray)
-
-
 def array_name(array: PickledArray) -> str:
     """Return the name of the type of an array's numbers; '' where they are not read."""
     given = array.state[2] if array.callee in RECONSTRUCT and array.state else array.arguments[1]

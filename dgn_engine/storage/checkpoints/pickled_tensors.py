@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import NoneType
 from typing import Any, ClassVar
 
@@ -20,8 +21,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import LAYOUT, Array, UnreadableFile, is_sound, width
-from dgn_engine.storage.checkpoints.harmless_names import may_be_called, may_be_kept
-from dgn_engine.storage.checkpoints.known_calls import result_of, takes_attributes
+from dgn_engine.storage.checkpoints.harmless_names import (
+    may_be_called,
+    may_be_kept,
+    result_of,
+    takes_attributes,
+)
 from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
     InertDict,
@@ -69,6 +74,7 @@ class _Tensor:
     """What a pickle can do with a tensor: give it the state of a variable of torch 0.3."""
 
     __slots__ = ()
+    type_name: ClassVar[str] = "tensor"
 
     def set_state(self, state: Any) -> None:
         """Pass over (requires_grad, volatile, hooks); torch takes any other for other numbers."""
@@ -82,7 +88,6 @@ class _Tensor:
 class StridedTensor(_Tensor):
     """A dense tensor as the file describes it; not checked yet."""
 
-    type_name: ClassVar[str] = "tensor"
     storage: TensorStorage
     offset: Any
     shape: Any
@@ -94,7 +99,6 @@ class StridedTensor(_Tensor):
 class Unsupported(_Tensor):
     """A tensor that is not dense numbers, and why."""
 
-    type_name: ClassVar[str] = "tensor"
     reason: str
 
 
@@ -191,6 +195,45 @@ def storage(reference: Any) -> Any:
             raise UnreadableFile("refers out of its pickle to a storage that makes no sense")
     dtype = _STORAGES.get(kind.name, str(kind))
     return TensorStorage(key, dtype, count, where, first, length)
+
+
+class DeclaredStorages:
+    """The storages that the pickle of a torch file refers to: each key means one of them.
+
+    torch keeps what the first reference to a key describes and gives it to the later ones, whatever
+    they describe (`persistent_load` in `torch/serialization.py`). `by_key`: those up to now.
+    """
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, TensorStorage] = {}
+        self._views: dict[str, tuple[Any, ...]] = {}
+
+    def storage(self, reference: Any) -> Any:
+        """The storage that a reference out of the pickle names; raises `UnreadableFile`, also where
+        its key was described in another way before."""
+        store = storage(reference)
+        if not isinstance(store, TensorStorage):
+            return store
+        known = self.by_key.setdefault(store.key, store)
+        described = (known.dtype, known.count, known.where), (store.dtype, store.count, store.where)
+        if described[0] != described[1] and (known.count or store.count):
+            raise UnreadableFile("describes one storage in two ways")
+        view = reference[5] if len(reference) == 6 else None
+        if view is not None:
+            self._add_view(store, *view)
+        return store
+
+    def check_views(self) -> None:
+        """Raise `UnreadableFile` where a key is that of a storage and of a view on one."""
+        if self._views.keys() & self.by_key.keys():
+            raise UnreadableFile("describes one storage in two ways")
+
+    def _add_view(self, store: TensorStorage, key: Any, first: Any, size: Any) -> None:
+        if type(key) is not str or type(size) is not int:
+            raise UnreadableFile("refers out of its pickle to a view that makes no sense")
+        view = store.key, store.dtype, first, size
+        if self._views.setdefault(key, view) != view:
+            raise UnreadableFile("describes one view on a storage in two ways")
 
 
 def _tensor_1(arguments: tuple[Any, ...]) -> StridedTensor | Unsupported:
@@ -335,20 +378,16 @@ def _unsupported(reason: str) -> Callable[[tuple[Any, ...]], Unsupported]:
     return lambda _arguments: Unsupported(reason)
 
 
-def _dictionary(name: str) -> Callable[[tuple[Any, ...]], InertDict]:
-    """A maker of a dictionary; Python 2 passed its pairs to the call."""
-
-    def make(arguments: tuple[Any, ...]) -> InertDict:
-        (given,) = arguments or ((),)
-        if isinstance(given, InertDict):
-            return given.copy(name)
-        if name == "collections.Counter" and given != ():  # it would count them
-            raise TypeError
-        if not isinstance(given, (list, tuple)):
-            raise TypeError
-        return InertDict(name=name).fill((key, value) for key, value in given)
-
-    return make
+def _dictionary(name: str, arguments: tuple[Any, ...]) -> InertDict:
+    """A dictionary; Python 2 passed its pairs to the call."""
+    (given,) = arguments or ((),)
+    if isinstance(given, InertDict):
+        return InertDict(list(given.pairs), name)
+    if name == "collections.Counter" and given != ():  # it would count them
+        raise TypeError
+    if not isinstance(given, (list, tuple)):
+        raise TypeError
+    return InertDict(name=name).fill((key, value) for key, value in given)
 
 
 def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
@@ -375,13 +414,10 @@ def _list(arguments: tuple[Any, ...]) -> list[Any]:
     return list(given)
 
 
-def _namespace(name: str) -> Callable[[tuple[Any, ...]], InertObject]:
-    def make(arguments: tuple[Any, ...]) -> InertObject:
-        if arguments:
-            raise ValueError
-        return InertObject(name, ())
-
-    return make
+def _namespace(name: str, arguments: tuple[Any, ...]) -> InertObject:
+    if arguments:
+        raise ValueError
+    return InertObject(name, ())
 
 
 def latin_bytes(arguments: tuple[Any, ...]) -> bytes:
@@ -398,7 +434,6 @@ def _bytes(arguments: tuple[Any, ...]) -> Any:
 
 
 def _size(arguments: tuple[Any, ...]) -> Any:
-    """The sides of a shape."""
     (sides,) = arguments or ((),)
     if isinstance(sides, (list, tuple)) and all(type(side) is int for side in sides):
         return tuple(sides)
@@ -443,15 +478,15 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "torch._utils._rebuild_meta_tensor_no_storage": _unsupported("a tensor without numbers"),
     "torch._utils._rebuild_wrapper_subclass": _unsupported("a tensor without numbers"),
     "torch.Size": _size,
-    "collections.OrderedDict": _dictionary("collections.OrderedDict"),
-    "collections.Counter": _dictionary("collections.Counter"),
+    "collections.OrderedDict": partial(_dictionary, "collections.OrderedDict"),
+    "collections.Counter": partial(_dictionary, "collections.Counter"),
     "collections.defaultdict": _defaulting,
     "collections.deque": _queue,
     "builtins.bytes": _bytes,
-    "builtins.dict": _dictionary("dict"),
+    "builtins.dict": partial(_dictionary, "dict"),
     "builtins.list": _list,
-    "types.SimpleNamespace": _namespace("types.SimpleNamespace"),
-    "argparse.Namespace": _namespace("argparse.Namespace"),
+    "types.SimpleNamespace": partial(_namespace, "types.SimpleNamespace"),
+    "argparse.Namespace": partial(_namespace, "argparse.Namespace"),
     "_codecs.encode": latin_bytes,
     "copyreg._reconstructor": _reconstructed,
     "numpy.dtype": numpy_type,
@@ -515,43 +550,3 @@ def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
         return Unsupported("repeats its numbers more often than it has any")
     flat = np.frombuffer(content, layout, count=reach + 1, offset=first * size)
     return as_strided(flat, tensor.shape, [s * size for s in tensor.strides], writeable=False)
-
-
-class DeclaredStorages:
-    """The storages that the pickle of a torch file refers to: each key means one of them.
-
-    torch keeps what the first reference to a key describes and gives it to the later ones, whatever
-    they describe (`persistent_load` in `torch/serialization.py`). `by_key`: the storages that were
-    referred to up to now.
-    """
-
-    def __init__(self) -> None:
-        self.by_key: dict[str, TensorStorage] = {}
-        self._views: dict[str, tuple[Any, ...]] = {}
-
-    def storage(self, reference: Any) -> Any:
-        """The storage that a reference out of the pickle names; raises `UnreadableFile`, also where
-        its key was described in another way before."""
-        store = storage(reference)
-        if not isinstance(store, TensorStorage):
-            return store
-        known = self.by_key.setdefault(store.key, store)
-        described = (known.dtype, known.count, known.where), (store.dtype, store.count, store.where)
-        if described[0] != described[1] and (known.count or store.count):
-            raise UnreadableFile("describes one storage in two ways")
-        view = reference[5] if len(reference) == 6 else None
-        if view is not None:
-            self._add_view(store, *view)
-        return store
-
-    def check_views(self) -> None:
-        """Raise `UnreadableFile` where a key is that of a storage and of a view on one."""
-        if self._views.keys() & self.by_key.keys():
-            raise UnreadableFile("describes one storage in two ways")
-
-    def _add_view(self, store: TensorStorage, key: Any, first: Any, size: Any) -> None:
-        if type(key) is not str or type(size) is not int:
-            raise UnreadableFile("refers out of its pickle to a view that makes no sense")
-        view = store.key, store.dtype, first, size
-        if self._views.setdefault(key, view) != view:
-            raise UnreadableFile("describes one view on a storage in two ways")

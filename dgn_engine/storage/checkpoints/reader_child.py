@@ -36,9 +36,13 @@ from dgn_engine.storage.checkpoints.double_formats import check_not_pickle, chec
 from dgn_engine.storage.checkpoints.file_content import Content, content_of
 from dgn_engine.storage.checkpoints.numpy_file import NPY, is_npz, read_npy, read_npz
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
-from dgn_engine.storage.checkpoints.saved_children import children_below
-from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
-from dgn_engine.storage.checkpoints.torch_zip import is_torch_zip, read_torch_zip
+from dgn_engine.storage.checkpoints.stated_layers import children_below
+from dgn_engine.storage.checkpoints.torch_files import (
+    PICKLE,
+    is_torch_zip,
+    read_pickled,
+    read_torch_zip,
+)
 from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import plain

@@ -108,7 +108,7 @@ def read_safetensors(content: Content) -> ParsedFile:
             continue
         flat = np.frombuffer(content, np.dtype(LAYOUT[dtype]), math.prod(shape), start + begin)
         arrays[name], dtypes[name] = flat.reshape(shape), dtype
-    return ParsedFile(arrays, dtypes, tuple(ignored), metadata, "safetensors")
+    return ParsedFile("", arrays, dtypes, tuple(ignored), metadata, "safetensors")
 
 
 def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
@@ -144,14 +144,12 @@ def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int,
 def _check_cover(places: list[tuple[int, int]], room: int) -> None:
     """Each byte belongs to one tensor, as the format demands, so nothing hides between them."""
     reached = 0
-    for begin, end in sorted(places):
+    for begin, end in (*sorted(places), (room, room)):
         if begin < reached:
             raise UnreadableFile("has a header in which tensors overlap")
         if begin > reached:
             raise UnreadableFile("has bytes that belong to none of its tensors")
         reached = end
-    if reached != room:
-        raise UnreadableFile("has bytes that belong to none of its tensors")
 
 
 def _no_constant(word: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits
@@ -36,15 +36,6 @@ _KINDS = (".safetensors", ".bin", ".pt", ".pth")
 # Reads one of the files: its path, its name, the start of the names that are wanted, and how many
 # bytes of numbers may still be taken.
 ReadShard = Callable[[FilePath, str, str, int], CheckpointContents]
-
-
-@dataclass(frozen=True)
-class _Index:
-    """`name`: of the file. `files`: tensor → file; `prefix`: what all names begin with in vain."""
-
-    name: str
-    files: dict[str, str]
-    prefix: str
 
 
 def is_index(path: FilePath) -> bool:
@@ -74,29 +65,30 @@ def read_split(path: FilePath, part: str, read_shard: ReadShard) -> CheckpointCo
     Raises `UserError` where the index is none, names anything but files in its folder, or says of a
     tensor what is not so; and what `read_shard` raises.
     """
-    index = _read_index(path)
-    start = f"{index.prefix}{part}." if part else ""
-    wanted = {name: file for name, file in index.files.items() if name.startswith(start)}
+    index = plain(path.name)
+    listed = _read_index(path, index)
+    prefix = common_prefix(listed)  # with which all names begin in vain
+    start = f"{prefix}{part}." if part else ""
+    wanted = {name: file for name, file in listed.items() if name.startswith(start)}
     if not wanted:
-        bare = (name.removeprefix(index.prefix) for name in index.files)
-        first = dict.fromkeys(name.partition(".")[0] for name in bare)
-        raise UserError(f"{index.name} {no_such_part(part, first)}.")
+        first = dict.fromkeys(name.removeprefix(prefix).partition(".")[0] for name in listed)
+        raise UserError(f"{index} {no_such_part(part, first)}.")
     files = sorted(set(wanted.values()), key=natural)
-    paths = {file: _beside(path, file, index.name) for file in files}
-    _check_sizes(paths, index.name)
+    paths = {file: _beside(path, file, index) for file in files}
+    _check_sizes(paths, index)
     merged: list[CheckpointContents] = []
     room = limits.TAKEN
     for file in files:
         found = read_shard(paths[file], file, start.removesuffix("."), room)
         expected = {name for name, its in wanted.items() if its == file}
-        _check_agreement(index.name, file, found, {n.removeprefix(start) for n in expected})
+        _check_agreement(index, file, found, {n.removeprefix(start) for n in expected})
         room -= sum(array.nbytes for array in found.arrays.values())
         merged.append(found)
-    return _merged(index, part, merged)
+    return replace(_merged("" if part else prefix, merged), file_name=index, part=part)
 
 
-def _read_index(path: FilePath) -> _Index:
-    name = plain(path.name)
+def _read_index(path: FilePath, name: str) -> dict[str, str]:
+    """The file of each tensor."""
     try:
         head = parse_json(read_regular(path, limits.HEADER))
     except NotRegular as error:
@@ -123,7 +115,7 @@ def _read_index(path: FilePath) -> _Index:
     shown_names = {plain(tensor): file for tensor, file in files.items()}
     if len(shown_names) < len(files):
         raise UserError(f"{name} names tensors that cannot be told apart.")
-    return _Index(name, shown_names, common_prefix(shown_names))
+    return shown_names
 
 
 def _is_in_folder(file: str) -> bool:
@@ -183,8 +175,7 @@ def _check_agreement(
         )
 
 
-def _merged(index: _Index, part: str, shards: list[CheckpointContents]) -> CheckpointContents:
-    prefix = "" if part else index.prefix
+def _merged(prefix: str, shards: list[CheckpointContents]) -> CheckpointContents:
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     for shard in shards:
@@ -195,13 +186,11 @@ def _merged(index: _Index, part: str, shards: list[CheckpointContents]) -> Check
     first = shards[0]
     return replace(
         first,
-        file_name=index.name,
         arrays=arrays,
         dtypes=dtypes,
         ignored=tuple(line for shard in shards for line in shard.ignored),
         metadata={key: text for shard in reversed(shards) for key, text in shard.metadata.items()},
         kind=f"{first.kind}, {len(shards)} files",
-        part=part,
         others=(),
         would_call=_each_once(shard.would_call for shard in shards),
         would_look_up=_each_once(shard.would_look_up for shard in shards),

@@ -72,7 +72,9 @@ def stated_entries(tree: Any) -> Entries:
                 function = isinstance(value, GlobalName)
                 if (shown or function) and named and len(whole) <= LONGEST:
                     found.setdefault(whole, text)
-            elif depth < _DEPTH and _is_container(value) and id(value) not in entered:
+                continue
+            container = isinstance(value, (InertDict, InertObject, list, tuple))
+            if container and depth < _DEPTH and id(value) not in entered:
                 entered.add(id(value))
                 queue.append((whole, value, depth + 1))
     return _chosen(found)
@@ -150,10 +152,6 @@ def _chosen(found: Mapping[str, str]) -> Entries:
     first = sorted(found, key=lambda key: not bears_on_reading(key))[:MOST]
     taken = set(first)
     return tuple((plain(k, LONGEST), text) for k, text in found.items() if k in taken)
-
-
-def _is_container(value: Any) -> bool:
-    return isinstance(value, (InertDict, InertObject, list, tuple))
 
 
 def _shows_values(node: Any) -> bool:

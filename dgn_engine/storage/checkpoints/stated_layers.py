@@ -1,4 +1,5 @@
-"""The layers that a saved `nn.Sequential` states: kinds and plain numbers, checked, no objects.
+"""The layers that a saved `nn.Sequential` states, and the modules within a saved module of any
+class: kinds and plain numbers, checked, no objects.
 
 The attributes are those of `torch/nn/modules` of torch 0.4 to 2.13; where an old file lacks one, it
 has the value that torch used then.
@@ -7,16 +8,21 @@ has the value that torch used then.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import StatedLayer, Value
-from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text
+from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text, members
 from dgn_engine.text.printable import plain
 
 LAYERS = 1000  # of one file
 _DEPTH = 20  # sequences in each other
+CHILDREN = 5000  # modules of one file
+_DEPTH_OF_CHILDREN = 50  # modules in each other
+_ENTRIES = 5 * limits.NODES  # of the dictionaries that are searched for modules
 _LARGEST = 1 << 24  # of a number of features, a kernel, a stride
 
 
@@ -49,10 +55,10 @@ def _padding(value: Any) -> Value:
     return value if value in ("same", "valid") else _pair(value)
 
 
-def _mode(value: Any) -> str:
-    if value not in ("zeros", "circular", "reflect", "replicate"):
+def _one_of(allowed: tuple[str | None, ...], value: Any) -> Value:
+    if value not in allowed:
         raise ValueError
-    return str(value)
+    return str(value) if value else None
 
 
 def _yes(value: Any) -> bool:
@@ -67,25 +73,16 @@ def _small(value: Any) -> float:
     return float(value)
 
 
-def _nothing(value: Any) -> None:
-    if value is not None:
-        raise ValueError
-
-
 def _number(value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) < _LARGEST:
         raise ValueError
     return float(value)
 
 
-def _approximation(value: Any) -> str:
-    if value not in ("none", "tanh"):
-        raise ValueError
-    return str(value)
-
-
 Check = Callable[[Any], Value]
 _NORM: dict[str, Check] = {"num_features": _whole, "eps": _small}
+_PLAIN = ("ReLU", "SELU", "SiLU", "Mish", "ReLU6", "Tanh", "Sigmoid", "Softsign", "Hardswish")
+_WITHOUT_NUMBERS = (*_PLAIN, "Identity", "Dropout", "Dropout2d", "Softmax", "LogSoftmax")
 KINDS: dict[str, dict[str, Check]] = {
     "Linear": {"in_features": _whole, "out_features": _whole},
     "Conv2d": {
@@ -96,11 +93,10 @@ KINDS: dict[str, dict[str, Check]] = {
         "padding": _padding,
         "dilation": _window,
         "groups": _whole,
-        "padding_mode": _mode,
+        "padding_mode": partial(_one_of, ("zeros", "circular", "reflect", "replicate")),
     },
     "BatchNorm1d": _NORM,
     "BatchNorm2d": _NORM,
-    "ReLU": {},
     "MaxPool2d": {
         "kernel_size": _window,
         "stride": _window,
@@ -114,37 +110,20 @@ KINDS: dict[str, dict[str, Check]] = {
         "padding": _pair,
         "ceil_mode": _yes,
         "count_include_pad": _yes,
-        "divisor_override": _nothing,
+        "divisor_override": partial(_one_of, (None,)),
     },
     "AdaptiveAvgPool2d": {"output_size": _window},
     "AdaptiveMaxPool2d": {"output_size": _window},
     "Flatten": {"start_dim": _signed, "end_dim": _signed},
-    "Identity": {},
-    "Dropout": {},
-    "Dropout2d": {},
-    "Softmax": {},
-    "LogSoftmax": {},
     "LeakyReLU": {"negative_slope": _number},
     "ELU": {"alpha": _number},
     "CELU": {"alpha": _number},
-    "SELU": {},
-    "GELU": {"approximate": _approximation},
-    "SiLU": {},
-    "Mish": {},
-    "ReLU6": {},
-    "Tanh": {},
-    "Sigmoid": {},
+    "GELU": {"approximate": partial(_one_of, ("none", "tanh"))},
     "Softplus": {"beta": _number, "threshold": _number},
-    "Softsign": {},
     "Hardtanh": {"min_val": _number, "max_val": _number},
-    "Hardswish": {},
+    **{kind: {} for kind in _WITHOUT_NUMBERS},
 }
-ACTIVATION_KINDS = frozenset(
-    (
-        *("ReLU", "LeakyReLU", "ELU", "CELU", "SELU", "GELU", "SiLU", "Mish"),
-        *("ReLU6", "Tanh", "Sigmoid", "Softplus", "Softsign", "Hardtanh", "Hardswish"),
-    )
-)
+ACTIVATION_KINDS = frozenset((*_PLAIN, "LeakyReLU", "ELU", "CELU", "GELU", "Softplus", "Hardtanh"))
 _MISSING: dict[str, Value] = {
     "padding_mode": "zeros",
     "divisor_override": None,
@@ -222,15 +201,10 @@ def _unwrapped(tree: Any) -> Any:
     for _ in range(3):
         if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
             break
-        tree = _first_child(tree)
+        # Without a look at the others: many wrappers may share one large dictionary.
+        children = _registered(tree)[:1]
+        tree = next((value for _, value in children if isinstance(value, InertObject)), None)
     return tree
-
-
-def _first_child(module: InertObject) -> InertObject | None:
-    """Without a look at the others: many wrappers may share one large dictionary."""
-    inner = module.state.get("_modules") if isinstance(module.state, InertDict) else None
-    pairs = inner.pairs[:1] if isinstance(inner, InertDict) else []
-    return next((value for _, value in pairs if isinstance(value, InertObject)), None)
 
 
 def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
@@ -256,9 +230,13 @@ def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
 
 def children_of(module: InertObject) -> list[tuple[str, InertObject]]:
     """The modules that were registered in a module, by their names there, in their order."""
-    inner = module.state.get("_modules") if isinstance(module.state, InertDict) else None
-    pairs = inner.pairs if isinstance(inner, InertDict) else []
+    pairs = _registered(module)
     return [(key_text(key), value) for key, value in pairs if isinstance(value, InertObject)]
+
+
+def _registered(module: InertObject) -> list[tuple[Any, Any]]:
+    inner = module.state.get("_modules") if isinstance(module.state, InertDict) else None
+    return inner.pairs if isinstance(inner, InertDict) else []
 
 
 def _hooked(module: InertObject) -> bool:
@@ -293,10 +271,6 @@ def described(module: InertObject) -> tuple[str, dict[str, Value]]:
     return kind, numbers
 
 
-def as_json(layers: tuple[StatedLayer, ...]) -> list[dict[str, Any]]:
-    return [{"name": one.name, "kind": one.kind, "numbers": one.numbers} for one in layers]
-
-
 def received(entries: Any, most: int = LAYERS) -> tuple[StatedLayer, ...]:
     """Check the layers of the child's answer again, of which there may be `most`; raises
     `ValueError` or `TypeError`."""
@@ -313,6 +287,72 @@ def _received(name: Any, kind: Any, numbers: Any) -> StatedLayer:
         raise ValueError("these are not the numbers of such a layer")
     checked = {attribute: check(numbers[attribute]) for attribute, check in checks.items()}
     return StatedLayer(plain(name), plain(kind, 100), checked)
+
+
+def saved_children(tree: Any) -> tuple[StatedLayer, ...]:
+    """Return all modules within a saved module, or within those in a dictionary, by their dotted
+    names, each followed by its own.
+
+    A class that is not known here has its dotted name for a kind, and no numbers. A module under
+    several names is listed under each; what is in it, under the first. Empty where the tree is no
+    module, and where they are more, or deeper in each other, than is read: never a part of them.
+
+    They are listed in the order in which they were registered. That is not the order in which they
+    compute: a `forward` may call them in any order, more than once, or never, and what it calls as
+    a function (`F.relu`) is no module and not here. So they are evidence of what exists, of nothing
+    else.
+    """
+    found: list[StatedLayer] = []
+    entered: set[int] = set()
+    searched = 0
+    open_ones = [iter(_roots(tree))]
+    names = [""]
+    while open_ones:
+        name, child = next(open_ones[-1], ("", None))
+        if child is None:
+            open_ones.pop()
+            names.pop()
+            continue
+        whole = f"{names[-1]}{name}"
+        searched += _entries_of(child)
+        deep = len(names) > _DEPTH_OF_CHILDREN or len(whole) > limits.NAME
+        if deep or len(found) == CHILDREN or searched > _ENTRIES:
+            return ()
+        if whole:
+            found.append(StatedLayer(whole, *described(child)))
+        if id(child) not in entered:
+            entered.add(id(child))
+            open_ones.append(iter(children_of(child)))
+            names.append(f"{whole}." if whole else "")
+    return tuple(found)
+
+
+def children_below(children: Iterable[StatedLayer], start: str) -> tuple[StatedLayer, ...]:
+    """Return the modules whose names begin with `start`, without it: 'net.' makes 'net.0' '0'."""
+    names = {child.name: child for child in children if child.name.startswith(start)}
+    return tuple(replace(c, name=name.removeprefix(start)) for name, c in names.items())
+
+
+def _roots(tree: Any) -> list[tuple[str, InertObject]]:
+    """The module itself, without a name, or the modules in a dictionary by their keys."""
+    if module_class(tree):
+        return [("", tree)]
+    if not isinstance(tree, InertDict) or len(tree.pairs) > CHILDREN:
+        return []
+    objects = [(name, value) for name, value in members(tree) if isinstance(value, InertObject)]
+    if sum(_entries_of(value) for _, value in objects) > _ENTRIES:
+        return []
+    return [(name, value) for name, value in objects if module_class(value)]
+
+
+def _entries_of(module: InertObject) -> int:
+    """How many entries are searched for what a module has, and for its children."""
+    if not isinstance(module.state, InertDict):
+        return 1
+    held = len(module.state.pairs)
+    if held > limits.NODES:
+        return _ENTRIES + 1
+    return held + len(_registered(module))
 
 
 def in_words(layer: StatedLayer) -> str:

@@ -20,7 +20,7 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     members,
     type_name,
 )
-from dgn_engine.storage.checkpoints.pickled_arrays import is_array
+from dgn_engine.storage.checkpoints.pickled_arrays import PickledArray
 from dgn_engine.storage.checkpoints.pickled_tensors import (
     Leaf,
     Records,
@@ -28,9 +28,13 @@ from dgn_engine.storage.checkpoints.pickled_tensors import (
     Unsupported,
     read_leaf,
 )
-from dgn_engine.storage.checkpoints.saved_children import saved_children
 from dgn_engine.storage.checkpoints.stated_entries import stated_entries
-from dgn_engine.storage.checkpoints.stated_layers import module_at, module_class, stated_layers
+from dgn_engine.storage.checkpoints.stated_layers import (
+    module_at,
+    module_class,
+    saved_children,
+    stated_layers,
+)
 
 _WRAPPINGS = (
     "state_dict",
@@ -83,7 +87,9 @@ def parsed_tree(
     dtypes: dict[str, str] = {}
     unsupported: list[str] = []
     total = 0
-    for name, leaf in _wanted(walk.tensors, "" if taken else part):
+    below = f"{part}." if part and not taken else None
+    chosen = [one for one in walk.tensors if below and one[0].startswith(below)]
+    for name, leaf in chosen or walk.tensors:  # beside those chosen the others are not even read
         tensor = read_leaf(leaf, records)
         if isinstance(tensor, Unsupported):
             unsupported.append(f"{name} ({tensor.reason})")
@@ -97,11 +103,11 @@ def parsed_tree(
         if total > most:
             raise UnreadableFile("holds more numbers than its size allows, and was refused")
         arrays[name], dtypes[name] = array, dtype
-    ignored = (*unsupported, *walk.ignored)
     return ParsedFile(
+        "",
         arrays,
         dtypes,
-        ignored,
+        (*unsupported, *walk.ignored),
         kind=file_kind,
         layers=stated_layers(tree),
         module=module_class(tree),
@@ -110,11 +116,6 @@ def parsed_tree(
         children=saved_children(tree),
         said=said,
     )
-
-
-def _wanted(tensors: list[tuple[str, Leaf]], part: str) -> list[tuple[str, Leaf]]:
-    """Those whose names begin with the part, where there are any: the others are not even read."""
-    return [one for one in tensors if part and one[0].startswith(f"{part}.")] or tensors
 
 
 _MOST_OTHERS, _MOST_LOOKED_AT = 10, 20
@@ -173,7 +174,7 @@ def _holds_tensors(tree: Any) -> bool:
 
 
 def _is_leaf(node: Any) -> bool:
-    return isinstance(node, (StridedTensor, Unsupported)) or is_array(node)
+    return isinstance(node, (StridedTensor, Unsupported, PickledArray))
 
 
 def _may_set_again(node: Any) -> bool:

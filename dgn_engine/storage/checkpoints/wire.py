@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
@@ -25,42 +26,29 @@ from dgn_engine.storage.checkpoints.contents import (
     whole_bytes,
 )
 from dgn_engine.storage.checkpoints.file_content import Content, sliced
-from dgn_engine.storage.checkpoints.saved_children import CHILDREN
 from dgn_engine.storage.checkpoints.stated_entries import received_entries
-from dgn_engine.storage.checkpoints.stated_layers import as_json, received
+from dgn_engine.storage.checkpoints.stated_layers import CHILDREN, received
 from dgn_engine.storage.free_memory import free_memory
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.text.byte_counts import binary_size_in_words
 from dgn_engine.text.printable import plain
 
 _SMALL = 256 << 20  # bytes of numbers for which free memory is not asked
+_LISTS = ("ignored", "others", "would_call", "would_look_up", "would_import")  # of lines of text
 LINE = 64 << 20  # bytes of the JSON line
-# Parts of the contents: words, of at most so many characters, and lines of words.
-_WORDS: dict[str, tuple[int, ...]] = {"kind": (40,), "module": (200,), "part": ()}
-_LINES = ("ignored", "others", "would_call", "would_look_up", "would_import")
 
 
 def send(contents: ParsedFile, pipe: IO[bytes], source: Content | None = None) -> None:
     """Answer; `source`: the mapped file, of which no more than a slice is held while it is sent."""
-    head = {
-        "tensors": [
-            {"name": name, "shape": array.shape, "dtype": contents.dtypes[name]}
-            for name, array in contents.arrays.items()
-        ],
-        "metadata": contents.metadata,
-        "layers": as_json(contents.layers),
-        "children": as_json(contents.children),
-        "said": contents.said,
-        **{name: getattr(contents, name) for name in (*_WORDS, *_LINES)},
-    }
+    tensors = [
+        {"name": name, "shape": array.shape, "dtype": contents.dtypes[name]}
+        for name, array in contents.arrays.items()
+    ]
+    head = {"tensors": tensors, **to_plain(replace(contents, arrays={}, dtypes={}))}
     pipe.write(json.dumps(head).encode() + b"\n")
     for name, array in contents.arrays.items():  # one at a time, because decoding may copy
         for piece in sliced(source, whole_bytes(decoded(array, contents.dtypes[name]))):
             pipe.write(piece)
-    pipe.flush()
-
-
-def refuse(reason: str, pipe: IO[bytes]) -> None:
-    pipe.write(json.dumps({"refused": plain(reason, 600)}).encode() + b"\n")
     pipe.flush()
 
 
@@ -70,11 +58,15 @@ def refusals(pipe: IO[bytes]) -> Iterator[None]:
     try:
         yield
     except (UnreadableFile, Forbidden) as verdict:
-        refuse(str(verdict), pipe)
+        reason = str(verdict)
     except MemoryError:
-        refuse("needs more memory than a file of its size may, and was refused", pipe)
+        reason = "needs more memory than a file of its size may, and was refused"
     except Exception as error:
-        refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
+        reason = f"cannot be read ({type(error).__name__}: {error})"
+    else:
+        return
+    pipe.write(json.dumps({"refused": plain(reason, 600)}).encode() + b"\n")
+    pipe.flush()
 
 
 def receive(
@@ -99,17 +91,21 @@ def receive(
         )
     if total > _SMALL and total > free_memory():
         raise MemoryError  # before the system ends other programs to make room
-    words: dict[str, Any] = {n: plain(str(head[n]), *most) for n, most in _WORDS.items()}
-    words |= {name: tuple(plain(str(line)) for line in head[name]) for name in _LINES}
+    texts: dict[str, Any] = {
+        field: tuple(plain(str(line)) for line in head[field]) for field in _LISTS
+    }
     return CheckpointContents(
         file_name,
         arrays={name: _numbers(pipe, shape, sent_as(dtype)) for name, shape, dtype in tensors},
         dtypes={name: dtype for name, _, dtype in tensors},
         metadata={str(k): str(v) for k, v in head["metadata"].items()},
+        kind=plain(str(head["kind"]), 40),
         layers=received(head["layers"]),
+        module=plain(str(head["module"]), 200),
+        part=plain(str(head["part"])),
         children=received(head["children"], CHILDREN),
         said=received_entries(head["said"]),
-        **words,
+        **texts,
     )
 
 

@@ -90,11 +90,6 @@ class ZipArchive:
             raise UnreadableFile(f"is damaged: the checksum of {plain(name)} is wrong")
         return found
 
-    def check_sums(self) -> None:
-        """Raise `UnreadableFile` where a member of an uncompressed archive is damaged."""
-        for name in self.members:
-            self.checked(name)
-
 
 def checked_zip(content: Content) -> ZipArchive:
     """The archive, with nothing unpacked; raises `UnreadableFile`."""

@@ -39,6 +39,10 @@ FORMATS: tuple[tuple[tuple[bytes, ...], type[ImageFile.ImageFile]], ...] = (
 )
 _GREY = ("1", "L", "LA", "La", "I", "F")
 _NONE_OF_THEM = "it is none of the kinds of image that are read"
+_TOO_LARGE = (
+    f"unpacks to more than {limits.PIXELS >> 20} million pixels and was refused; scale it down "
+    "first"
+)
 _SCAN = b"\xff\xda"  # begins a scan of a JPEG, and occurs nowhere else in its data
 
 
@@ -79,18 +83,11 @@ def _verdict(error: Exception) -> str:
     if isinstance(error, UnreadableImage):
         return str(error)
     if isinstance(error, (Image.DecompressionBombWarning, Image.DecompressionBombError)):
-        return _too_large()
+        return _TOO_LARGE
     reason = str(error) or type(error).__name__
     if isinstance(error, MemoryError):
         reason = "decoding it takes too much memory"
     return f"is damaged or cannot be read ({reason})"
-
-
-def _too_large() -> str:
-    return (
-        f"unpacks to more than {limits.PIXELS >> 20} million pixels and was refused; "
-        "scale it down first"
-    )
 
 
 def opened(content: bytes) -> Image.Image:
@@ -102,7 +99,7 @@ def opened(content: bytes) -> Image.Image:
             except (SyntaxError, IndexError, TypeError, struct.error):  # as in Image.open()
                 continue
             if image.width * image.height > limits.PIXELS:
-                raise UnreadableImage(_too_large())
+                raise UnreadableImage(_TOO_LARGE)
             return image
     raise UnreadableImage(f"is damaged or cannot be read ({_NONE_OF_THEM})")
 
@@ -122,7 +119,7 @@ def decoded(content: bytes, shape: tuple[int, int, int]) -> bytes:
             raise UnreadableImage(f"has more than {limits.SCANS} scans and was refused")
         image.load()
         if image.width * image.height > limits.PIXELS:
-            raise UnreadableImage(_too_large())
+            raise UnreadableImage(_TOO_LARGE)
         plain = _eight_bits(image).convert("L" if channels == 1 else "RGB")
     if plain.size != (width, height):
         plain = plain.resize((width, height), Image.Resampling.BILINEAR)

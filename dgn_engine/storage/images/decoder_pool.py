@@ -161,7 +161,6 @@ class DecoderPool:
                 child.kill(f"it was not read within {duration(limits.PATIENCE)}")
 
     def _batches(self, files: Iterator[ImageFile], task: _Task) -> Iterator[list[ImageFile]]:
-        """Put the files together to requests."""
         batch: list[ImageFile] = []
         size = 0
         try:

@@ -137,7 +137,9 @@ class RunMirror:
         if file is not None and file == self._top.get(layout.RUN):
             self._confirmed = self._logged
             return self._run
-        known = self._known_identity()
+        known = self._run  # None for a new folder, '' where it cannot be told
+        if known is None and self._folder is not None:
+            known = _identity_of(self._folder)
         content = b"" if file is None else b"".join(self._served.pieces(file, 0))
         identity = _identity(content)
         if identity is None and known is not None:  # it is written anew just now
@@ -151,12 +153,6 @@ class RunMirror:
         self._description = None if file is None else (file, content)
         self._run, self._confirmed = identity, self._logged
         return identity
-
-    def _known_identity(self) -> str | None:
-        """Which run is mirrored here; None for a new folder, '' where that cannot be told."""
-        if self._run is not None or self._folder is None:
-            return self._run
-        return _identity_of(self._folder)
 
     def _cut_log(self) -> None:
         """Leave what was written before the served run became another one."""

@@ -61,11 +61,8 @@ class RunServer(ThreadingHTTPServer):
     ) -> None:
         """Raises `UserError` where the folder holds no run that can be read, or the port is taken.
 
-        Args:
-            folder: of the run.
-            port: 0 for one that is free.
-            report: is called with the number of connections that ended without the token, when it
-                reaches 1, 2, 4, 8 and so on.
+        `port`: 0 for one that is free. `report` is called with the number of connections that ended
+        without the token, when it reaches 1, 2, 4, 8 and so on.
         """
         if not layout.holds_run(folder):
             raise UserError(f"{folder} holds no run.")

@@ -31,6 +31,5 @@ def kind_of(name: str) -> Kind | None:
 
 def looks_like_session(start: bytes) -> bool:
     """Whether the first bytes of a file (64 are enough) are those of a session, whatever its
-    name is.
-    """
+    name is."""
     return start.startswith(_SIGNATURE) and start[30 : 30 + len(ABOUT)] == ABOUT.encode()

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from dgn_engine.errors import UserError
@@ -43,18 +44,15 @@ def remove_abandoned(root: Path | None = None) -> list[Path]:
     this machine wrote and no longer holds. A link is never followed, neither there nor inside.
     """
     parent = Path(tempfile.gettempdir()) if root is None else root
+    candidates: list[Path] = []
+    with suppress(OSError):
+        candidates += [Path(each.path) for each in os.scandir(parent) if _is_ours(each)]
     removed: list[Path] = []
-    try:
-        candidates = [Path(each.path) for each in os.scandir(parent) if _is_ours(each)]
-    except OSError:
-        return removed
     for place in candidates:
-        try:
+        with suppress(OSError, UserError):  # another start was quicker, or it cannot be removed
             if is_abandoned(place / LOCK):
                 shutil.rmtree(place)
                 removed.append(place)
-        except (OSError, UserError):  # another start was quicker, or it cannot be removed
-            continue
     return removed
 
 

@@ -55,7 +55,8 @@ def checked_session(content: Content) -> ZipArchive:
         if name not in archive.members:
             raise UnreadableFile(f"is no session file: there is no {name} in it")
     archive.require_stored("sessions never do")
-    archive.check_sums()
+    for name in archive.members:
+        archive.checked(name)
     about = _json(archive, archive_format.ABOUT)
     version = about.get("format") if isinstance(about, dict) else None
     if not str(version).startswith(archive_format.FORMAT.rpartition(" ")[0]):

@@ -26,6 +26,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.text.printable import plain
 
 SERIES = 1000  # curves by name
+_Each = tuple[int, ...]  # a number of each gate layer
 _FAULTS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 
 
@@ -52,8 +53,7 @@ def _check_started(reader: RunReader) -> None:
     started = reader.started
     if started is not None:
         find_regime(started.regime)
-        _check_order(started.wiring, started)
-        _check_turns(started.rotation, started.shift, started)
+        _check_wiring(started, started.wiring, started.rotation, started.shift)
 
 
 def _check_log(reader: RunReader) -> None:
@@ -74,25 +74,20 @@ def _check_log(reader: RunReader) -> None:
             case RegimeSwapped(after=after):
                 find_regime(after)
             case Rewired(order=order, rotation=rotation, shift=shift):
-                _check_order(order, started)
-                _check_turns(rotation, shift, started)
+                _check_wiring(started, order, rotation, shift)
     if is_foreign_log(reader.root, known, log.marks):
         raise ValueError("it is that of another run")
     if trouble := log_trouble(log, known.marks):  # a session's log ends in a whole line
         raise ValueError(f"it {trouble}")
 
 
-def _check_order(order: tuple[int, ...], started: RunStarted | None) -> None:
-    if started is not None and sorted(order) not in ([], list(range(len(started.layers)))):
+def _check_wiring(started: RunStarted | None, order: _Each, rotation: _Each, shift: _Each) -> None:
+    if started is None:
+        return
+    if sorted(order) not in ([], list(range(len(started.layers)))):
         raise ValueError("order of the gate layers")
-
-
-def _check_turns(
-    rotation: tuple[int, ...], shift: tuple[int, ...], started: RunStarted | None
-) -> None:
-    for turns in (rotation, shift):
-        if started is not None and turns and len(turns) != len(started.layers):
-            raise ValueError("rotations of the gate layers")
+    if any(turns and len(turns) != len(started.layers) for turns in (rotation, shift)):
+        raise ValueError("rotations of the gate layers")
 
 
 def _check_checkpoints(reader: RunReader) -> None:
@@ -146,7 +141,6 @@ def plain_frame(frame: Frame) -> Frame:
 
 
 def plain_event(event: Event) -> Event:
-    """The event with words that can be shown."""
     assert is_dataclass(event)
     values = {item.name: getattr(event, item.name) for item in fields(event)}
     words = {name: value for name, value in values.items() if isinstance(value, (str, tuple))}

@@ -14,8 +14,8 @@ from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside, is_averaged
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.reader_child import answer
-from dgn_engine.storage.checkpoints.saved_children import CHILDREN
 from dgn_engine.storage.checkpoints.stated_entries import LONGEST, MOST
+from dgn_engine.storage.checkpoints.stated_layers import CHILDREN
 
 ONE = np.ones((2, 3), np.float32)
 

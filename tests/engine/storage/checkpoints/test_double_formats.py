@@ -20,7 +20,7 @@ from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.double_formats import check_not_pickle
 from dgn_engine.storage.checkpoints.pickle_file import NoCalls
 from dgn_engine.storage.checkpoints.reader_child import read
-from dgn_engine.storage.checkpoints.torch_legacy import MAGIC
+from dgn_engine.storage.checkpoints.torch_files import MAGIC
 from tests.faults.ambiguous_files import Archive, Member, written
 from tests.faults.pickle_assembly import ONES, pickled, tensor
 

@@ -478,7 +478,7 @@ def test_the_child_reads_as_its_code_does_here() -> None:
 def test_a_reading_that_differs_is_seen(readers: ReferenceReaders) -> None:
     def careless(content: bytes, calls: CallRecorder) -> ParsedFile:
         del content, calls
-        return ParsedFile({"w": np.ones((2, 2), "<f4")}, {"w": "float32"})
+        return ParsedFile("", {"w": np.ones((2, 2), "<f4")}, {"w": "float32"})
 
     files = {"torch": changed(1, data=OTHER), "npz": arrays(("x.npy", npy()))}
     found = compare(files.items(), readers, careless)
